@@ -1004,6 +1004,14 @@ def serve(
         str | None,
         typer.Option("--follow", metavar="URL", help="Be a read replica of this server: rank as it does, learn nothing."),
     ] = None,
+    take_over_after: Annotated[
+        str | None,
+        typer.Option(
+            "--take-over-after",
+            metavar="TIME",
+            help="With --follow: take that server's place once it could not be reached for so long: 30s. Needs --checkpoint.",
+        ),
+    ] = None,
     max_request: MaxRequest = 1 << 22,
     max_pending: MaxPending = 10_000,
     max_age: MaxAge = 100_000,
@@ -1038,8 +1046,13 @@ def serve(
     _require_for_new(context, model)
     if replace_model and model is None:
         raise typer.BadParameter("--replace-model needs a MODEL")
-    if follow is not None and (model is not None or checkpoint is not None or key is not None):
-        raise typer.BadParameter("--follow takes everything from the other server: no MODEL, --checkpoint or --key")
+    if follow is not None and (model is not None or key is not None or (checkpoint is None) != (take_over_after is None)):
+        raise typer.BadParameter(
+            "--follow takes everything from the other server: no MODEL or --key; --checkpoint and --take-over-after together "
+            "make it a standby"
+        )
+    if follow is None and take_over_after is not None:
+        raise typer.BadParameter("--take-over-after needs --follow")
     beginning = Beginning(model, measure, ranker.value, clicks, scale.value, log, challenger, promote_at, strict)
     feedback = Feedback(feedback_window, event or (), total.value, ungraded.value, unanswered.value, null_features)
     make = maker(beginning, Pending(max_pending, max_age, max_pending_bytes), feedback)
@@ -1063,6 +1076,7 @@ def serve(
             max_keys,
             max_bytes,
             ttl,
+            None if take_over_after is None else seconds_of(take_over_after, "--take-over-after"),
         ),
     )
 

@@ -38,12 +38,13 @@ class Place(NamedTuple):
     max_keys: int = 100_000
     max_bytes: int | None = None
     ttl: float | None = None
+    take_over_after: float | None = None
 
 
 def make_app(make: Callable[[], RankingService], place: Place) -> Any:
     """The application; raises ImportError with advice when the extra is missing."""
     try:
-        from online_rank.serving.follow import Replica
+        from online_rank.serving.follow import Replica, TakeOver
         from online_rank.serving.http import Limits, RankingApp
         from online_rank.serving.models import Models
     except ImportError as error:
@@ -56,6 +57,12 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
         raise ValueError(f"{TOKEN} is set, but shorter than 8 characters")
     if token is None and place.host not in _LOOPBACK:
         say(f"{TOKEN} is not set: anyone who can reach {place.host} can teach the model", logging.WARNING)
+    followed = None
+    if place.follow is not None:
+        standby = None
+        if place.checkpoint is not None and place.take_over_after is not None:
+            standby = TakeOver(place.checkpoint, place.take_over_after, place.every, place.idle)
+        followed = Replica(place.follow, token=token, take_over=standby)
     models = Models(
         make,
         directory=place.checkpoint,
@@ -67,7 +74,7 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
         ttl=place.ttl,
         replace_model=place.replace_model,
         idle=place.idle,
-        only=None if place.follow is None else Replica(place.follow, token=token),
+        only=followed,
     )
     for model in models.open_models.values():
         say_where_it_goes_on(model.durable)

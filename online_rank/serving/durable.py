@@ -1,12 +1,16 @@
 """A service whose state survives being killed: generations, a journal, and recovery from them."""
 
+import contextlib
+import copy
 import errno
 import json
 import logging
 import math
 import os
+import shutil
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from online_rank.limits import is_id, is_integer
@@ -14,13 +18,13 @@ from online_rank.serving.forgetting import Forgotten, Wanted, forget
 from online_rank.serving.identity import go_on
 from online_rank.serving.protocol import Outcome, RankingService
 from online_rank.serving.wire import no_collection, own
-from online_rank.storage.folder import CheckpointError
+from online_rank.storage.folder import CheckpointError, sync_directory
 from online_rank.storage.generations import taken
 from online_rank.storage.saved import saved_state
 from online_rank.storage.state import StateDirectory
 from online_rank.storage.store import Change, Generation, SavedState, StateStore
 
-__all__ = ["DurableService", "is_fatal", "read_service"]
+__all__ = ["DurableService", "is_fatal", "read_service", "write_service"]
 
 _log = logging.getLogger("online_rank.serving")
 
@@ -280,6 +284,37 @@ def read_service(path: str | os.PathLike[str]) -> RankingService:
         return _restored(saved, str(path))
 
 
+def write_service(service: RankingService, path: str | os.PathLike[str]) -> None:
+    """Write a whole service, with its queries and ids, to a folder that has none; it is there in full, or not at all.
+
+    Changes are numbered anew: one for each learned id, and one for each query that waits.
+
+    Raises
+    ------
+    CheckpointError
+        Another process writes it.
+    OSError
+        It cannot be written, or the folder is not empty.
+    """
+    folder, new = Path(path), Path(f"{os.fspath(path)}.new")
+    shutil.rmtree(new, ignore_errors=True)
+    whole = copy.copy(service)
+    whole._learned = {name: (change, digest) for change, (name, (_, digest)) in enumerate(service._learned.items(), 1)}
+    waiting = service._pending.in_memory()._queries
+    whole.n_changes = len(whole._learned) + len(waiting)
+    changes = [Change(b"", learned=json.dumps((name, digest))) for name, (_, digest) in whole._learned.items()]
+    changes += [
+        Change(b"", number, _query((query_id, size, at, *query))) for query_id, (number, size, at, query) in waiting.items()
+    ]
+    with contextlib.closing(StateDirectory(new)) as store:
+        store.append(changes, wait=True)
+        snapshot = taken((whole.without_rows(), whole.waiting_numbers()))
+        for _ in store.replacing(Generation(whole.n_changes, snapshot, (), *whole.learned_since())):
+            pass
+    new.rename(folder)
+    sync_directory(folder.absolute().parent)
+
+
 def _restored(saved: SavedState, store: str) -> RankingService:
     """The saved service, with the changes since its generation; `store` is named in messages."""
     service = saved.value
@@ -311,9 +346,14 @@ def _change(outcome: Outcome) -> Change:
     fields = json.dumps(outcome.fields).encode()
     learned, query = json.dumps((outcome.fields[1], outcome.digest)) if outcome.fields[0] in _ENDS else None, b""
     if outcome.number is not None:
-        (waiting_id, size, at, text, scores, drawn) = outcome.waiting
-        query = json.dumps((waiting_id, size, at, scores, drawn)).encode() + b"\n" + text.encode()
+        query = _query(outcome.waiting)
     return Change(fields + b"\n" + outcome.feedback, outcome.number, query, learned)
+
+
+def _query(waiting: tuple[Any, ...]) -> bytes:
+    """A waiting query, in the form of the journal."""
+    query_id, size, at, text, scores, drawn = waiting
+    return json.dumps((query_id, size, at, scores, drawn)).encode() + b"\n" + str(text).encode()
 
 
 def _parsed(query: bytes) -> tuple[Any, ...]:

@@ -1,19 +1,23 @@
-"""A read replica: it does again whatever happens to the service of another server."""
+"""A read replica: it does again whatever happens to the service of another server; as a standby it can take its place."""
 
 import asyncio
 import http.client
 import json
 import logging
+import shutil
 import time
 import urllib.parse
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from online_rank.serving.durable import DurableService
+from online_rank.serving.commit import GroupCommit
+from online_rank.serving.durable import DurableService, read_service, write_service
+from online_rank.serving.idle import IdleClock
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.served import Answer, ServedModel
 from online_rank.storage.files import from_bytes
 
-__all__ = ["Replica"]
+__all__ = ["Replica", "TakeOver"]
 
 _log = logging.getLogger("online_rank.serving")
 
@@ -22,6 +26,27 @@ _NO_CHANGES = (LookupError, ValueError, TypeError, AttributeError, OverflowError
 
 #: Seconds of work on outcomes, after which requests have their turn.
 _TURN = 0.01
+
+
+class TakeOver(NamedTuple):
+    """When a replica takes the place of the server that it follows, and as what it goes on.
+
+    Attributes
+    ----------
+    folder
+        The folder for its state. If there is a state in it already, the replica has taken over before, and goes on with it.
+    seconds
+        For how long the server could not be reached.
+    every
+        Number of changes between two checkpoints.
+    idle
+        After how many seconds without a request time goes on by itself (`IdleClock`).
+    """
+
+    folder: str | Path
+    seconds: float
+    every: int = 10_000
+    idle: float | None = None
 
 
 class Replica(ServedModel):
@@ -36,14 +61,18 @@ class Replica(ServedModel):
         The server to follow, with its key where it has several models: `http://ranker:8000?shop=north`.
     token
         Its token; None where it asks for none.
+    take_over
+        When it takes the server's place, and learns from then on; None for never.
 
     Attributes
     ----------
+    leads : bool
+        Whether it has taken the server's place.
     n_behind : int
         How many changes of the server are known of, but not done again yet.
     """
 
-    def __init__(self, url: str, *, token: str | None = None) -> None:
+    def __init__(self, url: str, *, token: str | None = None, take_over: TakeOver | None = None) -> None:
         parsed = urllib.parse.urlsplit(url if "//" in url else f"http://{url}")
         if parsed.scheme not in ("http", "https") or not parsed.hostname:
             raise ValueError(f"--follow is {url!r}; it is the address of a server, such as http://ranker:8000")
@@ -51,9 +80,16 @@ class Replica(ServedModel):
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._query = parsed.query
         self._connection: http.client.HTTPConnection | None = None
+        self._take_over = take_over
+        # Where nothing is answered for so long, the server counts as not reached.
+        self._timeout = 30.0 if take_over is None else min(30.0, max(1.0, take_over.seconds))
         self._epoch, self.n_behind = "", 0
-        self._current_at = time.monotonic()
-        super().__init__(DurableService(self._begun()))
+        self._current_at = self._reached_at = time.monotonic()
+        self.leads = take_over is not None and _has_state(take_over.folder)
+        if take_over is None or not self.leads:
+            super().__init__(DurableService(self._begun()))
+        else:
+            super().__init__(_opened(take_over), take_over.idle)
 
     @property
     def seconds_behind(self) -> float:
@@ -62,6 +98,8 @@ class Replica(ServedModel):
 
     async def answer(self, request: bytes) -> Answer:
         """Rank by the scores; feedback is refused, and told where to go."""
+        if self.leads:
+            return await super().answer(request)
         reply = self.durable.service.rank_greedily(request)
         if reply is None:
             return 409, {"error": f"this is a replica: it ranks, and learns nothing; send feedback to {self._server.geturl()}"}
@@ -71,26 +109,32 @@ class Replica(ServedModel):
 
     async def replace(self, content: bytes) -> Answer:
         """A replica has the model of its server."""
+        if self.leads:
+            return await super().replace(content)
         return 409, {"error": f"this is a replica: send the model to {self._server.geturl()}"}
 
     async def roll_back(self) -> Answer:
         """A replica has the model of its server."""
-        return await self.replace(b"")
+        return await (super().roll_back() if self.leads else self.replace(b""))
 
     async def forget(self, request: bytes) -> Answer:
         """A replica forgets what its server forgets."""
+        if self.leads:
+            return await super().forget(request)
         return 409, {"error": f"this is a replica: send this to {self._server.geturl()}"}
 
     def figures(self) -> dict[str, Any]:
         """Counts and figures, and how far behind this replica is."""
+        if self.leads:
+            return super().figures()
         behind = {"changes": self.n_behind, "seconds": round(self.seconds_behind, 3)}
         shown = super().figures()
         return {**shown, "stats": {**shown["stats"], "behind": behind}}
 
     async def follow(self) -> None:
-        """Follow the server, as long as this runs; where it cannot be reached, go on trying."""
+        """Follow the server, as long as this runs; where it cannot be reached, go on trying, or take its place."""
         patience = 0.1
-        while True:
+        while not self.leads:
             try:
                 content = await asyncio.to_thread(self._more)
                 if content is None:
@@ -101,8 +145,33 @@ class Replica(ServedModel):
             except (OSError, http.client.HTTPException, *_NO_CHANGES) as error:
                 _log.error("following %s: %s", self._server.geturl(), error)
                 self._connection = None
-                await asyncio.sleep(patience)
-                patience = min(2.0 * patience, 5.0)
+                if not await self._may_take_over():
+                    await asyncio.sleep(patience)
+                    patience = min(2.0 * patience, 5.0 if self._take_over is None else self._take_over.seconds / 4.0)
+
+    async def _may_take_over(self) -> bool:
+        """Take the place of the server, if it could not be reached for long enough. Returns whether that was tried."""
+        wanted, service = self._take_over, self.durable.service
+        if wanted is None or time.monotonic() - self._reached_at < wanted.seconds:
+            return False
+        try:
+            durable = await asyncio.to_thread(_begun_in, wanted, service)
+        except (OSError, ValueError) as error:
+            _log.error("the place of %s cannot be taken: %s", self._server.geturl(), error)
+            await asyncio.sleep(1.0)
+            return True
+        version = self.monitor.version
+        self.durable, self.commits = durable, GroupCommit(durable)
+        self.clock = IdleClock(durable.service, wanted.idle)
+        self._attend()
+        self.monitor.version = version + 1
+        self.leads = True
+        counts, url = durable.service.counts(), self._server.geturl()
+        _log.warning(
+            "%s was not reached for %g seconds: this one takes its place, with %d queries ranked, %d learned, %d waiting",
+            url, wanted.seconds, counts["ranked"], counts["learned"], durable.service.n_waiting,
+        )  # fmt: skip
+        return True
 
     def _begin_anew(self, service: RankingService) -> None:
         """The server has another model, or has forgotten something: nothing of before is kept, names in figures included."""
@@ -148,12 +217,38 @@ class Replica(ServedModel):
         """Ask the server. Raises OSError."""
         if self._connection is None:
             kind = http.client.HTTPSConnection if self._server.scheme == "https" else http.client.HTTPConnection
-            self._connection = kind(self._server.netloc, timeout=30.0)
+            self._connection = kind(self._server.netloc, timeout=self._timeout)
         if self._query:
             path += ("&" if "?" in path else "?") + self._query
         self._connection.request("GET", self._server.path.rstrip("/") + path, headers=self._headers)
         answer = self._connection.getresponse()
         content = answer.read()
+        if answer.status < 500:
+            # Also where it refuses: it is there, and a second one must not learn beside it.
+            self._reached_at = time.monotonic()
         if answer.status != 200:
             raise OSError(f"{answer.status} {content[:200].decode(errors='replace')}")
         return content, answer.headers
+
+
+def _begun_in(wanted: TakeOver, service: RankingService) -> DurableService:
+    """The service, in its new folder. Raises OSError, ValueError; then there is none."""
+    write_service(service, wanted.folder)
+    try:
+        return _opened(wanted)
+    except (OSError, ValueError):
+        shutil.rmtree(wanted.folder, ignore_errors=True)
+        raise
+
+
+def _opened(wanted: TakeOver) -> DurableService:
+    """The service in the folder. Raises OSError, ValueError."""
+    return DurableService(read_service(wanted.folder), wanted.folder, wanted.every)
+
+
+def _has_state(folder: str | Path) -> bool:
+    """Whether there is a state in a folder."""
+    try:
+        return any(Path(folder).iterdir())
+    except FileNotFoundError:
+        return False

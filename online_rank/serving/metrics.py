@@ -112,7 +112,7 @@ class _OfModels:
                     "Mean, over the lists drawn, of the least share of the greedy ranking's DCG that a draw is expected to keep"
                 )
                 yield GaugeMetricFamily("online_rank_kept_share", text, value=kept)
-            if isinstance(models[0], Replica):
+            if isinstance(models[0], Replica) and not models[0].leads:
                 behind = models[0].seconds_behind
                 yield GaugeMetricFamily("online_rank_behind_seconds", "How far this replica is behind", value=behind)
             challenge = models[0].durable.service.challenge

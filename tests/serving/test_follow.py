@@ -11,9 +11,14 @@ import pytest
 pytest.importorskip("starlette")
 uvicorn = pytest.importorskip("uvicorn")
 
+from typer.testing import CliRunner  # noqa: E402
+
 from online_rank import PerceptronRanker, StreamScaler, SwapRanker, save  # noqa: E402
+from online_rank.cli.app import app as command  # noqa: E402
+from online_rank.cli.serve import Place, make_app  # noqa: E402
 from online_rank.serving import FeedbackPlan, Models, RankingApp, RankingService  # noqa: E402
-from online_rank.serving.follow import Replica  # noqa: E402
+from online_rank.serving.durable import read_service, write_service  # noqa: E402
+from online_rank.serving.follow import Replica, TakeOver  # noqa: E402
 from online_rank.serving.told import Told  # noqa: E402
 from online_rank.storage.files import to_bytes  # noqa: E402
 
@@ -45,6 +50,7 @@ def leader():
         running.append((server, thread))
         while not server.started:
             time.sleep(0.01)
+        app.server = server
         return app, f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
 
     yield start
@@ -239,3 +245,117 @@ def test_answers_that_are_no_changes_do_not_end_a_replica(leader, content, monke
         following.cancel()
 
     asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+@pytest.mark.parametrize("kind", [graded, windows, clicked])
+def test_a_whole_service_in_a_folder_goes_on_as_it_would_have(kind, tmp_path):
+    service, requests = kind(), []
+    for i in range(40):
+        line = json.dumps({"id": i, "docs": DOCS, "ts": 3 * i}).encode()
+        answer = service.handle(line).answer
+        if i % 3:
+            service.handle(json.dumps(feedback(i, answer, kind) | {"ts": 3 * i + 1}).encode())
+    write_service(service, tmp_path / "state")
+    with pytest.raises(OSError, match="not empty"):
+        write_service(kind(), tmp_path / "state")
+    again = read_service(tmp_path / "state")
+    for i in range(30, 60):
+        requests.append({"id": i, "docs": DOCS, "ts": 3 * i + 100})
+        requests.append({"id": i, **({"clicks": ["a"]} if kind is clicked else feedback(i, {}, kind)), "ts": 3 * i + 101})
+    for request in requests:
+        line = json.dumps(request).encode()
+        assert again.handle(line).answer == service.handle(line).answer
+    assert to_bytes(again.model) == to_bytes(service.model)
+    assert again.counts() == service.counts()
+
+
+@pytest.mark.parametrize("kind", [graded, windows])
+def test_a_standby_takes_over_and_goes_on_where_the_server_stopped(leader, kind, tmp_path):
+    app, url = leader(kind)
+    served, wanted = app.models.open_models[""].durable.service, TakeOver(tmp_path / "state", 0.3)
+
+    def traffic():
+        for i in range(10):
+            answer = post(f"{url}/rank", {"id": i, "docs": DOCS, "ts": 3 * i})
+            post(f"{url}/learn", feedback(i, answer, kind))
+        post(f"{url}/rank", {"id": 10, "docs": DOCS, "ts": 30})
+
+    async def scenario():
+        replica = Replica(url, take_over=wanted)
+        following = asyncio.create_task(replica.follow())
+        await asyncio.to_thread(traffic)
+        await until(lambda: replica.durable.service.n_changes == served.n_changes)
+        assert "behind" in replica.figures()["stats"]
+        expected = to_bytes(served.model)
+        app.server.should_exit = True
+        await until(lambda: replica.leads)
+        await following
+        assert to_bytes(replica.durable.service.model) == expected
+        assert "behind" not in replica.figures()["stats"]
+        line = json.dumps(feedback(10, {}, kind)).encode()
+        status, answer = await replica.answer(line)
+        assert (status, answer) == (200, served.handle(line).answer)
+        await replica.close()
+        return to_bytes(replica.durable.service.model)
+
+    learned = asyncio.run(scenario())
+
+    async def restarted():
+        again = Replica(url, take_over=wanted)
+        assert again.leads
+        assert to_bytes(again.durable.service.model) == learned == to_bytes(served.model)
+        await again.follow()
+        again.durable.close()
+
+    asyncio.run(restarted())
+
+
+def test_a_standby_does_not_take_over_from_a_server_that_answers(leader, tmp_path):
+    """A server that refuses it learns nevertheless."""
+    _, url = leader(graded, token="secret-token")
+
+    async def scenario():
+        replica = Replica(url, token="secret-token", take_over=TakeOver(tmp_path / "state", 0.2))
+        replica._headers = {"Authorization": "Bearer another-token"}
+        following = asyncio.create_task(replica.follow())
+        await asyncio.sleep(1.0)
+        assert not replica.leads
+        assert not (tmp_path / "state").exists()
+        following.cancel()
+
+    asyncio.run(scenario())
+
+
+def test_the_command_begins_a_standby_and_goes_on_with_what_it_took(leader, tmp_path):
+    app, url = leader(graded)
+    place = Place(follow=url, checkpoint=str(tmp_path / "state"), take_over_after=0.3)
+
+    async def life(takes_over):
+        standby = make_app(graded, place)
+        model = standby.models.open_models[""]
+        async with standby.running():
+            if takes_over:
+                post(f"{url}/rank", {"id": 1, "docs": DOCS})
+                await until(lambda: model.durable.service.n_changes == 1)
+                app.server.should_exit = True
+            await until(lambda: model.leads)
+            assert (await model.answer(b'{"id": 1, "grades": {"a": 1, "b": 0, "c": 0}}'))[0] == 200
+            return model.durable.service.counts()
+
+    assert asyncio.run(life(True))["learned"] == 1
+    counts = asyncio.run(life(False))
+    assert (counts["ranked"], counts["learned"], counts["duplicates"]) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--follow", "http://x", "--checkpoint", "y"),
+        ("--follow", "http://x", "--take-over-after", "3s"),
+        ("--take-over-after", "3s"),
+    ],
+)
+def test_half_a_standby_is_refused(options):
+    done = CliRunner().invoke(command, ["serve", *options])
+    assert done.exit_code == 2
+    assert "--take-over-after" in done.output
