@@ -103,8 +103,10 @@ def explain_one(model: Any, x: Any, a: Hashable, b: Hashable, *, context: Any = 
     i, j = _place(a, block.n_documents, block.ids), _place(b, block.n_documents, block.ids)
     with model._lock:
         columns, values, exact, _ = _contributions(serving_steps(model), block, _columns_of(block), i, j)
-    if type(block.X) is np.ndarray and block.names is None and tuple(columns.names) == numbers(len(columns.names)):
-        return _explanation(a, b, None, np.bincount(columns.own(), values, len(columns.names)), exact)
+    if not isinstance(columns.names, _Numbers):
+        sums = np.bincount(columns.own(), values, len(columns.names))
+        by_column = type(block.X) is np.ndarray and block.names is None and columns.names == numbers(len(sums))
+        return _explanation(a, b, None if by_column else columns.names, sums, exact)
     used, places = np.unique(columns.own(), return_inverse=True)
     names = [columns.names[j] for j in used.tolist()]
     return _explanation(a, b, names, np.bincount(places, values, len(used)), exact)
@@ -186,6 +188,8 @@ def _columns_of(block: Block) -> _Columns:
     """The columns of a block as features of their own: their names, or numbers from 1, as in files."""
     if block.names is not None:
         return _Columns(block.names)
+    if type(block.X) is np.ndarray:
+        return _Columns(numbers(block.X.shape[1]))
     return _Columns(_Numbers(block.X.shape[1] if hasattr(block.X, "shape") else 0))
 
 
