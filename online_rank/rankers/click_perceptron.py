@@ -177,8 +177,8 @@ class ClickPerceptron(LinearRanker):
         examination = np.array(self.examination, np.float64)
         places = np.minimum(shown.places, len(examination))
         # The documents held back, the last of each query, were not shown.
-        for stop, held in zip(shown.starts[1:].tolist(), shown.held.tolist(), strict=True):
-            places[stop - held : stop] = 0
+        for q in np.flatnonzero(shown.held):
+            places[shown.starts[q + 1] - shown.held[q] : shown.starts[q + 1]] = 0
         if (places == len(examination)).any():
             raise ValueError(
                 f"y: position {shown.places.max() + 1} was shown, but examination has {len(examination)} positions"

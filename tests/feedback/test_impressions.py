@@ -1,13 +1,14 @@
 import copy
 import json
 import pickle
+import re
 
 import numpy as np
 import pytest
 
 from online_rank._kernels.codes import PLACKETT_LUCE
 from online_rank.feedback import Clicks, Impression
-from online_rank.feedback.arrays import shown_block
+from online_rank.feedback.arrays import ShownBlock, shown_block
 from online_rank.query import read_block
 
 
@@ -92,6 +93,39 @@ def test_impressions_as_arrays():
     assert shown.logits.tolist() == [0.5, 0.1, 0.3, 0.2, 0.1, 0.0, 0.0]
     assert shown.rests.tolist() == [0.0, -np.inf, -np.inf]
     assert shown.kinds.tolist() == [PLACKETT_LUCE, PLACKETT_LUCE, 1]
+
+
+@pytest.mark.parametrize("n_queries", [2, 30])
+def test_long_blocks_are_the_queries_one_by_one(n_queries):
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(3, 9, n_queries)
+    clicks = []
+    for q, m in enumerate(sizes):
+        order = tuple(rng.permutation(m)[:3].tolist())
+        others = tuple(i for i in range(m) if i not in order)[: q % 2]
+        logits = tuple(rng.normal(size=3 + len(others)).tolist())
+        positions = (1, 4, 6) if q % 3 == 0 else None
+        clicks.append(Impression(order, logits, held_back=others, positions=positions).clicked(order[:1]))
+    X, qid = np.zeros((sizes.sum(), 1)), np.repeat(np.arange(n_queries), sizes)
+    together = shown_block(read_block(X, qid, clicks))
+    alone = [shown_block(read_block(np.zeros((m, 1)), np.zeros(m), [each])) for m, each in zip(sizes, clicks, strict=True)]
+    for name in set(ShownBlock._fields) - {"starts"}:
+        expected = np.concatenate([getattr(each, name) for each in alone])
+        assert getattr(together, name).dtype == expected.dtype
+        np.testing.assert_array_equal(getattr(together, name), expected)
+    np.testing.assert_array_equal(np.diff(together.starts), [each.starts[1] for each in alone])
+
+
+@pytest.mark.parametrize("n_queries", [2, 30])
+@pytest.mark.parametrize("wrong", [-1, 4, True, 1.0, "1", None, 2**70])
+def test_documents_without_ids_are_numbers_of_their_query(wrong, n_queries):
+    fine = [Impression.shuffled((0, 2, 3)).clicked([2]) for _ in range(n_queries - 1)]
+    bad = Impression.shuffled((0, wrong, 3)).clicked([])
+    X, qid = np.zeros((5 * n_queries - 1, 1)), np.repeat(np.arange(n_queries), 5)[:-1]
+    message = f"document {re.escape(repr(wrong))} was shown, but x has the documents 0 to 3"
+    with pytest.raises(ValueError, match=message):
+        shown_block(read_block(X, qid, [*fine, bad]))
+    shown_block(read_block(X, qid, [*fine, Impression.shuffled((np.int64(0), np.int32(1), 3)).clicked([])]))
 
 
 def test_an_impression_says_how_its_list_came_about():
