@@ -109,7 +109,7 @@ def _sums(function: Any, rows: int, vectors: int, n_sums: int, terms: Any) -> No
     def typed(context: Any) -> Any:
         result = types.float64 if n_sums == 1 else types.UniTuple(types.float64, n_sums)
         if rows:
-            return (lambda X, i, w: result) if vectors == 1 else (lambda X, i, a, b: result)
+            return (lambda X, i: result, lambda X, i, w: result, lambda X, i, a, b: result)[vectors]
         return (lambda a: result) if vectors == 1 else (lambda a, b: result)
 
     def lowered(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -133,8 +133,12 @@ def _products(b: Any, values: Any) -> list[Any]:
     return [b.fmul(x, w) for x in rows]
 
 
+def _squares(b: Any, values: Any) -> list[Any]:
+    return [b.fmul(x, x) for x in values]
+
+
 def _products_and_squares(b: Any, values: Any) -> list[Any]:
-    return _products(b, values) + [b.fmul(x, x) for x in values[:-1]]
+    return _products(b, values) + _squares(b, values[:-1])
 
 
 def _products_with_two(b: Any, values: Any) -> list[Any]:
@@ -149,10 +153,11 @@ def _squared_difference(b: Any, values: Any) -> list[Any]:
 
 _sums(primitives.lane_sum, 0, 1, 1, lambda b, values: values)
 _sums(primitives.dot, 0, 2, 1, _products)
-_sums(primitives.sum_of_squares, 0, 1, 1, lambda b, values: [b.fmul(values[0], values[0])])
+_sums(primitives.sum_of_squares, 0, 1, 1, _squares)
 _sums(primitives.squared_distance, 0, 2, 1, _squared_difference)
 _sums(primitives.row_dot, 1, 1, 1, _products)
 _sums(primitives.four_row_dots, 4, 1, 4, _products)
+_sums(primitives.four_row_squares, 4, 0, 4, _squares)
 _sums(primitives.row_dot_and_square, 1, 1, 2, _products_and_squares)
 _sums(primitives.four_rows_by_two, 4, 2, 8, _products_with_two)
 

@@ -11,7 +11,7 @@ from online_rank._kernels.codes import OPTIMIZER_ROWS
 from online_rank._kernels.fits import require, require_block
 from online_rank._kernels.network import Buffers, Layers, backward, forward, n_parameters, n_units, next_key, output, received
 from online_rank._kernels.optimizers import descend
-from online_rank._kernels.primitives import sum_of_squares
+from online_rank._kernels.primitives import four_row_squares, sum_of_squares
 from online_rank._kernels.rounds import write_round
 from online_rank._kernels.surrogates import evaluate, settings
 from online_rank._kernels.workspace import SCORES, longest_query, workspace
@@ -80,6 +80,13 @@ def _step(optimizer, rate, l2, decay, gradient, learner):
         share = average.dtype.type(1.0 / counters[0])
         for j in range(average.shape[0]):
             average[j] += (parameters[j] - average[j]) * share
+
+
+@inner
+def _square(gradient):
+    """||gradient||^2, four quarters side by side: a single sum waits for each of its additions."""
+    a, b, c, d = four_row_squares(gradient.reshape(4, gradient.shape[0] // 4), 0)
+    return (a + b) + (c + d)
 
 
 @inner
@@ -160,7 +167,7 @@ def learn(X, y, offsets, weights, discounts, surrogate, widths, config, constant
             for i in range(m):
                 dg[i] *= weight
             backward(documents, dg, parameters, layers, key[0], buffers, gradient)
-            square = sum_of_squares(gradient)
+            square = _square(gradient)
             # Below the limit no step can make parameters or state overflow: checked before anything changes.
             if not square <= limit * limit:
                 return q

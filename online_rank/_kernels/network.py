@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_rank._kernels._jit import inner, kernel
+from online_rank._kernels._jit import inlined, inner, kernel
 from online_rank._kernels.codes import TANH
 from online_rank._kernels.fits import require
 from online_rank._kernels.primitives import row_dot
@@ -20,7 +20,7 @@ LANES = 8
 _CHUNK = 64
 
 
-@inner
+@inlined
 def layer(parameters, widths, number):
     """Weights (width below, width) and biases (width,) of layer `number`, counted from 1: views."""
     last = widths.shape[0] - 1
@@ -43,7 +43,7 @@ def n_parameters(widths):
     return total
 
 
-@inner
+@inlined
 def units(buffer, widths, number, m):
     """The part (m, width) of a flat buffer that belongs to layer `number`."""
     position = 0
@@ -52,7 +52,7 @@ def units(buffer, widths, number, m):
     return buffer[position : position + m * widths[number]].reshape((m, widths[number]))
 
 
-@inner
+@inlined
 def n_units(widths):
     """Units of all layers together."""
     total = 0
@@ -139,7 +139,7 @@ class Buffers(NamedTuple):
     errors: np.ndarray
 
 
-@inner
+@inlined
 def received(layers, buffers, number, m):
     """Values (m, width) of a layer as the next one receives them."""
     return units(buffers.dropped if layers.dropout > 0.0 else buffers.hidden, layers.widths, number, m)

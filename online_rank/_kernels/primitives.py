@@ -65,6 +65,11 @@ def four_row_dots(X, i, w):
     return _sums(*(_wide(X[k]) * _wide(w) for k in range(i, i + 4)))
 
 
+def four_row_squares(X, i):
+    """||X_i||^2 and those of the next three rows."""
+    return _sums(*(_wide(X[k]) * _wide(X[k]) for k in range(i, i + 4)))
+
+
 def row_dot_and_square(X, i, w):
     """X_i . w, and ||X_i||^2."""
     x = _wide(X[i])
