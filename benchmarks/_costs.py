@@ -1,10 +1,11 @@
 """What requests cost beyond their weight, over all models: the worst that were found, for each kind of request.
 
 A request may cost 16 kB and a millisecond, and the time that the model itself needs for a query of that shape. It may cost the
-memory that a request with two documents of a known and a new feature takes (learning may copy a model's state), and two of the
-arrays that `online_rank.limits` grants to any request. The rest is divided by the size of the request. Each request is
-answered in a fork of this process, where everything it needs is loaded and compiled; its time is the least of three. The lines
-of `stream` and the bodies of `/rank`, `/learn` and `/explain` go through the same `handle`.
+memory that a request with two documents of a known and a new feature takes (learning may copy a model's state), two of the
+arrays that `online_rank.limits` grants to any request, and what it grants to new features of any request. The rest is divided
+by the size of the request. Each request is answered in a fork of this process, where everything it needs is loaded and
+compiled; its time is the least of three. The lines of `stream` and the bodies of `/rank`, `/learn` and `/explain` go through
+the same `handle`.
 """
 
 import contextlib
@@ -24,6 +25,7 @@ import numpy as np
 from benchmarks._children import Died, in_child
 from online_rank import limits
 from online_rank.base import parts_of
+from online_rank.base.columns import QueryEstimator
 from online_rank.base.step import QueryStep
 from online_rank.query import read_query
 from online_rank.serving import Challenge, FeedbackPlan
@@ -86,13 +88,14 @@ def _costs(name: str, make: Callable[[], RankingService]) -> list[RequestCost]:
         service = make()
         wide = name.endswith(WIDE)
         chosen = {what: asked for what, asked in kinds().items() if not wide or what.startswith(("rank", "learn"))}
+        least: dict[bool, int] = {}
         for asked in chosen.values():
-            _cost(service, asked(500), asked(500))
+            _cost(service, asked(500), asked(500), least)
         # Otherwise a collection that comes to pass in a fork looks at all objects of this process, and has their pages copied.
         gc.collect()
         gc.freeze()
         size = SIZE_WIDE if wide else SIZE
-        return [RequestCost(name, what, *_cost(service, asked(size), asked(500))) for what, asked in chosen.items()]
+        return [RequestCost(name, what, *_cost(service, asked(size), asked(500), least)) for what, asked in chosen.items()]
 
 
 def services() -> dict[str, Callable[[], RankingService]]:
@@ -116,6 +119,10 @@ def _prepared(make: Callable[[], Any], n_features: int, **given: Any) -> Ranking
     service = RankingService(make(), **given)
     for i in range(4):
         docs = {f"d{k}": {f"f{j}": float((i + j * k) % 5) for j in range(n_features)} for k in range(3)}
+        if not i and n_features > 3 and not service.model.abilities.takes_context:  # More than a request may bring.
+            with contextlib.suppress(ValueError, TypeError):
+                y = service.model.show_one(docs).clicked(["d1"]) if service.draws else {"d0": 0, "d1": 1, "d2": 2}
+                service.model.learn_one(docs, y)
         shown = service.handle(_line(id=f"before {i}", docs=docs, ts=i), at=float(i)).answer
         if "error" in shown:
             break
@@ -211,15 +218,20 @@ def _feedback(service: RankingService, asked: bytes) -> bytes:
     return _line(id="x", grades={name: i % 4 for i, name in enumerate(ids)})
 
 
-def _cost(service: RankingService, lines: list[bytes], small: list[bytes]) -> tuple[int, str | None, float, float, float]:
-    """Size, refusal, bytes a byte, seconds a MB and the model's own seconds."""
+def _cost(
+    service: RankingService, lines: list[bytes], small: list[bytes], least: dict[bool, int]
+) -> tuple[int, str | None, float, float, float]:
+    """Size, refusal, bytes a byte, seconds a MB and the model's own seconds; `least` keeps what little requests take."""
     other = copy.deepcopy(service)
     *first, last = _filled_in(service, lines)
     service = copy.deepcopy(service)
     for line in first:
         service.handle(line, at=10.0)
     own = _own_seconds(copy.deepcopy(service), lines[0], last)
-    granted = _granted(service, lines[0]) + _least(service, other, last)
+    learns = any(field in last for field in (b'"grades":', b'"clicks":'))
+    if learns not in least:
+        least[learns] = _least(other, learns)
+    granted = _granted(service, lines[0]) + least[learns] + _granted_to_features(service, last)
     answered = functools.partial(_answered, service, last, other, _filled_in(other, small))
     found = [in_child(answered) for _ in range(3)]
     seconds, resident = min(each[0] for each in found), found[0][1]
@@ -253,13 +265,21 @@ def _granted(service: RankingService, asked: bytes) -> int:
     return 16 * cells
 
 
-def _least(service: RankingService, other: RankingService, last: bytes) -> int:
+def _granted_to_features(service: RankingService, line: bytes) -> int:
+    """Bytes of what the new features of a request add to the models, as far as any request may add them."""
+    learned = copy.deepcopy(service)
+    learned.handle(line, at=11.0)
+    both = zip(parts_of(service.model), parts_of(learned.model), strict=False)
+    added = [old._added(new.n_features - old.n_features) for old, new in both if isinstance(old, QueryEstimator)]
+    return 8 * min(sum(added), limits.MAX_GROWTH)
+
+
+def _least(service: RankingService, learns: bool) -> int:
     """Bytes that the service needs for two documents with a known and a new feature: to rank them, or to learn from them."""
     ask = _line(id="least", docs={name: features | {"new": 1} for name, features in _FEW.items()})
     learn = _line(id="least", **({"clicks": ["a"]} if service.draws else {"grades": {"a": 1, "b": 0}}))
-    least, twin = copy.deepcopy(service), copy.deepcopy(other)
-    line = ask
-    if any(field in last for field in (b'"grades":', b'"clicks":')):
+    least, twin, line = copy.deepcopy(service), copy.deepcopy(service), ask
+    if learns:
         least.handle(ask, at=10.0)
         line = learn
     _, resident = in_child(functools.partial(_answered, least, line, twin, [ask, learn]))

@@ -14,6 +14,7 @@ written to a file or a table, and read back.
 | depth of a value in a file | 64 levels | it is read by recursion |
 | a request | 8 levels; 5,000 documents, since some models compare all pairs | the time of the others |
 | a request, for a model that needs arrays | documents times features, of both: `MAX_CELLS` and some for each byte | memory |
+| new features of a request | numbers added to the state of models: `MAX_GROWTH` and some for each byte | memory |
 | a request with grades, for a model that draws rankings | documents times documents, or features: the same | memory, time |
 """
 
@@ -32,6 +33,7 @@ __all__ = [
     "MAX_DEPTH",
     "MAX_DOCUMENTS",
     "MAX_FEATURES",
+    "MAX_GROWTH",
     "MAX_ID_LENGTH",
     "MAX_KNOWN_CELLS",
     "MAX_LIFTED",
@@ -77,6 +79,10 @@ CELLS_A_BYTE = 2
 #: So many documents may have an array of all features that the model knows, up to a size, whatever the request weighs.
 ALWAYS_DOCUMENTS = 50
 MAX_KNOWN_CELLS = 1 << 20
+
+#: Most numbers that the new features of a request may add to the state of the models: this many for any request, plus
+#: `CELLS_A_BYTE` for each of its bytes. A query may so bring a thousand features to a model that keeps a matrix of them.
+MAX_GROWTH = 1 << 21
 
 
 def is_integer(value: Any, low: int = INT64_LOW, high: int = INT64_HIGH) -> bool:

@@ -1,6 +1,7 @@
 """Estimators whose state has a column for each feature."""
 
 import abc
+import contextvars
 import functools
 import itertools
 import re
@@ -20,10 +21,15 @@ from online_rank.query import MAX_FEATURES, Block, SparseRows, with_features
 from online_rank.query.names import HashedNames, are_texts
 from online_rank.query.sparse import as_rows, worth_rows
 
-__all__ = ["Columns", "QueryEstimator", "are_numbers", "as_array", "numbers", "require_array_room"]
+__all__ = ["GROWTH", "Columns", "QueryEstimator", "are_numbers", "as_array", "numbers", "require_array_room"]
 
 #: Most cells of a dense array made of sparse documents, for steps that need one.
 _MAX_CELLS = 1 << 24
+
+#: How many numbers the features of the query that is learned may still add to states, in a list of one; None for any number.
+GROWTH: contextvars.ContextVar[list[float] | None] = contextvars.ContextVar("GROWTH", default=None)
+#: A name with its look-up takes about 16 numbers, and weights with their averages a few.
+_NUMBERS_A_FEATURE = 24
 
 #: From this number of names on, each look-up in a dict misses the cache, and `NameTable` is faster.
 _MANY_NAMES = 1 << 14
@@ -229,6 +235,10 @@ class QueryEstimator(QueryStep, abc.ABC):
     def _grow(self, n_new: int) -> None:
         """Add columns for `n_new` features to the state. State arrays are replaced, never changed in place."""
 
+    def _added(self, n_new: int) -> int:
+        """About how many numbers `_grow` adds to the state, and learning then works with."""
+        return _NUMBERS_A_FEATURE * n_new
+
     def _align(self, block: Block) -> Block:
         """`block` with its features in the order of the state's columns; unknown features are left out."""
         X = block.X
@@ -304,6 +314,9 @@ class QueryEstimator(QueryStep, abc.ABC):
         """The columns of X at their places in the state."""
         known = np.flatnonzero(columns >= 0)
         placed = np.zeros((len(X), self._n_features), X.dtype)
+        if len(known) == len(columns):  # Without a copy of X.
+            placed[:, columns] = X
+            return placed
         placed[:, columns[known]] = X[:, known]
         return placed
 
@@ -346,12 +359,25 @@ class QueryEstimator(QueryStep, abc.ABC):
                 f"at most {self.max_features} are accepted (attribute max_features)"
             )
         if n_new:
+            if names is not None and (left := GROWTH.get()) is not None:  # Those without names are as many as a step makes.
+                self._take_of(left, n_new)
             self._grow(n_new)
             if names is not None and columns is not None:
                 columns.add(new)
             # A query without any feature leaves it open whether features have names.
             self._columns = columns
             self._n_features += n_new
+
+    def _take_of(self, left: list[float], n_new: int) -> None:
+        """Take what new features add from what is left for a request. Raises ValueError if it is not enough."""
+        added = self._added(n_new)
+        if added > left[0]:
+            raise ValueError(
+                f"x brings {n_new} new features to the {self._n_features} that {type(self).__name__} has: about {added} more "
+                f"numbers, and this request may add {left[0]}. Let several queries bring them, or begin with a model that has "
+                "learned with these features"
+            )
+        left[0] -= added
 
     def _ignore(self, n: int) -> None:
         """Count new features beyond the limit, and warn once."""

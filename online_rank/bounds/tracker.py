@@ -410,6 +410,9 @@ class LossTracker(NestedRanker):
             if (grown := getattr(self, name)) is not None:
                 setattr(self, name, np.concatenate([grown, np.zeros(n_new)]))
 
+    def _added(self, n_new: int) -> int:
+        return super()._added(n_new) + n_new * len(self._shift)
+
     def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
         mix(self, shards, base, shares)
 

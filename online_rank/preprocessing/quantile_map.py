@@ -287,6 +287,10 @@ class StreamQuantileMap(ColumnTransformer):
         if idle:
             self._cursor = d
 
+    def _added(self, n_new: int) -> int:
+        table = (self.n_knots + kernels.BEYOND) * kernels.KNOT + _CELLS // 8 + kernels.FINDER
+        return super()._added(n_new) + n_new * (_POINTS + len(self._rows) + table)
+
     @property
     def passes(self) -> bool:
         """Whether queries pass unchanged, because the first were sparse rows."""

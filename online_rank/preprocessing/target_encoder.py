@@ -100,6 +100,9 @@ class StreamTargetEncoder(ColumnTransformer):
         self._sums = np.concatenate([self._sums, new])
         self._counts = np.concatenate([self._counts, new])
 
+    def _added(self, n_new: int) -> int:
+        return super()._added(n_new) + 2 * n_new * self.n_points
+
     def _room(self, X: np.ndarray, n: int = 1) -> np.ndarray:
         d = X.shape[1]
         return np.empty((n * len(X), d + (0, d // 2, d)[_KEPT.index(self.keep)]))

@@ -221,6 +221,10 @@ class BoostedRanker(Ranker):
         # New features were 0 in earlier documents. A growing tree is started again with the new columns.
         self._bins = tuple(np.pad(bins, ((0, 0), (0, n_new)), constant_values=zero) for bins in self._bins)
 
+    def _added(self, n_new: int) -> int:
+        # A byte for each document that is kept.
+        return super()._added(n_new) + n_new * sum(map(len, self._bins)) // 8
+
     @property
     def _width(self) -> float:
         return 2.0 * _REACH / (_N_BINS - 2)

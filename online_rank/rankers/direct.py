@@ -269,6 +269,9 @@ class DirectRanker(AveragedRanker):
         if self.accumulate > 1:
             self._pending = np.append(new[:0] if first else self._pending, np.zeros_like(new))
 
+    def _added(self, n_new: int) -> int:
+        return super()._added(n_new) + n_new * int(self._widths[1]) * (len(self._state) + 3)
+
     def _first_parameters(self, n_features: int) -> np.ndarray:
         """A flat parameter vector in the layout of `_kernels.network`.
 

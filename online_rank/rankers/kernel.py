@@ -166,6 +166,9 @@ class KernelPerceptronRanker(AveragedRanker):
             self._scale = np.array([1.0 / n_new])
         self._stored = np.hstack((self._stored, np.zeros((len(self._stored), n_new))))
 
+    def _added(self, n_new: int) -> int:
+        return super()._added(n_new) + n_new * len(self._stored)
+
     def _score(self, X: np.ndarray) -> np.ndarray:
         return self._values(X, self._served)
 

@@ -192,12 +192,21 @@ class RidgeRanker(Ranker):
 
     def _grow(self, n_new: int) -> None:
         d = self._n_features
-        gram = np.zeros((d + n_new, d + n_new))
-        gram[np.triu_indices(d)] = self._gram
-        self._gram = gram[np.triu_indices(d + n_new)]
+        total = d + n_new
+        gram = np.zeros(total * (total + 1) // 2)
+        new = old = 0
+        for length in range(d, 0, -1):
+            gram[new : new + length] = self._gram[old : old + length]
+            new, old = new + length + n_new, old + length
+        self._gram = gram
         self._pending = tuple(np.pad(rows, ((0, 0), (0, n_new))) for rows in self._pending)
         self._moment = np.pad(self._moment, (0, n_new))
         self._weights = np.pad(self._weights, ((0, 0), (0, n_new)))
+
+    def _added(self, n_new: int) -> int:
+        # Half of each matrix, without the last queries and with them, and the one that is solved by.
+        d = self._n_features
+        return super()._added(n_new) + 2 * ((d + n_new) ** 2 - d**2)
 
     def _linear_weights(self, columns: Any = slice(None)) -> np.ndarray:
         return self._weights[self._best][columns]

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from online_rank.base import abilities_of, learn_within
+from online_rank.base.columns import GROWTH
 from online_rank.base.undo import all_or_nothing, at_once
 from online_rank.feedback import Clicks, Impression
 from online_rank.intervals import add_losses, served_loss
 from online_rank.intervals.losses import served_losses
+from online_rank.limits import CELLS_A_BYTE, MAX_GROWTH
 from online_rank.measures import as_scores
 from online_rank.metrics.base import running_means
 from online_rank.query import Block, Runs, as_grades, read_query
@@ -61,7 +63,7 @@ class LearningService(ServiceState):
         outcome = Outcome(("teach", query_id), feedback=request, gone=() if number is None else (number,), digest=digest)
         reply = Reply({"id": query_id, "learned": True, "loss": loss or 0.0}, outcome, learned=True)
         with self._changing(query) as changes, changes:
-            self._learn_once(query, y, None, changes)
+            self._learn_once(query, y, None, changes, len(request))
             changes.keep([*self._remembering(query_id, digest), *self._leaving(query_id), *self._counting("learned")])
         return reply
 
@@ -101,7 +103,7 @@ class LearningService(ServiceState):
                 loss = None if math.isnan(lost) else lost
                 if loss is not None:
                     add_losses(served, (loss,))
-            self._learn_once(query, y, by if self.learn_served else None, changes)
+            self._learn_once(query, y, by if self.learn_served else None, changes, len(text))
             shown_loss = loss or 0.0
             if kind == "clicks" and feedback.impression.teams is None:
                 shown_loss = self.model.last_round.loss
@@ -127,18 +129,25 @@ class LearningService(ServiceState):
             changes.include(challenge.model, query)
         return changes
 
-    def _learn_once(self, query: Block, y: Any, served: np.ndarray | None, changes: all_or_nothing) -> None:
-        """Let the models learn a query from `Clicks` or grades (m,); `changes` undo it (`_changing`)."""
+    def _learn_once(self, query: Block, y: Any, served: np.ndarray | None, changes: all_or_nothing, n_bytes: int) -> None:
+        """Let the models learn a query from `Clicks` or grades (m,); `changes` undo it (`_changing`).
+
+        The query is of so many bytes, which limit what its new features may add to the models, unless it is replayed.
+        """
         challenge, drafted = self.challenge, drafted_by_challenge(y)
         if challenge is not None and not isinstance(y, Clicks):
             challenge.compare(self._target, self.model, query, y)
-        if not drafted:
-            feedback = (y,) if isinstance(y, Clicks) else y
-            learn_within(self.model, with_feedback(query, feedback, ONE, served), changes)
-        if challenge is not None and drafted:
-            challenge.count(y)
-        elif challenge is not None:
-            challenge.learn(query, y)
+        limited = GROWTH.set(GROWTH.get() or [MAX_GROWTH + CELLS_A_BYTE * n_bytes])
+        try:
+            if not drafted:
+                feedback = (y,) if isinstance(y, Clicks) else y
+                learn_within(self.model, with_feedback(query, feedback, ONE, served), changes)
+            if challenge is not None and drafted:
+                challenge.count(y)
+            elif challenge is not None:
+                challenge.learn(query, y)
+        finally:
+            GROWTH.reset(limited)
 
     def _query_of(self, fields: dict[str, Any], only: Any = None, *, n_bytes: int | None = None) -> Block:
         """The query of a request, all of its documents or some.

@@ -59,12 +59,14 @@ import contextlib
 import dataclasses
 import functools
 import json
+import math
 import secrets
 import time
 from collections.abc import Callable
 from typing import Any
 
 from online_rank.base import abilities_of, ranker_of
+from online_rank.base.columns import GROWTH
 from online_rank.base.undo import all_or_nothing, at_once
 from online_rank.limits import MAX_COUNT, is_id, is_integer
 from online_rank.query import Block, Runs
@@ -224,6 +226,13 @@ class RankingService(WindowedService):
 
     def replay(self, fields: list[Any], number: int | None, waiting: Any, feedback: bytes) -> None:
         """Repeat the change of an `Outcome`."""
+        limited = GROWTH.set([math.inf])  # What was accepted before is accepted again.
+        try:
+            self._replay(fields, number, waiting, feedback)
+        finally:
+            GROWTH.reset(limited)
+
+    def _replay(self, fields: list[Any], number: int | None, waiting: Any, feedback: bytes) -> None:
         kind, *rest = fields
         if kind in ("learn", "teach", "close", "drop"):
             self._forget_learned(rest[0])

@@ -13,6 +13,7 @@ from online_rank import (
     LossTracker,
     MaxAbsStreamScaler,
     PerceptronRanker,
+    RidgeRanker,
     RunFeatures,
     StreamScaler,
     SwapRanker,
@@ -200,3 +201,37 @@ def test_what_was_accepted_under_larger_limits_is_replayed(monkeypatch):
     monkeypatch.undo()
     after.replay([*outcome.fields], None, (), line)
     assert after.stats()["learned"] == before.stats()["learned"] == 1
+
+
+def with_new_features(n, **more):
+    """A query whose two documents have so many features."""
+    return request(id=n, docs={name: {f"f{j}": float(i) for j in range(n)} for i, name in enumerate("ab")}, **more)
+
+
+def test_new_features_that_would_add_too_much_to_a_model_are_refused_and_nothing_changes():
+    service = RankingService(RidgeRanker())
+    assert "ranking" in service.handle(with_new_features(2000)).answer
+    grades = {"a": 1, "b": 0}
+    refused = service.handle(request(id=2000, grades=grades))
+    assert "brings 2000 new features" in refused.answer["error"]
+    assert not refused.changed
+    assert service.model.n_features == 0
+    refused = service.handle(with_new_features(2001, grades=grades))
+    assert "brings 2001 new features" in refused.answer["error"]
+    assert not refused.changed
+    for n in (700, 1100, 1400):  # The first comes with most.
+        assert service.handle(with_new_features(n, grades=grades)).answer["learned"]
+    assert service.model.n_features == 1400
+
+
+def test_models_inside_a_blend_share_what_new_features_may_add():
+    service = RankingService(BlendRanker([StreamScaler() | RidgeRanker(), RidgeRanker(), RidgeRanker()]))
+    refused = service.handle(with_new_features(700, grades={"a": 1, "b": 0}))
+    assert "Let several queries bring them" in refused.answer["error"]
+    assert service.handle(with_new_features(300, grades={"a": 1, "b": 0})).answer["learned"]
+
+
+def test_what_was_learned_before_is_replayed_whatever_it_adds():
+    service = RankingService(RidgeRanker())
+    service.replay(["teach", 2000], None, None, with_new_features(2000, grades={"a": 1, "b": 0}))
+    assert service.model.n_features == 2000
