@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from river import base
+from river import base, compose
 
 from online_rank.base.anatomy import Abilities
 from online_rank.base.columns import as_array
@@ -124,7 +124,9 @@ class ForEachDocument(QueryTransformer):
 
     def _transform_block(self, block: Block) -> Block:
         with _unchanged(self.transformer):
-            return self._answer(block, [self._of_document(block, i, x) for i, x in enumerate(_documents(block))])
+            return self._answer(
+                block, [self._of_document(block, i, x) for i, x in enumerate(_documents(block, self.transformer))]
+            )
 
     def _of_document(self, block: Block, i: int, x: dict[Hashable, Any]) -> dict[Hashable, Any]:
         """The transformed document i of a block. Raises ValueError if it lacks a feature that the transformer needs."""
@@ -139,7 +141,7 @@ class ForEachDocument(QueryTransformer):
             require_grades(block.y, block.ids)
         answers = []
         for query in block.each():
-            documents = _documents(query)
+            documents = _documents(query, self.transformer)
             if not supervised:
                 for i, x in enumerate(documents):
                     with self._naming(query, i):
@@ -176,18 +178,31 @@ class ForEachDocument(QueryTransformer):
         return answer
 
 
-def _documents(block: Block) -> list[dict[Hashable, Any]]:
-    """The documents of a block. Raises ValueError for a number too large for river's transformers."""
+def _documents(block: Block, transformer: Any) -> list[dict[Hashable, Any]]:
+    """The documents of a block. Raises an error for a number too large for river's transformers, or a text that is one's."""
     require_finite(block)
     documents = feature_dicts(block)
+    numbers_only = _norms(transformer)
     for i, x in enumerate(documents):
         for name, value in x.items():
+            if numbers_only and isinstance(value, str):
+                what = f"feature {name!r} of {document_name(i, block.ids)}"
+                raise TypeError(f"x: {what} is {value[:80]!r}; {transformer} takes numbers")
             if isinstance(value, int | float | np.number) and not -MAX_LIFTED <= value <= MAX_LIFTED:
                 raise ValueError(
                     f"x: feature {name!r} of {document_name(i, block.ids)} is {value!r:.30}; transformers of river take "
                     f"numbers of at most {MAX_LIFTED:g} in size"
                 )
     return documents
+
+
+def _norms(transformer: Any) -> bool:
+    """Whether a transformer begins with a norm, for which NumPy takes 500 bytes for each character of a text."""
+    if isinstance(transformer, compose.TransformerUnion):
+        return any(map(_norms, transformer.transformers.values()))
+    if isinstance(transformer, compose.Pipeline):
+        return _norms(next(iter(transformer.steps.values())))
+    return type(transformer).__name__ == "Normalizer"
 
 
 @contextlib.contextmanager

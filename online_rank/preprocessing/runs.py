@@ -149,7 +149,7 @@ class RunFeatures(QueryTransformer):
         if names is None:
             return block._replace(X=out, names=None)
         columns = (*(f"{names[j]} {part}" for j in runs for part in made), *(names[j] for j in others))
-        if len(set(columns)) < len(columns):
+        if others and len(set(columns)) < len(columns):  # Columns of runs differ.
             raise ValueError(f"x: a feature is called {max(columns, key=columns.count)!r}, as a column of a run is")
         return block._replace(X=out, names=columns)
 

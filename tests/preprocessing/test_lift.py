@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -267,3 +268,23 @@ def test_being_asked_about_a_feature_changes_nothing(make):
     before = state_of(step)
     step.transform_one([{"a": 2.0, "b": 1.0}, {"new": 1.0}])
     assert state_of(step) == before
+
+
+@pytest.mark.parametrize(
+    "transformer",
+    [
+        preprocessing.Normalizer(),
+        preprocessing.Normalizer() | preprocessing.StandardScaler(),
+        compose.Select("x") + preprocessing.Normalizer(),
+    ],
+)
+def test_a_text_never_reaches_a_norm_which_would_take_500_bytes_for_each_of_its_characters(transformer):
+    lifted, text = ForEachDocument(transformer), "a" * 20_000
+    tracemalloc.start()
+    with pytest.raises(TypeError, match=r"feature 'x' of document 0 is 'a+'; .* takes numbers"):
+        lifted.transform_one([{"x": text}])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 200_000
+    categories = ForEachDocument(preprocessing.OneHotEncoder() | preprocessing.Normalizer())
+    assert categories.transform_one([{"x": text}]) is not None
