@@ -28,7 +28,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from online_rank import arguments
-from online_rank.distributed.parts import MAX_VALUE, joined, names_of, written
+from online_rank.distributed.parts import MAX_VALUE, has_parts, joined, names_of, written
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import settings_of
@@ -180,8 +180,8 @@ class KeyedRankers:
             return {"error": f"an event of {len(request)} bytes; it may have {MAX_VALUE - _HEAD}"}
         kept = self._current(key, state)
         at = _Place(topic, partition, offset, timestamp, kept.number + 1)
-        if _came(kept.places, at):
-            # It was redelivered, so something was lost, perhaps writes that the service in memory has seen.
+        if _came(kept.places, at) and not self._is_restorable(kept, state):
+            # It was redelivered, so something was lost: writes that the service in memory has seen.
             kept = self._services[key] = self._restored(state)
             at = at._replace(number=kept.number + 1)
         # Removed from memory until it is written, so that it is never ahead of its state.
@@ -268,6 +268,18 @@ class KeyedRankers:
             return last == kept.whole if kept.number else last is None
         own = _event(self.every, kept.number, state)
         return own is not None and own[0] in kept.places.values()
+
+    def _is_restorable(self, kept: _Kept, state: Any) -> bool:
+        """Whether restoring a state would give the service in memory: all that it would be restored from is there."""
+        wholes = [whole for slot in (0, 1) if (whole := _whole(slot, state)) is not None]
+        newest = max(wholes, key=lambda whole: whole.number, default=None)
+        if newest is None:
+            if kept.whole.number:
+                return False
+        elif newest != kept.whole or not has_parts(newest.parts, state):
+            return False
+        numbers = range(kept.whole.number + 1, kept.number + 1)
+        return all(_event(kept.whole.every, number, state) is not None for number in numbers)
 
     def _restored(self, state: Any) -> _Kept:
         whole, content, slot = self._last_whole(state)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["MAX_VALUE", "cut", "joined", "names_of", "written"]
+__all__ = ["MAX_VALUE", "cut", "has_parts", "joined", "names_of", "written"]
 
 #: Largest value: brokers refuse messages of 1 MB or more by default.
 MAX_VALUE = 900_000
@@ -54,6 +54,11 @@ def joined(digests: list[str], state: Any) -> bytes | None:
     """The content that has these parts; None where one is missing."""
     values = [state.get_bytes(_name(digest)) for digest in digests]
     return None if None in values else b"".join(map(zlib.decompress, values))
+
+
+def has_parts(digests: list[str], state: Any) -> bool:
+    """Whether all parts are in a store."""
+    return all(state.get_bytes(_name(digest)) is not None for digest in digests)
 
 
 def names_of(digests: list[str]) -> set[str]:

@@ -361,3 +361,49 @@ def test_refused_events_go_to_the_topic_for_them_and_all_are_answered(monkeypatc
         {"error": errors[1], "offset": 3, "event": 7} | places,
         {"error": errors[2], "offset": 4, "event": {"base64": "/w=="}} | places,
     ]
+
+
+def test_redelivered_events_restore_a_key_once(monkeypatch):
+    """Each of them restored it again, which took minutes for the events of one commit where many queries wait."""
+    restored, of = [], KeyedRankers._restored
+    monkeypatch.setattr(KeyedRankers, "_restored", lambda self, state: restored.append(1) or of(self, state))
+    events, state = events_of(40, kind="grades"), State()
+    handle = KeyedRankers(graded, every=16)
+    for offset, (_, request) in enumerate(events):
+        handle.event(request, "k", state, "events", 0, offset)
+    whole = digests(handle, {"k": state})
+    again = KeyedRankers(graded, every=16)
+    restored.clear()
+    for offset, (_, request) in [*enumerate(events)][-20:]:
+        again.event(request, "k", state, "events", 0, offset)
+    assert len(restored) == 1
+    assert digests(again, {"k": state}) == whole
+
+
+@pytest.mark.parametrize("kind", ["event ", "part ", "whole "])
+def test_a_service_in_memory_is_not_believed_where_its_state_lost_something(kind, monkeypatch):
+    """It is restored from what is left, and learns what comes again."""
+    restored, of = [], KeyedRankers._restored
+    monkeypatch.setattr(KeyedRankers, "_restored", lambda self, state: restored.append(1) or of(self, state))
+    events, state = events_of(40, kind="grades"), State()
+    handle = KeyedRankers(graded, every=16)
+    copies = []
+    for offset, (_, request) in enumerate(events):
+        handle.event(request, "k", state, "events", 0, offset)
+        copies.append(State(state))
+    whole = digests(handle, {"k": state})
+    first = len(events) - 30
+    before = copies[first - 1]
+    lost = [name for name in state if name.startswith(kind) and state[name] != before.get(name)]
+    assert lost
+    for name in lost:
+        if name in before:
+            state[name] = before[name]
+        else:
+            del state[name]
+    restored.clear()
+    for offset in range(first, len(events)):
+        handle.event(events[offset][1], "k", state, "events", 0, offset)
+    assert restored
+    assert digests(handle, {"k": state}) == whole
+    assert digests(KeyedRankers(graded, every=16), {"k": state}) == whole
