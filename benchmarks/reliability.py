@@ -2,7 +2,7 @@
 
     python -m benchmarks.reliability [--campaign 0.05] [--seed 0] [--keep FILE] [--minutes 30]
         [--only kills,eventkills,crashes,points,rule,interrupts,files,rows,extremes,requests,damage,
-                faults,hostile,costs,threads,soak,windows]
+                faults,hostile,costs,threads,soak,windows,keyed,replica]
 
 `--campaign` multiplies the size of everything; 1.0 is the full campaign, hours on two cores; 0.02 is a smoke test. With
 `--keep`, parts that were measured before, with this seed, are not measured again. The first eleven are measured in slices, in
@@ -34,6 +34,9 @@ turn, and each slice is kept: with `--minutes` they stop early, and another run 
 - files: files of all models and services, mutated, and with right digests and wrong contents: `_files`.
 - soak, windows: a long stream through the service of 20 tenants: memory, descriptors and files, with grades, and with events
   that are learned when windows end: `_soak`.
+- keyed: events of 20 keys in two topics, late and doubled ones among them, through workers of which ten are killed, and whose
+  number changes from one to three and back, with and without a state directory: `_keyed`.
+- replica: how far a read replica is behind a server that learns 500 queries a second, and whether it is the same: `_lag`.
 """
 
 import math
@@ -52,9 +55,11 @@ from benchmarks._files import files
 from benchmarks._hostile import Fuzz, costs, fuzz_letor, fuzz_models, fuzz_protocol, structural
 from benchmarks._interrupts import interrupts
 from benchmarks._kept import Kept, add_keep
+from benchmarks._keyed import keyed
 from benchmarks._kills import Kills, StreamKills, clicked, kill_stream, kill_train, warm_up
 from benchmarks._kills_served import KeyedKills, ServedKills, kill_keyed, kill_serve
 from benchmarks._kills_windows import WindowKills, kill_windows
+from benchmarks._lag import lag
 from benchmarks._races import races
 from benchmarks._rows import rows
 from benchmarks._rule import Rule, rule
@@ -290,6 +295,30 @@ def show_windows(size: float, seed: int) -> list[Row]:
     return soak_rows(soak_windows(max(4000, int(1_000_000 * size)), seed))
 
 
+def show_keyed(size: float, seed: int) -> list[Row]:
+    rows: list[Row] = []
+    for name, keeps in (("state directory kept", True), ("state directory lost", False)):
+        k = keyed(max(2000, int(200_000 * size)), keeps_directory=keeps, seed=seed)
+        rows += [
+            (f"{name}: events / queries learned / seconds", f"{k.events:,}", f"{k.graded:,}", f"{k.seconds:.0f}"),
+            ("workers 1, 3, 1: killed / events that came again / keys that differ", k.kills, f"{k.again:,}", k.lost_keys),
+            ("one digest as without kills / largest message of the changelog, bytes", yes(k.same), f"{k.largest:,}", ""),
+        ]
+    return rows
+
+
+def show_replica(size: float, seed: int) -> list[Row]:
+    found = lag(max(5.0, 60.0 * size))
+    return [
+        ("queries learned / a second / seconds", f"{found.learned:,}", f"{found.learned / found.seconds:.0f}",
+         f"{found.seconds:.0f}"),
+        ("lag of the replica, ms: median / largest / how often it was looked at", f"{1e3 * found.median:.0f}",
+         f"{1e3 * found.largest:.0f}", found.looks),
+        ("model files and greedy rankings with scores: compared / not the same", found.compared,
+         found.compared - found.same, ""),
+    ]  # fmt: skip
+
+
 def soak_rows(s: Soak) -> list[Row]:
     first, last = s.readings[0], s.readings[-1]
     descriptors = [reading.descriptors for reading in s.readings[1:]]
@@ -327,6 +356,8 @@ PARTS: dict[str, Callable[[float, int], list[Row]]] = {
     "threads": show_threads,
     "soak": show_soak,
     "windows": show_windows,
+    "keyed": show_keyed,
+    "replica": show_replica,
 }
 
 

@@ -19,9 +19,11 @@ from benchmarks import (
     _files,
     _hostile,
     _interrupts,
+    _keyed,
     _kills,
     _kills_served,
     _kills_windows,
+    _lag,
     _races,
     _rows,
     _soak,
@@ -233,3 +235,19 @@ def test_killed_in_the_middle_of_events_and_of_a_new_model_nothing_is_lost_or_do
     result = _kills_windows.kill_windows(2, seed=1)
     assert (result.kills, result.same_model, result.same_counts) == (2, True, True)
     assert result.events > 0
+
+
+@pytest.mark.parametrize("keeps_directory", [True, False])
+def test_keys_whose_workers_are_killed_end_as_if_they_had_not_been(keeps_directory, monkeypatch):
+    monkeypatch.setattr(_keyed, "_EVERY", 16)
+    monkeypatch.setattr(_keyed, "_COMMIT_EVERY", 10)
+    found = _keyed.keyed(1200, 10, keeps_directory=keeps_directory, seed=1)
+    assert (found.events, found.kills, found.lost_keys, found.same) == (1200, 10, 0, True)
+    assert found.again > 0
+    assert 0 < found.largest <= 900_000
+
+
+def test_a_replica_is_compared_with_its_server():
+    found = _lag.lag(1.0, 40)
+    assert (found.learned, found.compared, found.same) == (40, 105, 105)
+    assert 0 <= found.median <= found.largest
