@@ -7,6 +7,7 @@ import bisect
 import collections
 import json
 import math
+import sys
 import time
 from array import array
 from collections.abc import Callable, Iterable
@@ -22,6 +23,9 @@ _SECONDS_BETWEEN = 0.05
 _DOCUMENTS = 5
 _MOST_FEATURES = 300
 _MOST_NAMES = 100
+#: Most names that are learned, and the longest; with more, nobody can tell which name is unknown.
+_MOST_KNOWN = 20_000
+_LONGEST_NAME = 200
 _SHOWN = 10
 _PARTS = 10
 _HALF_LIFE = 1000.0
@@ -85,7 +89,9 @@ class InputWatch:
         self._clock = clock
         self._looked_at = -math.inf
         names = {name for name in known or () if isinstance(name, str)}
-        self._known, self._learns_names = names, not names
+        #: None for too many to know them.
+        self._known: set[str] | None = names
+        self._learns_names = not names
         self._unknown: collections.Counter[str] = collections.Counter()
         self._missing: collections.Counter[str] = collections.Counter()
         #: Values seen so far, by feature, until there are enough for the reference.
@@ -115,10 +121,12 @@ class InputWatch:
         if not chosen:
             return False
         self.n_queries += 1
-        present = set().union(*chosen)
-        if self._learns_names:
+        present = {name for document in chosen for name in document if len(name) <= _LONGEST_NAME}
+        if self._learns_names and self._known is not None:
             self._known |= present
-        self._count(present - self._known, self._unknown, "n_with_unknown")
+            if len(self._known) > _MOST_KNOWN:
+                self._known = None
+        self._count(set() if self._known is None else present - self._known, self._unknown, "n_with_unknown")
         self._count(self._expected - present, self._missing, "n_with_missing")
         if self.has_reference:
             for each in chosen:
@@ -157,20 +165,22 @@ class InputWatch:
         for names in (self._edges, self._values, self._unknown, self._missing):
             for name in [name for name in names if is_forgotten(name)]:
                 del names[name]
-        self._known = {name for name in self._known if not is_forgotten(name)}
+        self._known = None if self._known is None else {name for name in self._known if not is_forgotten(name)}
         self._expected = frozenset(name for name in self._expected if not is_forgotten(name))
 
     def to_json(self) -> str:
         """The reference, to be kept."""
         histograms = zip(self._edges.items(), self._reference.tolist(), strict=True)
         features = {name: [edges, histogram] for (name, edges), histogram in histograms}
-        return json.dumps({"known": sorted(self._known), "expected": sorted(self._expected), "features": features})
+        known = None if self._known is None else sorted(self._known)
+        return json.dumps({"known": known, "expected": sorted(self._expected), "features": features})
 
     def restore(self, text: str) -> None:
         """Take a reference that was kept. Raises ValueError for anything else."""
         try:
             fields = json.loads(text)
-            known, expected = ({str(name) for name in fields[key]} for key in ("known", "expected"))
+            known = None if fields["known"] is None else {str(name) for name in fields["known"]}
+            expected = {str(name) for name in fields["expected"]}
             edges = {str(name): [float(edge) for edge in found] for name, (found, _) in fields["features"].items()}
             reference = np.array([histogram for _, histogram in fields["features"].values()], dtype=float)
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -191,11 +201,11 @@ class InputWatch:
     def _keep(self, document: dict[str, Any]) -> None:
         """Keep the values of a document for the reference."""
         for name, value in document.items():
-            if type(value) not in (int, float) or not math.isfinite(value):
+            if not _is_number(value):
                 continue
             values = self._values.get(name)
             if values is None:
-                if len(self._values) >= _MOST_FEATURES:
+                if len(self._values) >= _MOST_FEATURES or len(name) > _LONGEST_NAME:
                     continue
                 values = self._values[name] = array("d")
             values.append(value)
@@ -221,7 +231,11 @@ class InputWatch:
         bins = []
         for name, edges in self._edges.items():
             value = document.get(name)
-            is_number = type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
-            bins.append(bisect.bisect_left(edges, value) + 1 if is_number else 0)  # type: ignore[type-var]
+            bins.append(bisect.bisect_left(edges, value) + 1 if _is_number(value) else 0)  # type: ignore[type-var]
         self._current *= 0.5 ** (1.0 / _HALF_LIFE)
         self._current[np.arange(len(bins)), bins] += 1.0
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value of a request is a number that a float can hold; integers may be larger."""
+    return type(value) in (int, float) and -sys.float_info.max <= value <= sys.float_info.max

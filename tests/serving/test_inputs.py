@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -154,3 +155,30 @@ def test_the_server_looks_and_says(tmp_path):
     assert found["missing"] == {"price": 10, "age": 10}
     assert "online_rank_unknown_inputs_total 10.0" in text
     assert "online_rank_input_drift 0." in text
+
+
+def test_names_are_kept_within_limits_whatever_requests_bring():
+    watch = InputWatch(documents=1000)
+    tracemalloc.start()
+    for i in range(250):
+        watch.look({str(k): {f"{i} {k} {j}": 1.0 for j in range(300)} | {f"{i} {k} " * 10_000: 1.0} for k in range(5)})
+    kept = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert watch.has_reference
+    assert kept < 4_000_000
+    assert len(watch.to_json()) < 200_000
+    # Nobody can say which of so many names is unknown.
+    watch.look({"a": {"never met": 1.0}})
+    assert watch.n_with_unknown == 0
+    again = InputWatch()
+    again.restore(watch.to_json())
+    again.look({"a": {"never met": 1.0}})
+    assert again.n_with_unknown == 0
+
+
+def test_an_integer_that_no_float_holds_is_no_number():
+    watch = InputWatch(documents=10)
+    for _ in range(5):
+        watch.look({"a": {"x": 10**400, "y": 1.0}, "b": {"x": 1.0, "y": 2.0}})
+    assert watch.has_reference
+    watch.look({"a": {"x": 10**400, "y": 1.0}})
