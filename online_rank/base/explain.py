@@ -14,8 +14,11 @@ from online_rank.query.blocks import single
 
 __all__ = ["Explanation", "explain_linear", "explain_one"]
 
-#: Most features among which a difference is shared: time and memory grow with their square.
-_MOST_SHARES = 2048
+#: Most numbers of documents that are scored for each of the orders: features that differ times all features, and for a kernel
+#: times a sixteenth of the documents that it keeps. About a third of a second in all.
+_MOST_SCORED = 1 << 21
+#: Numbers of documents that are scored at a time.
+_AT_A_TIME = 1 << 17
 
 #: Number of random orders for shares; each is also used in reverse.
 _ORDERS = 8
@@ -301,14 +304,29 @@ def _shares(ranker: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     differ = np.flatnonzero(a != b)
     if not len(differ):
         return shares
-    if len(differ) > _MOST_SHARES:
-        raise ValueError(f"x: the documents differ in {len(differ)} features; shares are computed for at most {_MOST_SHARES}")
+    a_feature = len(a) * max(1, ranker._n_documents_kept // 16)
+    if len(differ) * a_feature > _MOST_SCORED:
+        raise ValueError(
+            f"x: the documents differ in {len(differ)} features; this {type(ranker).__name__} of {len(a)} features can share "
+            f"the difference among {_MOST_SCORED // a_feature}"
+        )
     rng = np.random.default_rng(0)
     for _ in range(_ORDERS):
         order = rng.permutation(differ)
         for way in (order, order[::-1]):
-            rows = np.tile(b, (len(way) + 1, 1))
-            for step, j in enumerate(way.tolist(), start=1):
-                rows[step:, j] = a[j]
-            shares[way] += np.diff(ranker._score(np.ascontiguousarray(rows)))
+            shares[way] += np.diff(_scores_on_the_way(ranker, a, b, way))
     return shares / (2 * _ORDERS)
+
+
+def _scores_on_the_way(ranker: Any, a: np.ndarray, b: np.ndarray, way: np.ndarray) -> np.ndarray:
+    """The scores of b, and of b with the first feature of `way` replaced by that of a, with the first two, and so on."""
+    scores = np.empty(len(way) + 1)
+    at_once = max(1, _AT_A_TIME // len(b))
+    for first in range(0, len(scores), at_once):
+        begun = b.copy()
+        begun[way[:first]] = a[way[:first]]
+        rows = np.tile(begun, (min(at_once, len(scores) - first), 1))
+        for step, j in enumerate(way[first : first + len(rows) - 1].tolist(), start=1):
+            rows[step:, j] = a[j]
+        scores[first : first + len(rows)] = ranker._score(rows)
+    return scores

@@ -224,3 +224,30 @@ def test_an_explanation_takes_the_memory_of_the_features_in_use():
     scores = model.predict_one(query)
     assert explanation.difference == pytest.approx(scores["a"] - scores["b"], rel=1e-12)
     assert len(explanation.contributions) == 2
+
+
+@pytest.mark.parametrize(
+    ("make", "most"),
+    [
+        (lambda: DirectRanker(hidden=(4,)), 1048),
+        (BoostedRanker, 1048),
+        (lambda: KernelPerceptronRanker(budget=320), 52),
+    ],
+)
+def test_shares_take_little_memory_and_limited_time(make, most):
+    model = make()
+    X = np.random.default_rng(0).normal(size=(3, 2000))
+    model.learn_one(X, [0, 1, 2])
+    x = X[:2].copy()
+    x[1, most:] = x[0, most:]
+    model.explain_one(x, 0, 1)
+    tracemalloc.start()
+    explanation = model.explain_one(x, 0, 1)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 6_000_000
+    scores = model.predict_one(x)
+    assert sum(explanation.contributions) == pytest.approx(scores[0] - scores[1], abs=1e-9)
+    x[1, most] += 1.0
+    with pytest.raises(ValueError, match=f"differ in {most + 1} features; .* among {most}"):
+        model.explain_one(x, 0, 1)
