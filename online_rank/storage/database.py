@@ -16,6 +16,8 @@ __all__ = ["Database", "Query", "Rows", "delete", "digest_of", "insert", "readin
 
 #: Number of pages of the write-ahead log from which it is moved into the database.
 _MANY_PAGES = 1000
+#: Pages that a connection keeps, in KiB: by the default of 2 MB, the memory of many models grows with their files.
+_CACHE_KIB = 256
 _LEAST_PAGES = 3
 
 #: Bytes of the log that are written anew at once.
@@ -140,7 +142,9 @@ class Database(Rows):
             raise
 
     def _open(self, tables: str) -> None:
-        for pragma in ("trusted_schema=OFF", "cell_size_check=ON", "wal_autocheckpoint=0", "synchronous=FULL"):
+        for pragma in (
+            "trusted_schema=OFF", "cell_size_check=ON", "wal_autocheckpoint=0", "synchronous=FULL", f"cache_size=-{_CACHE_KIB}",
+        ):  # fmt: skip
             self._connection.execute(f"PRAGMA {pragma}")
         if self._connection.execute("PRAGMA journal_mode=WAL").fetchone() != ("wal",):
             raise OSError(errno.EINVAL, "cannot be written ahead", str(self.path))

@@ -1,5 +1,6 @@
 """What the folder of a service gives back after a kill, a crash of the machine, and damage to each of its files."""
 
+import ctypes
 import json
 import multiprocessing
 import os
@@ -140,6 +141,25 @@ def test_queries_that_no_longer_fit_into_memory_are_read_from_the_disk(tmp_path,
     for line in GRADE:
         assert handled(durable, [line])[0].answer == alone.handle(line).answer
     assert to_bytes(durable.service) == to_bytes(alone)
+    durable.close()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into the library that Python uses")
+def test_a_folder_takes_the_same_memory_however_large_it_is(tmp_path):
+    """SQLite kept 2 MB of each folder, so that the memory of many models grew with their files."""
+    with open("/proc/self/maps") as maps:
+        library = next((line.split()[-1] for line in maps if "libsqlite3" in line), None)
+    if library is None:
+        pytest.skip("SQLite is not a library of its own here")
+    used = ctypes.CDLL(library).sqlite3_memory_used
+    used.restype = ctypes.c_int64
+    before = used()
+    durable = serving(tmp_path / "state")
+    for i in range(0, 600, 20):
+        handled(durable, [b'{"id": %d, "docs": {"a": {"x": 3}}, "meta": "%s"}' % (n, b"x" * 5000) for n in range(i, i + 20)])
+    durable.save()
+    assert (tmp_path / "state" / "state.db").stat().st_size + (tmp_path / "state" / "state.db-wal").stat().st_size > 3e6
+    assert used() - before < 600_000
     durable.close()
 
 
