@@ -1,8 +1,9 @@
 """A server whose feedback comes in many events is killed again and again, and its model replaced: what it lost, by the model.
 
 `python -m benchmarks._kills_windows KILLS` prints the figures. One client sends queries, events of three kinds, repeated and
-corrected ones, and new models. Where it gets no answer it sends all of that query again. At the end the model is compared with
-that of a service in one process that nobody killed, bit for bit.
+corrected ones, and new models. Where it gets no answer it sends all of that query again. A challenger takes the place of the
+model that the server begins with. A replica follows, and is killed now and then, too. At the end the model, and that of the
+replica, are compared with that of a service in one process that nobody killed, bit for bit.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from benchmarks._common import in_memory
 from benchmarks._kills import command, forked
 from benchmarks._kills_served import connectable, free_port
 from online_rank import PerceptronRanker, StreamScaler, load, save
-from online_rank.serving import FeedbackPlan, RankingService
+from online_rank.serving import Challenge, FeedbackPlan, RankingService
 from online_rank.serving.durable import read_service
 from online_rank.storage.files import to_bytes
 
@@ -31,6 +32,15 @@ _WINDOW = 25.0
 _EVENTS = {"click": 1, "like": 2, "purchase": 3}
 #: Every so many queries the model is replaced.
 _REPLACED = 40
+_PROMOTE_AT = 0.6
+
+
+class _Files(NamedTuple):
+    """Models: that the server begins with, its challenger, and that which takes their place."""
+
+    first: Path
+    challenger: Path
+    other: Path
 
 
 class WindowKills(NamedTuple):
@@ -40,6 +50,9 @@ class WindowKills(NamedTuple):
     replaced: int
     same_model: bool
     same_counts: bool
+    promoted: int
+    replica_kills: int
+    same_replica: bool
 
 
 def kill_windows(n_kills: int, seed: int = 0) -> WindowKills:
@@ -48,38 +61,80 @@ def kill_windows(n_kills: int, seed: int = 0) -> WindowKills:
         importlib.import_module(name)  # once, and not in each child
     rng = random.Random(seed)
     with in_memory() as folder:
-        file = folder / "other.npz"
-        save(_trained(), file)
-        done = 0
+        files = _Files(*(folder / f"{name}.npz" for name in ("first", "challenger", "other")))
+        for file, sign in zip(files, (-1, 1, 1), strict=True):
+            save(_trained(sign, 200 if sign < 0 else 50), file)
+        done, replica_kills = 0, 0
+        # One port, so that the replica finds each server in turn.
+        port, own = free_port(), free_port()
+        replica: int | None = None
         for _ in range(n_kills):
-            port = free_port()
-            child = forked(lambda port=port: _serve(folder / "state", port))
+            child = forked(lambda: _serve(folder / "state", port, files))
             connectable(port)
+            if replica is None:
+                replica = forked(lambda: _follow(own, port))
+                connectable(own)
             stopped = threading.Event()
             progress = [done]
-            client = threading.Thread(target=_client, args=(port, file, progress, stopped))
+            client = threading.Thread(target=_client, args=(port, files.other, progress, stopped))
             client.start()
             goal, patience = done + rng.randrange(1, 30), time.monotonic() + 30.0
             while progress[0] < goal and time.monotonic() < patience:
                 time.sleep(0.001)
             time.sleep(0.01 * rng.random())
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+            if rng.random() < 0.25:
+                _kill(replica)
+                replica, replica_kills = None, replica_kills + 1
+            _kill(child)
             stopped.set()
             client.join()
             done = progress[0]
-        port = free_port()
-        child = forked(lambda: _serve(folder / "state", port))
+        child = forked(lambda: _serve(folder / "state", port, files))
         connectable(port)
-        _client(port, file, [done], threading.Event(), until=done + 3)
+        if replica is None:
+            replica = forked(lambda: _follow(own, port))
+            connectable(own)
+        _client(port, files.other, [done], threading.Event(), until=done + 3)
+        followed = _model_of(own, port)
+        _kill(replica)
         os.kill(child, signal.SIGTERM)
         os.waitpid(child, 0)
-        served, whole = read_service(folder / "state"), _uninterrupted(done + 3, file)
+        served, whole = read_service(folder / "state"), _uninterrupted(done + 3, files)
     same = [served.counts()[name] == whole.counts()[name] for name in ("learned", "late", "unanswered", "expired")]
     n_events = sum(path == "/learn" for i in range(done + 3) for path, _ in _requests(i))
+    model = to_bytes(whole.model)
     return WindowKills(
-        n_kills, done + 3, n_events, (done + 2) // _REPLACED, to_bytes(served.model) == to_bytes(whole.model), all(same)
+        kills=n_kills,
+        queries=done + 3,
+        events=n_events,
+        replaced=(done + 2) // _REPLACED,
+        same_model=to_bytes(served.model) == model,
+        same_counts=all(same),
+        promoted=int(served.challenge is None and whole.challenge is None),
+        replica_kills=replica_kills,
+        same_replica=followed == model,
     )
+
+
+def _kill(child: int) -> None:
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def _model_of(own: int, port: int) -> bytes:
+    """The model of the replica, once it has come to that of the server, or after half a minute."""
+    found, until = _get(own), time.monotonic() + 30.0
+    while found != _get(port) and time.monotonic() < until:
+        time.sleep(0.05)
+        found = _get(own)
+    return found
+
+
+def _get(port: int) -> bytes:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    with contextlib.closing(connection):
+        connection.request("GET", "/model")
+        return connection.getresponse().read()
 
 
 def _requests(i: int) -> Iterator[tuple[str, bytes]]:
@@ -89,7 +144,9 @@ def _requests(i: int) -> Iterator[tuple[str, bytes]]:
     docs = {f"d{j}": {"x": rng.gauss(0, 1), "y": rng.gauss(0, 1)} for j in range(6)}
     yield "/rank", json.dumps({"id": i, "docs": docs, "ts": at}).encode()
     for k in range(rng.randrange(5)):
-        event = {"id": i, "event": rng.choice([*_EVENTS]), "doc": f"d{rng.randrange(6)}", "ts": at + 0.1 + k}
+        best = max(docs, key=lambda name: docs[name]["x"])
+        doc = best if rng.random() < 0.7 else f"d{rng.randrange(6)}"
+        event = {"id": i, "event": rng.choice([*_EVENTS]), "doc": doc, "ts": at + 0.1 + k}
         for _ in range(rng.choice((1, 1, 2))):
             yield "/learn", json.dumps(event).encode()
     if rng.random() < 0.3:
@@ -123,33 +180,45 @@ def _client(port: int, file: Path, progress: list[int], stopped: threading.Event
     connection.close()
 
 
-def _uninterrupted(n: int, file: Path) -> RankingService:
+def _uninterrupted(n: int, files: _Files) -> RankingService:
     plan = FeedbackPlan(window=_WINDOW, events=_EVENTS)
-    service = RankingService(StreamScaler() | PerceptronRanker(), plan=plan)
+    challenge = Challenge(load(files.challenger), promote_at=_PROMOTE_AT)
+    service = RankingService(load(files.first), plan=plan, challenge=challenge)
     for i in range(n):
         for _, body in _requests(i):
             service.handle(body)
         if i and i % _REPLACED == 0:
-            service.replace_model(load(file), service.origin)
+            service.replace_model(load(files.other), service.origin)
     return service
 
 
-def _trained() -> object:
+def _trained(sign: int, n: int) -> object:
+    """A model that ranks by x, or by -x."""
     model = StreamScaler() | PerceptronRanker()
-    for i in range(50):
+    for i in range(n):
         rng = random.Random(i)
         docs = {f"d{j}": {"x": rng.gauss(0, 1), "y": rng.gauss(0, 1)} for j in range(6)}
-        model.learn_one(docs, {name: int(features["x"] > 0) for name, features in docs.items()})
+        model.learn_one(docs, {name: int(sign * features["x"] > 0) for name, features in docs.items()})
     return model
 
 
-def _serve(place: Path, port: int) -> None:
+def _serve(place: Path, port: int, files: _Files) -> None:
+    _quietly()
+    events = [part for name, value in _EVENTS.items() for part in ("--event", f"{name}={value}")]
+    where = (str(files.first), "--port", str(port), "--checkpoint", str(place), "--every", "50")
+    challenged = ("--challenger", str(files.challenger), "--promote-at", str(_PROMOTE_AT))
+    command(("serve", *where, *challenged, "--feedback-window", str(_WINDOW), *events))
+
+
+def _follow(own: int, port: int) -> None:
+    _quietly()
+    command(("serve", "--port", str(own), "--follow", f"http://127.0.0.1:{port}"))
+
+
+def _quietly() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
-    events = [part for name, value in _EVENTS.items() for part in ("--event", f"{name}={value}")]
-    where = ("--port", str(port), "--checkpoint", str(place), "--every", "50", "--scale", "stream")
-    command(("serve", *where, "--feedback-window", str(_WINDOW), *events))
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ turn, and each slice is kept: with `--minutes` they stop early, and another run 
 - kills: `train`, `stream` for grades and for clicks, `serve` with one model and with one for each key, and a worker of
   `KeyedRankers` are killed (SIGKILL) at random instants and started again. What was acknowledged must have been learned, once;
   where the client sends the same in the same order, the model must be bit for bit that of a run that nobody killed.
-- eventkills: `serve` is killed in the middle of feedback in many events and of replaced models; what it has learned must be
-  what a service has that nobody killed, bit for bit: `_kills_windows`.
+- eventkills: `serve` is killed in the middle of feedback in many events, of replaced models, and of a challenger's promotion,
+  and so is a replica; what the two have must be what a service has that nobody killed, bit for bit: `_kills_windows`.
 - crashes: what a disk may hold after power is lost at any instant, from the calls that a service made: `_crashes`.
 - points: each call of a service that writes or syncs fails in turn; it is started again, and power is lost then, too.
 - faults: a library between the process and the system (compiled here, where there is a C compiler) lets writing, syncing and
@@ -111,6 +111,8 @@ def event_kill_rows(tally: Tally) -> list[Row]:
         ("events in windows, replaced models: kills / queries / events", k.kills, f"{k.queries:,}", f"{k.events:,}"),
         ("the same: models replaced / same model / same counts as without kills", k.replaced, yes(k.same_model),
          yes(k.same_counts)),
+        ("the same: challengers promoted / replicas killed / replica has the same model", k.promoted, k.replica_kills,
+         yes(k.same_replica)),
     ]  # fmt: skip
 
 

@@ -233,7 +233,7 @@ def test_servers_and_workers_that_are_killed_lose_nothing():
 
 def test_killed_in_the_middle_of_events_and_of_a_new_model_nothing_is_lost_or_doubled():
     result = _kills_windows.kill_windows(2, seed=1)
-    assert (result.kills, result.same_model, result.same_counts) == (2, True, True)
+    assert (result.kills, result.same_model, result.same_counts, result.same_replica) == (2, True, True, True)
     assert result.events > 0
 
 
