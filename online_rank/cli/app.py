@@ -765,7 +765,8 @@ def compare(
         typer.Option(
             "--clicks",
             help="The file is a log of clicks, as for train: what would the models have earned? Its lists were in random order "
-            "(shuffled), or have the probability of a document given those above (above).",
+            "(shuffled), or have the probability of a document given those above (above) or, for --places 1, at its position "
+            "(place).",
             **_OF_CLICKS,
         ),
     ] = None,

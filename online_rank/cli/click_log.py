@@ -162,7 +162,7 @@ def _taught(model: Any, log: ClickLog, shown: bool | None) -> _Seen:
     """Teach the model the log; returns what was met, with the value of its rankings where the log tells it."""
     from online_rank.metrics import OffPolicyValue
 
-    seen = _Seen(value=OffPolicyValue() if log.origin in ("shuffled", "above") else None)
+    seen = _Seen(value=OffPolicyValue() if log.origin != "moved" else None)
     for x, clicks in log.watched("learning from clicks", shown):
         if seen.value is not None and max(clicks.gains) > 1.0:
             seen.value = None

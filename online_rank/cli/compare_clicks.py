@@ -15,7 +15,8 @@ from online_rank.metrics import OffPolicyValue, SwapComparison
 __all__ = ["compare_clicks"]
 
 _WITHOUT_VALUE = {
-    "place": "the probability of a document at its position says nothing about those above it, which a value needs",
+    "place": "the probability of a document at its position says nothing about those above it, which a value of several "
+    "places needs",
     "moved": "lists that were not random say nothing about those that another model would have shown",
 }
 _ASSUMES = {
@@ -32,8 +33,9 @@ def compare_clicks(paths: Sequence[str], log: ClickLog, places: int, level: floa
     ValueError
         The log does not say the probability of its lists, or a model is compared with itself.
     """
-    if log.origin in _WITHOUT_VALUE:
-        raise ValueError(f"--clicks {log.origin}: {_WITHOUT_VALUE[log.origin]}; use shuffled or above")
+    if log.origin in _WITHOUT_VALUE and (log.origin, places) != ("place", 1):
+        instead = "--places 1, or shuffled or above" if log.origin == "place" else "shuffled or above"
+        raise ValueError(f"--clicks {log.origin}: {_WITHOUT_VALUE[log.origin]}; use {instead}")
     log.require_propensity()
     if len(set(paths)) < len(paths):
         raise ValueError(f"{paths[0]} is compared with itself: give two models")

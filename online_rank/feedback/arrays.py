@@ -100,7 +100,7 @@ def shown_block(block: Block, drawn: bool = True) -> ShownBlock:
             logits += [0.0] * len(order)
             kinds.append(shown.pairs_from or 0)
         else:
-            raise ValueError(f"y: {_WITHOUT_LAW if shown.chances is None else _WITHOUT_EXCHANGES}")
+            raise ValueError(f"y: {_WITHOUT_LAW if shown.chances is shown.placements is None else _WITHOUT_EXCHANGES}")
         if drawn and len(order) == 1 < stop - first:
             raise ValueError(f"y: {_WITHOUT_OTHERS}")
         starts.append(len(rows))
@@ -152,7 +152,7 @@ _WITHOUT_OTHERS = (
     "credit='propensity') learns"
 )
 _WITHOUT_EXCHANGES = (
-    "the impression has propensities, which give the probability of this list, but not of the same list with two documents "
+    "the impression has propensities or placements, which do not give the probability of the same list with two documents "
     "exchanged: ClickPerceptron(credit='propensity') learns from them"
 )
 

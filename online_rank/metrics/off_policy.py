@@ -97,7 +97,7 @@ class OffPolicyValue(base.Base):
         Parameters
         ----------
         clicks
-            With gains in [0, 1], on an impression that says its `chances`.
+            With gains in [0, 1], on an impression that says its `chances`; for the first position alone, `placements` will do.
         ranking
             The documents in the order of the other ranker, best first, as `rank_one` returns them.
         expected
@@ -110,7 +110,13 @@ class OffPolicyValue(base.Base):
             The impression does not say how it was drawn, shows fewer positions than have weights, or a gain is not in [0, 1].
         """
         shown, gains = clicks.impression, clicks.gains
-        chances = shown.chances
+        # The probability of a document at the first position is the same, given those above it: there are none.
+        chances = shown.placements if shown.placements is not None and len(self.weights) == 1 else shown.chances
+        if chances is None and shown.placements is not None:
+            raise ValueError(
+                "the impression has placements, which say nothing about the documents above: they give a value of the first "
+                "position alone, with the weights (1.0,)"
+            )
         if chances is None:
             raise ValueError(
                 "the impression has neither logits nor propensities: from rankings without known probabilities "
@@ -181,7 +187,9 @@ class OffPolicyValue(base.Base):
             The effective sample size is below 100.
         """
         self._require_enough("snips")
-        return float(np.asarray(self.weights) @ (self._places[:, 2] / self._places[:, 0]))
+        # Lower positions may have no ranking in common, and have no weight then.
+        counted = np.flatnonzero(self.weights)
+        return float(np.asarray(self.weights)[counted] @ (self._places[counted, 2] / self._places[counted, 0]))
 
     def doubly_robust(self) -> float:
         """An estimate, without a guarantee: the expected gains plus the weighted deviations from them in the log.

@@ -94,7 +94,15 @@ class ImpressionIterator(Iterator[tuple[Any, Clicks]]):
     def _list(self, rows: list[_Row]) -> tuple[Any, Clicks] | None:
         """The query of a list, and its clicks; None if nothing was shown."""
         x = _documents(rows, self.plan.features)
-        shown = sorted((row for row in rows if _is_shown(row)), key=lambda row: row.position)
+        shown: list[_Row] = []
+        others: list[_Row] = []
+        for row in rows:
+            (shown if _is_shown(row) else others).append(row)
+        for row in others:
+            if (shown or row.position == 0) and self._gain(row) > 0.0:
+                what = f"document {row.document!r:.60} was clicked, but its position, {row.position}, says it was not shown"
+                raise TableError(f"{row.where}: {what}; positions begin at 1")
+        shown.sort(key=lambda row: row.position)
         if not shown:
             return None
         try:

@@ -114,6 +114,27 @@ def test_estimates_and_interval_on_a_long_log(tmp_path):
     assert load(tmp_path / "value.npz").interval() == value.interval()
 
 
+def test_positions_without_weight_need_no_ranking_in_common():
+    policy, value, first = PlackettLuce(k=2, seed=1), OffPolicyValue((1.0, 0.0)), OffPolicyValue()
+    for t in range(400):
+        clicks = policy.show({"a": 0.0, "b": 0.0, "c": 0.0}, t).clicked([])
+        for each in (value, first):
+            each.update(clicks, ["b", "another"])
+    with np.errstate(all="raise"):
+        assert value.snips() == first.snips() == 0.0
+
+
+def test_a_value_of_the_first_position_from_placements():
+    policy, value, known = PlackettLuce(k=2, seed=1), OffPolicyValue(), OffPolicyValue()
+    for t in range(400):
+        shown = policy.show({"a": 0.0, "b": 0.0, "c": 0.0}, t)
+        placed = Impression(shown.order, placements=(1 / 3, 1 / 3))
+        for each, impression in ((known, shown), (value, placed)):
+            each.update(impression.clicked([d for d in shown.order if d == "b"]), ["b", "a", "c"])
+    assert value.interval() == pytest.approx(known.interval())
+    assert value.snips() == pytest.approx(known.snips())
+
+
 OPEN_BANDIT = json.loads((Path(__file__).parents[1] / "reference" / "open_bandit.json").read_text())
 
 
@@ -133,6 +154,7 @@ def test_values_are_those_of_the_open_bandit_pipeline(expected):
     ("shown", "clicked", "message"),
     [
         (Impression(("a", "b")), ["a"], "neither logits nor propensities"),
+        (Impression(("a", "b"), placements=(0.5, 0.5)), ["a"], "has placements, .* the first position alone"),
         (Impression(("a",), propensities=(0.5,)), ["a"], "shows 1 documents, but there are weights for 2"),
         (Impression(("a", "b"), propensities=(0.5, 0.5)), {"a": 2.0}, "2.0 is above 1"),
     ],

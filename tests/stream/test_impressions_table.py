@@ -144,7 +144,12 @@ def test_what_is_learned_from_each_shape(kind, options, model):
     ("options", "model", "message"),
     [
         ({}, lambda: SwapRanker(), "say nothing about the order of its documents"),
-        ({"propensity": "above"}, lambda: SwapRanker(), "but not of the same list with two documents exchanged"),
+        ({"propensity": "above"}, lambda: SwapRanker(), "propensities or placements, which do not give"),
+        (
+            {"propensity": "above", "propensity_of": "place"},
+            lambda: SwapRanker(),
+            "propensities or placements, which do not give",
+        ),
         ({}, lambda: ClickPerceptron(credit="propensity"), "neither placements nor propensities nor logits"),
     ],
 )
@@ -152,6 +157,22 @@ def test_what_cannot_be_learned_is_refused(options, model, message):
     x, clicks = next(iter_impressions(log_of("greedy", 1), features=["x"], **options))
     with pytest.raises(ValueError, match=message):
         model().learn_one(x, clicks)
+
+
+@pytest.mark.parametrize(
+    ("position", "click"),
+    [
+        # Positions that begin at 0: the first document of each list would be taken for one that was not shown.
+        ([0, 1, 2], [1, 0, 0]),
+        ([0, 0, 0], [0, 1, 0]),
+        ([1, 2, None], [0, 0, 1]),
+    ],
+)
+def test_a_click_on_what_was_not_shown_is_refused(position, click):
+    frame = pl.DataFrame({"query": [7] * 3, "document": list("abc"), "position": position, "click": click, "x": 1.0})
+    with pytest.raises(TableError, match=r"was clicked, but its position, .*, says it was not shown; positions begin at 1"):
+        list(iter_impressions(frame))
+    assert len(list(iter_impressions(frame.with_columns(pl.lit(0).alias("click"))))) == (sum(filter(None, position)) > 0)
 
 
 def test_the_context_of_a_list_comes_with_its_query():
