@@ -1,0 +1,107 @@
+"""The Containerfile: what a linter of such files would say, and what its steps do, without an image."""
+
+import itertools
+import json
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("uvicorn")
+
+ROOT = Path(__file__).parent.parent
+KNOWN = {*["FROM", "COPY", "ENV", "RUN", "USER", "VOLUME", "EXPOSE", "STOPSIGNAL", "HEALTHCHECK", "ENTRYPOINT", "CMD"]}
+
+
+def instructions():
+    """Names and arguments, in order."""
+    lines = [line for line in (ROOT / "Containerfile").read_text().splitlines() if line.strip() and not line.startswith("#")]
+    joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
+    return [tuple(line.split(None, 1)) for line in joined.splitlines()]
+
+
+def all_of(name):
+    return [arguments for each, arguments in instructions() if each == name]
+
+
+def one(name):
+    (arguments,) = all_of(name)
+    return arguments
+
+
+def test_what_a_linter_looks_for():
+    """Each line by the number of hadolint's rule."""
+    names = [name for name, _ in instructions()]
+    assert set(names) <= KNOWN
+    assert names[0] == "FROM"  # DL3061
+    assert re.fullmatch(r"[\w./-]+:(?!latest$)[\w.-]+", one("FROM"))  # DL3006, DL3007
+    assert one("USER") not in ("root", "0")  # DL3002
+    assert all(copied.split()[-1].startswith("/") for copied in all_of("COPY"))  # DL3045
+    assert all(json.loads(one(name)) for name in ("CMD", "ENTRYPOINT"))  # DL3025, DL4003, DL4004
+    assert all(a != "RUN" or b != "RUN" for a, b in itertools.pairwise(names))  # DL3059
+    assert all("--no-cache-dir" in step for step in steps() if step.startswith("pip install"))  # DL3042
+    assert not any(re.match(r"(sudo|cd|apt|wget|curl)\b", step) for step in steps())  # DL3003, DL3004, DL3008, DL3027, DL4001
+    assert "HEALTHCHECK" in names  # DL3057
+    assert all(0 < int(port) < 65536 for port in all_of("EXPOSE"))  # DL3011
+
+
+def steps():
+    return [step.strip() for step in one("RUN").split("&&")]
+
+
+def test_what_is_installed_is_copied_and_has_its_extras():
+    copied = {(name, copied.split()[-1].strip("/")) for copied in all_of("COPY") for name in copied.split()[:-1]}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = {"pyproject.toml", project["readme"], *project["license-files"]}
+    assert copied == {*((name, "source") for name in needed), ("online_rank", "source/online_rank")}
+    assert all((ROOT / name).exists() for name, _ in copied)
+    assert steps()[0] == 'pip install --no-cache-dir "/source[cli,serve]"'
+    assert {"cli", "serve"} <= project["optional-dependencies"].keys()
+
+
+def test_the_other_steps_are_commands_that_exist():
+    commands = [shlex.split(step) for step in steps()[1:]]
+    assert [command[0] for command in commands] == ["mkdir", "online-rank", "useradd", "chown", "rm"]
+    shown = subprocess.run([sys.executable, "-m", "online_rank", *commands[1][1:], "--help"], check=True, capture_output=True)
+    assert b"Compile the kernels" in shown.stdout
+    cache = dict(pair.split("=") for pair in one("ENV").split())["ONLINE_RANK_CACHE_DIR"]
+    made = commands[0][2:]
+    assert {cache, one("VOLUME")} == {*made}
+    assert commands[3][1:] == [one("USER"), one("VOLUME")]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="signals of POSIX")
+def test_it_serves_is_healthy_and_stops_as_it_is_told(tmp_path):
+    entry, options = json.loads(one("ENTRYPOINT")), json.loads(one("CMD"))
+    assert entry == ["online-rank"]
+    (port_inside,) = all_of("EXPOSE")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    options = [option.replace(one("VOLUME"), str(tmp_path)) for option in options]
+    check = json.loads(one("HEALTHCHECK").partition("CMD ")[2])
+    assert check[0] == "python"
+    healthy = [sys.executable, *(part.replace(port_inside, port) for part in check[1:])]
+    with subprocess.Popen(
+        [sys.executable, "-m", "online_rank", *options, "--port", port], stderr=subprocess.DEVNULL
+    ) as running:
+        try:
+            until = time.monotonic() + 120.0
+            while subprocess.run(healthy, check=False, capture_output=True).returncode and time.monotonic() < until:
+                assert running.poll() is None
+                time.sleep(0.2)
+            subprocess.run(healthy, check=True)
+            running.send_signal(getattr(signal, one("STOPSIGNAL")))
+            assert running.wait(60) == 0
+        finally:
+            running.kill()
+    assert subprocess.run(healthy, check=False, capture_output=True).returncode == 1
+    assert (tmp_path / "ranker" / "state.db").exists()
