@@ -30,6 +30,8 @@ class Limits(NamedTuple):
         Most pages served with events at the same time.
     model
         Largest size of an uploaded model, in bytes.
+    files
+        Most models, or whole services, sent or received at the same time.
     connections
         Most connections. If there are more, the one idle for longest is closed.
     """
@@ -39,6 +41,7 @@ class Limits(NamedTuple):
     requests: int = 250
     streams: int = 50
     model: int = 1 << 27
+    files: int = 4
     connections: int = 1000
 
 

@@ -17,6 +17,7 @@ The fields of a request determine its kind, as in the JSON lines of `online-rank
 
 import asyncio
 import collections
+import contextlib
 import functools
 import hmac
 import html
@@ -25,8 +26,8 @@ import json
 import logging
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from starlette.applications import Starlette
@@ -58,6 +59,8 @@ _PAGE_HEADERS = {
 }
 _OPEN_TO_ALL = {"/", "/healthz", "/readyz", "/docs", "/openapi.json"}
 _POSTED = ("/rank", "/learn", "/explain", "/model", "/model/rollback", "/forget")
+#: Bytes of a file that are sent at a time.
+_A_PART = 1 << 18
 _LOCAL_HOSTS = {b"localhost", b"127.0.0.1", b"[::1]"}
 
 
@@ -113,6 +116,7 @@ class RankingApp:
         self._is_attended = False
         self._n_streams = 0
         self._n_requests = 0
+        self._n_files = 0
         #: Requests being answered, by key.
         self._running: collections.Counter[str | None] = collections.Counter()
         self._snapshots: weakref.WeakKeyDictionary[ServedModel, tuple[int, str]] = weakref.WeakKeyDictionary()
@@ -247,17 +251,49 @@ class RankingApp:
 
     async def _answer(self, path: str, key: str | None, scope: Scope, receive: Receive) -> Answer:
         limits = self.limits
+        if path in ("/model", "/model/rollback"):
+            with self._place_of_file():
+                return await self._replace(path, key, scope, receive)
+        body = await read_body(scope, receive, limits.body, limits.seconds)
+        if path == "/forget":
+            return await (await self.models.get(key, may_make=False)).forget(body)
+        return await self.models.answer(key, body)
+
+    async def _replace(self, path: str, key: str | None, scope: Scope, receive: Receive) -> Answer:
+        limits = self.limits
         if path == "/model":
             # The time limit of a model is that of a request, in proportion to its size.
             seconds = limits.seconds * limits.model / limits.body
             content = await read_body(scope, receive, limits.model, seconds, "application/octet-stream")
             return await (await self.models.get(key, may_make=False)).replace(content)
-        body = await read_body(scope, receive, limits.body, limits.seconds)
-        if path == "/model/rollback":
-            return await (await self.models.get(key, may_make=False)).roll_back()
-        if path == "/forget":
-            return await (await self.models.get(key, may_make=False)).forget(body)
-        return await self.models.answer(key, body)
+        await read_body(scope, receive, limits.body, limits.seconds)
+        return await (await self.models.get(key, may_make=False)).roll_back()
+
+    @contextmanager
+    def _place_of_file(self) -> Iterator[None]:
+        """A place for a whole model that is sent or received. Raises Refused if there is none."""
+        if self._n_files >= self.limits.files:
+            # No 5xx, by which a replica would take its server for lost.
+            raise Refused(429, f"{self.limits.files} models are being sent or received already", ((b"retry-after", b"1"),))
+        self._n_files += 1
+        try:
+            yield
+        finally:
+            self._n_files -= 1
+
+    def _file(self, make: Callable[[], bytes], headers: dict[str, str]) -> Response:
+        """The answer that sends a file, in parts, so that it keeps its place until it is sent."""
+        place = contextlib.ExitStack()
+        try:
+            place.enter_context(self._place_of_file())
+        except Refused as refused:
+            return JSONResponse({"error": str(refused)}, refused.status, {"Retry-After": "1"})
+        with contextlib.ExitStack() as unless_sent:
+            unless_sent.push(place)
+            content = make()
+            unless_sent.pop_all()
+        seconds = self.limits.seconds * self.limits.model / self.limits.body
+        return _File(content, headers, seconds, place.close)
 
     def _key_of(self, scope: Scope) -> str | None:
         return Request(scope).query_params.get(self._key) if self._key is not None else None
@@ -280,7 +316,7 @@ class RankingApp:
     async def _get_model(self, request: Request) -> Response:
         model = await self.models.get(self._key_of(request.scope), may_make=False)
         headers = {"Content-Disposition": 'attachment; filename="model.npz"'}
-        return Response(model.model_file(), media_type="application/octet-stream", headers=headers)
+        return self._file(model.model_file, headers)
 
     async def _delete_model(self, request: Request) -> Response:
         if self._key is None:
@@ -293,8 +329,7 @@ class RankingApp:
         model = await self.models.get(self._key_of(request.scope), may_make=False)
         after = request.query_params.get("after", "")
         if not after.isdigit():
-            epoch, content = model.told.epoch, model.told.begin()
-            return Response(content, media_type="application/octet-stream", headers={"X-Epoch": epoch})
+            return self._file(model.told.begin, {"X-Epoch": model.told.epoch})
         told = await model.told.since(request.query_params.get("epoch", ""), int(after[:20]))
         return Response(told or b"", media_type="application/jsonl")
 
@@ -375,6 +410,33 @@ class _Feed(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._ended()
+
+
+class _File(Response):
+    """A file sent in parts, for so many seconds at most; `ended` is called when it is sent, or will not be."""
+
+    media_type = "application/octet-stream"
+
+    def __init__(self, content: bytes, headers: dict[str, str], seconds: float, ended: Callable[[], None]) -> None:
+        super().__init__(content, headers=headers)
+        self._seconds, self._ended = seconds, ended
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._send(send)
+        except TimeoutError:
+            pass  # The server closes the connection, since the answer is not complete.
+        finally:
+            self._ended()
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        whole = memoryview(self.body)
+        for first in range(0, len(whole), _A_PART):
+            part = bytes(whole[first : first + _A_PART])
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def _types_of_features(service: RankingService) -> tuple[str, ...]:

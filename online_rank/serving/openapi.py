@@ -58,6 +58,7 @@ def description(key: str | None, with_token: bool, values: tuple[str, ...] = ("n
     closed = {"401": "the token is missing or wrong"} if with_token else {}
     unknown = {"400": "not a key", "404": "there is no model under this key"} if key is not None else {}
     of_model = closed | unknown
+    of_file = of_model | {"429": "several models are being sent or received already"}
 
     def get(summary: str, kind: str = "application/json", schema: Any = None, also: Any = (), **more: str) -> dict[str, Any]:
         content = {kind: {} if schema is None else {"schema": schema}}
@@ -80,7 +81,7 @@ def description(key: str | None, with_token: bool, values: tuple[str, ...] = ("n
         }
 
     def replacing(summary: str, kind: str) -> dict[str, Any]:
-        refused = {**_REFUSALS, **of_model, "400": "not a model that can be served", "409": "no model was replaced"}
+        refused = {**_REFUSALS, **of_file, "400": "not a model that can be served", "409": "no model was replaced"}
         content: dict[str, Any] = {"schema": {}} if kind == "application/json" else {}
         return {
             "post": {
@@ -119,7 +120,7 @@ def description(key: str | None, with_token: bool, values: tuple[str, ...] = ("n
             "/learn": post(
                 "Learn from feedback on a ranking; on the disk when it is answered", learn, {"anyOf": [LEARNED, ACCEPTED, DONE]}
             ),
-            "/model": get("The model file", "application/octet-stream", also=keyed | secured, **of_model)
+            "/model": get("The model file", "application/octet-stream", also=keyed | secured, **of_file)
             | replacing("Serve the model of another file, which is checked in full", "application/octet-stream"),
             "/model/rollback": replacing("Restore the model that was replaced last", "application/json"),
             **({"/models/{key}": deleting} if key is not None else {}),
@@ -146,7 +147,7 @@ def description(key: str | None, with_token: bool, values: tuple[str, ...] = ("n
                 "What read replicas ask for: the whole service, or, with epoch and after, what has changed since",
                 "application/octet-stream",
                 also={"parameters": [*parameters, *_FOLLOWING]} | secured,
-                **of_model,
+                **of_file,
             ),
             "/": get("The page", "text/html"),
             "/docs": get("This description, for people", "text/html"),

@@ -398,6 +398,60 @@ class TestModel:
             model.learn_one(rank["docs"], {name: int(scale * grade) for name, grade in learn["grades"].items()})
         return model
 
+    def test_few_models_are_sent_and_received_at_a_time(self):
+        async def scenario(client, app):
+            sent = asyncio.Event()
+
+            async def stalled(message):
+                if message["type"] == "http.response.body":
+                    sent.set()
+                    await asyncio.Event().wait()
+
+            async def nothing():
+                return await asyncio.Event().wait()
+
+            def asked(method, path):
+                headers = [
+                    (b"host", b"localhost"),
+                    (b"content-length", b"10"),
+                    (b"content-type", b"application/octet-stream"),
+                ]
+                scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b""}
+                scope |= {"headers": headers, "root_path": "", "client": None, "server": None, "http_version": "1.1"}
+                return asyncio.create_task(app(scope | {"scheme": "http"}, nothing, stalled))
+
+            waiting = [asked("GET", "/model"), asked("POST", "/model")]
+            await sent.wait()
+            for refused in (
+                await client.get("/model"),
+                await client.get("/follow"),
+                await client.post("/model", content=to_bytes(self.model(1)), headers=OF_FILE),
+                await client.post("/model/rollback", json={}),
+            ):
+                # A replica takes a server for lost that answers with 5xx.
+                assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+            assert (await client.post("/rank", json=query(0)[0])).status_code == 200
+            waiting[0].cancel()
+            await asyncio.wait(waiting[:1])
+            assert (await client.get("/model")).status_code == 200
+            assert (await client.get("/follow")).status_code == 200
+            waiting[1].cancel()
+            await asyncio.wait(waiting)
+            assert not app._n_files
+
+        run(scenario, limits=Limits(files=2))
+
+    def test_a_model_is_sent_for_a_limited_time(self):
+        async def scenario(client, app):
+            async def stalled(message):
+                await asyncio.Event().wait()
+
+            scope = {"type": "http", "method": "GET", "path": "/model", "query_string": b"", "headers": [], "root_path": ""}
+            await asyncio.wait_for(app(scope, None, stalled), 5.0)
+            assert not app._n_files
+
+        run(scenario, limits=Limits(seconds=0.001))
+
     def test_another_model_serves_from_now_on_and_the_one_before_again(self, tmp_path):
         other = self.model(30)
 
