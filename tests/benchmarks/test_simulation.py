@@ -3,14 +3,35 @@
 import numpy as np
 import pytest
 
+from benchmarks._clicks_data import ndcg_shown
 from benchmarks._pdgd import PDGD, ClickSkip
 from benchmarks._simulation import beginner, chance, pdgd_rounds, queries_in_one, swap_rounds, tables
-from benchmarks.clicks import Plain, WithoutRho, ndcg_shown
-from online_rank import PlackettLuce, PositionBias, SwapRanker
+from online_rank import Clicks, Impression, PlackettLuce, PositionBias, SwapRanker
 from online_rank.stream.clicks import user
 from online_rank.stream.synth import NoisyTeacher
 
 N, D, SEED = 60, 5, 3
+
+
+class Plain:
+    """A learner of `benchmarks._pdgd` behind the interface of a ranker."""
+
+    def __init__(self, learner):
+        self.learner = learner
+
+    def show_one(self, x):
+        return Impression(tuple(self.learner.show(x).tolist()))
+
+    def learn_one(self, x, y):
+        self.learner.learn(x, np.array(y.impression.order), np.array(y.gains) > 0.0)
+
+
+class WithoutRho(SwapRanker):
+    """`SwapRanker` that believes that every ranking was as likely as every other: all pairs weigh 1/2."""
+
+    def learn_one(self, x, y, w=1.0):
+        order = y.impression.order
+        super().learn_one(x, Clicks(Impression(order, logits=(0.0,) * len(order), rest=0.0), y.gains), w)
 
 
 def met(name):
