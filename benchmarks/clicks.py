@@ -10,7 +10,8 @@ method of the field with its authors' settings (`benchmarks/_pdgd.py`). Nothing 
 (`benchmarks/_simulation.py`), draw by draw as by the interface. The parts, each a section of the page; `--keep FILE` goes on
 later:
 
-- bar, the default: `SwapRanker` beside PDGD and, given a checkout of 3a8f3e3 (`--before`), beside its earlier self, for 10, 3, 2, 1 slots;
+- bar, the default: `SwapRanker` beside PDGD and, given a checkout of 3a8f3e3 (`--before`), beside its earlier self, for 10, 3,
+  2, 1 slots;
 - bias: what `PositionBias` measures while `SwapRanker` learns;
 - equal: are equal rankers told apart, if everybody draws with the same seed?
 - logs: what is learned from a log of every shape, beside learning from grades;
