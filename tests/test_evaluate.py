@@ -5,7 +5,7 @@ import pytest
 from river import metrics as river_metrics
 from river import utils
 
-from online_rank import PerceptronRanker, PlackettLuce, RidgeRanker, StreamScaler, SwapRanker
+from online_rank import GradientRanker, PerceptronRanker, PlackettLuce, RidgeRanker, StreamScaler, SwapRanker
 from online_rank.bounds import LossInterval
 from online_rank.evaluate import Trace, progressive
 from online_rank.measures import measure
@@ -57,6 +57,19 @@ def test_figures_are_those_of_the_loop_by_hand():
     assert trace.columns["loss"][-1] == loss
     assert 0 < trace.columns["loss"][0] < loss
     assert trace.to_dict()["metrics"] == trace.values
+
+
+@pytest.mark.parametrize("model", [GradientRanker, SwapRanker])
+def test_updates_without_mass_are_counted(model):
+    at_once = progressive(queries(), model(), [])
+    in_turn = progressive(((X, y, {"w": 1.0}) for X, y in queries()), model(), [])
+    ranker, changed = model(), 0
+    for X, y in queries():
+        before = ranker.weights
+        ranker.learn_one(X, y)
+        changed += not np.array_equal(before, ranker.weights) and len(before) > 0
+    # The first query had no weights to compare.
+    assert at_once.mistakes == in_turn.mistakes == changed + 1
 
 
 def test_weights_count_in_the_cumulative_loss():

@@ -14,7 +14,7 @@ __all__ = ["Comparison", "Trace"]
 
 _MAX_RECORDS = 1024
 #: What of a round is added up.
-_COUNTED = ("loss", "weight", "mass", "skipped")
+_COUNTED = ("loss", "weight", "mass", "squared_gradient_norm", "skipped")
 
 
 class Trace:
@@ -147,7 +147,7 @@ class Trace:
         self.values = values
         if round_ is not None:
             self.loss += round_.loss * round_.weight
-            self.mistakes += round_.mass > 0.0
+            self.mistakes += round_.mass > 0.0 or round_.squared_gradient_norm > 0.0
             self.skipped += round_.skipped
         self._record_if_due()
 
@@ -161,12 +161,13 @@ class Trace:
         counted = ~np.isnan(losses)
         served = running_sums(self._served, losses[counted])[np.cumsum(counted)]
         after, spacing = iter(values), self._spacing
-        loss, weight, mass, skipped = (rounds[:, Round._fields.index(of)].tolist() for of in _COUNTED)
+        loss, weight, mass, square, skipped = (rounds[:, Round._fields.index(of)].tolist() for of in _COUNTED)
         for t, n_documents in enumerate(sizes.tolist()):
             self.n_queries += 1
             self.n_documents += n_documents
             self.loss += loss[t] * weight[t]
-            self.mistakes += mass[t] > 0.0
+            # Rankers that no bound covers have updates without mass.
+            self.mistakes += mass[t] > 0.0 or square[t] > 0.0
             self.skipped += bool(skipped[t])
             if self.n_queries % spacing == 0 or t == len(sizes) - 1:
                 self.values, self._served = next(after), served[t].copy()
