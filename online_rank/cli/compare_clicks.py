@@ -43,7 +43,7 @@ def compare_clicks(paths: Sequence[str], log: ClickLog, places: int, level: floa
     longest, largest = _sizes(log, shown)
     weights = discounts(places)[:places] / discounts(places)[:places].sum()
     values = [OffPolicyValue(weights.tolist()) for _ in models]
-    swaps = SwapComparison(k=max(longest, 2)) if log.origin == "shuffled" else None
+    swaps = SwapComparison(k=longest) if log.origin == "shuffled" and longest > 1 else None
     as_shown = 0.0
     for x, given in log.watched("comparing", shown):
         clicks = Clicks(given.impression, tuple(gain / largest for gain in given.gains))

@@ -213,6 +213,18 @@ def test_two_models_are_compared_by_a_log(origin, options, places, folder, model
     assert ("no estimates" in out) == (places == 2)
 
 
+def test_single_slots_tell_no_preference(folder, models, capsys):
+    log = log_of(False)
+    log.loc[log.position > 1, ["position", "click"]] = np.nan
+    log.to_csv(folder / "single.csv", index=False)
+    given = [*models, str(folder / "single.csv"), "--clicks", "shuffled", "--exclude", OTHERS["shuffled"], "--event", "click=1"]
+    code, out, _ = run(capsys, *given, "--json", command="compare")
+    assert (code, json.loads(out)["preference"]) == (0, None)
+    code, out, _ = run(capsys, *given, command="compare")
+    assert code == 0
+    assert "prefer" not in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
