@@ -360,7 +360,7 @@ class QueryEstimator(QueryStep, abc.ABC):
             )
         if n_new:
             if names is not None and (left := GROWTH.get()) is not None:  # Those without names are as many as a step makes.
-                self._take_of(left, n_new)
+                self._take_of(left, new)
             self._grow(n_new)
             if names is not None and columns is not None:
                 columns.add(new)
@@ -368,9 +368,11 @@ class QueryEstimator(QueryStep, abc.ABC):
             self._columns = columns
             self._n_features += n_new
 
-    def _take_of(self, left: list[float], n_new: int) -> None:
+    def _take_of(self, left: list[float], new: Sequence[Hashable]) -> None:
         """Take what new features add from what is left for a request. Raises ValueError if it is not enough."""
-        added = self._added(n_new)
+        n_new = len(new)
+        # A character takes up to four bytes.
+        added = self._added(n_new) + sum(len(name) for name in new if isinstance(name, str)) // 2
         if added > left[0]:
             raise ValueError(
                 f"x brings {n_new} new features to the {self._n_features} that {type(self).__name__} has: about {added} more "

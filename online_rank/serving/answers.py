@@ -8,7 +8,16 @@ from online_rank.base.step import QueryStep
 from online_rank.limits import ALWAYS_DOCUMENTS, CELLS_A_BYTE, MAX_CELLS, MAX_DOCUMENTS, MAX_KNOWN_CELLS
 from online_rank.query import Block
 
-__all__ = ["as_served", "completed", "explained", "ranked", "require_few_pairs", "require_known", "require_moderate"]
+__all__ = [
+    "as_served",
+    "completed",
+    "explained",
+    "ranked",
+    "require_few_pairs",
+    "require_known",
+    "require_moderate",
+    "require_short_context",
+]
 
 
 def ranked(query_id: Any, scores: dict[Any, float], drawn: Sequence[Any] | None = None) -> dict[str, Any]:
@@ -61,6 +70,18 @@ def require_moderate(model: Any, docs: dict[str, dict], n_bytes: int) -> None:
                 f"{allowed}. Rank fewer documents; or use HashedFeatures or MaxAbsStreamScaler with PerceptronRanker or "
                 "GradientRanker, where documents stay sparse"
             )
+
+
+def require_short_context(docs: dict[str, dict], context: Any, n_bytes: int) -> None:
+    """Raise ValueError for a context whose texts are too long to become part of the names of all features."""
+    n_features = len(set().union(*docs.values()))
+    length = sum(len(value) for value in context.values() if isinstance(value, str)) if isinstance(context, dict) else 0
+    allowed = 2 * _cells_allowed(n_bytes)
+    if n_features * length > allowed:
+        raise ValueError(
+            f"context has texts of {length} characters, which would become part of the names of {n_features} features: "
+            f"{n_features * length} characters, and a request of {n_bytes} bytes may ask for {allowed}"
+        )
 
 
 def require_few_pairs(query: Block, n_bytes: int) -> None:

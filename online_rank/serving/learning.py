@@ -19,7 +19,15 @@ from online_rank.measures import as_scores
 from online_rank.metrics.base import running_means
 from online_rank.query import Block, Runs, as_grades, read_query
 from online_rank.query.blocks import ONE, with_feedback
-from online_rank.serving.answers import as_served, completed, ranked, require_few_pairs, require_known, require_moderate
+from online_rank.serving.answers import (
+    as_served,
+    completed,
+    ranked,
+    require_few_pairs,
+    require_known,
+    require_moderate,
+    require_short_context,
+)
 from online_rank.serving.challenge import drafted_by_challenge
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.requests import asked_of, digest_of, ids_of, require_feedback
@@ -166,6 +174,8 @@ class LearningService(ServiceState):
             docs: Any = asked.documents if isinstance(asked, Runs) else asked
             for model in (self.model,) if self.challenge is None else (self.model, self.challenge.model):
                 require_moderate(model, docs, n_bytes)
+                if model.abilities.takes_context and "context" in fields:
+                    require_short_context(docs, fields["context"], n_bytes)
         if only is not None:
             require_known(only, ids_of(asked))
             if isinstance(asked, Runs):

@@ -8,6 +8,7 @@ import pytest
 
 from online_rank import (
     BlendRanker,
+    CrossFeatures,
     HashedFeatures,
     KernelPerceptronRanker,
     LossTracker,
@@ -18,6 +19,7 @@ from online_rank import (
     StreamScaler,
     SwapRanker,
 )
+from online_rank.base.columns import GROWTH
 from online_rank.limits import MAX_DOCUMENTS, MAX_REQUEST_DEPTH
 from online_rank.serving import Challenge, RankingService
 from online_rank.serving.wire import decoded
@@ -235,3 +237,34 @@ def test_what_was_learned_before_is_replayed_whatever_it_adds():
     service = RankingService(RidgeRanker())
     service.replay(["teach", 2000], None, None, with_new_features(2000, grades={"a": 1, "b": 0}))
     assert service.model.n_features == 2000
+
+
+def crossed(n_features, user, **more):
+    docs = {name: {f"g{j}": 1 for j in range(n_features)} for name in "ab"}
+    return request(id=f"{n_features} {user[:5]}", docs=docs, context={"user": user}, **more)
+
+
+def test_texts_of_a_context_become_part_of_names_within_limits():
+    service = RankingService(CrossFeatures("user") | PerceptronRanker())
+    refused = service.handle(crossed(5000, "u" * 1000))
+    assert "texts of 1000 characters, which would become part of the names of 5000 features" in refused.answer["error"]
+    assert "ranking" in service.handle(crossed(100, "u" * 1000)).answer
+    line = crossed(5000, "\U0001f600" * 60)
+    service.handle(line)
+    tracemalloc.start()
+    assert "ranking" in service.handle(line).answer
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 64 * len(line)
+
+
+def test_long_names_of_features_count_in_what_a_request_may_add():
+    grown, left = PerceptronRanker(), [10_000]
+    token = GROWTH.set(left)
+    try:
+        with pytest.raises(ValueError, match="about 10024 more numbers"):
+            grown.learn_one([{"x" * 20_000: 1.0}, {}], [1, 0])
+        grown.learn_one([{"x": 1.0}, {}], [1, 0])
+    finally:
+        GROWTH.reset(token)
+    assert left == [10_000 - 24]
