@@ -1,7 +1,7 @@
 """The base class of rankers."""
 
 import abc
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -342,15 +342,15 @@ class Ranker(QueryEstimator):
         self._n_shown += 1
         return shown
 
-    def _score_all(self, block: Block) -> np.ndarray:
-        """The scores of a block, finite; float64 (n,)."""
+    def _score_all(self, block: Block, score: Callable[[Any, np.ndarray], np.ndarray] | None = None) -> np.ndarray:
+        """The scores of a block, finite; float64 (n,). `score` takes the place of `_score_queries`."""
         X = block.X if self._is_aligned(block) else self._align(block).X
         if not block.n_documents:
             return np.empty(0)
         if not self._n_features:
             require_finite(block)
             return np.zeros(block.n_documents)
-        scores = self._score_queries(X, block.offsets)
+        scores = (score or self._score_queries)(X, block.offsets)
         # NaN, infinity and overflow always make a score non-finite, so this needs m tests rather than m d.
         if not all_finite(scores):
             require_finite(block)

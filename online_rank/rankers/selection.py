@@ -1,6 +1,7 @@
 """Chooses among rankers while they learn."""
 
 import copy
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -249,8 +250,7 @@ class BestRanker(NestedRanker):
         others = [i for i in range(len(self._learners)) if i != self._chosen]
         pair = (self._chosen, others[self._n_shown % len(others)])
         rng = counted_generator(self, self.seed, self._n_shown)
-        aligned = self._align(query)
-        scores = {i: self._scores_of(self._learners[i], aligned.X, aligned.offsets) for i in pair}
+        scores = {i: self._score_all(query, functools.partial(self._scores_of, self._learners[i])) for i in pair}
         shown = draft({i: best_first(own, asked.ids) for i, own in scores.items()}, self.drafts, rng)
         self._n_shown += 1
         return shown

@@ -6,7 +6,7 @@ import math
 import os
 import secrets
 import threading
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -271,11 +271,11 @@ class TorchRanker(AveragedRanker):
         if most is not None and self._n_features + n_new > most:
             raise ValueError(f"x has {self._n_features + n_new} features, but shape={self.shape} has room for {most}")
 
-    def _score_all(self, block: Block) -> np.ndarray:
+    def _score_all(self, block: Block, score: Callable[[Any, np.ndarray], np.ndarray] | None = None) -> np.ndarray:
         # Query by query: a module may look at all its documents, and its rounding depends on their number.
         if len(block.w) < 2:
-            return super()._score_all(block)
-        return np.concatenate([super(TorchRanker, self)._score_all(query) for query in block.each()])
+            return super()._score_all(block, score)
+        return np.concatenate([super(TorchRanker, self)._score_all(query, score) for query in block.each()])
 
     def _score(self, X: np.ndarray) -> np.ndarray:
         torch = _torch()

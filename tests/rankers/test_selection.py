@@ -210,6 +210,16 @@ class TestDrafts:
         assert not model.votes[:, 0].any()
         assert np.isnan(model.votes[:, 1]).all()
 
+    def test_a_first_query_is_drafted_and_bad_features_are_named(self):
+        model = BestRanker([PerceptronRanker(), PerceptronRanker()], drafts=3, seed=1)
+        assert sorted(model.show_one(np.ones((4, 2))).order[:2]) == [0, 1]
+        with pytest.raises(ValueError, match="nan"):
+            model.show_one(np.array([[np.nan], [1.0]]))
+        model.learn_one(np.array([[1.0], [0.0]]), [1, 0])
+        with pytest.raises(ValueError, match="nan"):
+            model.show_one(np.array([[np.nan], [1.0]]))
+        assert model.show_one(np.empty((0, 1))).order == ()
+
     def test_votes_are_those_of_the_account(self):
         model, account = self.model(1.0, -1.0), LossInterval()
         for wanted in ("b", "b", "a", None, "b"):
