@@ -84,6 +84,8 @@ def _taught(model: Any, today: FixedRanker, log: ClickLog, queries: dict[str, An
         # Scores are normalised within whole runs, of which a list may have been drawn from a part.
         made = features.transform_one(runs)
         listed = {document: made.get(str(document), {}) for document in x.ids}
+        if max(clicks.gains) > 1.0:
+            values = {}
         for name, value in values.items():
             value.update(clicks, (ranker if name == "learned" else today).rank_one(listed))
         ranker.learn_one(listed, clicks)

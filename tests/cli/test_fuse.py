@@ -218,6 +218,15 @@ def test_clicks_on_lists_with_probabilities_and_without_any(clicked, capsys):
         assert set(report["value_first"]) == ({"today", "learned"} if origin == "above" else set())
 
 
+def test_clicks_of_more_than_one_are_learned_without_a_value(clicked, capsys):
+    (clicked / "log.csv").write_text((clicked / "log.csv").read_text().replace(",1\n", ",3\n"))
+    code, out, err = run(capsys, "bm25.run", "vector.run", "--clicks", "log.csv", "--json")
+    assert code == 0, err
+    report = json.loads(out)
+    assert report["value_first"] == {}
+    assert report["shares"]["vector"] > 0.5
+
+
 def test_judgements_or_clicks(clicked, capsys):
     runs = ["bm25.run", "vector.run"]
     for given in ([], ["--qrels", "qrels", "--clicks", "log.csv"]):
