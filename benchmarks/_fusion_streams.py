@@ -10,15 +10,17 @@ from online_rank import Runs
 DOCUMENTS, DEPTH = 400, 60
 
 
-def fusion_stream(n_queries: int, n_runs: int = 5, seed: int = 0) -> Iterator[tuple[Runs, dict[int, int]]]:
+def fusion_stream(
+    n_queries: int, n_runs: int = 5, seed: int = 0, signals_of: tuple[float, float] = (0.2, 1.2)
+) -> Iterator[tuple[Runs, dict[int, int]]]:
     """Queries of result lists, with the grades of the candidates, from 0 to 2.
 
-    The world: each retriever sees the relevance of a document with its own signal (from 0.2 to 1.2), noise of its own, and
-    noise that all share; its scores are a power of that, on its own scale. Each query shifts the signals, so that no fusion is
-    best for all.
+    The world: each retriever sees the relevance of a document with its own signal (drawn from the range `signals_of`), noise of
+    its own, and noise that all share; its scores are a power of that, on its own scale. Each query shifts the signals, so that
+    no fusion is best for all.
     """
     rng = np.random.default_rng(seed)
-    signals, scales, powers = rng.uniform(0.2, 1.2, n_runs), np.exp(rng.normal(size=n_runs)), rng.uniform(0.5, 2.0, n_runs)
+    signals, scales, powers = rng.uniform(*signals_of, n_runs), np.exp(rng.normal(size=n_runs)), rng.uniform(0.5, 2.0, n_runs)
     for _ in range(n_queries):
         relevance, common = rng.normal(size=DOCUMENTS), rng.normal(size=DOCUMENTS)
         grades = (relevance > 2.0).astype(int) + (relevance > 2.6)

@@ -2,15 +2,14 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from benchmarks._common import table
 from benchmarks._fusion_streams import fusion_stream
-from benchmarks._kept import Kept
-from online_rank import PlackettLuce, RunFeatures, SwapRanker
+from benchmarks._simulation import Learner, beginner, chance, queries_in_one, swap_rounds, tables
+from online_rank import RunFeatures
 from online_rank.stream.clicks import CascadeUser, User, user
 
 #: Impressions after which the greedy ranking is judged.
@@ -18,7 +17,11 @@ MARKS = (300, 1000, 3000)
 #: Lists at the beginning.
 FIRST = 30
 #: How a begun ranker is set, chosen on synthetic fusion streams (`strengths`).
-STRENGTH, WEALTH = 3.0, 10.0
+STRENGTH, WEALTH = 10.0, 3.0
+SETTINGS = (
+    *((1.0, 0.1), (1.0, 1.0), (3.0, 1.0), (3.0, 3.0), (3.0, 10.0)),
+    *((10.0, 3.0), (10.0, 5.0), (10.0, 10.0), (20.0, 5.0), (20.0, 10.0)),
+)
 #: A cold start is far enough behind to be seen in fewer runs.
 COLD_RUNS = 10
 USERS = ("navigational", "informational", "position", "trust", "adversarial")
@@ -61,23 +64,38 @@ def visitor(name: str, best: int, seed: int) -> User:
     return user(name, max_grade=best, seed=seed)
 
 
-def taught(model: SwapRanker, who: User, queries: Sequence[Prepared], drawn: np.ndarray, today: np.ndarray) -> Course:
-    """Show, take clicks, learn."""
-    first, greedy = [], []
-    for t, i in enumerate(drawn.tolist()):
-        query = queries[i]
-        shown = model.show_one(query.X)
-        if t < FIRST:
-            first.append(ndcg(shown.order, query) - today[i])
-        model.learn_one(query.X, who.clicks(shown, query.y, t))
-        if t + 1 in MARKS:
-            greedy.append([ndcg(model.rank_one(each.X), each) for each in queries])
-    return Course(np.array(first), np.array(greedy))
+def begun(d: int, strength: float = STRENGTH, wealth: float = WEALTH) -> Learner:
+    """A `SwapRanker` that begins with the sum of all features."""
+    return beginner(d, wealth, np.ones(d), strength)
 
 
-def begun_with_today(d: int, policy: PlackettLuce, strength: float = STRENGTH, wealth: float = WEALTH) -> SwapRanker:
-    """A ranker that begins with the mean of min-max scores."""
-    return SwapRanker.from_weights(np.ones(d), strength=strength, policy=policy, wealth=wealth)
+def greedy(queries: Sequence[Prepared], weights: np.ndarray) -> np.ndarray:
+    """NDCG@10 of each query by its scores."""
+    return np.array([ndcg(np.argsort(-(query.X @ weights), kind="stable"), query) for query in queries])
+
+
+def courses(
+    learners: Sequence[tuple[Learner, float]],
+    name: str,
+    queries: Sequence[Prepared],
+    today: np.ndarray,
+    run: int,
+    impressions: int = MARKS[-1],
+) -> list[Course]:
+    """Learners, with the wealth of each, show ten documents and learn from the same users; `today` is the NDCG@10 to beat."""
+    best = max(int(query.y.max()) for query in queries)
+    block = queries_in_one([(query.X, query.y) for query in queries])._replace(ideal=np.array([q.ideal for q in queries]))
+    drawn = np.random.default_rng(1000 + run).integers(len(queries), size=impressions)
+    who, found = visitor(name, best, 50 + run), []
+    draws, of_user = chance(block, drawn, who, run, counted=True), tables(who, best + 1)
+    for learner, wealth in learners:
+        shown, after, first = np.empty(impressions), [], 0
+        for mark in (m for m in MARKS if m <= impressions):
+            swap_rounds(block, draws, *of_user, True, wealth, learner, first, mark, shown)
+            after.append(greedy(queries, learner.w))
+            first = mark
+        found.append(Course(shown[:FIRST] - today[drawn[:FIRST]], np.array(after)))
+    return found
 
 
 def summary(values: np.ndarray) -> str:
@@ -86,85 +104,88 @@ def summary(values: np.ndarray) -> str:
     return f"{means.mean():+.4f} ± {means.std(ddof=1) / math.sqrt(len(means)):.4f}"
 
 
-def section(queries: Sequence[Prepared], runs: int, kept: Kept, impressions: int = MARKS[-1]) -> str:
+def over_runs(values: np.ndarray) -> str:
+    """Mean and standard error over runs (runs,)."""
+    error = values.std(ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+    return f"{values.mean():+.4f} ± {error:.4f}"
+
+
+def section(queries: Sequence[Prepared], runs: int) -> str:
     """The section of the page: each user, begun with the mean of min-max scores and from nothing."""
-    d, best = queries[0].X.shape[1], max(int(query.y.max()) for query in queries)
-    today = np.array([ndcg(np.argsort(-query.X.sum(axis=1), kind="stable"), query) for query in queries])
-    marks = [m for m in MARKS if m <= impressions]
-
-    def course(name: str, begun: bool, run: int) -> list[list]:
-        policy = PlackettLuce(k=10, seed=run)
-        model = begun_with_today(d, policy) if begun else SwapRanker(policy)
-        drawn = np.random.default_rng(1000 + run).integers(len(queries), size=impressions)
-        return [each.tolist() for each in taught(model, visitor(name, best, 50 + run), queries, drawn, today)]
-
-    pairs = [(name, begun) for name in USERS for begun in (True, False) if begun or name != "adversarial"]
-    courses: dict[tuple[str, bool], list[Course]] = {pair: [] for pair in pairs}
-    # A run of all users after the other, so that what is kept is of as many runs of each; cold ones, which say less, are last.
-    order = [(run, pair) for begun in (True, False) for run in range(runs) for pair in pairs if pair[1] == begun]
-    for run, (name, begun) in order:
-        if begun or run < COLD_RUNS:
-            how = f"begun with {STRENGTH:g} and {WEALTH:g}" if begun else "cold"
-            measured = kept.part(f"{name}, {how}, {impressions}, run {run}", partial(course, name, begun, run))
-            courses[name, begun].append(Course(*map(np.array, measured)))
+    d = queries[0].X.shape[1]
+    today = greedy(queries, np.ones(d))
     rows = []
-    for (name, begun), found in courses.items():
-        first = np.array([each.first.mean() for each in found])
-        shown = f"{first.mean():+.4f} ± {first.std(ddof=1) / math.sqrt(len(first)):.4f}"
-        after = [summary(np.array([each.greedy[m] for each in found]) - today) for m in range(len(marks))]
-        rows.append((f"{name}, {'begun' if begun else 'cold'}", shown, *after))
-    header = ("users, learner", f"first {FIRST} lists shown", *(f"greedy after {m:,}" for m in marks))
+    for name in USERS:
+        found = [courses([(begun(d), WEALTH), (beginner(d), 0.1)][: 1 + (run < COLD_RUNS)], name, queries, today, run)
+                 for run in range(runs)]  # fmt: skip
+        for label, own in (("begun", [each[0] for each in found]), ("cold", [each[1] for each in found[:COLD_RUNS]])):
+            after = np.array([course.greedy for course in own]) - today
+            cells = (summary(after[:, m]) for m in range(len(MARKS)))
+            rows.append((f"{name}, {label}", over_runs(np.array([course.first.mean() for course in own])), *cells))
+    header = ("users, learner", f"first {FIRST} lists shown", *(f"greedy after {m:,}" for m in MARKS))
     return f"""## From clicks
 
-NDCG@10 less that of the mean of min-max scores ({today.mean():.4f}), for the same queries. Each of {impressions:,} impressions
+NDCG@10 less that of the mean of min-max scores ({today.mean():.4f}), for the same queries. Each of {MARKS[-1]:,} impressions
 is a question drawn at random; `SwapRanker(PlackettLuce(k=10))` shows ten documents, and begins with that mean
 (`from_rule("minmax", runs, strength={STRENGTH:g}, wealth={WEALTH:g})`) or with nothing. {runs} runs, cold ones
 {min(runs, COLD_RUNS)}; the standard error of the lists shown is over runs, of greedy rankings over questions. Adversarial users
-click documents that are not relevant.
+click documents that are not relevant. Compiled, draw by draw as by the interface (`benchmarks/_simulation.py`).
 
 {table(header, rows)}
-
-{kept.code}
 """
 
 
-def strengths() -> str:
-    """The section on the settings: three synthetic worlds of 100 queries, 1,000 impressions."""
-    rows = []
-    worlds = [[*_world(seed)] for seed in range(3)]
-    for strength, wealth in ((1.0, 0.1), (3.0, 0.1), (1.0, 1.0), (1.0, 10.0), (3.0, 10.0), (10.0, 10.0), (3.0, 100.0)):
+#: Synthetic worlds for the settings: retrievers that differ, and that are as good as one another, where little can be learned.
+WORLDS = {"differ": (0.2, 1.2), "as good": (0.7, 0.7)}
+
+
+def strengths(worlds: int) -> str:
+    """The section on the settings: synthetic worlds of 100 queries."""
+    rows, d = [], 5
+    found: dict[tuple[str, str], np.ndarray] = {}
+    for kind, signals in WORLDS.items():
+        streams = [[*_world(seed, signals)] for seed in range(worlds)]
+        for name in USERS[:-1]:
+            of_stream = []
+            for seed, queries in enumerate(streams):
+                today = greedy(queries, np.ones(d))
+                learners = [(begun(d, *setting), setting[1]) for setting in SETTINGS]
+                made = courses(learners, name, queries, today, seed)
+                of_stream.append([[course.first.mean(), *(course.greedy - today).mean(axis=1)] for course in made])
+            found[kind, name] = np.array(of_stream)
+            print(kind, name, flush=True)
+    for i, (strength, wealth) in enumerate(SETTINGS):
         row = [f"{strength:g}", f"{wealth:g}"]
-        for name in ("navigational", "trust"):
-            first, greedy = [], []
-            for seed, queries in enumerate(worlds):
-                today = np.array([ndcg(np.argsort(-query.X.sum(axis=1), kind="stable"), query) for query in queries])
-                drawn = np.random.default_rng(seed).integers(len(queries), size=1000)
-                model = begun_with_today(5, PlackettLuce(k=10, seed=seed), strength, wealth)
-                course = taught(model, visitor(name, 2, seed), queries, drawn, today)
-                first.append(course.first.mean())
-                greedy.append((course.greedy - today).mean(axis=1))
-            row += [f"{np.mean(first):+.4f}", *(f"{value:+.4f}" for value in np.mean(greedy, axis=0))]
+        for kind in WORLDS:
+            own = np.array([found[kind, name][:, i] for name in USERS[:-1]])
+            means, errors = own.mean(axis=1), own.std(axis=1, ddof=1) / math.sqrt(worlds)
+            row.append(f"{means[:, 0].min():+.4f}")
+            for mark in (1, len(MARKS)):
+                worst = int(np.argmin(means[:, mark]))
+                row.append(f"{means[worst, mark]:+.4f} ± {errors[worst, mark]:.4f}")
+                row += [f"{means[:, mark].mean():+.4f}"] * (kind == "differ")
         rows.append(row)
-        print("|".join(row), flush=True)
-    header = (
-        "strength",
-        "wealth",
-        *(f"{who}: {what}" for who in ("navigational", "trust") for what in ("first 30", "300", "1,000")),
-    )
+    ends = [f"after {m:,}" for m in (MARKS[0], MARKS[-1])]
+    header = ["strength", "wealth", "differ: first 30"]
+    header += [f"differ: {end}{what}" for end in ends for what in ("", ", mean")] + ["as good: first 30"]
+    header += [f"as good: {end}" for end in ends]
     return f"""## Strength of the beginning
 
-On synthetic fusion streams (`benchmarks/_fusion_streams.py`): NDCG@10 less that of the mean of min-max scores, three worlds.
-Chosen: {STRENGTH:g} and {WEALTH:g}.
+On synthetic fusion streams (`benchmarks/_fusion_streams.py`): NDCG@10 of the greedy ranking less that of the mean of min-max
+scores, for the kind of user (of navigational, informational, position, trust) for whom it is smallest, and the mean over these
+users; {worlds} worlds whose retrievers differ, and as many whose retrievers are as good as one another, so that little can be
+learned. Standard errors over worlds. Chosen: {STRENGTH:g} and {WEALTH:g}, of the settings that are below by no more than .001
+after 300 and 3,000 impressions, and .01 in the first {FIRST} lists, the one with the largest mean gain after 3,000.
 
 {table(header, rows)}
 """
 
 
-def _world(seed: int) -> Iterator[Prepared]:
+def _world(seed: int, signals: tuple[float, float]) -> Iterator[Prepared]:
     """The queries of a synthetic world that have a relevant candidate."""
     runs = [f"r{r}" for r in range(5)]
     features = RunFeatures(runs, parts=("minmax",))
-    for query, grades in fusion_stream(100, seed=seed):
+    for query, grades in fusion_stream(100, seed=seed, signals_of=signals):
         made = features.transform_one(query)
         y = np.array([grades[document] for document in query.ids])
         gains = np.exp2(np.sort(y)[::-1][:10]) - 1.0

@@ -1,15 +1,14 @@
 """Vectors that learn: LSA vectors of Cranfield, ranked by the cosine and by learned weights of dimensions."""
 
-import math
 import time
 from collections.abc import Sequence
 
 import numpy as np
 
 from benchmarks._common import table
-from benchmarks._hybrid_clicks import FIRST, MARKS, Prepared, ndcg, summary, taught, visitor
+from benchmarks._hybrid_clicks import FIRST, MARKS, WEALTH, Prepared, begun, courses, ndcg, over_runs, summary
 from benchmarks._retrievers import Collection, latent
-from online_rank import PerceptronRanker, PlackettLuce, SwapRanker, Vectors
+from online_rank import PerceptronRanker, Vectors
 from online_rank.export import adapt
 
 #: How many documents the cosine returns.
@@ -47,14 +46,10 @@ def from_grades(queries: Sequence[Prepared], begun: bool, orders: int) -> np.nda
 
 def from_clicks(queries: Sequence[Prepared], cosine: np.ndarray, runs: int, impressions: int) -> tuple[str, str]:
     """The first lists shown, and the greedy ranking at the end, less the cosine; navigational users."""
-    d, best, courses = queries[0].X.shape[1], max(int(query.y.max()) for query in queries), []
-    for run in range(runs):
-        model = SwapRanker.from_weights(np.ones(d), strength=3.0, wealth=10.0, policy=PlackettLuce(k=10, seed=run))
-        drawn = np.random.default_rng(1000 + run).integers(len(queries), size=impressions)
-        courses.append(taught(model, visitor("navigational", best, 50 + run), queries, drawn, cosine))
-    first = np.array([course.first.mean() for course in courses])
-    error = first.std(ddof=1) / math.sqrt(runs) if runs > 1 else math.nan
-    return f"{first.mean():+.4f} ± {error:.4f}", summary(np.array([course.greedy[-1] for course in courses]) - cosine)
+    d = queries[0].X.shape[1]
+    found = [courses([(begun(d), WEALTH)], "navigational", queries, cosine, run, impressions)[0] for run in range(runs)]
+    shown = over_runs(np.array([course.first.mean() for course in found]))
+    return shown, summary(np.array([course.greedy[-1] for course in found]) - cosine)
 
 
 def milliseconds(m: int = 200, d: int = 768, rounds: int = 100) -> tuple[float, float, float]:

@@ -42,7 +42,7 @@ class Chance(NamedTuple):
 
 class Learner(NamedTuple):
     """A linear ranker: weights (d,), state of its optimizer (4, d), rate (1,); what clicks say of positions (16, K, K), and its
-    baseline of positions.
+    baseline of positions; weights that it began with, (d,) or (0,), and the deviation that scores are still to be scaled to.
     """
 
     w: np.ndarray
@@ -50,14 +50,18 @@ class Learner(NamedTuple):
     wins: np.ndarray
     rate: np.ndarray
     baseline: np.ndarray
+    beginning: np.ndarray
+    strength: np.ndarray
 
 
-def beginner(d: int, wealth: float = 0.1) -> Learner:
-    """A ranker that has learned nothing."""
+def beginner(d: int, wealth: float = 0.1, beginning: Sequence[float] | np.ndarray = (), strength: float = 0.0) -> Learner:
+    """A ranker that has learned nothing, or one that begins with given weights."""
     state = np.zeros((4, d))
     state[3] = wealth
     baseline = np.zeros((2, kernels.PLACES, kernels.PLACES))
-    return Learner(np.zeros(d), state, np.zeros((16, K, K)), np.array([0.1]), baseline)
+    begun = np.array(beginning, dtype=np.float64)
+    w = begun.copy() if len(begun) else np.zeros(d)
+    return Learner(w, state, np.zeros((16, K, K)), np.array([0.1]), baseline, begun, np.array([strength]))
 
 
 def queries_in_one(queries: Sequence[tuple[np.ndarray, np.ndarray]], slots: int = K) -> Queries:
@@ -140,7 +144,9 @@ def swap_rounds(queries, chance, click, leave, with_rho, wealth, learner, first,
         X, scores, logits = queries.X[a:b], np.empty(m), np.empty(m)
         order, drawn, clicks = np.empty(k, np.int64), np.empty(k), np.empty(k)
         score(X, learner.w, scores)
-        kernels.mixed_logits(scores, kernels.confidence(learner.state[0], learner.state[1]), logits)
+        begun = learner.beginning.shape[0] > 0
+        confidence = 1.0 if begun else kernels.confidence(learner.state[0], learner.state[1])
+        kernels.mixed_logits(scores, confidence, logits)
         rests[0] = kernels.draw(logits, chance.noise[t, :m], k, order, drawn)
         quality[t] = _quality(queries.gains[a:b], order, queries.ideal[q])
         _browse(queries.y[a:b], order, chance.users[t], click, leave, clicks)
@@ -148,11 +154,19 @@ def swap_rounds(queries, chance, click, leave, with_rho, wealth, learner, first,
         if not with_rho:
             drawn[:] = 0.0
             rests[0] = 0.0
+        if learner.strength[0] > 0.0:
+            spread = np.std(scores[order])
+            if spread > 0.0:
+                factor, learner.strength[0] = learner.strength[0] / spread, 0.0
+                learner.w[:] *= factor
+                learner.beginning[:] *= factor
         none = np.empty(0)
         shown = ShownBlock(
             order, np.array([0, k]), np.zeros(1, np.int64), clicks, np.arange(k), drawn, rests, kinds, none
         )  # fmt: skip
-        kernels.learn(X, np.array([0, m]), shown, one, wealth, none, learner.w, learner.state, learner.baseline, rounds)
+        kernels.learn(
+            X, np.array([0, m]), shown, one, wealth, learner.beginning, learner.w, learner.state, learner.baseline, rounds
+        )
 
 
 @kernel

@@ -1,11 +1,10 @@
 """Fusing several retrievers: what today's rules rank, and what learning one query at a time adds.
 
-    python -m benchmarks.hybrid [--orders 20] [--part clicks] [--runs 40] [--keep FILE]
+    python -m benchmarks.hybrid [--orders 20] [--part clicks] [--runs 40]
 
 Cranfield (`ONLINE_RANK_DATA`): five retrievers made from the text, 100 documents of each; each question is ranked, then
 learned, in random orders of the questions, so nothing is held out. NDCG@10 is over all relevant documents, returned or not.
-Differences are paired by question, after the mean over the orders; the standard error is over questions. With `--keep`, runs
-of users that were measured before are not measured again.
+Differences are paired by question, after the mean over the orders; the standard error is over questions.
 """
 
 import math
@@ -22,7 +21,6 @@ from benchmarks._hybrid_clicks import Prepared, strengths
 from benchmarks._hybrid_clicks import section as clicks
 from benchmarks._hybrid_ranx import EVERY, beside_ranx, costs
 from benchmarks._hybrid_vectors import section as vectors
-from benchmarks._kept import Kept, add_keep
 from benchmarks._retrievers import Fused, read, retrieved
 from online_rank import RunFeatures, hybrid
 from online_rank.base import ranker_of
@@ -99,13 +97,14 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--orders", type=int, default=20)
     arguments.add_argument("--part", choices=PARTS, default="grades")
-    arguments.add_argument("--runs", type=int, default=40, help="of users; 250 times as many lists, 25 times as many streams")
-    add_keep(arguments)
+    arguments.add_argument(
+        "--runs", type=int, default=40, help="of users; half as many worlds, 250 times as many lists, 25 times as many streams"
+    )
     given = arguments.parse_args()
     alone = {
         "beginnings": beginnings,
         "cost": costs,
-        "strength": strengths,
+        "strength": lambda: strengths(max(2, given.runs // 2)),
         "engines": lambda: engines(250 * given.runs),
         "certificate": lambda: certificate(25 * given.runs),
     }
@@ -119,7 +118,7 @@ def main() -> None:
     queries = retrieved(collection)
     names = list(dict.fromkeys(name for query in queries for x in query.runs.documents.values() for name in x))
     if given.part == "clicks":
-        save("hybrid", clicks([*map(prepared, queries)], given.runs, Kept(given.keep)), part=True)
+        save("hybrid", clicks([*map(prepared, queries)], given.runs), part=True)
     elif given.part == "exports":
         save("hybrid", exports(queries, names), part=True)
     elif given.part == "ranx":

@@ -52,8 +52,8 @@ def by_the_interface(model, found, drawn, who):
     return quality, bias
 
 
-def compiled(rounds, with_rho, constant, found, drawn, who, counted):
-    learner, quality = beginner(D), np.empty(N)
+def compiled(rounds, with_rho, constant, found, drawn, who, counted, **begun):
+    learner, quality = beginner(D, **begun), np.empty(N)
     draws = chance(found, drawn, who, SEED, counted)
     for first, stop in ((0, 7), (7, N)):
         rounds(found, draws, *tables(who, 3), with_rho, constant, learner, first, stop, quality)
@@ -83,4 +83,17 @@ def test_the_port(name, ranker):
     assert np.abs(learner.w).max() > 0.0
     assert learner.w == pytest.approx(model.weights, rel=1e-9, abs=1e-12)
     assert learner.rate[0] == pytest.approx(model.rate, rel=1e-12)
+    assert fast == pytest.approx(quality, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["navigational", "trust"])
+def test_a_ranker_that_begins_with_weights(name):
+    found, block, drawn, who = met(name)
+    weights = [3.0, 1.0, 0.0, -1.0, 0.5]
+    model = SwapRanker.from_weights(weights, strength=2.0, wealth=10.0, policy=PlackettLuce(10, seed=SEED))
+    quality, _ = by_the_interface(model, found, drawn, who)
+    begun = {"wealth": 10.0, "beginning": weights, "strength": 2.0}
+    learner, fast = compiled(swap_rounds, True, 10.0, block, drawn, who, counted=True, **begun)
+    assert np.abs(learner.w - learner.beginning).max() > 0.0
+    assert learner.w == pytest.approx(model.weights, rel=1e-9)
     assert fast == pytest.approx(quality, abs=1e-12)
