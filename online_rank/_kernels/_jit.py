@@ -128,7 +128,7 @@ def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
 
 @functools.cache
 def _lazy() -> bool:
-    """Whether numba may not be needed at all; otherwise its own dispatcher is faster to call than a `Kernel`."""
+    """Whether numba may not be needed at all; otherwise its own dispatcher is faster to call from Python than a `Kernel`."""
     return recorded is not None or loading.why_not() is None
 
 
@@ -148,14 +148,25 @@ def kernel(function: Callable[..., Any]) -> Any:
     return entry
 
 
+@functools.cache
+def _compiles() -> bool:
+    """Whether kernels are compiled at all; otherwise they are called as plain Python."""
+    return recorded is not None or os.environ.get("NUMBA_DISABLE_JIT", "") in ("", "0")
+
+
+def _called_by_kernels(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    # numba asks for it when it compiles a kernel that calls it: never, if that kernel's code comes from a file.
+    return Kernel(function, {**_NO_WRAPPERS, **options}) if _compiles() else _made(function, {**_NO_WRAPPERS, **options})
+
+
 def inner(function: Callable[..., Any]) -> Any:
     """As `kernel`, for a function that only kernels call: Python cannot."""
-    return _made(function, _NO_WRAPPERS)
+    return _called_by_kernels(function, {})
 
 
 def inlined(function: Callable[..., Any]) -> Any:
     """As `inner`, for the common body of several kernels: it is inlined into each of them, and not compiled separately."""
-    return _made(function, {**_NO_WRAPPERS, "inline": "always"})
+    return _called_by_kernels(function, {"inline": "always"})
 
 
 def leaf(function: Callable[..., Any]) -> Any:
@@ -163,7 +174,7 @@ def leaf(function: Callable[..., Any]) -> Any:
 
     Counting takes a locked instruction each time a row is taken from a workspace, which is most of the time of a short query.
     """
-    return _made(function, {**_NO_WRAPPERS, "_nrt": False})
+    return _called_by_kernels(function, {"_nrt": False})
 
 
 #: Functions to call when this process first compiles a kernel.
