@@ -43,7 +43,7 @@ def watch_compilation() -> None:
         if _watching:
             return
         _watching = True
-        if "numba.core.event" in sys.modules:
+        if "numba" in sys.modules:
             _listen()
         else:
             on_first_compilation(_listen)
@@ -51,7 +51,10 @@ def watch_compilation() -> None:
 
 def _listen() -> None:
     global _listener
-    from numba.core import event
+    import numba
+
+    # As in `_jit._watch`: numba may be half imported, by another thread.
+    event = numba.core.event
 
     class Listener(event.Listener):
         def on_start(self, event: Any) -> None:

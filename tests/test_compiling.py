@@ -91,3 +91,36 @@ def test_what_is_compiled_can_be_watched_without_numba():
     environment = {k: v for k, v in os.environ.items() if k != "ONLINE_RANK_JIT"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     assert done.stdout.splitlines() == ["False"]
+
+
+_HALF = """
+import importlib.abc
+import sys
+import threading
+
+from online_rank._kernels._jit import on_first_compilation
+
+
+class Half(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        # numba looks for a module of its own: half of it is imported.
+        if name == "numba.core.config":
+            sys.meta_path.remove(self)
+            asking.start()
+            asking.join(0.5)
+            print(asking.is_alive(), "numba.core.event" in sys.modules)
+
+
+assert "numba" not in sys.modules
+asking = threading.Thread(target=on_first_compilation, args=[print])
+sys.meta_path.insert(0, Half())
+import numba
+asking.join(60)
+print(asking.is_alive(), "numba.core.event" in sys.modules)
+"""
+
+
+def test_who_asks_while_another_thread_imports_numba_waits_for_it():
+    """Each would meet the other's modules half made; a command that showed what is compiled ended so at its start."""
+    found = subprocess.run([sys.executable, "-c", _HALF], capture_output=True, text=True, check=True, timeout=100)
+    assert found.stdout.split() == ["True", "False", "False", "True"]

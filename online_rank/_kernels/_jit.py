@@ -190,7 +190,11 @@ def on_first_compilation(notify: Callable[[], None]) -> None:
 
 @functools.cache
 def _watch() -> None:
-    from numba.core import event
+    import numba
+
+    # Where another thread is importing numba, that line waits for it. `from numba.core import event` would not, and each thread
+    # would meet the other's modules half made.
+    event = numba.core.event
 
     class Listener(event.Listener):
         # Stays registered: leaving during an event makes numba skip the next listener.
