@@ -4,7 +4,7 @@ import pickle
 import numpy as np
 import pytest
 
-from online_rank import StreamScaler, save
+from online_rank import StreamScaler, measure, save
 from online_rank.metrics import PairwiseAccuracy
 from online_rank.surrogates import Surrogate, listnet
 from tests.helpers import as_block
@@ -36,7 +36,7 @@ class SelfAttention(torch.nn.Module):
         self.score = torch.nn.Linear(d, 1, dtype=torch.float64)
 
     def forward(self, x):
-        return self.score(x + self.mix(x, x, weights=x, need_weights=False)[0])[:, 0]
+        return self.score(x + self.mix(x, x, x, need_weights=False)[0])[:, 0]
 
 
 class Counted(torch.nn.Module):
@@ -214,6 +214,29 @@ def test_dropout_follows_the_seed():
         states.append(numbers(model))
     assert states[0] == states[1] != states[2]
     assert model.predict_one(queries[0][:3]) == model.predict_one(queries[0][:3])
+
+
+def test_the_loss_is_that_of_the_ranking_before_the_query():
+    torch.manual_seed(0)
+    model = TorchRanker(torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)), learning_rate=0.1)
+    first, *others = stream(20, seed=10)
+    model.learn_one(*first)  # Before, no feature is known.
+    for X, y in others:
+        expected = measure("ndcg@10").loss(np.array(model.predict_one(X)), y, ties="pessimistic")
+        model.learn_one(X, y)
+        assert model.last_round.loss == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "x", "w"),
+    [(torch.float32, 1e100, 1.0), (torch.float64, 1e300, 1.0), (torch.float32, 1.0, 1e200), (torch.float64, 1.0, 1e200)],
+)
+def test_numbers_that_overflow_are_refused(dtype, x, w):
+    model = TorchRanker(linear(dtype=dtype))
+    before = numbers(model)
+    with pytest.raises(ValueError, match="would make TorchRanker non-finite"):
+        model.learn_one(np.eye(3) * x, [0, 1, 2], w=w)
+    assert numbers(model) == before
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
