@@ -126,7 +126,9 @@ def _require_twins(model: Any, duplicate: Callable[[Any], Any], what: str) -> No
 
 
 def clones(model: Any) -> None:
-    """A clone has the same parameters and has learned nothing; two clones that learn the same end in the same state."""
+    """A clone has the same parameters, has learned nothing, and does not learn with the original; two that learn the same end
+    in the same state.
+    """
     fresh = model.clone()
     clone = taught_by(model.clone(), make_queries()).clone()
     assert repr(clone) == repr(fresh), "a clone has other parameters"
@@ -135,6 +137,11 @@ def clones(model: Any) -> None:
     assert same(taught_by(clone, make_queries()), taught_by(fresh, make_queries())), (
         "two clones learned differently from the same queries"
     )
+    original = model.clone()
+    clone = original.clone()
+    before = state_of(clone)
+    taught_by(original, make_queries())
+    assert state_of(clone) == before, "a clone learns what the original learns"
 
 
 def ranking(model: Any) -> None:

@@ -16,14 +16,13 @@ RIVER_ON_FEATURES = (
 )
 
 #: Checks that get ordinary queries, {document: {feature: value}}. Left out are checks that drop items of a dict, here
-#: documents, but keep their grades, and checks of mini-batches of single documents.
+#: documents, but keep their grades, checks of mini-batches of single documents, and checks that compare pickles, which may
+#: differ for equal models: torch writes addresses into them. `no_aliasing` and `clones` compare states.
 RIVER_ON_QUERIES = (
     "check_learn_one",
     "check_pickling",
     "check_predict_one_pure",
     "check_predict_one_before_any_learn",
-    "check_no_state_aliasing_with_input",
-    "check_clone_is_independent",
     "check_seeding_is_idempotent",
 )
 

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import pickle
 import pkgutil
 import types
 
@@ -81,6 +82,56 @@ def failed(model, name=None):
 
 def test_a_correct_ranker_of_the_users_own_passes():
     assert failed(Plain()) == []
+
+
+class Addressed:
+    """Parameters whose pickle differs each time, as that of a module of torch, which has addresses in it."""
+
+    pickled = 0
+
+    def state_dict(self):
+        return {}
+
+    def __reduce__(self):
+        Addressed.pickled += 1
+        return Addressed, (), {"address": Addressed.pickled}
+
+
+class HoldsAddresses(Plain):
+    """A correct ranker with such parameters."""
+
+    def __init__(self):
+        super().__init__()
+        self._module = Addressed()
+
+
+def test_a_ranker_whose_pickles_differ_passes():
+    model = HoldsAddresses()
+    assert pickle.dumps(model) != pickle.dumps(model)
+    assert failed(model) == []
+
+
+class TeachesItsClones(Plain):
+    """A clone counts queries with the original, in one dict."""
+
+    def __init__(self):
+        super().__init__()
+        self._counted = {"queries": 0}
+
+    def clone(self, new_params=None, include_attributes=False):
+        made = super().clone(new_params, include_attributes)
+        made._counted = self._counted
+        return made
+
+    def _learn(self, block, rounds):
+        self._counted["queries"] += len(block.w)
+        return super()._learn(block, rounds)
+
+
+def test_a_clone_that_learns_with_the_original_is_found():
+    (check,) = (check for check in yield_checks(TeachesItsClones()) if check.name == "clones")
+    with pytest.raises(CheckFailed, match="a clone learns what the original learns"):
+        check()
 
 
 @pytest.mark.parametrize("cls", FAULTS, ids=lambda cls: cls.__name__)
