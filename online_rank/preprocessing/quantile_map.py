@@ -75,13 +75,18 @@ class _Table(NamedTuple):
         """A copy."""
         return _Table(*(array.copy() for array in self))
 
-    def extended(self, other: "_Table") -> "_Table":
-        """The features of this table, followed by those of another one."""
-        arrays = [
-            np.concatenate(pair, axis=int(name == "finders"))
-            for name, pair in zip(self._fields, zip(self, other, strict=True), strict=True)
-        ]
-        return _Table._make(arrays)
+    def extended(self, n_new: int) -> "_Table":
+        """The features of this table, followed by new ones without knots."""
+        return _Table._make(_with_zeros(array, n_new, int(name == "finders")) for name, array in self._asdict().items())
+
+
+def _with_zeros(array: np.ndarray, n_new: int, axis: int = 0) -> np.ndarray:
+    """An array with so many zeros more along an axis, without another array for them."""
+    shape = list(array.shape)
+    shape[axis] += n_new
+    grown = np.zeros(shape, array.dtype)
+    grown[tuple(map(slice, array.shape))] = array
+    return grown
 
 
 class StreamQuantileMap(ColumnTransformer):
@@ -278,11 +283,11 @@ class StreamQuantileMap(ColumnTransformer):
         # New features were 0 in earlier documents, so they have no other values yet.
         idle = self._cursor == self._n_features
         d = self._n_features + n_new
-        self._points = np.concatenate([self._points, np.zeros((n_new, _POINTS))])
-        self._sizes = np.concatenate([self._sizes, np.zeros(n_new, dtype=np.int64)])
-        self._masses = np.concatenate([self._masses, np.zeros(n_new)])
-        self._rows = tuple(np.concatenate([row, np.zeros(n_new)]) for row in self._rows)
-        self._table = self._table.extended(_Table.of(n_new, self.n_knots))
+        self._points = _with_zeros(self._points, n_new)
+        self._sizes = _with_zeros(self._sizes, n_new)
+        self._masses = _with_zeros(self._masses, n_new)
+        self._rows = tuple(_with_zeros(row, n_new) for row in self._rows)
+        self._table = self._table.extended(n_new)
         self._find_knots(d - n_new, d, self._total)
         if idle:
             self._cursor = d
@@ -459,9 +464,10 @@ class StreamQuantileMap(ColumnTransformer):
         total = max(float(min(self._total + self._span, self.memory)), float(self._span))
         keep = (total - self._span) / self._total if self._total > 0.0 else 0.0
         self._points, self._sizes, self._masses = self._points.copy(), self._sizes.copy(), self._masses.copy()
-        documents = np.concatenate(self._rows).reshape(len(self._rows), -1)
+        # Not kept: these documents and another table, below, would be needed at a time.
         kernels.join_documents(
-            self._cursor, stop, documents, self._span / len(self._rows), keep, self._draw(), _LARGEST,
+            self._cursor, stop, np.concatenate(self._rows).reshape(len(self._rows), -1),
+            self._span / len(self._rows), keep, self._draw(), _LARGEST,
             self._points, self._sizes, self._masses,
         )  # fmt: skip
         self._table = self._table.copy()

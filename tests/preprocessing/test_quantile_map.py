@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -499,3 +500,16 @@ def test_bad_parameters():
             StreamQuantileMap(**arguments)
     with pytest.raises(TypeError, match=r"n_knots is 2\.5"):
         Ramps(2.5)
+
+
+def test_growth_makes_what_is_kept_and_nothing_beside_it():
+    """A request with many new features would take that memory twice."""
+    model = StreamQuantileMap()
+    model.learn_one({"a": {"f": 1.0}, "b": {"f": 2.0}})
+    tracemalloc.start()
+    try:
+        model._grow(1000)
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.1 * kept
