@@ -315,7 +315,8 @@ def serve(*options, lines, check=True):
 def test_the_command_answers_line_by_line_and_saves_at_the_end(tmp_path):
     lines = b"\n".join([ask(1), b"", b"nonsense", grade(1), b'{"cmd": "stats"}', b'{"cmd": "save"}', b"x" * 300, ask(2)])
     answers, done = serve("--save", tmp_path / "m.npz", "--scale", "none", "--max-request", 200, lines=lines)
-    assert done.stderr == b""
+    # Without kernels compiled ahead it says what it is waiting for.
+    assert all(line.startswith(b"online-rank: compiling") for line in done.stderr.splitlines())
     assert [answer.get("line") for answer in answers] == [None, 2, 3, None, None, None, 7, None]
     assert answers[1]["error"] == "an empty line"
     assert answers[3]["learned"]
