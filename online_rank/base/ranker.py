@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -34,6 +34,8 @@ __all__ = ["Ranker", "rank_one"]
 #: From this number of documents on numpy sorts faster than Python.
 _MANY = 50
 
+_BEGINS = "{0} cannot begin with {1}: linear rankers do, as PerceptronRanker.{2}, and hybrid(...) blends one with the rule"
+
 
 class Ranker(QueryEstimator):
     """A model that ranks the documents of a query and learns from their relevance grades, one query at a time.
@@ -63,6 +65,16 @@ class Ranker(QueryEstimator):
         #: A row (1, fields of Round) of this ranker alone: `learn_one` writes the next round over it.
         self._last_round: np.ndarray | None = None
         self._n_shown = 0
+
+    @classmethod
+    def from_weights(cls, *args: Any, **parameters: Any) -> Self:
+        """Refused: this ranker has no weights of features to begin with. Raises TypeError."""
+        raise TypeError(_BEGINS.format(cls.__name__, "given weights", "from_weights"))
+
+    @classmethod
+    def from_rule(cls, *args: Any, **parameters: Any) -> Self:
+        """Refused: this ranker cannot begin as a fusion rule. Raises TypeError."""
+        raise TypeError(_BEGINS.format(cls.__name__, "a rule", "from_rule"))
 
     @abc.abstractmethod
     def _score(self, X: Any) -> np.ndarray:

@@ -109,3 +109,14 @@ def test_bad_rules_are_refused(arguments, error, message):
 def test_strength_is_positive():
     with pytest.raises(ValueError, match="strength is 0"):
         PerceptronRanker.from_rule("rrf", RUNS, strength=0)
+
+
+@pytest.mark.parametrize("ranker", ["BlendRanker", "BoostedRanker", "DirectRanker", "TorchRanker", "RidgeRanker"])
+def test_rankers_that_cannot_begin_with_a_rule_say_which_can(ranker):
+    import online_rank
+
+    made = getattr(online_rank, ranker)
+    with pytest.raises(TypeError, match=f"{ranker} cannot begin with a rule.*PerceptronRanker.from_rule"):
+        made.from_rule("minmax", ["bm25", "vector"])
+    with pytest.raises(TypeError, match=f"{ranker} cannot begin with given weights.*PerceptronRanker.from_weights"):
+        made.from_weights([1.0, 1.0])

@@ -57,6 +57,17 @@ def query(number, n_documents=5, seed=0):
     return {"id": number, "docs": docs}, {"id": number, "grades": grades}
 
 
+def test_explain_without_the_field_is_an_error_and_leaves_no_query():
+    async def scenario(client, app):
+        reply = await client.post("/explain", json=RANK)
+        assert reply.status_code == 400
+        assert "field explain" in reply.text
+        reply = await client.post("/learn", json=LEARN)
+        assert reply.status_code != 200
+
+    run(scenario)
+
+
 def shown_by(monitor, service):
     return {**monitor.figures(service.stats()), **monitor.shown(service.model)}
 
