@@ -11,8 +11,7 @@
 - `GET /follow`: what happens, for read replicas.
 - `GET /`: a page that shows how the ranker learns, fed by `/events`; `GET /docs`, `/openapi.json`: this description.
 
-The fields of a request determine its kind, as in the JSON lines of `online-rank stream`; `/rank`, `/learn` and
-`/explain` take all kinds.
+The fields of a request determine its kind, as in the JSON lines of `online-rank stream`; `/rank` and `/learn` take all kinds.
 """
 
 import asyncio

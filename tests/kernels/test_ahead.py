@@ -228,3 +228,29 @@ def test_what_later_queries_call_is_recorded():
     later = {"trees.find_splits", "trees.add_tree", "graded.ranking_losses", "comparators.compare", "tracked.learn_tracked"}
     others = {"sparse_gradient.learn", "sparse_clicks.learn", "clicks.harvest", "intervals.radius", "hindsight.objective"}
     assert later | others <= found
+
+
+_SCATTERED = """
+import ctypes
+import sys
+
+import llvmlite.binding
+import numpy as np
+
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+for _ in range(40):  # Reserved addresses, and a page between each two blocks of 3 GB.
+    start = libc.mmap(None, 3 << 30, 0, 0x4022, -1, 0)
+    libc.munmap(start + (3 << 30) - 4096, 4096)
+from online_rank import PerceptronRanker
+PerceptronRanker().learn_one(np.eye(2), [0, 1])
+print("numba" in sys.modules)
+"""
+
+
+@pytest.mark.skipif(loading.why_not() is not None, reason="there is no object of all kernels")
+def test_code_and_data_stay_together():
+    """torch, imported first, leaves room for small pieces far from that for large ones: LLVM ended the process."""
+    assert run(_SCATTERED) == ["False"]

@@ -167,7 +167,9 @@ def _engine() -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_default_triple().create_target_machine(opt=0, jit=True)
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    # One reservation for code and data, which address each other within 2 GB: where a large library was imported before, pieces
+    # that are mapped each for itself may lie further apart, and LLVM ends the process.
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine, use_lmm=True)
     engine.add_object_file(llvm.ObjectFileRef.from_path(str(_path())))
     engine.finalize_object()
     for name, value in (("ndarray", np.ndarray), ("int64", np.int64), ("float64", np.float64), ("raise", _raise)):
