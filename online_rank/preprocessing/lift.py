@@ -198,10 +198,11 @@ def _documents(block: Block, transformer: Any) -> list[dict[Hashable, Any]]:
 
 def _norms(transformer: Any) -> bool:
     """Whether a transformer begins with a norm, for which NumPy takes 500 bytes for each character of a text."""
-    if isinstance(transformer, compose.TransformerUnion):
-        return any(map(_norms, transformer.transformers.values()))
+    # A pipeline first: to river, one that ends in a union is a union too.
     if isinstance(transformer, compose.Pipeline):
         return _norms(next(iter(transformer.steps.values())))
+    if isinstance(transformer, compose.TransformerUnion):
+        return any(map(_norms, transformer.transformers.values()))
     return type(transformer).__name__ == "Normalizer"
 
 
