@@ -1,5 +1,6 @@
 """A service learns queries: those that wait when their feedback comes, and those that somebody else ranked."""
 
+import contextvars
 import functools
 import json
 import math
@@ -145,17 +146,16 @@ class LearningService(ServiceState):
         challenge, drafted = self.challenge, drafted_by_challenge(y)
         if challenge is not None and not isinstance(y, Clicks):
             challenge.compare(self._target, self.model, query, y)
-        limited = GROWTH.set(GROWTH.get() or [MAX_GROWTH + CELLS_A_BYTE * n_bytes])
-        try:
-            if not drafted:
-                feedback = (y,) if isinstance(y, Clicks) else y
-                learn_within(self.model, with_feedback(query, feedback, ONE, served), changes)
-            if challenge is not None and drafted:
-                challenge.count(y)
-            elif challenge is not None:
-                challenge.learn(query, y)
-        finally:
-            GROWTH.reset(limited)
+        # A context of its own is left whatever ends this; a limit that stayed would refuse what others learn.
+        within = contextvars.copy_context()
+        within.run(GROWTH.set, GROWTH.get() or [MAX_GROWTH + CELLS_A_BYTE * n_bytes])
+        if not drafted:
+            feedback = (y,) if isinstance(y, Clicks) else y
+            within.run(learn_within, self.model, with_feedback(query, feedback, ONE, served), changes)
+        if challenge is not None and drafted:
+            challenge.count(y)
+        elif challenge is not None:
+            within.run(challenge.learn, query, y)
 
     def _query_of(self, fields: dict[str, Any], only: Any = None, *, n_bytes: int | None = None) -> Block:
         """The query of a request, all of its documents or some.

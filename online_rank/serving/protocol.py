@@ -56,6 +56,7 @@ Ids are strings or integers; each identifies one query.
 """
 
 import contextlib
+import contextvars
 import dataclasses
 import functools
 import json
@@ -226,11 +227,9 @@ class RankingService(WindowedService):
 
     def replay(self, fields: list[Any], number: int | None, waiting: Any, feedback: bytes) -> None:
         """Repeat the change of an `Outcome`."""
-        limited = GROWTH.set([math.inf])  # What was accepted before is accepted again.
-        try:
-            self._replay(fields, number, waiting, feedback)
-        finally:
-            GROWTH.reset(limited)
+        within = contextvars.copy_context()
+        within.run(GROWTH.set, [math.inf])  # What was accepted before is accepted again.
+        within.run(self._replay, fields, number, waiting, feedback)
 
     def _replay(self, fields: list[Any], number: int | None, waiting: Any, feedback: bytes) -> None:
         kind, *rest = fields

@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks import _interrupts
 from online_rank import PerceptronRanker, StreamScaler
+from online_rank.base.columns import GROWTH
 from online_rank.serving import FeedbackPlan
 from online_rank.serving.protocol import RankingService
 
@@ -33,7 +34,10 @@ def outcomes(name, kind, every):
     scenario = _interrupts.scenarios()[name]()
     expected, answer, places = _interrupts.expected_of(scenario)
     for place in places[::every]:
-        yield _interrupts.outcome(scenario, _interrupts.Raised((kind,), place), expected, answer)[0]
+        found = _interrupts.outcome(scenario, _interrupts.Raised((kind,), place), expected, answer)[0]
+        # The limit of a request ends with it: it would refuse what this process learns next.
+        assert GROWTH.get() is None
+        yield found
 
 
 def test_a_query_that_was_learned_when_memory_ran_out_is_in_the_journal(monkeypatch):
