@@ -1,7 +1,6 @@
 """Estimators whose state has a column for each feature."""
 
 import abc
-import contextvars
 import functools
 import itertools
 import re
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from online_rank._kernels.sparse import take_rows
+from online_rank.base.growth import GROWTH
 from online_rank.base.names import NameTable
 from online_rank.base.schema import Integer, Names, Schema
 from online_rank.base.step import QueryStep
@@ -21,13 +21,11 @@ from online_rank.query import MAX_FEATURES, Block, SparseRows, with_features
 from online_rank.query.names import HashedNames, are_texts
 from online_rank.query.sparse import as_rows, worth_rows
 
-__all__ = ["GROWTH", "Columns", "QueryEstimator", "are_numbers", "as_array", "numbers", "require_array_room"]
+__all__ = ["Columns", "QueryEstimator", "are_numbers", "as_array", "numbers", "require_array_room"]
 
 #: Most cells of a dense array made of sparse documents, for steps that need one.
 _MAX_CELLS = 1 << 24
 
-#: How many numbers the features of the query that is learned may still add to states, in a list of one; None for any number.
-GROWTH: contextvars.ContextVar[list[float] | None] = contextvars.ContextVar("GROWTH", default=None)
 #: A name with its look-up takes about 16 numbers, and weights with their averages a few.
 _NUMBERS_A_FEATURE = 24
 

@@ -11,6 +11,7 @@ from online_rank._kernels.comparators import compare
 from online_rank._kernels.totals import accumulate
 from online_rank.arguments import flag, integer
 from online_rank.base import Abilities, Ranker, Round, share_lock
+from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Integer, Nested, Real, Schema
 from online_rank.bounds.account_run import keeps_account, run_of_account
@@ -403,12 +404,12 @@ class LossTracker(NestedRanker):
         return aligned._replace(scale=self._placed(block.scale[None], self._columns_of(block.names))[0])
 
     def _grow(self, n_new: int) -> None:
-        self._shift = np.concatenate([self._shift, np.zeros((len(self._shift), n_new))], axis=1)
-        self._ended = np.concatenate([self._ended, np.zeros(n_new)])
+        self._shift = with_zeros(self._shift, n_new, axis=1)
+        self._ended = with_zeros(self._ended, n_new)
         self._scaled_by = np.concatenate([self._scaled_by, np.full(n_new, 0.0 if self.raw else 1.0)])
         for name in ("_offset", "_beginning", "_gained"):
             if (grown := getattr(self, name)) is not None:
-                setattr(self, name, np.concatenate([grown, np.zeros(n_new)]))
+                setattr(self, name, with_zeros(grown, n_new))
 
     def _added(self, n_new: int) -> int:
         return super()._added(n_new) + n_new * len(self._shift)

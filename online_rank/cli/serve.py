@@ -57,12 +57,10 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
         raise ValueError(f"{TOKEN} is set, but shorter than 8 characters")
     if token is None and place.host not in _LOOPBACK:
         say(f"{TOKEN} is not set: anyone who can reach {place.host} can teach the model", logging.WARNING)
-    followed = None
-    if place.follow is not None:
-        standby = None
-        if place.checkpoint is not None and place.take_over_after is not None:
-            standby = TakeOver(place.checkpoint, place.take_over_after, place.every, place.idle)
-        followed = Replica(place.follow, token=token, take_over=standby)
+    standby = None
+    if place.checkpoint is not None and place.take_over_after is not None:
+        standby = TakeOver(place.checkpoint, place.take_over_after, place.every, place.idle)
+    followed = None if place.follow is None else Replica(place.follow, token=token, take_over=standby)
     models = Models(
         make,
         directory=place.checkpoint,

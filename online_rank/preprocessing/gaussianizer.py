@@ -9,6 +9,7 @@ from online_rank import arguments
 from online_rank._kernels import quantiles as kernels
 from online_rank.base.columns import as_array
 from online_rank.base.form import Layer, Quantiles
+from online_rank.base.growth import with_zeros
 from online_rank.base.schema import Array, Count, Schema
 from online_rank.preprocessing._columns import ColumnTransformer
 from online_rank.query import Block, in_form, read_query, require_finite
@@ -96,7 +97,7 @@ class StreamGaussianizer(ColumnTransformer):
         # The state that earlier documents would have left with the new features at 0.
         weights = np.zeros((n_new, self.n_centroids))
         weights[:, 0] = self._count
-        self._values = np.concatenate([self._values, np.zeros((n_new, self.n_centroids))])
+        self._values = with_zeros(self._values, n_new)
         self._weights = np.concatenate([self._weights, weights])
         self._sizes = np.concatenate([self._sizes, np.full(n_new, int(self._count > 0))])
 

@@ -14,6 +14,7 @@ from online_rank.arguments import integer
 from online_rank.arguments import seed as require_seed
 from online_rank.base.columns import are_numbers, as_array
 from online_rank.base.form import Curves, InQuery, Layer
+from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Flag, Integer, ListOf, Real, Schema
 from online_rank.preprocessing._columns import ColumnTransformer, StatelessTransformer, distinct_names
@@ -77,16 +78,7 @@ class _Table(NamedTuple):
 
     def extended(self, n_new: int) -> "_Table":
         """The features of this table, followed by new ones without knots."""
-        return _Table._make(_with_zeros(array, n_new, int(name == "finders")) for name, array in self._asdict().items())
-
-
-def _with_zeros(array: np.ndarray, n_new: int, axis: int = 0) -> np.ndarray:
-    """An array with so many zeros more along an axis, without another array for them."""
-    shape = list(array.shape)
-    shape[axis] += n_new
-    grown = np.zeros(shape, array.dtype)
-    grown[tuple(map(slice, array.shape))] = array
-    return grown
+        return _Table._make(with_zeros(array, n_new, int(name == "finders")) for name, array in self._asdict().items())
 
 
 class StreamQuantileMap(ColumnTransformer):
@@ -283,10 +275,10 @@ class StreamQuantileMap(ColumnTransformer):
         # New features were 0 in earlier documents, so they have no other values yet.
         idle = self._cursor == self._n_features
         d = self._n_features + n_new
-        self._points = _with_zeros(self._points, n_new)
-        self._sizes = _with_zeros(self._sizes, n_new)
-        self._masses = _with_zeros(self._masses, n_new)
-        self._rows = tuple(_with_zeros(row, n_new) for row in self._rows)
+        self._points = with_zeros(self._points, n_new)
+        self._sizes = with_zeros(self._sizes, n_new)
+        self._masses = with_zeros(self._masses, n_new)
+        self._rows = tuple(with_zeros(row, n_new) for row in self._rows)
         self._table = self._table.extended(n_new)
         self._find_knots(d - n_new, d, self._total)
         if idle:

@@ -8,6 +8,7 @@ import numpy as np
 from online_rank import arguments
 from online_rank._kernels import preprocessing as kernels
 from online_rank.base.form import Layer, Scale
+from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Schema
 from online_rank.preprocessing._columns import ColumnTransformer
@@ -92,10 +93,10 @@ class StreamScaler(ColumnTransformer):
 
     def _grow(self, n_new: int) -> None:
         # Mean 0 and deviation 0, as if zeros had been learned from the start.
-        self._mean = np.concatenate([self._mean, np.zeros(n_new)])
-        self._m2 = np.concatenate([self._m2, np.zeros(n_new)])
+        self._mean = with_zeros(self._mean, n_new)
+        self._m2 = with_zeros(self._m2, n_new)
         if self._own is not None:
-            self._own = np.concatenate([self._own, np.zeros((2, n_new))], axis=1)
+            self._own = with_zeros(self._own, n_new, axis=1)
 
     def _fork(self) -> None:
         self._own = np.zeros((2, self._n_features))

@@ -11,6 +11,7 @@ from online_rank._kernels import encoder as kernels
 from online_rank._kernels.arrays import all_finite
 from online_rank.base.anatomy import Abilities
 from online_rank.base.form import Curves, Layer
+from online_rank.base.growth import with_zeros
 from online_rank.base.schema import Array, Schema
 from online_rank.feedback.arrays import shown_block
 from online_rank.preprocessing._columns import ColumnTransformer
@@ -96,9 +97,8 @@ class StreamTargetEncoder(ColumnTransformer):
         return super()._abilities()._replace(takes_clicks=True)
 
     def _grow(self, n_new: int) -> None:
-        new = np.zeros((n_new, self.n_points))
-        self._sums = np.concatenate([self._sums, new])
-        self._counts = np.concatenate([self._counts, new])
+        self._sums = with_zeros(self._sums, n_new)
+        self._counts = with_zeros(self._counts, n_new)
 
     def _added(self, n_new: int) -> int:
         return super()._added(n_new) + 2 * n_new * self.n_points

@@ -12,6 +12,7 @@ from online_rank._kernels.averages import scale_and_shift
 from online_rank._kernels.codes import AVERAGED, SINCE_REFERENCE
 from online_rank.base import Ranker
 from online_rank.base.form import Head, Linear
+from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.query import Block, SparseRows
@@ -251,9 +252,9 @@ class LinearRanker(AveragedRanker):
         if self._rows is not None:
             self._rows = _grown(self._rows, self._n_features, n_new)
             return
-        self._weights = _with_zeros(self._weights, n_new)
+        self._weights = with_zeros(self._weights, n_new)
         if self._averages:
-            self._average = _with_zeros(self._average, n_new)
+            self._average = with_zeros(self._average, n_new)
 
     def _make_sparse(self) -> np.ndarray:
         """Convert the state to rows, for good. Returns them."""
@@ -313,11 +314,6 @@ class LinearRanker(AveragedRanker):
         else:
             dense.score_with_norms(X, self._weights, scores)
         return scores
-
-
-def _with_zeros(weights: np.ndarray, n_new: int) -> np.ndarray:
-    """The weights, extended by zeros. The first zeros take no memory until they are written to."""
-    return np.concatenate((weights, np.zeros(n_new))) if len(weights) else np.zeros(n_new)
 
 
 def _aligned_zeros(n: int, width: int) -> np.ndarray:

@@ -15,6 +15,7 @@ from online_rank._kernels.judge import judge_rankings
 from online_rank.base import Ranker
 from online_rank.base.draws import counted_generator
 from online_rank.base.form import Head, Trees, first_at_least, full_tree
+from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
 from online_rank.base.rounds import largest_norm
 from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Real, Schema
@@ -217,7 +218,7 @@ class BoostedRanker(Ranker):
 
     def _grow(self, n_new: int) -> None:
         zero = int((0.0 + _REACH) / self._width + 1.0)
-        self._gains = np.concatenate([self._gains, np.zeros(n_new)])
+        self._gains = with_zeros(self._gains, n_new)
         # New features were 0 in earlier documents. A growing tree is started again with the new columns.
         self._bins = tuple(np.pad(bins, ((0, 0), (0, n_new)), constant_values=zero) for bins in self._bins)
 

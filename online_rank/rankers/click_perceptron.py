@@ -11,6 +11,7 @@ from online_rank._kernels import sparse_clicks
 from online_rank._kernels.clicks import confidence, evidence
 from online_rank._kernels.sparse import OPTIMIZER
 from online_rank.base.anatomy import Abilities
+from online_rank.base.growth import with_zeros
 from online_rank.base.schema import Array, Derived, Flag, Schema
 from online_rank.feedback.arrays import ShownBlock, propensities_of, shown_block
 from online_rank.feedback.policies import PlackettLuce, Policy, require_policy
@@ -160,7 +161,7 @@ class ClickPerceptron(LinearRanker):
     def _grow(self, n_new: int) -> None:
         super()._grow(n_new)
         if self._rows is None:
-            self._squares = np.concatenate((self._squares, np.zeros(n_new)))
+            self._squares = with_zeros(self._squares, n_new)
 
     def _in_rows(self, rows: np.ndarray) -> dict[str, Any]:
         rows[:, sparse.SQUARES] = self._squares

@@ -9,6 +9,7 @@ from online_rank._kernels.codes import AP, MAX_GRADE
 from online_rank._kernels.graded import ranking_losses
 from online_rank.base import Abilities, Ranker, Round
 from online_rank.base.form import Head, Linear
+from online_rank.base.growth import with_zeros
 from online_rank.base.rounds import largest_norm
 from online_rank.base.schema import Derived, Schema
 from online_rank.measures import discounts
@@ -67,7 +68,7 @@ class FixedRanker(Ranker):
         return Abilities(takes_sparse=True)
 
     def _grow(self, n_new: int) -> None:
-        self._aligned = np.concatenate([self._aligned, np.zeros(n_new)])
+        self._aligned = with_zeros(self._aligned, n_new)
 
     def _derive(self) -> None:
         """The weights in the order of the columns, float64 (d,): those that were given come first, and all others count 0."""

@@ -7,6 +7,7 @@ import numpy as np
 from online_rank import arguments
 from online_rank._kernels import kernel_machine as kernels
 from online_rank._kernels.codes import KERNELS
+from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures import discounts, measure
@@ -164,7 +165,7 @@ class KernelPerceptronRanker(AveragedRanker):
     def _grow(self, n_new: int) -> None:
         if self.gamma is None and not self._n_features and n_new:
             self._scale = np.array([1.0 / n_new])
-        self._stored = np.hstack((self._stored, np.zeros((len(self._stored), n_new))))
+        self._stored = with_zeros(self._stored, n_new, axis=1)
 
     def _added(self, n_new: int) -> int:
         return super()._added(n_new) + n_new * len(self._stored)

@@ -13,6 +13,7 @@ from online_rank._kernels import ridge as kernels
 from online_rank._kernels.dense import score
 from online_rank.base import Ranker
 from online_rank.base.form import Head, Linear
+from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Schema
 from online_rank.base.undo import all_or_nothing
@@ -199,9 +200,9 @@ class RidgeRanker(Ranker):
             gram[new : new + length] = self._gram[old : old + length]
             new, old = new + length + n_new, old + length
         self._gram = gram
-        self._pending = tuple(np.pad(rows, ((0, 0), (0, n_new))) for rows in self._pending)
-        self._moment = np.pad(self._moment, (0, n_new))
-        self._weights = np.pad(self._weights, ((0, 0), (0, n_new)))
+        self._pending = tuple(with_zeros(rows, n_new, axis=1) for rows in self._pending)
+        self._moment = with_zeros(self._moment, n_new)
+        self._weights = with_zeros(self._weights, n_new, axis=1)
 
     def _added(self, n_new: int) -> int:
         # Half of each matrix, without the last queries and with them, and the one that is solved by.

@@ -10,6 +10,7 @@ from online_rank._kernels import sparse_clicks as sparse
 from online_rank._kernels.codes import OPTIMIZER_ROWS, SCALE_FREE
 from online_rank._kernels.sparse import OPTIMIZER, WEIGHT
 from online_rank.base.anatomy import Abilities
+from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Flag, Real, Schema
 from online_rank.feedback.arrays import ShownBlock, shown_block
@@ -180,7 +181,7 @@ class SwapRanker(LinearRanker):
         if self._rows is None:
             self._state = np.concatenate((self._state, new), axis=1)
             if self._begun:
-                self._beginning = np.concatenate((self._beginning, np.zeros(n_new)))
+                self._beginning = with_zeros(self._beginning, n_new)
         else:
             self._rows[n : n + n_new, OPTIMIZER:] = new.T
 

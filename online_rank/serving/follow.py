@@ -14,7 +14,7 @@ from online_rank.serving.commit import GroupCommit
 from online_rank.serving.durable import DurableService, read_service, write_service
 from online_rank.serving.idle import IdleClock
 from online_rank.serving.protocol import RankingService
-from online_rank.serving.served import Answer, ServedModel
+from online_rank.serving.served import Answer, ServedModel, answered
 from online_rank.storage.files import from_bytes
 
 __all__ = ["Replica", "TakeOver"]
@@ -103,9 +103,8 @@ class Replica(ServedModel):
         reply = self.durable.service.rank_greedily(request)
         if reply is None:
             return 409, {"error": f"this is a replica: it ranks, and learns nothing; send feedback to {self._server.geturl()}"}
-        if "error" in reply.answer:
-            return 400, {name: value for name, value in reply.answer.items() if name != "line"}
-        return 200, {**reply.answer, "replica": True}
+        status, answer = answered(reply)
+        return status, {**answer, "replica": True} if status == 200 else answer
 
     async def replace(self, content: bytes) -> Answer:
         """A replica has the model of its server."""

@@ -257,7 +257,7 @@ class RankingApp:
         if path == "/forget":
             return await (await self.models.get(key, may_make=False)).forget(body)
         if path == "/explain":
-            _require_explain(body)
+            return (await self.models.get(key, may_make=False)).explain(body)
         return await self.models.answer(key, body)
 
     async def _replace(self, path: str, key: str | None, scope: Scope, receive: Receive) -> Answer:
@@ -454,13 +454,3 @@ def _page(key: str | None) -> str:
 
 def _status(is_well: bool) -> Response:
     return JSONResponse({"ok": is_well}, 200 if is_well else 503)
-
-
-def _require_explain(body: bytes) -> None:
-    """Raise Refused for a request that names no documents to explain: it would be ranked, and wait for feedback."""
-    try:
-        fields = json.loads(body)
-    except (ValueError, RecursionError):
-        return  # The protocol says what is wrong with it.
-    if isinstance(fields, dict) and "explain" not in fields:
-        raise Refused(400, "a request to /explain has the field explain: [document, document]")

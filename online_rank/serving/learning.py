@@ -1,6 +1,5 @@
 """A service learns queries: those that wait when their feedback comes, and those that somebody else ranked."""
 
-import contextvars
 import functools
 import json
 import math
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from online_rank.base import abilities_of, learn_within
-from online_rank.base.columns import GROWTH
+from online_rank.base.growth import growth_limited
 from online_rank.base.undo import all_or_nothing, at_once
 from online_rank.feedback import Clicks, Impression
 from online_rank.intervals import add_losses, served_loss
@@ -146,9 +145,7 @@ class LearningService(ServiceState):
         challenge, drafted = self.challenge, drafted_by_challenge(y)
         if challenge is not None and not isinstance(y, Clicks):
             challenge.compare(self._target, self.model, query, y)
-        # A context of its own is left whatever ends this; a limit that stayed would refuse what others learn.
-        within = contextvars.copy_context()
-        within.run(GROWTH.set, GROWTH.get() or [MAX_GROWTH + CELLS_A_BYTE * n_bytes])
+        within = growth_limited(MAX_GROWTH + CELLS_A_BYTE * n_bytes)
         if not drafted:
             feedback = (y,) if isinstance(y, Clicks) else y
             within.run(learn_within, self.model, with_feedback(query, feedback, ONE, served), changes)

@@ -65,8 +65,9 @@ def description(key: str | None, with_token: bool, values: tuple[str, ...] = ("n
         responses = {"200": {"description": "OK", "content": content}} | _errors(more)
         return {"get": {"summary": summary, **dict(also), "responses": responses}}
 
-    def post(summary: str, request: dict[str, Any], response: dict[str, Any]) -> dict[str, Any]:
-        more = {"429": "there are too many keys"} if key is not None else {}
+    full = {"429": "there are too many keys"} if key is not None else {}
+
+    def post(summary: str, request: dict[str, Any], response: dict[str, Any], more: dict[str, str] = full) -> dict[str, Any]:
         return {
             "post": {
                 "summary": summary,
@@ -75,7 +76,7 @@ def description(key: str | None, with_token: bool, values: tuple[str, ...] = ("n
                 "requestBody": {"required": True, "content": {"application/json": {"schema": request}}},
                 "responses": {
                     "200": {"description": "OK", "content": {"application/json": {"schema": response}}},
-                    **_errors(_REFUSALS | closed | more),
+                    **_errors(closed | more | _REFUSALS),
                 },
             }
         }
@@ -115,7 +116,7 @@ def description(key: str | None, with_token: bool, values: tuple[str, ...] = ("n
         "paths": {
             "/rank": post("Rank the documents of a query", request_schema("rank", values), RANKED),
             "/explain": post(
-                "Explain why one document scores higher than another", request_schema("explain", values), EXPLAINED
+                "Explain why one document scores higher than another", request_schema("explain", values), EXPLAINED, unknown
             ),
             "/learn": post(
                 "Learn from feedback on a ranking; on the disk when it is answered", learn, {"anyOf": [LEARNED, ACCEPTED, DONE]}

@@ -56,7 +56,6 @@ Ids are strings or integers; each identifies one query.
 """
 
 import contextlib
-import contextvars
 import dataclasses
 import functools
 import json
@@ -67,7 +66,7 @@ from collections.abc import Callable
 from typing import Any
 
 from online_rank.base import abilities_of, ranker_of
-from online_rank.base.columns import GROWTH
+from online_rank.base.growth import growth_limited
 from online_rank.base.undo import all_or_nothing, at_once
 from online_rank.limits import MAX_COUNT, is_id, is_integer
 from online_rank.query import Block, Runs
@@ -133,7 +132,7 @@ class RankingService(WindowedService):
     {'id': 1, 'error': 'a request has the fields id and docs (or runs), id and grades, ...; this one has id, grade', 'line': 4}
     """
 
-    def handle(self, request: bytes, line: int = 0, at: float | None = None) -> Reply:
+    def handle(self, request: bytes, line: int = 0, at: float | None = None, kind: str | None = None) -> Reply:
         """Answer one request. A bad one changes nothing, and raises nothing.
 
         Parameters
@@ -144,6 +143,8 @@ class RankingService(WindowedService):
             Its number, for error answers.
         at
             Its time in seconds, where it has none of its own; None for the time on the clock.
+        kind
+            The kind of request that is answered (`kind_of`); None for all.
         """
         try:
             fields = decoded(request)
@@ -152,7 +153,7 @@ class RankingService(WindowedService):
         except MemoryError:
             return Reply({"error": "not enough memory for this request", "line": line})
         try:
-            reply = self._handled(kind_of(fields), fields, request, at)
+            reply = self._handled(kind_of(fields, kind), fields, request, at)
         except (ValueError, TypeError, OverflowError) as error:
             message = str(error)
         except MemoryError:
@@ -227,9 +228,8 @@ class RankingService(WindowedService):
 
     def replay(self, fields: list[Any], number: int | None, waiting: Any, feedback: bytes) -> None:
         """Repeat the change of an `Outcome`."""
-        within = contextvars.copy_context()
-        within.run(GROWTH.set, [math.inf])  # What was accepted before is accepted again.
-        within.run(self._replay, fields, number, waiting, feedback)
+        # What was accepted before is accepted again.
+        growth_limited(math.inf).run(self._replay, fields, number, waiting, feedback)
 
     def _replay(self, fields: list[Any], number: int | None, waiting: Any, feedback: bytes) -> None:
         kind, *rest = fields

@@ -29,8 +29,9 @@ _WITH_A_QUERY = ("grades", "explain")
 _FEEDBACK = ("grades", "clicks", "event", "cmd")
 
 
-def kind_of(fields: dict[str, Any]) -> str:
-    """The kind of request with these fields. Raises ValueError if there is none, or for a bad id or time.
+def kind_of(fields: dict[str, Any], only: str | None = None) -> str:
+    """The kind of request with these fields. Raises ValueError if there is none, or another than `only`, or for a bad id or
+    time.
 
     Examples
     --------
@@ -49,6 +50,8 @@ def kind_of(fields: dict[str, Any]) -> str:
             "a request has the fields id and docs (or runs), id and grades, id and clicks, id and event and doc, or cmd; "
             f"this one has {found}"
         )
+    if only not in (None, kind):
+        raise ValueError(f"this is a request of the kind {kind}; one of the kind {only} has the field {only}")
     if kind != "cmd" and not is_id(fields["id"]):
         raise ValueError(f"id must be a string of at most {MAX_ID_LENGTH} characters, or an integer of at most 64 bits")
     if "ts" in fields:

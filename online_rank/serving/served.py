@@ -97,9 +97,11 @@ class ServedModel:
             return 503, {"error": str(error)}
         finally:
             self.n_users -= 1
-        if "error" in reply.answer:
-            return 400, {name: value for name, value in reply.answer.items() if name != "line"}
-        return 200, reply.answer
+        return answered(reply)
+
+    def explain(self, request: bytes) -> Answer:
+        """Answer a request for an explanation, and no other. Nothing changes."""
+        return answered(self.durable.service.handle(request, kind="explain"))
 
     def let_time_pass(self) -> None:
         """Learn the queries whose windows have ended meanwhile, where no requests come."""
@@ -285,6 +287,13 @@ class ServedModel:
             await self.commits.checkpoint()
         await self.commits.flush()
         self.durable.close()
+
+
+def answered(reply: Reply) -> Answer:
+    """The answer over HTTP, where requests have no line."""
+    if "error" in reply.answer:
+        return 400, {name: value for name, value in reply.answer.items() if name != "line"}
+    return 200, reply.answer
 
 
 def _tried(content: bytes) -> Any:

@@ -68,6 +68,18 @@ def test_explain_without_the_field_is_an_error_and_leaves_no_query():
     run(scenario)
 
 
+def test_an_explanation_makes_no_tenant(tmp_path):
+    async def scenario(client, app):
+        wanted = {**RANK, "explain": [*RANK["docs"]][:2]}
+        assert (await client.post("/explain?shop=new", json=wanted)).status_code == 404
+        assert (await client.post("/rank?shop=new", json=RANK)).status_code == 200
+        reply = await client.post("/explain?shop=new", json=wanted)
+        assert reply.status_code == 200
+        assert reply.json()["explanation"]["difference"] == 0.0
+
+    run(scenario, Models(make, directory=tmp_path, by_key=True), key="shop")
+
+
 def shown_by(monitor, service):
     return {**monitor.figures(service.stats()), **monitor.shown(service.model)}
 

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import _interrupts
 from online_rank import PerceptronRanker, StreamScaler
-from online_rank.base.columns import GROWTH
+from online_rank.base.growth import GROWTH
 from online_rank.serving import FeedbackPlan
 from online_rank.serving.protocol import RankingService
 

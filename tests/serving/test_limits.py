@@ -19,7 +19,7 @@ from online_rank import (
     StreamScaler,
     SwapRanker,
 )
-from online_rank.base.columns import GROWTH
+from online_rank.base.growth import GROWTH
 from online_rank.limits import MAX_DOCUMENTS, MAX_REQUEST_DEPTH
 from online_rank.serving import Challenge, RankingService
 from online_rank.serving.wire import decoded

@@ -1,0 +1,43 @@
+"""State arrays that grow with the features, and a limit on what a request may add to them."""
+
+import contextvars
+
+import numpy as np
+
+__all__ = ["GROWTH", "growth_limited", "with_zeros"]
+
+#: How many numbers the features of the query that is learned may still add to states, in a list of one; None for any number.
+GROWTH: contextvars.ContextVar[list[float] | None] = contextvars.ContextVar("GROWTH", default=None)
+
+
+def growth_limited(numbers: float) -> contextvars.Context:
+    """A context in which learning adds at most so many numbers to states, or as many as the present context still allows.
+
+    A context of its own is left whatever ends what runs in it. A limit that stayed would refuse what others learn.
+
+    Examples
+    --------
+    >>> within = growth_limited(100.0)
+    >>> within.run(GROWTH.get), GROWTH.get()
+    ([100.0], None)
+    """
+    within = contextvars.copy_context()
+    within.run(GROWTH.set, GROWTH.get() or [numbers])
+    return within
+
+
+def with_zeros(array: np.ndarray, n_new: int, axis: int = 0) -> np.ndarray:
+    """An array with so many zeros more along an axis, without another array for them.
+
+    Zeros that are not written to take no memory.
+
+    Examples
+    --------
+    >>> with_zeros(np.ones((1, 2)), 1, axis=1)
+    array([[1., 1., 0.]])
+    """
+    shape = list(array.shape)
+    shape[axis] += n_new
+    grown = np.zeros(shape, array.dtype)
+    grown[tuple(map(slice, array.shape))] = array
+    return grown
