@@ -130,7 +130,7 @@ class RankingPipeline(Able, compose.Pipeline):
         if y is None:
             self._require_grades_unneeded()
         arrays = type(x) is np.ndarray and type(y) is np.ndarray
-        if arrays and w == 1.0 and served is None and context is None and self._reads_plain(x, y):
+        if arrays and type(w) is float and w == 1.0 and served is None and context is None and self._reads_plain(x, y):
             block = plain_block(x, y)
         else:
             block = read_for(self, x, y, w, served=served, context=context)

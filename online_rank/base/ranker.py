@@ -206,7 +206,7 @@ class Ranker(QueryEstimator):
             `x` or `y` is bad input, or the query would make the model's state non-finite. The model is then as it was.
         """
         with self._lock:
-            alone = w == 1.0 and served is None and context is None
+            alone = type(w) is float and w == 1.0 and served is None and context is None
             plain = alone and self._columns is None and are_plain(x, y, self._n_features)
             block = plain_block(x, y) if plain else read_for(self, x, y, w, served=served, context=context)
             if not self._learn_at_once(block, plain):

@@ -236,7 +236,11 @@ class RankingMetric(Metric):
 
     def _accumulate(self, values: list[float], weights: list[float], sign: int = 1) -> None:
         for w in weights:
-            if not (math.isfinite(w) and w >= 0):
+            try:
+                is_weight = math.isfinite(w) and w >= 0
+            except (TypeError, OverflowError):
+                raise TypeError(f"w is {w!r:.80}; the weight of a query is one finite number >= 0") from None
+            if not is_weight:
                 raise ValueError(f"w is {w}; the weight of a query is a finite number >= 0")
         added, products = [], []
         for value, w in zip(values, weights, strict=True):

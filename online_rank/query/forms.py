@@ -98,7 +98,7 @@ def read_query(
         scores = x.served if served is None else as_served(served, x.n_documents, x.ids)
         if y is None:
             return x
-        return with_feedback(x, as_feedback(y, len(x.w), x.n_documents, x.ids), ONE if w == 1.0 else _as_weight(w), scores)
+        return with_feedback(x, as_feedback(y, len(x.w), x.n_documents, x.ids), _as_weight(w), scores)
     X, ids, names, form = _read(x, documents)
     n = len(X) if type(X) is _ARRAY else _length(X)
     if form is not None and form is not dict:  # Only frames have labels.
@@ -106,7 +106,7 @@ def read_query(
     feedback = None if y is None else as_feedback(y, 1, n, ids)
     scores = None if served is None else as_served(served, n, ids)
     known = None if context is None else (read_context(context),)
-    weight = ONE if w == 1.0 else _as_weight(w)
+    weight = _as_weight(w)
     return _new(Block, (X, feedback, single(n), weight, ids, names, scores, form, None, None, known))
 
 
@@ -222,11 +222,17 @@ def _length(X: Any) -> int:
 
 
 def _as_weight(w: Any) -> np.ndarray:
-    """The weight of one query as an array."""
+    """The weight of one query as an array (1,). Raises TypeError, or ValueError for a number beyond float64."""
+    if type(w) is float:
+        return ONE if w == 1.0 else np.array([w])
     try:
+        if isinstance(w, str | bytes | bytearray):  # float would read them.
+            raise TypeError
         return np.array([float(w)])
+    except OverflowError:
+        raise ValueError("w is beyond the largest float; the weight of a query is one finite number >= 0") from None
     except (TypeError, ValueError):
-        raise TypeError(f"w is {w!r}; the weight of a query is one finite number >= 0") from None
+        raise TypeError(f"w is {w!r:.80}; the weight of a query is one finite number >= 0") from None
 
 
 def _read(x: Any, documents: bool) -> _Features:

@@ -105,6 +105,10 @@ CALLS = {
     # Weights and blocks
     "a negative weight": (lambda: new().learn_one(X, y, -1), "w is -1", ">= 0"),
     "a weight for each document": (lambda: new().learn_one(X, y, [1, 1, 1]), "weight of a query is one finite number"),
+    "an array of them": (lambda: new().learn_one(X, y, np.ones(3)), "weight of a query is one finite number"),
+    "a weight as text": (lambda: new().learn_one(X, y, "2"), "w is '2'; the weight of a query is one finite number"),
+    "a weight beyond floats": (lambda: new().learn_one(X, y, 10**400), "w is beyond the largest float"),
+    "a metric's weight as text": (lambda: metrics.NDCG().update(y, y, "2"), "w is '2'; the weight of a query is one finite"),
     "a word as weight": (lambda: new().learn_one(X, y, "heavy"), "'heavy'", "one finite number"),
     "weights of documents": (lambda: new().learn_many(X, y, [1, 1, 2], w=[1.0] * 3), "(3,)", "2 queries", "one weight a query"),
     "sizes in place of query ids": (lambda: new().learn_many(X, y, [2, 1]), "one query id a document", "np.repeat"),
