@@ -1,5 +1,6 @@
 """Learning fusion from clicks: lists drawn around today's fusion, and what users of several kinds teach."""
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -9,15 +10,16 @@ import numpy as np
 from benchmarks._common import table
 from benchmarks._fusion_streams import fusion_stream
 from benchmarks._simulation import Learner, beginner, chance, queries_in_one, swap_rounds, tables
-from online_rank import RunFeatures
+from online_rank import Impression, RunFeatures, SwapRanker
+from online_rank.rankers.rules import FAST_SWAP_BEGINNING, SWAP_BEGINNING
 from online_rank.stream.clicks import CascadeUser, User, user
 
 #: Impressions after which the greedy ranking is judged.
 MARKS = (300, 1000, 3000)
 #: Lists at the beginning.
 FIRST = 30
-#: How a begun ranker is set, chosen on synthetic fusion streams (`strengths`).
-STRENGTH, WEALTH = 10.0, 3.0
+#: How a begun ranker is set; of the others that `strengths` compares, the best that does not fall behind.
+STRENGTH, WEALTH = SWAP_BEGINNING["strength"], SWAP_BEGINNING["wealth"]
 SETTINGS = (
     *((1.0, 0.1), (1.0, 1.0), (3.0, 1.0), (3.0, 3.0), (3.0, 10.0)),
     *((10.0, 3.0), (10.0, 5.0), (10.0, 10.0), (20.0, 5.0), (20.0, 10.0)),
@@ -127,7 +129,7 @@ def section(queries: Sequence[Prepared], runs: int) -> str:
 
 NDCG@10 less that of the mean of min-max scores ({today.mean():.4f}), for the same queries. Each of {MARKS[-1]:,} impressions
 is a question drawn at random; `SwapRanker(PlackettLuce(k=10))` shows ten documents, and begins with that mean
-(`from_rule("minmax", runs, strength={STRENGTH:g}, wealth={WEALTH:g})`) or with nothing. {runs} runs, cold ones
+(`from_rule("minmax", runs)`: strength {STRENGTH:g}, wealth {WEALTH:g}) or with nothing. {runs} runs, cold ones
 {min(runs, COLD_RUNS)}; the standard error of the lists shown is over runs, of greedy rankings over questions. Adversarial users
 click documents that are not relevant. Compiled, draw by draw as by the interface (`benchmarks/_simulation.py`).
 
@@ -179,6 +181,56 @@ after 300 and 3,000 impressions, and .01 in the first {FIRST} lists, the one wit
 
 {table(header, rows)}
 """
+
+
+#: Lists in random order after which greedy rankings are judged, and the users and settings.
+LOG_MARKS = (100, 300, 1000, 3000)
+LOG_USERS = ("navigational", "informational")
+LOG_SETTINGS = ((10.0, 3.0), (10.0, 10.0), (3.0, 3.0), (3.0, 10.0), (1.0, 1.0))
+
+
+def logs(worlds: int) -> str:
+    """The section on lists in random order: the first ten by today's rule, shuffled; the same clicks for every setting."""
+    rows = []
+    for kind, signals in WORLDS.items():
+        for name in LOG_USERS:
+            found = np.array([_from_log([*_world(seed, signals)], name, seed) for seed in range(worlds)])
+            means, errors = found.mean(axis=0), found.std(axis=0, ddof=1) / math.sqrt(worlds)
+            for i, (strength, wealth) in enumerate(LOG_SETTINGS):
+                cells = (f"{mean:+.4f} ± {error:.4f}" for mean, error in zip(means[i], errors[i], strict=True))
+                rows.append((f"{kind}, {name}", f"{strength:g}", f"{wealth:g}", *cells))
+            print(kind, name, flush=True)
+    strength, wealth = FAST_SWAP_BEGINNING["strength"], FAST_SWAP_BEGINNING["wealth"]
+    return f"""## Lists in random order
+
+The synthetic worlds of the section before, {worlds} of each kind: `SwapRanker` learns from clicks on the first ten documents by
+the mean of min-max scores, in random order. NDCG@10 of the greedy ranking less that of the mean; standard errors over worlds.
+Chosen by the same rule: {strength:g} and {wealth:g}.
+
+{table(("retrievers, users", "strength", "wealth", *(f"after {m:,}" for m in LOG_MARKS)), rows)}
+"""
+
+
+def _from_log(queries: Sequence[Prepared], name: str, seed: int) -> list[list[float]]:
+    """For each setting, NDCG@10 of the greedy rankings less that of today's, after so many lists."""
+    ones = np.ones(queries[0].X.shape[1])
+    today, rng = greedy(queries, ones).mean(), np.random.default_rng(seed)
+    who = visitor(name, max(int(query.y.max()) for query in queries), 50 + seed)
+    first = [np.argsort(-(query.X @ ones), kind="stable")[:10] for query in queries]
+    drawn, clicks = rng.integers(len(queries), size=LOG_MARKS[-1]).tolist(), []
+    for t, i in enumerate(drawn):
+        shown = Impression.shuffled(rng.permutation(len(first[i])).tolist())
+        clicks.append(who.clicks(shown, queries[i].y[first[i]].tolist(), t))
+    features = [query.X[rows] for query, rows in zip(queries, first, strict=True)]
+    found = []
+    for strength, wealth in LOG_SETTINGS:
+        model, after = SwapRanker.from_weights(ones, strength=strength, wealth=wealth), []
+        for begin, end in itertools.pairwise((0, *LOG_MARKS)):
+            lists = [features[i] for i in drawn[begin:end]]
+            model.learn_many(np.concatenate(lists), clicks[begin:end], np.repeat(np.arange(len(lists)), [*map(len, lists)]))
+            after.append(float(greedy(queries, model.served_weights).mean() - today))
+        found.append(after)
+    return found
 
 
 def _world(seed: int, signals: tuple[float, float]) -> Iterator[Prepared]:

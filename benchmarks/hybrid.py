@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks._common import environment, parser, save, table
 from benchmarks._data import data_folder
 from benchmarks._hybrid_checks import beginnings, certificate, engines, exports
-from benchmarks._hybrid_clicks import Prepared, strengths
+from benchmarks._hybrid_clicks import Prepared, logs, strengths
 from benchmarks._hybrid_clicks import section as clicks
 from benchmarks._hybrid_ranx import EVERY, beside_ranx, costs
 from benchmarks._hybrid_vectors import section as vectors
@@ -90,7 +90,7 @@ def paired(difference: np.ndarray) -> str:
 
 
 #: What can be measured alone; the page keeps its other sections.
-PARTS = ("grades", "ranx", "cost", "clicks", "beginnings", "strength", "vectors", "exports", "engines", "certificate")
+PARTS = ("grades", "ranx", "cost", "clicks", "beginnings", "strength", "logs", "vectors", "exports", "engines", "certificate")
 
 
 def main() -> None:
@@ -105,6 +105,7 @@ def main() -> None:
         "beginnings": beginnings,
         "cost": costs,
         "strength": lambda: strengths(max(2, given.runs // 2)),
+        "logs": lambda: logs(max(2, given.runs // 2)),
         "engines": lambda: engines(250 * given.runs),
         "certificate": lambda: certificate(25 * given.runs),
     }

@@ -14,7 +14,7 @@ from online_rank._progress import progress
 from online_rank.cli.files import refuse_overwriting, warnings_as_lines
 from online_rank.cli.train import Output, scaled
 
-__all__ = ["SAYS", "ClickLog", "examination_of", "learn", "ranker_for"]
+__all__ = ["SAYS", "ClickLog", "examination_of", "learn", "learner_for"]
 
 #: What lists of each origin are learned by, and what is assumed of users.
 SAYS = {
@@ -116,7 +116,8 @@ def _learn(log: ClickLog, scale: str, take_log: bool, output: Output) -> None:
         output.warn(line)
     shown = False if output.quiet or output.json else None
     examination = examination_of(log, shown) if log.origin == "moved" else None
-    model = scaled(ranker_for(log.origin, examination), scale, take_log)
+    ranker, options = learner_for(log.origin, examination)
+    model = scaled(ranker(**options), scale, take_log)
     seen = _taught(model, log, shown)
     report: dict[str, Any] = {"files": list(log.files), "origin": log.origin, **seen.to_dict()}
     if examination is not None:
@@ -133,16 +134,13 @@ def _learn(log: ClickLog, scale: str, take_log: bool, output: Output) -> None:
         _print(report)
 
 
-def ranker_for(origin: str, examination: tuple[float, ...] | None, weights: Any = None, strength: float = 1.0) -> Any:
-    """The ranker for lists of this origin; `weights` are those that it begins with, and `strength` how strongly."""
+def learner_for(origin: str, examination: tuple[float, ...] | None) -> tuple[Any, dict[str, Any]]:
+    """The class of the ranker for lists of this origin, and the arguments of its constructor."""
     from online_rank import ClickPerceptron, SwapRanker
 
     if origin == "shuffled":
-        return SwapRanker() if weights is None else SwapRanker.from_weights(weights, strength=strength, wealth=10.0)
-    options: Any = {"credit": "propensity", "examination": examination}
-    return (
-        ClickPerceptron(**options) if weights is None else ClickPerceptron.from_weights(weights, strength=strength, **options)
-    )
+        return SwapRanker, {}
+    return ClickPerceptron, {"credit": "propensity", "examination": examination}
 
 
 def examination_of(log: ClickLog, shown: bool | None) -> tuple[float, ...]:

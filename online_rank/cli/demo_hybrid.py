@@ -14,7 +14,7 @@ from online_rank.base import ranker_of
 from online_rank.cli.demo_search import Asked, Search, search
 from online_rank.metrics import NDCG
 from online_rank.rankers.fixed import FixedRanker
-from online_rank.rankers.rules import rule_weights
+from online_rank.rankers.rules import FAST_SWAP_BEGINNING, rule_weights
 from online_rank.stream.clicks import user
 
 __all__ = ["model", "run"]
@@ -26,16 +26,18 @@ _K = 10
 
 def model(runs: Sequence[str], seed: int) -> Any:
     """A ranker that begins as the mean of min-max scores, shows lists drawn around it, and learns from their clicks."""
-    ranker = SwapRanker.from_rule("minmax", runs, strength=1.0, wealth=10.0, policy=PlackettLuce(_K, seed=seed))
+    ranker = SwapRanker.from_rule("minmax", runs, policy=PlackettLuce(_K, seed=seed), **FAST_SWAP_BEGINNING)
     return RunFeatures(runs, parts=("minmax",)) | ranker
 
 
 def run(n_queries: int, seed: int) -> None:
     """Run the demonstration: live on a terminal, one table in a pipe."""
     console, searched = Console(highlight=False), search(seed)
+    settings = ", ".join(f"{name}={value:g}" for name, value in FAST_SWAP_BEGINNING.items())
     console.print(
         f"{searched.about}\n"
-        "Today they are fused by the mean of min-max scores. Users click on what is shown; their clicks teach weights."
+        "Today they are fused by the mean of min-max scores. Users click on what is shown; their clicks teach weights.\n"
+        f"They move fast here ({settings}), and by default more slowly: docs/hybrid.md."
     )
     learner, window = _Learner(searched, seed), max(1, -(-n_queries // _WINDOWS))
     starting = Text("Starting; the first run compiles.", style="dim")

@@ -9,15 +9,18 @@ from rich.console import Console
 from rich.table import Table
 
 from online_rank.base import ranker_of, transformers_of
-from online_rank.cli.click_log import SAYS, ClickLog, examination_of, ranker_for
+from online_rank.cli.click_log import SAYS, ClickLog, examination_of, learner_for
 from online_rank.cli.fuse import Fusion, Written, names_of, read_runs, refuse_outputs
 from online_rank.metrics import OffPolicyValue
 from online_rank.preprocessing import RunFeatures
 from online_rank.rankers.fixed import FixedRanker
-from online_rank.rankers.rules import rule_weights
+from online_rank.rankers.rules import FAST_SWAP_BEGINNING, rule_weights
 from online_rank.stream.trec import write_run
 
 __all__ = ["fuse_clicks"]
+
+# How strongly a `ClickPerceptron` holds on to today's rule, in units of normalised scores.
+_STRENGTH = 3.0
 
 
 def fuse_clicks(
@@ -42,11 +45,15 @@ def fuse_clicks(
     shown = False if as_json else None
     examination = examination_of(log, shown) if origin == "moved" else None
     part = {"rrf": "reciprocal_rank"}.get(settings.today, settings.today)
-    rule = rule_weights(settings.today, names)
-    # Reciprocal ranks are at most 1 / (k + 1); bets of a `SwapRanker` are in units of scores.
-    strength = 3.0 * (settings.k + 1.0 if settings.today == "rrf" and origin != "shuffled" else 1.0)
-    model: Any = RunFeatures(names, parts=(part,), k=settings.k) | ranker_for(origin, examination, rule, strength)
-    report = {"origin": origin, **_taught(model, FixedRanker(rule), log, queries, shown)}
+    learner, options = learner_for(origin, examination)
+    if origin == "shuffled":
+        options |= FAST_SWAP_BEGINNING
+    else:
+        # Reciprocal ranks are at most 1 / (k + 1).
+        options["strength"] = _STRENGTH * (settings.k + 1.0 if settings.today == "rrf" else 1.0)
+    model: Any = RunFeatures(names, parts=(part,), k=settings.k) | learner.from_rule(settings.today, names, **options)
+    today = FixedRanker(rule_weights(settings.today, names))
+    report = {"origin": origin, **_taught(model, today, log, queries, shown)}
     if not report["lists"]:
         raise ValueError(f"{table} has no list of a query of the runs")
     ranker = ranker_of(model)

@@ -90,6 +90,9 @@ class LinearRanker(AveragedRanker):
     #: Number of columns of `_rows`.
     _row_width = sparse.OPTIMIZER
 
+    #: How `from_rule` begins where the caller does not say: arguments of `from_weights`.
+    _rule_beginning: Mapping[str, float] = {}
+
     def __init__(self, averages: bool, n_counters: int) -> None:
         super().__init__(averages, n_counters)
         self._rows: np.ndarray | None = None
@@ -139,7 +142,7 @@ class LinearRanker(AveragedRanker):
         runs: Sequence[str],
         *,
         weights: Sequence[float] | None = None,
-        strength: float = 1.0,
+        strength: float | None = None,
         **parameters: Any,
     ) -> Self:
         """A ranker that begins as a fusion rule, behind `RunFeatures`, and learns from there.
@@ -155,9 +158,10 @@ class LinearRanker(AveragedRanker):
         weights
             One weight for each run; None for 1 each.
         strength
-            How strongly the ranker holds on to the rule, as for `from_weights`.
+            How strongly the ranker holds on to the rule, as for `from_weights`. None for 1, or 10 for `SwapRanker`.
         parameters
-            Arguments of the constructor.
+            Arguments of the constructor. The default of `wealth` of `SwapRanker` is 3 here: it and `strength` are chosen on
+            synthetic fusion streams.
 
         Raises
         ------
@@ -172,7 +176,8 @@ class LinearRanker(AveragedRanker):
         >>> model.predict_one(query)
         {'a': 0.3, 'b': 0.7, 'c': 0.0}
         """
-        return cls.from_weights(rule_weights(rule, runs, weights), strength=strength, **parameters)
+        given = parameters if strength is None else {"strength": strength, **parameters}
+        return cls.from_weights(rule_weights(rule, runs, weights), **{**cls._rule_beginning, **given})
 
     def _begin_with(self, weights: np.ndarray, strength: float) -> None:
         """Set the initial weights (d,), for known features, of a ranker that has learned nothing yet."""

@@ -7,7 +7,15 @@ import numpy as np
 
 from online_rank import arguments
 
-__all__ = ["RULES", "as_weights", "rule_weights"]
+__all__ = ["FAST_SWAP_BEGINNING", "RULES", "SWAP_BEGINNING", "as_weights", "rule_weights"]
+
+#: How a `SwapRanker` begins with a rule: of the settings that did not fall behind the rule on synthetic fusion streams, the one
+#: that gained most (`python -m benchmarks.hybrid --part strength`).
+SWAP_BEGINNING = {"strength": 10.0, "wealth": 3.0}
+
+#: The same for retrievers that differ much, and for lists in random order: the farther apart scores are, the less a pair counts
+#: that they order wrongly (`--part logs`).
+FAST_SWAP_BEGINNING = {"strength": 3.0, "wealth": 3.0}
 
 
 def as_weights(weights: Any) -> tuple[list[Hashable] | None, np.ndarray]:
@@ -64,8 +72,11 @@ def rule_weights(rule: str, runs: Sequence[str], weights: Sequence[float] | None
     {'bm25 reciprocal_rank': 1.0, 'vector reciprocal_rank': 1.0}
     """
     arguments.choice("rule", rule, RULES)
-    if isinstance(runs, str) or not runs or len(set(runs)) < len(runs):
-        raise ValueError(f"runs is {runs!r}; it must be different names of retrievers")
+    arguments.names("runs", runs, "names of retrievers")
+    if weights is not None and (isinstance(weights, Mapping) or not hasattr(weights, "__len__")):
+        raise TypeError(
+            f"weights is of type {type(weights).__name__}; it must be a list with one number for each run, in their order"
+        )
     given = [1.0] * len(runs) if weights is None else list(weights)
     if len(given) != len(runs):
         raise ValueError(f"weights has {len(given)} numbers for {len(runs)} runs")

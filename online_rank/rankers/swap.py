@@ -18,6 +18,7 @@ from online_rank.feedback.policies import PlackettLuce, Policy, require_policy
 from online_rank.query import Block, SparseRows
 from online_rank.query.sparse import as_rows
 from online_rank.rankers.averaged import LinearRanker
+from online_rank.rankers.rules import SWAP_BEGINNING
 
 __all__ = ["SwapRanker"]
 
@@ -49,7 +50,8 @@ class SwapRanker(LinearRanker):
         How `show_one` draws; None for `PlackettLuce(k=10, seed=0)`.
     wealth
         Initial wealth of the bets of each coordinate in the optimizer. It matters little for a ranker that begins with nothing;
-        one that begins with weights or a rule moves away from them the faster, the larger it is.
+        one that begins with weights or a rule moves away from them the faster, the larger it is. `from_rule` has
+        its own default.
 
     Notes
     -----
@@ -132,6 +134,7 @@ class SwapRanker(LinearRanker):
 
     _learns_atomically = True
     _row_width = OPTIMIZER + _N_KEPT
+    _rule_beginning = SWAP_BEGINNING
 
     def _abilities(self) -> Abilities:
         return Abilities(takes_clicks=True, takes_sparse=True, draws=True)
