@@ -5,14 +5,14 @@ outside the range ValueError; both messages name the argument.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from online_rank.limits import INT64_HIGH, INT64_LOW, is_integer
 
-__all__ = ["choice", "flag", "integer", "number", "seed"]
+__all__ = ["choice", "flag", "integer", "names", "number", "seed"]
 
 
 def integer(name: str, value: Any, low: int | None = None, high: int = INT64_HIGH, *, optional: bool = False) -> None:
@@ -127,6 +127,26 @@ def flag(name: str, value: Any) -> None:
     """
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} is {_shown(value)}; it must be True or False")
+
+
+def names(name: str, value: Any, wanted: str, *, optional: bool = False) -> None:
+    """Require a list or tuple of different names, at least one; `wanted` says of what.
+
+    Examples
+    --------
+    >>> names("runs", ["bm25", "vector"], "names of retrievers")
+    >>> names("runs", {"bm25": 0.3, "vector": 0.7}, "names of retrievers")
+    Traceback (most recent call last):
+        ...
+    TypeError: runs is of type dict; it must be a list of different names of retrievers
+    """
+    if optional and value is None:
+        return
+    expected = f"a list of different {wanted}{_or_none(optional)}"
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+        raise TypeError(f"{name} is {_shown(value)}; it must be {expected}")
+    if not value or len({*value}) < len(value):
+        raise ValueError(f"{name} is {value!r:.60}; it must be {expected}")
 
 
 def seed(value: Any, name: str = "seed") -> None:

@@ -1,5 +1,7 @@
 """Crosses features with the context of a query: separate weights for each user, tenant or kind of query."""
 
+import warnings
+import weakref
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
@@ -15,6 +17,9 @@ from online_rank.query.sparse import as_rows
 
 __all__ = ["CrossFeatures"]
 
+# Those that have learned a query, and have told if it had no context.
+_TOLD: "weakref.WeakSet[CrossFeatures]" = weakref.WeakSet()
+
 
 class CrossFeatures(QueryTransformer):
     r"""Give every feature unchanged, and crossed with the context of the query.
@@ -28,7 +33,7 @@ class CrossFeatures(QueryTransformer):
     holds, on the crossed features.
 
     The context is an argument: `learn_one(x, y, context={"user": "u17", "length": 3})`. It must have a value for every key;
-    None means unknown, and nothing is crossed with it.
+    None means unknown, and nothing is crossed with it. If the first query that it learns has no context at all, it warns.
 
     A crossed column is named `"price*user=u17"`, or `"price*length"` if the key is a number. The output is sparse: a query has
     one further entry for each feature and key, and a ranker one further weight for each feature and value seen (limited by
@@ -111,6 +116,15 @@ class CrossFeatures(QueryTransformer):
         return made
 
     def _learn_block(self, block: Block) -> Block:
+        if self not in _TOLD:
+            _TOLD.add(self)
+            if block.context is None:
+                lacking = ", ".join(map(repr, self.keys))
+                warnings.warn(
+                    f"{type(self).__name__}: the first query to learn has no context, so nothing is crossed with {lacking}; "
+                    f"give it as learn_one(x, y, context={{{self.keys[0]!r}: ...}}), with None where it is not known",
+                    stacklevel=2,
+                )
         return self._transform_block(block)
 
     def _joins_of(self, context: Mapping[str, Any]) -> list[tuple[str, float]]:

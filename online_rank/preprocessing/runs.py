@@ -106,8 +106,7 @@ class RunFeatures(QueryTransformer):
         floor: float = 0.0,
     ) -> None:
         super().__init__()
-        if runs is not None and (isinstance(runs, str) or not runs or len(set(runs)) < len(runs)):
-            raise ValueError(f"runs is {runs!r}; it must be different names of retrievers, or None")
+        arguments.names("runs", runs, "names of retrievers", optional=True)
         if isinstance(parts, str) or not parts or len(set(parts)) < len(parts):
             raise ValueError(f"parts is {parts!r}; it must be different ones of {', '.join(map(repr, PARTS))}")
         for part in parts:

@@ -103,7 +103,11 @@ def read_query(
     n = len(X) if type(X) is _ARRAY else _length(X)
     if form is not None and form is not dict:  # Only frames have labels.
         y, served = in_rows_of(x, "y", y), in_rows_of(x, "served", served)
-    feedback = None if y is None else as_feedback(y, 1, n, ids)
+    try:
+        feedback = None if y is None else as_feedback(y, 1, n, ids)
+    except ValueError:
+        _require_no_runs(x, y)
+        raise
     scores = None if served is None else as_served(served, n, ids)
     known = None if context is None else (read_context(context),)
     weight = _as_weight(w)
@@ -249,9 +253,12 @@ def _read(x: Any, documents: bool) -> _Features:
         documents_are_dicts = {*map(type, x.values())} == _ONLY_DICTS
         for name, document in () if documents_are_dicts else x.items():
             if not isinstance(document, Mapping):
+                remedy = "a single document goes into a list: [features]"
+                if isinstance(document, list | tuple):
+                    remedy = "lists of retrievers are a query as Runs(x)"
                 raise TypeError(
                     f"x[{name!r}] is of type {type(document).__name__}, not a dict of features. A query as a dict is "
-                    "{document id: feature dict}; a single document goes into a list: [features]"
+                    f"{{document id: feature dict}}; {remedy}"
                 )
         return _from_dicts([*x.values()], tuple(x), documents)
     if isinstance(x, list | tuple) and not isinstance(x, SparseRows):
@@ -265,6 +272,17 @@ def _read(x: Any, documents: bool) -> _Features:
     if is_scipy(x):
         return _Features(from_scipy(x))
     return _from_frame(x, documents)
+
+
+def _require_no_runs(x: Any, y: Any) -> None:
+    """Raise ValueError if x is what retrievers returned, in a bare dict: if grades are for what would be its features."""
+    if isinstance(x, _MAPPING) and isinstance(y, Mapping) and not y.keys() & x.keys():
+        inside = {name for document in x.values() if isinstance(document, Mapping) for name in document}
+        if graded := [name for name in y if name in inside]:
+            raise ValueError(
+                f"y grades {graded[0]!r}, which is a feature in x and no document: a dict is {{document id: feature dict}}, "
+                "and scores of retrievers are a query as Runs(x)"
+            )
 
 
 def _as_matrix(x: np.ndarray) -> np.ndarray:
@@ -284,6 +302,11 @@ def _as_matrix(x: np.ndarray) -> np.ndarray:
 
 def _from_rows(x: Sequence[Any]) -> np.ndarray:
     """Rows of numbers, for example lists of lists."""
+    if isinstance(x[0], Runs | Vectors):
+        kind = type(x[0]).__name__
+        raise TypeError(
+            f"x is a {type(x).__name__} of {len(x)} {kind}, each of them a query; give one at a time: learn_one(x, y)"
+        )
     for i, row in enumerate(x):
         if isinstance(row, Mapping | str | bytes) or not hasattr(row, "__len__"):
             swapped = "; documents come before grades: learn_one(x, y)" if isinstance(row, int | np.integer) else ""

@@ -49,6 +49,19 @@ def dicts_of(block):
     return nonzero([dict(zip(block.names, row, strict=True)) for row in block.X.toarray().tolist()])
 
 
+def test_a_stream_without_any_context_is_told_once(recwarn):
+    model, grades = CrossFeatures("user", numbers="length") | PerceptronRanker(), {"a": 0, "b": 1}
+    model.rank_one(QUERY)
+    assert not recwarn
+    for _ in range(3):
+        model.learn_one(QUERY, grades)
+    assert ["nothing is crossed with 'user', 'length'" in str(told.message) for told in recwarn] == [True]
+    known = CrossFeatures("user") | PerceptronRanker()
+    known.learn_one(QUERY, grades, context={"user": None})
+    known.learn_one(QUERY, grades)
+    assert len(recwarn) == 1
+
+
 class TestColumns:
     def test_each_feature_once_and_once_joined(self):
         made = CrossFeatures(("user", "new"), numbers="length").transform_one(

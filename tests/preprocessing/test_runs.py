@@ -169,7 +169,7 @@ def test_columns_that_would_share_a_name_are_refused():
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ({"runs": "bm25"}, ValueError),
+        ({"runs": "bm25"}, TypeError),
         ({"runs": ["a", "a"]}, ValueError),
         ({"runs": []}, ValueError),
         ({"parts": ("minmax", "minmax")}, ValueError),

@@ -98,7 +98,9 @@ def test_every_rule_is_made_of_columns_that_there_are(rule):
     ("arguments", "error", "message"),
     [
         (("borda", RUNS), ValueError, "rule is 'borda'; it must be 'rrf', 'minmax' or 'zscore'"),
-        (("rrf", "bm25"), ValueError, "runs is 'bm25'"),
+        (("rrf", "bm25"), TypeError, "runs is 'bm25'; it must be a list of different names of retrievers"),
+        (("rrf", {"bm25": 0.3, "vector": 0.7}), TypeError, "runs is of type dict"),
+        (("rrf", ["a"], {"a": 1.0}), TypeError, "weights is of type dict"),
         (("rrf", ["a", "a"]), ValueError, "different names"),
         (("rrf", ["a"], [1.0, 2.0]), ValueError, "weights has 2 numbers for 1 runs"),
         (("rrf", ["a"], ["1"]), TypeError, "weights is '1'"),

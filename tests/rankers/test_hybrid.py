@@ -90,10 +90,30 @@ def test_it_learns_what_the_rule_does_not_know():
     assert again.predict_one(query) == model.predict_one(query)
 
 
-@pytest.mark.parametrize(("arguments", "message"), [(("bm25", "rrf"), "runs"), ((NAMES, "borda"), "today is 'borda'")])
+@pytest.mark.parametrize(("arguments", "message"), [((["a", "a"], "rrf"), "runs"), ((NAMES, "borda"), "today is 'borda'")])
 def test_bad_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
         hybrid(arguments[0], today=arguments[1])
+
+
+@pytest.mark.parametrize("runs", ["bm25", {"bm25": 0.3, "vector": 0.7}, Runs({"bm25": {"a": 1.0}}), None])
+def test_names_of_retrievers_are_a_list(runs):
+    with pytest.raises(TypeError, match=r"runs is .*it must be a list of different names of retrievers"):
+        hybrid(runs)
+
+
+def test_several_queries_and_bare_dicts_are_told_from_a_query():
+    model, lists, grades = hybrid(["bm25", "vector"]), {"bm25": {"a": 2.0, "b": 1.0}, "vector": {"b": 1.0}}, {"a": 0, "b": 1}
+    queries = [Runs(lists), Runs(lists)]
+    for call in (lambda: model.learn_many(queries, [grades, grades], [0, 1]), lambda: model.rank_one(queries)):
+        with pytest.raises(TypeError, match=r"x is a list of 2 Runs, each of them a query; give one at a time: learn_one"):
+            call()
+    with pytest.raises(ValueError, match=r"y grades 'a', which is a feature in x and no document.*Runs\(x\)"):
+        model.learn_one(lists, grades)
+    with pytest.raises(ValueError, match=r"give lists of retrievers as Runs"):
+        model.rank_one(lists)
+    with pytest.raises(TypeError, match=r"x\['bm25'\] is of type list.*lists of retrievers are a query as Runs\(x\)"):
+        model.rank_one({"bm25": [("a", 2.0), ("b", 1.0)]})
 
 
 class TestFixedRanker:
