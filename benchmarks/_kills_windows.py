@@ -33,9 +33,11 @@ _EVENTS = {"click": 1, "like": 2, "purchase": 3}
 #: Every so many queries the model is replaced.
 _REPLACED = 40
 _PROMOTE_AT = 0.6
+#: What must be counted as without kills.
+COUNTED = ("learned", "late", "unanswered", "expired")
 
 
-class _Files(NamedTuple):
+class Files(NamedTuple):
     """Models: that the server begins with, its challenger, and that which takes their place."""
 
     first: Path
@@ -61,46 +63,44 @@ def kill_windows(n_kills: int, seed: int = 0) -> WindowKills:
         importlib.import_module(name)  # once, and not in each child
     rng = random.Random(seed)
     with in_memory() as folder:
-        files = _Files(*(folder / f"{name}.npz" for name in ("first", "challenger", "other")))
-        for file, sign in zip(files, (-1, 1, 1), strict=True):
-            save(_trained(sign, 200 if sign < 0 else 50), file)
+        files = models_in(folder)
         done, replica_kills = 0, 0
         # One port, so that the replica finds each server in turn.
         port, own = free_port(), free_port()
         replica: int | None = None
         for _ in range(n_kills):
-            child = forked(lambda: _serve(folder / "state", port, files))
+            child = forked(lambda: serve(folder / "state", port, files))
             connectable(port)
             if replica is None:
                 replica = forked(lambda: _follow(own, port))
                 connectable(own)
             stopped = threading.Event()
             progress = [done]
-            client = threading.Thread(target=_client, args=(port, files.other, progress, stopped))
+            client = threading.Thread(target=send, args=(port, files.other, progress, stopped))
             client.start()
             goal, patience = done + rng.randrange(1, 30), time.monotonic() + 30.0
             while progress[0] < goal and time.monotonic() < patience:
                 time.sleep(0.001)
             time.sleep(0.01 * rng.random())
             if rng.random() < 0.25:
-                _kill(replica)
+                killed(replica)
                 replica, replica_kills = None, replica_kills + 1
-            _kill(child)
+            killed(child)
             stopped.set()
             client.join()
             done = progress[0]
-        child = forked(lambda: _serve(folder / "state", port, files))
+        child = forked(lambda: serve(folder / "state", port, files))
         connectable(port)
         if replica is None:
             replica = forked(lambda: _follow(own, port))
             connectable(own)
-        _client(port, files.other, [done], threading.Event(), until=done + 3)
+        send(port, files.other, [done], threading.Event(), until=done + 3)
         followed = _model_of(own, port)
-        _kill(replica)
+        killed(replica)
         os.kill(child, signal.SIGTERM)
         os.waitpid(child, 0)
-        served, whole = read_service(folder / "state"), _uninterrupted(done + 3, files)
-    same = [served.counts()[name] == whole.counts()[name] for name in ("learned", "late", "unanswered", "expired")]
+        served, whole = read_service(folder / "state"), uninterrupted(done + 3, files)
+    same = [served.counts()[name] == whole.counts()[name] for name in COUNTED]
     n_events = sum(path == "/learn" for i in range(done + 3) for path, _ in _requests(i))
     model = to_bytes(whole.model)
     return WindowKills(
@@ -116,7 +116,7 @@ def kill_windows(n_kills: int, seed: int = 0) -> WindowKills:
     )
 
 
-def _kill(child: int) -> None:
+def killed(child: int) -> None:
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
 
@@ -153,7 +153,7 @@ def _requests(i: int) -> Iterator[tuple[str, bytes]]:
         yield "/learn", json.dumps({"id": i, "grades": {"d0": 2}, "ts": at + 6.0}).encode()
 
 
-def _client(port: int, file: Path, progress: list[int], stopped: threading.Event, until: int | None = None) -> None:
+def send(port: int, file: Path, progress: list[int], stopped: threading.Event, until: int | None = None) -> None:
     """Send queries from the first that was not answered in full; `progress` is the number of those that were."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
 
@@ -180,7 +180,7 @@ def _client(port: int, file: Path, progress: list[int], stopped: threading.Event
     connection.close()
 
 
-def _uninterrupted(n: int, files: _Files) -> RankingService:
+def uninterrupted(n: int, files: Files) -> RankingService:
     plan = FeedbackPlan(window=_WINDOW, events=_EVENTS)
     challenge = Challenge(load(files.challenger), promote_at=_PROMOTE_AT)
     service = RankingService(load(files.first), plan=plan, challenge=challenge)
@@ -190,6 +190,14 @@ def _uninterrupted(n: int, files: _Files) -> RankingService:
         if i and i % _REPLACED == 0:
             service.replace_model(load(files.other), service.origin)
     return service
+
+
+def models_in(folder: Path) -> Files:
+    """The models, written to a folder."""
+    files = Files(*(folder / f"{name}.npz" for name in ("first", "challenger", "other")))
+    for file, sign in zip(files, (-1, 1, 1), strict=True):
+        save(_trained(sign, 200 if sign < 0 else 50), file)
+    return files
 
 
 def _trained(sign: int, n: int) -> object:
@@ -202,8 +210,8 @@ def _trained(sign: int, n: int) -> object:
     return model
 
 
-def _serve(place: Path, port: int, files: _Files) -> None:
-    _quietly()
+def serve(place: Path, port: int, files: Files) -> None:
+    quietly()
     events = [part for name, value in _EVENTS.items() for part in ("--event", f"{name}={value}")]
     where = (str(files.first), "--port", str(port), "--checkpoint", str(place), "--every", "50")
     challenged = ("--challenger", str(files.challenger), "--promote-at", str(_PROMOTE_AT))
@@ -211,11 +219,11 @@ def _serve(place: Path, port: int, files: _Files) -> None:
 
 
 def _follow(own: int, port: int) -> None:
-    _quietly()
+    quietly()
     command(("serve", "--port", str(own), "--follow", f"http://127.0.0.1:{port}"))
 
 
-def _quietly() -> None:
+def quietly() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)

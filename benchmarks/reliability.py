@@ -13,6 +13,7 @@ turn, and each slice is kept: with `--minutes` they stop early, and another run 
   where the client sends the same in the same order, the model must be bit for bit that of a run that nobody killed.
 - eventkills: `serve` is killed in the middle of feedback in many events, of replaced models, and of a challenger's promotion,
   and so is a replica; what the two have must be what a service has that nobody killed, bit for bit: `_kills_windows`.
+  And a server is killed, whose standby takes over and is killed, too: `_kills_taken`.
 - crashes: what a disk may hold after power is lost at any instant, from the calls that a service made: `_crashes`.
 - points: each call of a service that writes or syncs fails in turn; it is started again, and power is lost then, too.
 - faults: a library between the process and the system (compiled here, where there is a C compiler) lets writing, syncing and
@@ -58,6 +59,7 @@ from benchmarks._kept import Kept, add_keep
 from benchmarks._keyed import keyed
 from benchmarks._kills import Kills, StreamKills, clicked, kill_stream, kill_train, warm_up
 from benchmarks._kills_served import KeyedKills, ServedKills, kill_keyed, kill_serve
+from benchmarks._kills_taken import Takeovers, kill_servers
 from benchmarks._kills_windows import WindowKills, kill_windows
 from benchmarks._lag import lag
 from benchmarks._races import races
@@ -101,18 +103,23 @@ def kill_rows(tally: Tally) -> list[Row]:
 
 
 def event_kills(number: int, seed: int) -> Tally:
-    """Twenty kills in the middle of feedback in many events and of replaced models."""
-    return {"events": kill_windows(20, seed_of(seed, number))._asdict()}
+    """Twenty kills in the middle of feedback in many events and of replaced models; a standby takes over in two of them."""
+    seed = seed_of(seed, number)
+    return {"events": kill_windows(16, seed)._asdict(), "taken": kill_servers(2, seed)._asdict()}
 
 
 def event_kill_rows(tally: Tally) -> list[Row]:
-    k = WindowKills(**tally["events"])
+    k, t = WindowKills(**tally["events"]), Takeovers(**tally["taken"])
     return [
         ("events in windows, replaced models: kills / queries / events", k.kills, f"{k.queries:,}", f"{k.events:,}"),
         ("the same: models replaced / same model / same counts as without kills", k.replaced, yes(k.same_model),
          yes(k.same_counts)),
         ("the same: challengers promoted / replicas killed / replica has the same model", k.promoted, k.replica_kills,
          yes(k.same_replica)),
+        ("a standby takes over: times / level with its server / kills, of servers and standbys", t.taken, t.level, t.kills),
+        ("the same: queries / acknowledged and not followed, sent again", f"{t.queries:,}", t.again, ""),
+        ("the same: same model / same counts as without kills", "", yes(t.same_model), yes(t.same_counts)),
+        ("all: kills", k.kills + t.kills, "", ""),
     ]  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from benchmarks import (
     _keyed,
     _kills,
     _kills_served,
+    _kills_taken,
     _kills_windows,
     _lag,
     _races,
@@ -235,6 +236,11 @@ def test_killed_in_the_middle_of_events_and_of_a_new_model_nothing_is_lost_or_do
     result = _kills_windows.kill_windows(2, seed=1)
     assert (result.kills, result.same_model, result.same_counts, result.same_replica) == (2, True, True, True)
     assert result.events > 0
+
+
+def test_what_a_standby_has_followed_is_neither_lost_nor_doubled_when_it_takes_over():
+    result = _kills_taken.kill_servers(2, seed=1)
+    assert (result.taken, result.level, result.kills, result.same_model, result.same_counts) == (2, 1, 4, True, True)
 
 
 @pytest.mark.parametrize("keeps_directory", [True, False])
