@@ -213,7 +213,8 @@ def fusion_weights(model: Any, to: str, *, queries: Sequence[Runs] | None = None
         found = exact._replace(weights={part: exact.weights[part] for part in engine.parts}, note=_note(exact, engine))
     elif queries is None:
         raise TypeError(
-            f"{title} cannot compute this model: {problem}. Give queries, to fit the nearest model that it can compute"
+            f"{title} cannot compute this model: {problem}. Give queries (in the shell: --run FILE), to fit the nearest model "
+            "that it can compute"
         )
     else:
         found = _fitted(model, features, engine, _runs_of(features, queries), queries)._replace(why_fitted=problem)

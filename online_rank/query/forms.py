@@ -245,7 +245,10 @@ def _read(x: Any, documents: bool) -> _Features:
         return _Features(_as_matrix(x))
     if isinstance(x, Runs):
         if not documents:
-            raise TypeError("x is Runs, whose absent scores are not 0: put RunFeatures() first, as in RunFeatures() | ranker")
+            raise TypeError(
+                "x is Runs, whose absent scores are not 0: put RunFeatures() first, as in RunFeatures() | ranker; in the "
+                "shell, begin with a model that fuse --save wrote"
+            )
         return _Features([*x.documents.values()], x.ids, None, dict)
     if isinstance(x, Vectors):
         return _Features(x.products) if x.ids is None else _Features(x.products, x.ids, None, dict)

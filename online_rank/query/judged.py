@@ -7,6 +7,8 @@ import numpy as np
 
 from online_rank.query.blocks import document_name
 from online_rank.query.labels import by_id, in_rows_of
+from online_rank.query.runs import Runs
+from online_rank.query.vectors import Vectors
 
 __all__ = ["judged"]
 
@@ -39,8 +41,8 @@ def judged(x: Any, y: Any, *, missing: Policy = "error", negative: Policy = "err
     TypeError
         `y` is a dict, but the documents of `x` have no ids.
     ValueError
-        A policy is unknown, a document has no grade or a negative one under `"error"`, or `y` grades a document that is not in
-        `x`.
+        A policy is unknown, a document has no grade or a negative one under `"error"`, `y` grades a document that `x` lacks, or
+        a document of `Runs` is to be left out.
 
     Examples
     --------
@@ -53,12 +55,13 @@ def judged(x: Any, y: Any, *, missing: Policy = "error", negative: Policy = "err
     for name, policy in policies.items():
         if policy not in (0, "skip", "error") or isinstance(policy, bool):
             raise ValueError(f"{name} is {policy!r}; there are 0, 'skip' and 'error'")
-    ids = list(x) if isinstance(x, Mapping) else None
+    ids: Any = list(x) if isinstance(x, Mapping) else x.ids if isinstance(x, Runs | Vectors) else None
     y = by_id("y", in_rows_of(x, "y", y), ids)
     if isinstance(y, Mapping):
         if ids is None:
             raise TypeError("y is a dict, but the documents of x have no ids: give x as {id: feature dict}, or y as a list")
-        if extra := [name for name in y if name not in x]:
+        known = {*ids}
+        if extra := [name for name in y if name not in known]:
             raise ValueError(f"y grades document {extra[0]!r}, which is not in x")
         grades: list[Any] = [y.get(name) for name in ids]
     else:
@@ -72,11 +75,12 @@ def judged(x: Any, y: Any, *, missing: Policy = "error", negative: Policy = "err
         elif policies[kind] == "error":
             what = "no grade" if kind == "missing" else f"the grade {grade}"
             raise ValueError(f"y: {document_name(i, ids)} has {what}; {kind}=0 counts it as 0, {kind}='skip' leaves it out")
-    values = [grades[i] for i in kept]
-    if ids is not None:
-        names = [ids[i] for i in kept]
-        return {name: x[name] for name in names}, dict(zip(names, values, strict=True)) if isinstance(y, Mapping) else values
-    return _rows(x, kept), np.array(values, dtype=np.int64) if isinstance(y, np.ndarray) else values
+    values: Any = [grades[i] for i in kept]
+    if isinstance(y, Mapping):
+        values = {ids[i]: grades[i] for i in kept}
+    elif isinstance(y, np.ndarray) and not isinstance(x, Mapping):
+        values = np.array(values, dtype=np.int64)
+    return _rows(x, kept), values
 
 
 def _is_missing(grade: Any) -> bool:
@@ -85,7 +89,19 @@ def _is_missing(grade: Any) -> bool:
 
 
 def _rows(x: Any, kept: Sequence[int]) -> Any:
-    """Some documents of a query without ids."""
+    """Some documents of a query. Raises ValueError for some of `Runs`, not all."""
+    if isinstance(x, Mapping):
+        names = [*x]
+        return {names[i]: x[names[i]] for i in kept}
+    if isinstance(x, Runs):
+        if len(kept) < len(x):
+            raise ValueError(
+                "x is Runs, whose scores are normalised within whole lists, so no document can be left out: count it as 0, or "
+                "leave it out behind RunFeatures: judged(features.transform_one(x), y, missing='skip')"
+            )
+        return x
+    if isinstance(x, Vectors):
+        return x.only(kept)
     if isinstance(x, list | tuple):
         return [x[i] for i in kept]
     if isinstance(x, np.ndarray) or not hasattr(x, "columns"):

@@ -69,6 +69,13 @@ class Vectors:
             D = D / np.where(lengths > 0.0, lengths, 1.0)
         self.products = D * q
 
+    def only(self, documents: Sequence[int]) -> "Vectors":
+        """The same query with some of the documents, by their positions."""
+        some = object.__new__(Vectors)
+        some.ids = None if self.ids is None else tuple(self.ids[i] for i in documents)
+        some.products = self.products[list(documents)]
+        return some
+
     def __len__(self) -> int:
         return len(self.products)
 

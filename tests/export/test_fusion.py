@@ -121,7 +121,7 @@ def test_the_nearest_is_fitted_and_its_changed_rankings_are_counted(to):
     pairs = [(engine_order(to, text, query), model.rank_one(Runs(query))) for query in lists]
     assert found.changed == np.mean([theirs != ours for theirs, ours in pairs])
     assert found.changed_first == np.mean([theirs[:10] != ours[:10] for theirs, ours in pairs])
-    with pytest.raises(TypeError, match=r"not a weighted sum of features of runs\. Give queries"):
+    with pytest.raises(TypeError, match=r"not a weighted sum of features of runs\. Give queries \(in the shell: --run FILE\)"):
         export(model, to)
 
 

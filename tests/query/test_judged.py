@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from online_rank import PerceptronRanker, judged
+from online_rank import PerceptronRanker, RunFeatures, Runs, Vectors, hybrid, judged
 
 PAGES = {"a": {"x": 1.0}, "b": {"x": 2.0}, "c": {"x": 3.0}}
 
@@ -35,6 +35,32 @@ def test_forms(nothing):
     assert (rows, grades.tolist()) == ([{"x": 1.0}], [1])
     rows, grades = judged(np.eye(3), np.ma.masked_equal([1, 9, 0], 9), missing="skip")
     assert (rows.tolist(), type(grades), grades.tolist()) == ([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]], np.ndarray, [1, 0])
+
+
+def test_lists_of_retrievers():
+    model, query = hybrid(["bm25", "vector"]), Runs({"bm25": {"a": 2.0, "b": 1.0}, "vector": {"c": 1.0, "b": 0.5}})
+    with pytest.raises(ValueError, match=r"judged\(x, y, missing=0\)"):
+        model.learn_one(query, {"c": 1})
+    x, y = judged(query, {"c": 1}, missing=0)
+    assert (x, y) == (query, {"a": 0, "b": 0, "c": 1})
+    model.learn_one(x, y)
+    assert judged(query, [1, None, 0], missing=0) == (query, [1, 0, 0])
+    # Without a document the lists would be normalised otherwise than they were ranked.
+    with pytest.raises(ValueError, match=r"no document can be left out.*features.transform_one"):
+        judged(query, {"c": 1}, missing="skip")
+    made = RunFeatures(["bm25", "vector"]).transform_one(query)
+    assert judged(made, {"c": 1, "a": 0}, missing="skip") == ({"a": made["a"], "c": made["c"]}, {"a": 0, "c": 1})
+    with pytest.raises(ValueError, match="grades document 'z'"):
+        judged(query, {"z": 1}, missing=0)
+
+
+def test_vectors():
+    named = Vectors([1.0, 1.0], {"a": [1.0, 0.0], "b": [0.0, 1.0], "c": [1.0, 2.0]})
+    x, y = judged(named, {"c": 1, "a": 0}, missing="skip")
+    assert (x.ids, x.products.tolist(), y) == (("a", "c"), named.products[[0, 2]].tolist(), {"a": 0, "c": 1})
+    PerceptronRanker().learn_one(x, y)
+    x, grades = judged(Vectors([1.0, 1.0], np.eye(2)), np.array([1, -1]), negative="skip")
+    assert (x.ids, len(x), grades.tolist()) == (None, 1, [1])
 
 
 def test_errors_name_the_document_and_the_remedy():

@@ -65,5 +65,5 @@ def test_bad_runs_are_refused(runs, features, error, message):
 
 @pytest.mark.parametrize("model", [PerceptronRanker(), StreamScaler() | PerceptronRanker()])
 def test_a_model_that_would_take_absences_for_zeros_refuses_runs(model):
-    with pytest.raises(TypeError, match=r"put RunFeatures\(\) first"):
+    with pytest.raises(TypeError, match=r"put RunFeatures\(\) first.*; in the shell, begin with a model"):
         model.rank_one(Runs({"bm25": [("a", 1.0)]}))
