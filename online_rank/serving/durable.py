@@ -3,9 +3,9 @@
 import contextlib
 import copy
 import errno
+import functools
 import json
 import logging
-import math
 import os
 import shutil
 import time
@@ -13,10 +13,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from online_rank.base.undo import at_once
 from online_rank.limits import is_id, is_integer
-from online_rank.serving.forgetting import Forgotten, Wanted, forget
+from online_rank.serving.forgetting import Forgotten, Wanted, forgetting
 from online_rank.serving.identity import go_on
-from online_rank.serving.protocol import Outcome, RankingService
+from online_rank.serving.outcomes import Outcome, waiting_query
+from online_rank.serving.protocol import RankingService
 from online_rank.serving.wire import no_collection, own
 from online_rank.storage.folder import CheckpointError, sync_directory
 from online_rank.storage.generations import taken
@@ -197,7 +199,7 @@ class DurableService:
             It could not be written; `checkpoint_failure` keeps the reason.
         """
         # What is forgotten from now on is still in this generation.
-        return self._writing(generation, self._forgotten, self._n_forgets)
+        return self._writing(generation, self._forgotten.copy(), self._n_forgets)
 
     def _writing(self, generation: Generation | None, forgotten: dict[int, str], n_forgets: int) -> Iterator[None]:
         if generation is None or self.store is None:
@@ -213,7 +215,8 @@ class DurableService:
             self._failed(error)
             raise
         del self._gone[: len(generation.gone)]
-        self._forgotten = {change: name for change, name in self._forgotten.items() if change not in forgotten}
+        for change in forgotten:
+            self._forgotten.pop(change, None)
         self._n_purged = n_forgets
         self._saved_at = generation.change
         self.checkpoint_failure, self._patience = None, _PATIENCE
@@ -226,10 +229,14 @@ class DurableService:
         ValueError
             The model cannot forget it; nothing has changed.
         """
-        done = forget(self.service, wanted)
-        self._gone += done.queries
-        self._forgotten = self._forgotten | {change: json.dumps((name, 0)) for change, name in done.learned.items()}
-        self._n_forgets += 1
+        changes, done = forgetting(self.service, wanted)
+        # Another thread may be writing: the list and the dictionary stay the same objects.
+        changes += [
+            functools.partial(self._gone.extend, done.queries),
+            functools.partial(self._forgotten.update, {n: json.dumps((name, 0)) for n, name in done.learned.items()}),
+            functools.partial(setattr, self, "_n_forgets", self._n_forgets + 1),
+        ]
+        at_once(changes)
         return done
 
     def tidy(self) -> None:
@@ -360,15 +367,7 @@ def _parsed(query: bytes) -> tuple[Any, ...]:
     """A waiting query, in the form of an outcome."""
     head, _, text = query.partition(b"\n")
     query_id, size, at, scores, drawn = own(head)
-    numbers = [size, *scores] if at is None else [size, at, *scores]
-    if (
-        not is_id(query_id)
-        or not is_integer(size, 0)
-        or not {*map(type, numbers)} <= {int, float}
-        or not all(map(math.isfinite, numbers))
-    ):
-        raise ValueError("a query that waits has an id, a size, scores, and perhaps a time")
-    return query_id, size, at, text.decode(), scores, drawn
+    return waiting_query((query_id, size, at, text.decode(), scores, drawn))
 
 
 def _is_learned(query_id: Any, digest: Any) -> bool:

@@ -1,19 +1,21 @@
 """What a service forgets on request: queries by their ids, and everything about a user."""
 
 import copy
+import functools
 import re
 import secrets
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from online_rank.base.forgetting import forget_names
+from online_rank.base.undo import Staged, at_once
 from online_rank.limits import is_id
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.wire import decoded
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import strings_of
 
-__all__ = ["Forgotten", "Wanted", "forget", "without"]
+__all__ = ["Forgotten", "Wanted", "forget", "forgetting", "without"]
 
 
 class Wanted(NamedTuple):
@@ -98,6 +100,13 @@ def forget(service: RankingService, wanted: Wanted) -> Forgotten:
     ValueError
         Before anything changes: the model keeps the user's id where it cannot be taken away.
     """
+    changes, done = forgetting(service, wanted)
+    at_once(changes)
+    return done
+
+
+def forgetting(service: RankingService, wanted: Wanted) -> tuple[list[Callable[[], Any]], Forgotten]:
+    """The changes (`at_once`) by which a service forgets, and what it then has forgotten. Raises ValueError as `forget`."""
     names = wanted.names()
     challenge = service.challenge
     model, n_features = _without_names(service.model, names)
@@ -107,7 +116,7 @@ def forget(service: RankingService, wanted: Wanted) -> Forgotten:
     waiting = [
         query_id
         for query_id in pending.ids()
-        if query_id in ids or names(str(query_id)) or (wanted.user is not None and _is_about(pending, query_id, names))
+        if query_id in ids or names(str(query_id)) or _is_about(pending, query_id, wanted.user, names)
     ]
     early = [
         query_id
@@ -115,18 +124,18 @@ def forget(service: RankingService, wanted: Wanted) -> Forgotten:
         if query_id in ids or names(str(query_id)) or any(names(str(name)) for name in pending.totals(query_id))
     ]
     learned = {query_id: secrets.token_hex(16) for query_id in service._learned if query_id in ids or names(str(query_id))}
-    service.model = model
-    if challenge is not None:
-        challenge.model = rival
     numbers = tuple(pending.number(query_id) or 0 for query_id in waiting)
-    for query_id in waiting:
-        pending.take(query_id)
-    pending.forget_early(early)
-    changes = {service._learned[query_id][0]: placeholder for query_id, placeholder in learned.items()}
+    placeholders = {service._learned[query_id][0]: placeholder for query_id, placeholder in learned.items()}
+    staged = Staged(service)
+    staged["model"] = model
+    if wanted.user is not None:
+        staged["replaced"] = None
     if learned:
-        service._learned = {learned.get(query_id, query_id): change for query_id, change in service._learned.items()}
-    service._read.clear()
-    return Forgotten(numbers, changes, len(early), max(n_features, n_also))
+        staged["_learned"] = {learned.get(query_id, query_id): change for query_id, change in service._learned.items()}
+    staged.calls += [*pending.forgetting(waiting, early), service._read.clear]
+    if challenge is not None:
+        staged.calls.append(functools.partial(setattr, challenge, "model", rival))
+    return staged.changes(), Forgotten(numbers, placeholders, len(early), max(n_features, n_also))
 
 
 def _without_names(model: Any, names: Callable[[str], bool]) -> tuple[Any, int]:
@@ -151,10 +160,14 @@ def without(content: bytes, wanted: Wanted) -> bytes:
     return to_bytes(_without_names(from_bytes(content), wanted.names())[0])
 
 
-def _is_about(pending: Any, query_id: Any, names: Callable[[str], bool]) -> bool:
+def _is_about(pending: Any, query_id: Any, user: str | None, names: Callable[[str], bool]) -> bool:
     """Whether the request of a waiting query, or what was given to it, has a text of which `names` is true."""
+    if user is None:
+        return False
     text, _, _ = pending.get(query_id)
-    return any(map(names, _texts(decoded(text.encode())))) or any(names(str(name)) for name in pending.totals(query_id))
+    # Parsing takes much longer than looking for the id, which stands there as it is, or with escapes.
+    is_there = (user in text or "\\" in text) and any(map(names, _texts(decoded(text.encode()))))
+    return is_there or any(names(str(name)) for name in pending.totals(query_id))
 
 
 def _texts(value: Any) -> Iterable[str]:

@@ -4,11 +4,11 @@ import functools
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from online_rank.base.schema import Count, Derived, DictOf, Plain, Real, Schema, Text, TupleOf
-from online_rank.base.undo import Staged, at_once
+from online_rank.base.undo import Staged
 from online_rank.serving.plan import FeedbackPlan, Given
 from online_rank.serving.waiting import WaitingQueries
 
@@ -148,13 +148,6 @@ class GatheredFeedback(WaitingQueries):
     def early_ids(self) -> list[Hashable]:
         """The ids of the queries that feedback came for, and that may yet be ranked."""
         return [*self._early]
-
-    def forget_early(self, query_ids: Iterable[Hashable]) -> None:
-        """Forget feedback on queries that have not come."""
-        staged = Staged(self)
-        for query_id in query_ids:
-            self._forget_early(staged, query_id)
-        at_once(staged.changes())
 
     def _forget_early(self, staged: Staged, query_id: Hashable) -> None:
         staged["_n_early"] -= n_values(self._given[query_id])

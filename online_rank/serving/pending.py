@@ -3,7 +3,7 @@
 import functools
 import heapq
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 from online_rank.arguments import integer
@@ -202,6 +202,15 @@ class PendingQueries(GatheredFeedback):
             return []
         staged = Staged(self)
         self._take(staged, query_id)
+        return staged.changes()
+
+    def forgetting(self, query_ids: Iterable[Hashable], early: Iterable[Hashable]) -> list[Callable[[], Any]]:
+        """The changes (`at_once`) by which some queries wait no longer, and early feedback on others is gone."""
+        staged = Staged(self)
+        for query_id in query_ids:
+            self._take(staged, query_id)
+        for query_id in early:
+            self._forget_early(staged, query_id)
         return staged.changes()
 
     def _take(self, staged: Staged, query_id: Hashable) -> None:

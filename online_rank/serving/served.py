@@ -197,20 +197,9 @@ class ServedModel:
             return 400, {"error": str(error)}
         self.n_users += 1
         try:
-            self.commits.require_working()
-            previous = await self._previous_file()
-            if previous is not None and wanted.user is not None:
-                previous = await asyncio.to_thread(without, previous, wanted)
-            done = self.durable.forget(wanted)
-            self.told.restart()
-            self.monitor.forget()
-            self.monitor.changed()
-            self.inputs.forget(wanted.names())
-            if self.inputs.has_reference:
-                self._keep_reference()
-            if previous is not None:
-                await self._keep_previous(previous)
-            await self.commits.checkpoint()
+            # While a model is replaced, the one before would be kept as it was.
+            async with self._replacing:
+                return await self._forgotten(wanted)
         except ValueError as error:
             return 409, {"error": str(error)}
         except (CommitError, OSError) as error:
@@ -218,6 +207,23 @@ class ServedModel:
             return 503, {"error": f"forgotten, but files may have it still; send this again: {error}"}
         finally:
             self.n_users -= 1
+
+    async def _forgotten(self, wanted: Wanted) -> Answer:
+        """Forget. Raises ValueError before anything is changed, and CommitError and OSError after."""
+        self.commits.require_working()
+        previous = await self._previous_file()
+        if previous is not None and wanted.user is not None:
+            previous = await asyncio.to_thread(without, previous, wanted)
+        done = self.durable.forget(wanted)
+        self.told.restart()
+        self.monitor.forget()
+        self.monitor.changed()
+        self.inputs.forget(wanted.names())
+        if self.inputs.has_reference:
+            self._keep_reference()
+        if previous is not None:
+            await self._keep_previous(previous)
+        await self.commits.checkpoint()
         return 200, done.answer()
 
     async def _previous_file(self) -> bytes | None:

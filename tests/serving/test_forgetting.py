@@ -18,6 +18,7 @@ from online_rank import CrossFeatures, ForEachDocument, PairwiseRanker, Perceptr
 from online_rank.serving import Challenge, FeedbackPlan, Models, RankingApp, RankingService  # noqa: E402
 from online_rank.serving.durable import DurableService, read_service  # noqa: E402
 from online_rank.serving.forgetting import Wanted, forget  # noqa: E402
+from online_rank.serving.served import ServedModel  # noqa: E402
 from online_rank.storage.files import to_bytes  # noqa: E402
 from tests.models import REGISTRY  # noqa: E402
 
@@ -99,6 +100,22 @@ def test_a_word_is_not_a_part_of_another():
     assert forget(service, Wanted(user="u17")).answer()["forgotten"]["waiting"] == 1
 
 
+def test_an_id_may_be_spelled_with_escapes():
+    service = make()
+    service.handle(json.dumps(ranked("q", USER)).replace(USER, "u17\\u002dsecret").encode())
+    assert forget(service, Wanted(user=USER)).answer()["forgotten"]["waiting"] == 1
+
+
+def test_only_queries_that_may_have_the_id_are_parsed(monkeypatch):
+    """A request of 16 bytes took seconds where 256 MB waited, and no other was answered meanwhile."""
+    service, parsed = make(), []
+    for i in range(20):
+        service.handle(json.dumps(ranked(f"q{i}", USER if i == 3 else "other")).encode())
+    monkeypatch.setattr("online_rank.serving.forgetting.decoded", lambda text: parsed.append(text) or json.loads(text))
+    assert forget(service, Wanted(user=USER)).answer()["forgotten"]["waiting"] == 1
+    assert len(parsed) == 1
+
+
 def test_early_feedback_is_forgotten_too():
     service = make(FeedbackPlan(window=100, events={"click": 1}))
     for query_id in ("q1", f"{USER}:1", "q2"):
@@ -144,6 +161,32 @@ def test_the_challenger_and_the_model_before_forget_too(tmp_path):
         assert (await client.post("/model/rollback", json={})).status_code == 200
 
     run(scenario, Models(make, directory=tmp_path / "state"))
+
+
+def test_a_model_that_is_just_replaced_forgets_too(tmp_path, monkeypatch):
+    """The file of the model before was written after what it should have forgotten."""
+    keep, begun, go_on = ServedModel._keep_previous, asyncio.Event(), asyncio.Event()
+
+    async def slow(served, content):
+        if not begun.is_set():
+            begun.set()
+            await go_on.wait()
+        await keep(served, content)
+
+    async def scenario(client, app):
+        await traffic(client)
+        monkeypatch.setattr(ServedModel, "_keep_previous", slow)
+        headers, content = {"content-type": "application/octet-stream"}, to_bytes(make().model)
+        replaced = asyncio.create_task(client.post("/model", content=content, headers=headers))
+        await begun.wait()
+        forgotten = asyncio.create_task(client.post("/forget", json={"user": USER}))
+        await asyncio.sleep(0.2)
+        go_on.set()
+        assert [(await replaced).status_code, (await forgotten).status_code] == [200, 200]
+        assert USER.encode() not in contents(tmp_path)
+        assert USER.encode() not in to_bytes([app.models.open_models[""].durable.service.replaced])
+
+    run(scenario, Models(make, directory=tmp_path))
 
 
 @pytest.mark.parametrize(
