@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from online_rank.serving.commit import GroupCommit
 from online_rank.serving.durable import DurableService, read_service, write_service
 from online_rank.serving.idle import IdleClock
+from online_rank.serving.outcomes import waiting_query
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.served import Answer, ServedModel, answered
 from online_rank.storage.files import from_bytes
@@ -22,7 +23,7 @@ __all__ = ["Replica", "TakeOver"]
 _log = logging.getLogger("online_rank.serving")
 
 #: What follows from an answer that is not one of a server that is followed: it may be anything.
-_NO_CHANGES = (LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError)
+_NO_CHANGES = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError)
 
 #: Seconds of work on outcomes, after which requests have their turn.
 _TURN = 0.01
@@ -186,7 +187,7 @@ class Replica(ServedModel):
         until = time.perf_counter() + _TURN
         for line in lines:
             fields, number, waiting, feedback = json.loads(line)["o"]
-            service.replay(fields, number, waiting, feedback.encode())
+            service.replay(fields, number, waiting and waiting_query(waiting), feedback.encode())
             self.told.pass_on((line,))
             if time.perf_counter() > until:
                 self.n_behind = known - service.n_changes

@@ -329,7 +329,7 @@ class RankingApp:
         """Tell a replica the whole service, or what has happened since."""
         model = await self.models.get(self._key_of(request.scope), may_make=False)
         after = request.query_params.get("after", "")
-        if not after.isdigit():
+        if not (after.isascii() and after.isdigit()):
             return self._file(model.told.begin, {"X-Epoch": model.told.epoch})
         told = await model.told.since(request.query_params.get("epoch", ""), int(after[:20]))
         return Response(told or b"", media_type="application/jsonl")

@@ -65,6 +65,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from online_rank import arguments
 from online_rank.base import abilities_of, ranker_of
 from online_rank.base.growth import growth_limited
 from online_rank.base.undo import all_or_nothing, at_once
@@ -72,6 +73,7 @@ from online_rank.limits import MAX_COUNT, is_id, is_integer
 from online_rank.query import Block, Runs
 from online_rank.serving.answers import explained, ranked
 from online_rank.serving.outcomes import Outcome, Reply
+from online_rank.serving.plan import require_time
 from online_rank.serving.requests import asked_of, kind_of, require_feedback
 from online_rank.serving.windows import WindowedService
 from online_rank.serving.wire import decoded
@@ -240,7 +242,8 @@ class RankingService(WindowedService):
             n_shown, gone, n_asked, kept = (*rest, None)[:4]
             if not all(is_integer(count, 0, MAX_COUNT) for count in (n_shown or 0, n_asked)):
                 raise ValueError("a ranking has counts that no file can hold")
-            if number is not None and number != self._pending.next_number:
+            arguments.number("the share of the DCG that a draw keeps", kept, 0.0, 1.001, optional=True)
+            if number is not None and (type(number) is not int or number != self._pending.next_number):
                 raise ValueError(f"a query waits under number {number}, but the next is {self._pending.next_number}")
             if n_shown is not None:
                 ranker_of(self.model).n_shown = n_shown
@@ -254,6 +257,7 @@ class RankingService(WindowedService):
         elif kind == "teach":
             self._teach(decoded(feedback), feedback, n_bytes=None)
         elif kind == "feedback":
+            require_time("the time of feedback", rest[0])
             request = decoded(feedback)
             self._gathered(kind_of(request), request, rest[0])
         elif kind == "close":
@@ -265,7 +269,10 @@ class RankingService(WindowedService):
         elif kind == "drop":
             self._dropped(rest[0])
         else:
-            advancing = self._pending.advancing(rest[0]) if kind != "duplicate" and rest[0] is not None else []
+            passes = kind != "duplicate" and rest[0] is not None
+            if passes:
+                require_time("time", rest[0])
+            advancing = self._pending.advancing(rest[0]) if passes else []
             counted = {"time": None, "late": "late"}.get(kind, "duplicates")
             at_once([*advancing, *self._counting(counted)])
 

@@ -1,6 +1,7 @@
 """Read replicas: the scores of the server they follow, bit for bit, and nothing learned by themselves."""
 
 import asyncio
+import contextlib
 import json
 import threading
 import time
@@ -359,3 +360,76 @@ def test_half_a_standby_is_refused(options):
     done = CliRunner().invoke(command, ["serve", *options])
     assert done.exit_code == 2
     assert "--take-over-after" in done.output
+
+
+#: What another server may say of a query that was ranked, and of time; each but the first is of another kind, or no number.
+RANKED = (["rank", 1, [], 0, 1.0], 1, ["q", 10, None, json.dumps({"id": "q", "docs": DOCS}), [0.0, 0.0, 0.0], None], "")
+
+
+@pytest.mark.parametrize(
+    ("part", "place", "value"),
+    [
+        (0, 4, float("inf")),
+        (0, 4, -1.0),
+        (0, 4, "x"),
+        (1, None, True),
+        (2, 0, True),
+        (2, 1, -1),
+        (2, 2, "x"),
+        (2, 3, 7),
+        (2, 4, [0.0, None, 0.0]),
+        (2, 4, {"a": 1.0}),
+        (2, 4, [0.0, float("nan"), 0.0]),
+        (2, 5, 7),
+    ],
+)
+def test_what_could_not_be_saved_is_not_done_again(monkeypatch, part, place, value):
+    service = clicked()
+    monkeypatch.setattr(Replica, "_get", lambda replica, path: (service.whole_file(), {}))
+
+    async def told(outcome, error=None):
+        replica = Replica("ranker")
+        with pytest.raises((ValueError, TypeError), match=r".") if error else contextlib.nullcontext():
+            await replica._do_again(b'{"change": 1}\n' + json.dumps({"o": outcome}).encode())
+        replica.durable.service.whole_file()
+        return replica.durable.service.n_waiting
+
+    assert asyncio.run(told(RANKED)) == 1
+    outcome = json.loads(json.dumps(RANKED))
+    if place is None:
+        outcome[part] = value
+    else:
+        outcome[part][place] = value
+    assert asyncio.run(told(outcome, error=True)) == 0
+
+
+@pytest.mark.parametrize("time_", ["x", True, float("inf"), 1e300])
+def test_a_time_that_is_none_is_not_done_again(time_):
+    service = windows()
+    for fields in (["late", time_], ["time", time_], ["feedback", time_]):
+        with pytest.raises(ValueError, match="a time"):
+            service.replay(fields, None, (), b'{"id": "q", "event": "click", "doc": "a"}')
+    service.whole_file()
+
+
+def test_a_replica_without_memory_tries_again(monkeypatch):
+    """It stopped following, without a word, and ranked with what it had for ever."""
+    service, tried = graded(), []
+    monkeypatch.setattr(Replica, "_get", lambda replica, path: (service.whole_file(), {}))
+
+    async def scenario():
+        replica = Replica("ranker")
+
+        def more():
+            tried.append(1)
+            if len(tried) == 1:
+                raise MemoryError
+
+        monkeypatch.setattr(replica, "_more", more)
+        following = asyncio.create_task(replica.follow())
+        while len(tried) < 2 and not following.done():
+            await asyncio.sleep(0.01)
+        following.cancel()
+        assert len(tried) >= 2
+
+    asyncio.run(scenario())
