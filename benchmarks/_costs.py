@@ -26,9 +26,9 @@ from benchmarks._children import Died, in_child
 from online_rank import limits
 from online_rank.base import parts_of
 from online_rank.base.columns import QueryEstimator
-from online_rank.base.step import QueryStep
 from online_rank.query import read_query
 from online_rank.serving import Challenge, FeedbackPlan
+from online_rank.serving.answers import arrays_of, cells_allowed
 from online_rank.serving.protocol import RankingService
 
 #: What every request may cost: bytes, and seconds.
@@ -159,6 +159,7 @@ _DOCUMENTS: dict[str, Callable[[int], dict[str, Any]]] = {
     "two documents with other features": (
         lambda n: {each: _many(n // 2, lambda i, each=each: (f"{each}{i}", 1)) for each in "ab"}
     ),
+    "as many documents as there may be with a feature of their own": _documents(7_400, lambda i: {f"g{i}": i % 9}),
     "documents with forty features": _documents(1 << 30, lambda i: {f"f{j}": j for j in range(40)}),
     "long names of features": lambda n: {each: {each * (n // 2): 1} for each in "ab"},
     "long texts": lambda n: {each: {"f1": each * (n // 2)} for each in "ab"},
@@ -254,15 +255,11 @@ def _granted(service: RankingService, asked: bytes) -> int:
     """Bytes of the two arrays that any request may have made of its documents."""
     docs = {}
     with contextlib.suppress(ValueError, RecursionError):
-        docs = json.loads(asked).get("docs", {})
+        fields = json.loads(asked)
+        docs = {name: {} for run in fields.get("runs", {}).values() for name, _ in run} | fields.get("docs", {})
     n_features = len(set().union(*docs.values()))
-    cells = 0
-    for step in parts_of(service.model):
-        if isinstance(step, QueryStep):
-            known = getattr(step, "n_features", 0)
-            most = max(limits.MAX_CELLS, min(limits.ALWAYS_DOCUMENTS * known, limits.MAX_KNOWN_CELLS))
-            cells = max(cells, min(most, step._cells(len(docs), max(known, n_features))))
-    return 16 * cells
+    arrays = arrays_of(service.model, len(docs), n_features)
+    return 16 * max((min(cells_allowed(0, known), cells) for _, cells, known in arrays), default=0)
 
 
 def _granted_to_features(service: RankingService, line: bytes) -> int:

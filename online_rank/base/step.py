@@ -61,6 +61,9 @@ class QueryStep(Able, base.Estimator):
     #: How many documents it keeps, whose products with those of a query it computes.
     _n_documents_kept = 0
 
+    #: How many numbers of 64 bits a document has in an array that it makes of so many features; None for as many.
+    _given: Callable[[int], int] | None = None
+
     def _cells(self, n_documents: int, n_features: int) -> int:
         """How many numbers the largest array has that it makes of a query of so many documents and features."""
         return 0 if self.abilities.takes_sparse else n_documents * n_features

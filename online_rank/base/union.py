@@ -77,6 +77,9 @@ class QueryUnion(Wrapper, QueryTransformer):
     def _wrapped(self) -> tuple[Any, Any]:
         return self.first, self.second
 
+    def _given(self, n_features: int) -> int:
+        return sum(n_features if part._given is None else part._given(n_features) for part in self._wrapped)
+
     @property
     def _serving(self) -> None:
         return None

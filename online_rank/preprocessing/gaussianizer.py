@@ -95,11 +95,12 @@ class StreamGaussianizer(ColumnTransformer):
 
     def _grow(self, n_new: int) -> None:
         # The state that earlier documents would have left with the new features at 0.
-        weights = np.zeros((n_new, self.n_centroids))
-        weights[:, 0] = self._count
-        self._values = with_zeros(self._values, n_new)
-        self._weights = np.concatenate([self._weights, weights])
+        self._values, self._weights = with_zeros(self._values, n_new), with_zeros(self._weights, n_new)
+        self._weights[len(self._sizes) :, 0] = self._count
         self._sizes = np.concatenate([self._sizes, np.full(n_new, int(self._count > 0))])
+
+    def _added(self, n_new: int) -> int:
+        return super()._added(n_new) + 2 * n_new * self.n_centroids
 
     def _learn_transform(self, block: Block, out: np.ndarray) -> int:
         learned, count = kernels.learn_and_gaussianize(

@@ -2,6 +2,8 @@
 
 import collections
 import contextlib
+import functools
+import math
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
@@ -119,6 +121,14 @@ class ForEachDocument(QueryTransformer):
         """
         return super().transform_one([x], context=context)[0] if _is_document(x) else super().transform_one(x, context=context)
 
+    def _given(self, n_features: int) -> int:
+        n_columns = _n_columns(self.transformer, n_features)
+        # In a dictionary, a product with its name takes as much memory as 8 numbers in each of two arrays.
+        return n_columns if n_columns <= n_features else 8 * n_columns
+
+    def _cells(self, n_documents: int, n_features: int) -> int:
+        return n_documents * self._given(n_features)
+
     def _snapshot(self, block: Any = None) -> Callable[[], None]:
         return joined(super()._snapshot(block), snapshot(self.transformer))
 
@@ -141,7 +151,7 @@ class ForEachDocument(QueryTransformer):
             require_grades(block.y, block.ids)
         answers = []
         for query in block.each():
-            documents = _documents(query, self.transformer)
+            documents = [*_documents(query, self.transformer)]
             if not supervised:
                 for i, x in enumerate(documents):
                     with self._naming(query, i):
@@ -178,12 +188,12 @@ class ForEachDocument(QueryTransformer):
         return answer
 
 
-def _documents(block: Block, transformer: Any) -> list[dict[Hashable, Any]]:
+def _documents(block: Block, transformer: Any) -> Iterator[dict[Hashable, Any]]:
     """The documents of a block. Raises an error for a number too large for river's transformers, or a text that is one's."""
     require_finite(block)
-    documents = feature_dicts(block)
     numbers_only = _norms(transformer)
-    for i, x in enumerate(documents):
+    # One copy after the other: of thousands of small documents, copies take twenty times their JSON.
+    for i, x in enumerate(map(dict, block.X) if type(block.X) is list else feature_dicts(block)):
         for name, value in x.items():
             if numbers_only and isinstance(value, str):
                 what = f"feature {name!r} of {document_name(i, block.ids)}"
@@ -193,7 +203,7 @@ def _documents(block: Block, transformer: Any) -> list[dict[Hashable, Any]]:
                     f"x: feature {name!r} of {document_name(i, block.ids)} is {value!r:.30}; transformers of river take "
                     f"numbers of at most {MAX_LIFTED:g} in size"
                 )
-    return documents
+        yield x
 
 
 def _norms(transformer: Any) -> bool:
@@ -204,6 +214,17 @@ def _norms(transformer: Any) -> bool:
     if isinstance(transformer, compose.TransformerUnion):
         return any(map(_norms, transformer.transformers.values()))
     return type(transformer).__name__ == "Normalizer"
+
+
+def _n_columns(transformer: Any, n_features: int) -> int:
+    """How many columns a transformer makes of a document, at most; products of features are many."""
+    if isinstance(transformer, compose.Pipeline):
+        return functools.reduce(lambda n, step: _n_columns(step, n), transformer.steps.values(), n_features)
+    if isinstance(transformer, compose.TransformerUnion):
+        return sum(_n_columns(part, n_features) for part in transformer.transformers.values())
+    if type(transformer).__name__ == "PolynomialExtender":
+        return math.comb(n_features + transformer.degree, transformer.degree)
+    return n_features
 
 
 @contextlib.contextmanager

@@ -284,6 +284,9 @@ class StreamQuantileMap(ColumnTransformer):
         if idle:
             self._cursor = d
 
+    def _given(self, n_features: int) -> int:
+        return n_features * (self.ramps or 1)  # Two columns of 32 bits each.
+
     def _added(self, n_new: int) -> int:
         table = (self.n_knots + kernels.BEYOND) * kernels.KNOT + _CELLS // 8 + kernels.FINDER
         return super()._added(n_new) + n_new * (_POINTS + len(self._rows) + table)
@@ -585,6 +588,9 @@ class Ramps(StatelessTransformer):
         super().__init__()
         integer("n_knots", n_knots, 2, _MOST_KNOTS)
         self.n_knots = n_knots
+
+    def _given(self, n_features: int) -> int:
+        return n_features * self.n_knots
 
     def _rising(self, feature: Hashable) -> tuple[Hashable, ...]:
         if are_numbers((feature,)):

@@ -103,6 +103,9 @@ class StreamTargetEncoder(ColumnTransformer):
     def _added(self, n_new: int) -> int:
         return super()._added(n_new) + 2 * n_new * self.n_points
 
+    def _given(self, n_features: int) -> int:
+        return n_features * (1 + (self.keep != _KEPT[0]))
+
     def _room(self, X: np.ndarray, n: int = 1) -> np.ndarray:
         d = X.shape[1]
         return np.empty((n * len(X), d + (0, d // 2, d)[_KEPT.index(self.keep)]))

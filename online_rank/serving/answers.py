@@ -1,15 +1,18 @@
 """Answers to queries, and what feedback on them may name."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from online_rank.base import parts_of
+from online_rank.base import parts_of, steps_of
+from online_rank.base.anatomy import Wrapper
 from online_rank.base.step import QueryStep
 from online_rank.limits import ALWAYS_DOCUMENTS, CELLS_A_BYTE, MAX_CELLS, MAX_DOCUMENTS, MAX_KNOWN_CELLS
 from online_rank.query import Block
 
 __all__ = [
+    "arrays_of",
     "as_served",
+    "cells_allowed",
     "completed",
     "explained",
     "ranked",
@@ -52,31 +55,51 @@ def require_moderate(model: Any, docs: dict[str, dict], n_bytes: int) -> None:
     """Raise ValueError for too many documents, or if a step would turn them into a much larger array."""
     if len(docs) > MAX_DOCUMENTS:
         raise ValueError(f"docs has {len(docs)} documents; a query may have {MAX_DOCUMENTS}")
-    known = kept = 0
+    known, kept, given = 0, 0, sum(map(len, docs.values()))
     for step in parts_of(model):
-        known, kept = max(known, getattr(step, "n_features", None) or 0), max(kept, getattr(step, "_n_documents_kept", 0))
+        known, kept = max(known, _known(step)), max(kept, getattr(step, "_n_documents_kept", 0))
+        if getattr(step, "_given", None) is not None:
+            given = step._given(known + given)
     n = len(docs)
-    if n * max(known + sum(map(len, docs.values())), kept, n) <= MAX_CELLS:  # Regardless of names and steps.
+    if n * max(known + given, kept, n) <= MAX_CELLS:  # Regardless of names and steps.
         return
     n_features = len(set().union(*docs.values()))
-    for step in parts_of(model):
-        if not isinstance(step, QueryStep):
-            continue
-        cells, allowed = _cells(step, len(docs), n_features), _cells_allowed(n_bytes, step)
+    for step, cells, known in arrays_of(model, len(docs), n_features):
+        allowed = cells_allowed(n_bytes, known)
         if cells > allowed:
             raise ValueError(
-                f"docs has {len(docs)} documents, and they or the model have {max(n_features, _known(step))} features: "
+                f"docs has {len(docs)} documents, and they or the model have {max(n_features, known)} features: "
                 f"{type(step).__name__} needs an array of {cells} numbers, and a request of {n_bytes} bytes may ask for "
                 f"{allowed}. Rank fewer documents; or use HashedFeatures or MaxAbsStreamScaler with PerceptronRanker or "
                 "GradientRanker, where documents stay sparse"
             )
 
 
+def arrays_of(
+    model: Any, n_documents: int, n_features: int, known: int = 0, is_array: bool = False
+) -> Iterator[tuple[QueryStep, int, int]]:
+    """The steps of a model, each with how many numbers its largest array of a query has, and how many features are known there.
+
+    An array is one that it makes, or that a step before it has made.
+    """
+    for step in steps_of(model):
+        known = max(known, _known(step))
+        if isinstance(step, QueryStep):
+            n_features = n_features if is_array else max(n_features, known)
+            cells = step._cells(n_documents, max(n_features, _known(step)))
+            yield step, max(cells, n_documents * n_features * is_array), known
+        for inner in step._wrapped if isinstance(step, Wrapper) else ():
+            yield from arrays_of(inner, n_documents, n_features, known, is_array)
+        if isinstance(step, QueryStep):
+            is_array = is_array or cells > 0
+            n_features = n_features if step._given is None else step._given(n_features)
+
+
 def require_short_context(docs: dict[str, dict], context: Any, n_bytes: int) -> None:
     """Raise ValueError for a context whose texts are too long to become part of the names of all features."""
     n_features = len(set().union(*docs.values()))
     length = sum(len(value) for value in context.values() if isinstance(value, str)) if isinstance(context, dict) else 0
-    allowed = 2 * _cells_allowed(n_bytes)
+    allowed = 2 * cells_allowed(n_bytes)
     if n_features * length > allowed:
         raise ValueError(
             f"context has texts of {length} characters, which would become part of the names of {n_features} features: "
@@ -87,7 +110,7 @@ def require_short_context(docs: dict[str, dict], context: Any, n_bytes: int) -> 
 def require_few_pairs(query: Block, n_bytes: int) -> None:
     """Raise ValueError for grades of too many documents, for a model that draws rankings: it compares them all."""
     n_features = query.X.shape[1] if hasattr(query.X, "shape") else sum(map(len, query.X))
-    n, allowed = query.n_documents, _cells_allowed(n_bytes)
+    n, allowed = query.n_documents, cells_allowed(n_bytes)
     if n * max(n, n_features) > allowed:
         raise ValueError(
             f"grades: the query has {n} documents of {n_features} features, and a model that draws rankings compares each "
@@ -95,16 +118,13 @@ def require_few_pairs(query: Block, n_bytes: int) -> None:
         )
 
 
-def _cells(step: QueryStep, n_documents: int, n_features: int) -> int:
-    return step._cells(n_documents, max(n_features, _known(step)))
-
-
 def _known(step: Any) -> int:
     return getattr(step, "n_features", None) or 0
 
 
-def _cells_allowed(n_bytes: int, step: Any = None) -> int:
-    return max(MAX_CELLS + CELLS_A_BYTE * n_bytes, min(ALWAYS_DOCUMENTS * _known(step), MAX_KNOWN_CELLS))
+def cells_allowed(n_bytes: int, known: int = 0) -> int:
+    """How many numbers an array may have that a request of so many bytes asks for, where so many features are known."""
+    return max(MAX_CELLS + CELLS_A_BYTE * n_bytes, min(ALWAYS_DOCUMENTS * known, MAX_KNOWN_CELLS))
 
 
 def explained(model: Any, query: Any, documents: Any) -> dict[str, Any]:

@@ -5,10 +5,14 @@ import sys
 import tracemalloc
 
 import pytest
+from river import preprocessing
+from river.feature_extraction import PolynomialExtender
 
 from online_rank import (
     BlendRanker,
     CrossFeatures,
+    ForEachDocument,
+    GradientRanker,
     HashedFeatures,
     KernelPerceptronRanker,
     LossTracker,
@@ -16,11 +20,14 @@ from online_rank import (
     PerceptronRanker,
     RidgeRanker,
     RunFeatures,
+    StreamGaussianizer,
+    StreamQuantileMap,
     StreamScaler,
     SwapRanker,
 )
 from online_rank.base.growth import GROWTH
 from online_rank.limits import MAX_DOCUMENTS, MAX_REQUEST_DEPTH
+from online_rank.preprocessing import Ramps
 from online_rank.serving import Challenge, RankingService
 from online_rank.serving.wire import decoded
 
@@ -147,6 +154,46 @@ def test_arrays_of_mostly_absent_features_are_small(known, n_features):
         tracemalloc.stop()
         # One array, since the scaler writes in place: not two.
         assert peak < 1.15 * 8 * n * known + 45 * len(asked) + 200 * known
+
+
+@pytest.mark.parametrize(
+    ("make", "n_documents", "n_features"),
+    [
+        (lambda: StreamQuantileMap() | Ramps() | GradientRanker("logistic"), 300, 300),
+        (lambda: StreamQuantileMap(ramps=12) | PerceptronRanker(), 300, 300),
+        (lambda: StreamQuantileMap() | Ramps() | GradientRanker("logistic"), 60, 1000),
+        (lambda: (StreamScaler() + Ramps()) | PerceptronRanker(), 300, 300),
+        (lambda: ForEachDocument(PolynomialExtender(2)) | PerceptronRanker(), 2, 500),
+        (
+            lambda: (
+                ForEachDocument(preprocessing.MaxAbsScaler() | feature_extraction.PolynomialExtender(3)) | PerceptronRanker()
+            ),
+            1,
+            60,
+        ),
+    ],
+)
+def test_columns_that_are_made_of_features_count(make, n_documents, n_features):
+    """Ramps make twelve columns of a feature, an extender makes the products of all."""
+    docs = {str(i): {f"f{i * n_features // n_documents}": 1.0} for i in range(n_documents)}
+    for j in range(n_features):
+        docs[str(j % n_documents)][f"f{j}"] = 1.0
+    line = request(id=1, docs=docs, grades=dict.fromkeys(docs, 1))
+    service = RankingService(make())
+    tracemalloc.start()
+    error = service.handle(line).answer.get("error", "")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "needs an array of" in error
+    assert peak < 64 * len(line) + (1 << 21)
+    few = {str(i): {f"f{j}": j / (i + 1) for j in range(10)} for i in range(10)}
+    assert "error" not in service.handle(request(id=2, docs=few, grades=dict.fromkeys(few, 1))).answer
+
+
+def test_new_features_of_a_gaussianizer_count():
+    docs = {each: {f"{each}{j}": 1 for j in range(4500)} for each in "ab"}
+    service = RankingService(StreamGaussianizer() | GradientRanker("logistic"))
+    assert "9000 new features" in service.handle(request(id=1, docs=docs, grades={"a": 1, "b": 0})).answer["error"]
 
 
 def test_the_products_of_a_kernel_perceptron_count():
