@@ -256,7 +256,7 @@ def _granted(service: RankingService, asked: bytes) -> int:
     docs = {}
     with contextlib.suppress(ValueError, RecursionError):
         fields = json.loads(asked)
-        docs = {name: {} for run in fields.get("runs", {}).values() for name, _ in run} | fields.get("docs", {})
+        docs = {name: {of: 1} for of, run in fields.get("runs", {}).items() for name, _ in run} | fields.get("docs", {})
     n_features = len(set().union(*docs.values()))
     arrays = arrays_of(service.model, len(docs), n_features)
     return 16 * max((min(cells_allowed(0, known), cells) for _, cells, known in arrays), default=0)

@@ -165,9 +165,7 @@ def test_arrays_of_mostly_absent_features_are_small(known, n_features):
         (lambda: (StreamScaler() + Ramps()) | PerceptronRanker(), 300, 300),
         (lambda: ForEachDocument(PolynomialExtender(2)) | PerceptronRanker(), 2, 500),
         (
-            lambda: (
-                ForEachDocument(preprocessing.MaxAbsScaler() | feature_extraction.PolynomialExtender(3)) | PerceptronRanker()
-            ),
+            lambda: ForEachDocument(preprocessing.MaxAbsScaler() | PolynomialExtender(3)) | PerceptronRanker(),
             1,
             60,
         ),
