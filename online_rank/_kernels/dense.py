@@ -15,6 +15,7 @@ from online_rank._kernels.primitives import (
     row_dot,
     row_dot_and_square,
     sum_of_squares,
+    two_row_dots_and_squares,
 )
 
 
@@ -36,10 +37,15 @@ def score_with_norms(X, w, s):
     m = X.shape[0]
     largest = 0.0
     norms = 0.0
-    # Row by row, in the order of memory: two rows at a time take a fifth less where X is in a cache, but two thirds more where
-    # it is not.
-    for i in range(m):
-        s[i], norm = row_dot_and_square(X, i, w)
+    # Two rows at a time, because each addition waits for the one before it.
+    for i in range(0, m - 1, 2):
+        s[i], s[i + 1], norm, other = two_row_dots_and_squares(X, i, w)
+        norms += norm
+        largest = max(largest, norm)
+        norms += other
+        largest = max(largest, other)
+    if m % 2 == 1:
+        s[m - 1], norm = row_dot_and_square(X, m - 1, w)
         norms += norm
         largest = max(largest, norm)
     return largest, norms

@@ -88,20 +88,8 @@ def meet_features(X, low, high, parameters, state):
     for j in range(X.shape[1]):
         low[j] = X[0, j]
         high[j] = X[0, j]
-    m = X.shape[0]
-    # Four rows at a time, so that `low` and `high` are read and written a quarter as often.
-    for i in range(1, m - 3, 4):
-        for j in range(X.shape[1]):
-            x0, x1, x2, x3 = np.float64(X[i, j]), np.float64(X[i + 1, j]), np.float64(X[i + 2, j]), np.float64(X[i + 3, j])
-            least = x0 if x0 < low[j] else low[j]
-            most = x0 if x0 > high[j] else high[j]
-            least = x1 if x1 < least else least
-            most = x1 if x1 > most else most
-            least = x2 if x2 < least else least
-            most = x2 if x2 > most else most
-            low[j] = x3 if x3 < least else least
-            high[j] = x3 if x3 > most else most
-    for i in range(max(1, m - (m - 1) % 4), m):
+    # Row by row, in the order of memory, where X is read for the first time.
+    for i in range(1, X.shape[0]):
         for j in range(X.shape[1]):
             x = np.float64(X[i, j])
             low[j] = x if x < low[j] else low[j]

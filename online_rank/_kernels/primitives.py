@@ -76,6 +76,12 @@ def row_dot_and_square(X, i, w):
     return _sums(x * _wide(w), x * x)
 
 
+def two_row_dots_and_squares(X, i, w):
+    """X_i . w and X_(i + 1) . w, then ||X_i||^2 and ||X_(i + 1)||^2."""
+    a, b = _wide(X[i]), _wide(X[i + 1])
+    return _sums(a * _wide(w), b * _wide(w), a * a, b * b)
+
+
 def four_rows_by_two(X, i, a, b):
     """X_i . a and those of the next three rows, then the same of b: rows and vectors are read once."""
     return *four_row_dots(X, i, a), *four_row_dots(X, i, b)

@@ -12,7 +12,7 @@ from online_rank._kernels import _intrinsics, primitives, vector_math  # noqa: F
 from tests.kernels.calling import Module
 
 VECTORS = {"lane_sum": 1, "sum_of_squares": 1, "dot": 2, "squared_distance": 2}
-ROWS = {"row_dot": 1, "four_row_dots": 4, "row_dot_and_square": 1}
+ROWS = {"row_dot": 1, "four_row_dots": 4, "row_dot_and_square": 1, "two_row_dots_and_squares": 2}
 math_of = Module(vector_math)
 
 
