@@ -54,7 +54,7 @@ def warm_up(*models: Any) -> None:
 
 def _use(model: Any, X: Any, grades: np.ndarray) -> None:
     """Let a copy of a model learn and rank two small queries, one at a time and as a block."""
-    from online_rank.metrics import NDCG
+    from online_rank.metrics import metric
 
     qid = [0, 0, 1, 1]
     learner = model.clone()
@@ -62,7 +62,8 @@ def _use(model: Any, X: Any, grades: np.ndarray) -> None:
     learner.learn_one(X, grades)
     learner.learn_one(X, grades)
     learner.learn_many(X, grades, qid)
-    NDCG(k=10).update(grades, learner.predict_one(X))
+    for name in ("ndcg@10", "map"):
+        metric(name).update(grades, learner.predict_one(X))
     learner.rank_one(X)
     learner.predict_many(X, qid)
 

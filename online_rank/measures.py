@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from online_rank import arguments
-from online_rank._kernels.codes import EXPECTED, IGNORED, MAX_GRADE, OPTIMISTIC, PESSIMISTIC
+from online_rank._kernels.codes import DCG, EXPECTED, IGNORED, MAX_GRADE, NDCG, OPTIMISTIC, PESSIMISTIC
 from online_rank._kernels.graded import ranking_losses
-from online_rank._kernels.metrics import ideal_value, metric_values
+from online_rank._kernels.metrics import cumulative_gains, ideal_value, metric_values
 from online_rank.base import serving_chain
 from online_rank.measure_names import MEASURES, parsed
 from online_rank.own_measures import OwnMeasure, is_own, own_measure
@@ -247,7 +247,8 @@ def query_values(
     grades = _as_plain(grades)
     if ties == IGNORED:
         scores, ties = _without_ties(scores, offsets), EXPECTED
-    valued = metric_values(kind, k, threshold, ties, scores, grades, offsets, gain, discounts(longest), values)
+    values_of = cumulative_gains if kind in (NDCG, DCG) else metric_values
+    valued = values_of(kind, k, threshold, ties, scores, grades, offsets, gain, discounts(longest), values)
     if valued < len(values):
         bad = np.flatnonzero(~(scores < np.inf))
         if bad.size:

@@ -6,6 +6,8 @@ computed in closed form (McSherry & Najork, "Computing Information Retrieval Per
 Tied Scores", 2008), under the other policies grades decide the order within it, and every document is a group of its own.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from online_rank._kernels._jit import inner, kernel
@@ -56,12 +58,35 @@ def metric_values(kind, k, threshold, ties, scores, grades, offsets, gains, disc
     -------
     The number of queries done: smaller than the number given if the next one has a score NaN or +inf, or a grade without gain.
     """
+    return _values(kind, k, threshold, ties, scores, grades, offsets, gains, discounts, out, True)
+
+
+@kernel
+def cumulative_gains(kind, k, threshold, ties, scores, grades, offsets, gains, discounts, out):
+    """As `metric_values`, for `NDCG` and `DCG` alone, which compile in half the time."""
+    return _values(kind, k, threshold, ties, scores, grades, offsets, gains, discounts, out, None)
+
+
+class _Ranked(NamedTuple):
+    """A query as `_order` has sorted it: scores s and grades g of the best n of its m documents, `counts` of each grade."""
+
+    s: np.ndarray
+    g: np.ndarray
+    n: int
+    m: int
+    cutoff: int
+    relevant: int
+    largest: int
+    counts: np.ndarray
+
+
+@inner
+def _values(kind, k, threshold, ties, scores, grades, offsets, gains, discounts, out, all_kinds):
+    """The body of `metric_values`. If `all_kinds` is None, `kind` is NDCG or DCG, and no others are compiled."""
     longest = longest_query(offsets)
     s, g = np.empty(longest, scores.dtype), np.empty(longest, np.int64)
     s_spare, g_spare = np.empty(longest, scores.dtype), np.empty(longest, np.int64)
     counts = np.zeros(len(gains), np.int64)
-    tree = np.zeros(len(gains) + 1 if kind == PAIRWISE_ACCURACY else 0, np.int64)
-    in_group = np.zeros(len(tree), np.int64)
 
     require_offsets(offsets, min(len(scores), len(grades)))
     require(len(out) >= len(offsets) - 1)
@@ -80,33 +105,11 @@ def metric_values(kind, k, threshold, ties, scores, grades, offsets, gains, disc
         value = np.nan
         if relevant > 0:
             n = _order(query_scores, query_grades, ties, cutoff, everyone, s, g, s_spare, g_spare)
-            if kind == NDCG:
-                value = _ndcg(kind, s, g, n, m, cutoff, ties, largest, gains, counts, discounts)
-            elif kind == DCG:
-                value = _dcg(kind, s, g, n, m, cutoff, ties, gains, discounts)
-            elif kind == AP_ATTAINABLE:
-                value = _precision_sum(s, g, n, cutoff, ties, threshold) / min(relevant, cutoff)
-            elif kind == RECALL:
-                value = _relevant_at(s, g, n, cutoff, ties, threshold) / relevant
-            elif kind == HIT_RATE:
-                value = _hit_probability(s, g, n, cutoff, ties, threshold)
-            elif kind == AP:
-                value = _precision_sum(s, g, n, cutoff, ties, threshold) / relevant
-            elif kind == LINEAR_NDCG:
-                ideal = ideal_sum(kind, m, m, largest + 1, _own_gains(kind, largest), counts, discounts)
-                if ideal > 0.0:  # Undefined for a single document.
-                    value = _linear_dcg(s, g, n, ties) / ideal
-            elif kind == RECIPROCAL_RANK:
-                value = _reciprocal_rank(s, g, n, cutoff, ties, threshold)
-            elif kind == PRECISION:
-                value = _relevant_at(s, g, n, cutoff, ties, threshold) / (k if k > 0 else m)
-            elif kind == ERR:
-                value = _err(g, min(n, cutoff), gains)
-            elif kind == PAIRWISE_ACCURACY:
-                value = _pairwise_accuracy(s, g, n, ties, counts, largest, tree, in_group)
+            ranked = _Ranked(s, g, n, m, cutoff, relevant, largest, counts)
+            if all_kinds is None:
+                value = _cumulative_gain(kind, ties, ranked, gains, discounts)
             else:
-                # Another sum of gain times discount.
-                value = _ndcg(kind, s, g, n, m, cutoff, ties, largest, _own_gains(kind, largest), counts, discounts)
+                value = _value(kind, k, threshold, ties, ranked, gains, discounts)
             # Rounding must not lift a value above the best possible one; NaN passes.
             if value > 1.0 and kind != DCG:
                 value = 1.0
@@ -114,6 +117,44 @@ def metric_values(kind, k, threshold, ties, scores, grades, offsets, gains, disc
         for grade in range(largest + 1):
             counts[grade] = 0
     return len(offsets) - 1
+
+
+@inner
+def _cumulative_gain(kind, ties, ranked, gains, discounts):
+    s, g, n, m, cutoff, _, largest, counts = ranked
+    if kind == DCG:
+        return _dcg(kind, s, g, n, m, cutoff, ties, gains, discounts)
+    return _ndcg(kind, s, g, n, m, cutoff, ties, largest, gains, counts, discounts)
+
+
+@inner
+def _value(kind, k, threshold, ties, ranked, gains, discounts):
+    s, g, n, m, cutoff, relevant, largest, counts = ranked
+    if kind == AP_ATTAINABLE:
+        return _precision_sum(s, g, n, cutoff, ties, threshold) / min(relevant, cutoff)
+    if kind == RECALL:
+        return _relevant_at(s, g, n, cutoff, ties, threshold) / relevant
+    if kind == HIT_RATE:
+        return _hit_probability(s, g, n, cutoff, ties, threshold)
+    if kind == AP:
+        return _precision_sum(s, g, n, cutoff, ties, threshold) / relevant
+    if kind == RECIPROCAL_RANK:
+        return _reciprocal_rank(s, g, n, cutoff, ties, threshold)
+    if kind == PRECISION:
+        return _relevant_at(s, g, n, cutoff, ties, threshold) / (k if k > 0 else m)
+    if kind == ERR:
+        return _err(g, min(n, cutoff), gains)
+    if kind == PAIRWISE_ACCURACY:
+        return _pairwise_accuracy(s, g, n, ties, counts, largest)
+    if kind in (NDCG, DCG):
+        return _cumulative_gain(kind, ties, ranked, gains, discounts)
+    own = _own_gains(kind, largest)
+    if kind == LINEAR_NDCG:
+        ideal = ideal_sum(kind, m, m, largest + 1, own, counts, discounts)
+        # Undefined for a single document.
+        return _linear_dcg(s, g, n, ties) / ideal if ideal > 0.0 else np.nan
+    # Another sum of gain times discount.
+    return _ndcg(kind, s, g, n, m, cutoff, ties, largest, own, counts, discounts)
 
 
 @kernel
@@ -327,7 +368,7 @@ def _linear_dcg(s, g, n, ties):
 
 
 @inner
-def _pairwise_accuracy(s, g, n, ties, counts, largest, tree, in_group):
+def _pairwise_accuracy(s, g, n, ties, counts, largest):
     """The share of pairs of different grades that are ordered correctly; NaN if there are none.
 
     Walks down the ranking with a Fenwick tree of the grades above: O(n log largest).
@@ -337,6 +378,7 @@ def _pairwise_accuracy(s, g, n, ties, counts, largest, tree, in_group):
         pairs -= counts[grade] * counts[grade]
     if pairs == 0:
         return np.nan
+    tree, in_group = np.zeros(largest + 2, np.int64), np.zeros(largest + 1, np.int64)
     halves = 0
     start = 0
     while start < n:
@@ -359,7 +401,5 @@ def _pairwise_accuracy(s, g, n, ties, counts, largest, tree, in_group):
         for i in range(start, end):
             in_group[g[i]] = 0
         start = end
-    for node in range(largest + 2):
-        tree[node] = 0
     # `pairs` counts every pair twice, `halves` in halves.
     return halves / pairs
