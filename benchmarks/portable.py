@@ -3,7 +3,8 @@
     python -m benchmarks.portable --objects FOLDER [--aarch64 COMMAND --aarch64-path FOLDER] [--queries 1000] [--keep FILE]
 
 Models learn the same queries in processes of many kinds; from each comes a digest of the model's whole state and of its scores
-of another query. `--objects` has the kernels of all targets: `python -m online_rank._warm_up FOLDER x86-64-v3,x86-64,aarch64`.
+of another query. `--objects` has the kernels of all targets, which this command makes:
+`python -m online_rank._warm_up FOLDER x86-64-v4,x86-64-v3,x86-64,aarch64`.
 A model whose digests differ must stand on the list `NOT_PORTABLE`, with the reason; else the command fails. Plain Python learns
 fewer queries, which are compared with the same number elsewhere.
 
@@ -43,6 +44,7 @@ _NUMPY = "AVX2 FMA3 AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL
 
 #: Kinds of processes: the target of their object of kernels, or none, and variables of the environment.
 PROCESSES: dict[str, tuple[str | None, dict[str, str]]] = {
+    "x86-64-v4": ("x86-64-v4", {}),
     "x86-64-v3": ("x86-64-v3", {}),
     "x86-64": ("x86-64", {}),
     "numba": (None, {"ONLINE_RANK_JIT": "1"}),
@@ -60,7 +62,7 @@ def measured(
     target, variables = (None, {}) if name is None else PROCESSES[name]
     with tempfile.TemporaryDirectory() as folder:
         for found in objects.glob(f"{target}-*.o") if target else ():
-            if target != "x86-64" or not found.name.startswith("x86-64-v3"):
+            if target != "x86-64" or not found.name.startswith("x86-64-v"):
                 shutil.copy(found, folder)
         environment = {
             **os.environ,

@@ -1,6 +1,7 @@
 """Kernels compiled ahead: what they answer, when numba is asked instead, and that nothing else needs it."""
 
 import os
+import platform
 import subprocess
 import sys
 from collections import namedtuple
@@ -206,6 +207,17 @@ def test_an_edited_kernel_is_compiled_by_numba(folder, tmp_path):
         ONLINE_RANK_CACHE_DIR=folder,
     )
     assert line.startswith(f"there is no object file {loading.targets()[0]}-")
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="other processors have no levels")
+@pytest.mark.parametrize(
+    ("missing", "expected"),
+    [(None, ["x86-64-v4", "x86-64-v3", "x86-64"]), ("avx512vl", ["x86-64-v3", "x86-64"]), ("avx2", ["x86-64"])],
+)
+def test_the_best_level_that_a_machine_has_comes_first(missing, expected, monkeypatch):
+    features = {name: name != missing for names in loading._LEVELS.values() for name in names}
+    monkeypatch.setattr("llvmlite.binding.get_host_cpu_features", lambda: features)
+    assert loading.targets() == expected
 
 
 def test_what_later_queries_call_is_recorded():

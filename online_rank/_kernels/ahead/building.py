@@ -14,6 +14,7 @@ __all__ = ["TRIPLES", "build", "environment"]
 
 #: The targets, each with the triple and the processor that its code is for.
 TRIPLES = {
+    "x86-64-v4": ("x86_64-unknown-linux-gnu", "x86-64-v4"),
     "x86-64-v3": ("x86_64-unknown-linux-gnu", "x86-64-v3"),
     "x86-64": ("x86_64-unknown-linux-gnu", "x86-64"),
     "aarch64": ("aarch64-unknown-linux-gnu", "generic"),

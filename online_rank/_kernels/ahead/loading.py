@@ -37,6 +37,12 @@ TYPE_NUMBERS = {
 #: The functions of the BLAS that machine code may call.
 BLAS = ("dgemm", "sgemm", "dgemv", "sgemv", "ddot", "sdot")
 
+#: What each level of x86-64 needs beyond the one before it.
+_LEVELS = {
+    "x86-64-v3": ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"),
+    "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
+}
+
 _METH_FASTCALL = 0x80
 
 
@@ -76,8 +82,12 @@ def targets() -> list[str]:
     import llvmlite.binding as llvm
 
     features = llvm.get_host_cpu_features()
-    v3 = all(features.get(name) for name in ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"))
-    return ["x86-64-v3", "x86-64"] if v3 else ["x86-64"]
+    found = ["x86-64"]
+    for level, names in _LEVELS.items():
+        if not all(features.get(name) for name in names):
+            break
+        found.insert(0, level)
+    return found
 
 
 def _arrays_are_as_supposed() -> bool:
