@@ -12,7 +12,13 @@ import numpy as np
 
 from online_rank.limits import INT64_HIGH, INT64_LOW, is_integer
 
-__all__ = ["choice", "flag", "integer", "names", "number", "seed"]
+__all__ = ["LATEST", "choice", "flag", "integer", "names", "number", "require_time", "seconds_of", "seed"]
+
+#: Seconds since 1970 are below this until the year 5138; milliseconds are above it.
+LATEST = 1e11
+
+#: Seconds of each unit of a length of time.
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def integer(name: str, value: Any, low: int | None = None, high: int = INT64_HIGH, *, optional: bool = False) -> None:
@@ -182,3 +188,37 @@ def _shown(value: Any) -> str:
         text = repr(value)
         return text if len(text) <= 60 else text[:57] + "..."
     return f"of type {type(value).__name__}"
+
+
+def seconds_of(text: str, name: str) -> float:
+    """A length of time as texts say it: 90, 90s, 30m, 12h or 7d. Raises ValueError.
+
+    Examples
+    --------
+    >>> seconds_of("30m", "--feedback-window"), seconds_of("2.5", "--idle")
+    (1800.0, 2.5)
+    """
+    unit = text[-1:]
+    digits = text[:-1] if unit in _UNITS else text
+    try:
+        seconds = float(digits) * _UNITS.get(unit, 1.0)
+    except ValueError:
+        seconds = math.nan
+    if not 0.0 < seconds < math.inf:
+        raise ValueError(f"{name} is {_shown(text)}; it is a time above 0, such as 90s, 30m, 12h or 7d")
+    return seconds
+
+
+def require_time(name: str, value: Any) -> None:
+    """Raise ValueError unless a value is a time in seconds.
+
+    Examples
+    --------
+    >>> require_time("ts", 1_763_000_000.5)
+    >>> require_time("ts", 1_763_000_000_500)
+    Traceback (most recent call last):
+        ...
+    ValueError: ts is 1763000000500; it must be a time in seconds (of milliseconds, a thousandth)
+    """
+    if type(value) not in (int, float) or not -LATEST < value < LATEST:
+        raise ValueError(f"{name} is {str(value)[:40]}; it must be a time in seconds (of milliseconds, a thousandth)")

@@ -4,47 +4,58 @@ from typing import Any
 
 from online_rank.query import Block, read_block, read_query
 
-__all__ = ["as_numbers", "read_for", "read_many_for", "require_context_taken"]
+__all__ = ["as_numbers", "read_for", "read_many_for", "require_taken"]
 
 
-def read_for(model: Any, x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, context: Any = None) -> Block:
+def read_for(
+    model: Any, x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, context: Any = None, at: Any = None
+) -> Block:
     """Read one query for a model.
 
     Parameters
     ----------
     model
         A step, or a pipeline.
-    x, y, w, served, context
+    x, y, w, served, context, at
         As in `online_rank.query.read_query`.
 
     Raises
     ------
     TypeError, ValueError
-        Bad input; or there is a context, which no step of the model looks at.
+        Bad input; or there is a context, or a time, which no step of the model looks at.
     """
     able = model._known or model.abilities
-    block = read_query(x, y, w, served=served, context=context, documents=able.takes_documents)
+    block = read_query(x, y, w, served=served, context=context, at=at, documents=able.takes_documents)
     if type(block.X) is list and not able.takes_documents:
         block = as_numbers(block)
-    if block.context is not None:
-        require_context_taken(model, block)
+    if block.context is not None or block.at is not None:
+        require_taken(model, block)
     return block
 
 
 def read_many_for(
-    model: Any, X: Any, qid: Any, y: Any = None, w: Any = None, *, served: Any = None, context: Any = None
+    model: Any,
+    X: Any,
+    qid: Any,
+    y: Any = None,
+    w: Any = None,
+    *,
+    served: Any = None,
+    context: Any = None,
+    at: Any = None,
 ) -> Block:
     """Read a block of queries for a model, as `online_rank.query.read_block` does; without `qid` and `y` a single query.
 
     Raises
     ------
     TypeError, ValueError
-        Bad input; or there is a context, which no step of the model looks at.
+        Bad input; or there is a context, or a time, which no step of the model looks at.
     """
     if qid is None and y is None:
         return read_for(model, X, context=context)
-    block = read_block(X, qid, y, w, served=served, context=context, documents=model.abilities.takes_documents)
-    require_context_taken(model, block)
+    documents = model.abilities.takes_documents
+    block = read_block(X, qid, y, w, served=served, context=context, at=at, documents=documents)
+    require_taken(model, block)
     return block
 
 
@@ -58,8 +69,13 @@ def as_numbers(block: Block) -> Block:
     return block._replace(X=read.X, names=read.names)
 
 
-def require_context_taken(model: Any, block: Block) -> None:
-    """Raise TypeError for a context that no step of the model uses."""
+def require_taken(model: Any, block: Block) -> None:
+    """Raise TypeError for a context, or a time, that no step of the model uses."""
+    if block.at is not None and not model.abilities.takes_time:
+        raise TypeError(
+            f"at: nothing in {type(model).__name__} depends on the time of a query; what has a half-life in seconds does, as "
+            'RidgeRanker(half_life="7d")'
+        )
     if block.context is not None and not model.abilities.takes_context:
         raise TypeError(
             f"context: no step of {type(model).__name__} uses the context of a query; put one in front, as in "

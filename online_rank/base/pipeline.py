@@ -11,7 +11,7 @@ import numpy as np
 from river import compose
 
 from online_rank.base.anatomy import Abilities, Able, share_lock
-from online_rank.base.asked import read_for, read_many_for, require_context_taken
+from online_rank.base.asked import read_for, read_many_for, require_taken
 from online_rank.base.explain import Explanation, explain_one
 from online_rank.base.function import QueryFunction
 from online_rank.base.ranker import Ranker, best_first
@@ -105,7 +105,9 @@ class RankingPipeline(Able, compose.Pipeline):
         with self._lock:
             return self._ranker.last_round
 
-    def learn_one(self, x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, context: Any = None) -> None:
+    def learn_one(
+        self, x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, context: Any = None, at: float | None = None
+    ) -> None:
         """Learn from one query.
 
         Parameters
@@ -121,6 +123,8 @@ class RankingPipeline(Able, compose.Pipeline):
             The scores that the documents were served with (see `Ranker.learn_one`).
         context
             What is known of the query itself, `{name: value}`, where a step looks at it (`CrossFeatures`).
+        at
+            The time of the query in seconds, where the ranker has a half-life in seconds (`half_life="7d"`), and only there.
 
         Raises
         ------
@@ -130,14 +134,24 @@ class RankingPipeline(Able, compose.Pipeline):
         if y is None:
             self._require_grades_unneeded()
         arrays = type(x) is np.ndarray and type(y) is np.ndarray
-        if arrays and type(w) is float and w == 1.0 and served is None and context is None and self._reads_plain(x, y):
+        if (
+            arrays
+            and type(w) is float
+            and w == 1.0
+            and served is None
+            and context is None
+            and at is None
+            and self._reads_plain(x, y)
+        ):
             block = plain_block(x, y)
         else:
-            block = read_for(self, x, y, w, served=served, context=context)
+            block = read_for(self, x, y, w, served=served, context=context, at=at)
         with self._lock, all_or_nothing() as changes, changes:
             self._learn_block(block, changes)
 
-    def learn_many(self, X: Any, y: Any, qid: Any, *, w: Any = None, served: Any = None, context: Any = None) -> None:
+    def learn_many(
+        self, X: Any, y: Any, qid: Any, *, w: Any = None, served: Any = None, context: Any = None, at: Any = None
+    ) -> None:
         """Learn from a block of queries, one after the other: the same as a loop of `learn_one`, bit for bit, but faster.
 
         Parameters
@@ -154,6 +168,8 @@ class RankingPipeline(Able, compose.Pipeline):
             None, or the n scores that the documents were served with (see `Ranker.learn_one`).
         context
             None, or what is known of each query itself: one `{name: value}` a query.
+        at
+            None, or one time a query (see `learn_one`).
 
         Raises
         ------
@@ -162,7 +178,7 @@ class RankingPipeline(Able, compose.Pipeline):
         """
         if y is None:
             self._require_grades_unneeded()
-        block = read_many_for(self, X, qid, y, w, served=served, context=context)
+        block = read_many_for(self, X, qid, y, w, served=served, context=context, at=at)
         n_queries = len(block.w)
         # A few megabytes at a time, so that the output of the transformers stays in the cache and needs little memory.
         size = getattr(block.X, "nbytes", 0)
@@ -283,6 +299,7 @@ class RankingPipeline(Able, compose.Pipeline):
                 # Otherwise the ranker itself can compute the served scores before it learns.
                 measures_answers=steps[-1].measures_answers and learns_before,
                 takes_context=any(step.takes_context for step in steps),
+                takes_time=any(step.takes_time for step in steps),
                 learns=any(step.learns for step in steps),
             )
             if steps
@@ -439,7 +456,7 @@ def learn_within(model: Any, block: Block, changes: all_or_nothing) -> None:
     TypeError, ValueError
         As `learn_one`; a part may have been learned.
     """
-    require_context_taken(model, block)
+    require_taken(model, block)
     with model._lock:
         model._learn_within(block, changes)
 

@@ -180,7 +180,9 @@ class Ranker(QueryEstimator):
         with self._lock:
             return None if self._last_round is None else Round.from_row(self._last_round[0])
 
-    def learn_one(self, x: Any, y: Any, w: float = 1.0, *, served: Any = None, context: Any = None) -> None:
+    def learn_one(
+        self, x: Any, y: Any, w: float = 1.0, *, served: Any = None, context: Any = None, at: float | None = None
+    ) -> None:
         """Learn from one query.
 
         Parameters
@@ -199,6 +201,8 @@ class Ranker(QueryEstimator):
         context
             What is known of the query itself, `{name: value}`, where a step of a pipeline looks at it (`CrossFeatures`); a
             ranker alone refuses it.
+        at
+            The time of the query in seconds, where the ranker has a half-life in seconds (`half_life="7d"`), and only there.
 
         Raises
         ------
@@ -206,13 +210,15 @@ class Ranker(QueryEstimator):
             `x` or `y` is bad input, or the query would make the model's state non-finite. The model is then as it was.
         """
         with self._lock:
-            alone = type(w) is float and w == 1.0 and served is None and context is None
+            alone = type(w) is float and w == 1.0 and served is None and context is None and at is None
             plain = alone and self._columns is None and are_plain(x, y, self._n_features)
-            block = plain_block(x, y) if plain else read_for(self, x, y, w, served=served, context=context)
+            block = plain_block(x, y) if plain else read_for(self, x, y, w, served=served, context=context, at=at)
             if not self._learn_at_once(block, plain):
                 self._learn_all(block)
 
-    def learn_many(self, X: Any, y: Any, qid: Any, *, w: Any = None, served: Any = None, context: Any = None) -> None:
+    def learn_many(
+        self, X: Any, y: Any, qid: Any, *, w: Any = None, served: Any = None, context: Any = None, at: Any = None
+    ) -> None:
         """Learn from a block of queries, one after the other: the same as a loop of `learn_one`, bit for bit, but faster.
 
         Parameters
@@ -229,6 +235,8 @@ class Ranker(QueryEstimator):
             None, or the n scores that the documents were served with (see `learn_one`).
         context
             None, or what is known of each query itself: one `{name: value}` a query.
+        at
+            None, or one time a query (see `learn_one`).
 
         Raises
         ------
@@ -236,7 +244,7 @@ class Ranker(QueryEstimator):
             Bad input anywhere in the block. The model is then as it was before the block.
         """
         with self._lock:
-            self._learn_all(read_many_for(self, X, qid, y, w, served=served, context=context))
+            self._learn_all(read_many_for(self, X, qid, y, w, served=served, context=context, at=at))
 
     def predict_one(self, x: Any, *, context: Any = None) -> list[float] | dict[Hashable, float]:
         """Scores of the documents of a query; a higher score ranks earlier.

@@ -8,7 +8,8 @@ x_t is the loss of the served ranking, however it was chosen, and G the sum of t
 Leaders. A `BestRanker` serves the ranker b_t with the smallest loss so far; P is the sum of l_t(b_t) - l_t(b_{t+1}) over the
 queries after which the leader changed.
 
-With a half-life both hold for the discounted losses.
+With a half-life, in queries or in seconds, both hold for the discounted losses: the proofs go from one query to the next, and
+need no more of the factor of a step than that it is above 0 and at most 1.
 
 References
 ----------

@@ -955,8 +955,9 @@ def stream(
 
     {"cmd": "stats"} returns counts and figures, {"cmd": "save"} writes the checkpoint and the model.
     """
+    from online_rank.arguments import seconds_of
     from online_rank.cli.logs import log_to_stderr
-    from online_rank.cli.service import Beginning, Feedback, Pending, Places, maker, run, seconds_of
+    from online_rank.cli.service import Beginning, Feedback, Pending, Places, maker, run
 
     log_to_stderr(log_format.value, log_level.value)
     _require_for_new(context, model)
@@ -1038,10 +1039,11 @@ def serve(
 
     / is a page, /docs describes the rest. With ONLINE_RANK_TOKEN in the environment clients must send it as a bearer token.
     """
+    from online_rank.arguments import seconds_of
     from online_rank.cli.logs import log_to_stderr
     from online_rank.cli.serve import Place
     from online_rank.cli.serve import serve as listen
-    from online_rank.cli.service import Beginning, Feedback, Pending, maker, seconds_of
+    from online_rank.cli.service import Beginning, Feedback, Pending, maker
 
     log_to_stderr(log_format.value, log_level.value)
     _require_for_new(context, model)

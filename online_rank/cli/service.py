@@ -4,7 +4,6 @@ import contextlib
 import copy
 import hashlib
 import logging
-import math
 import os
 import select
 import sys
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from online_rank.arguments import seconds_of
 from online_rank.cli.events import events_of
 from online_rank.cli.files import refuse_overwriting
 from online_rank.cli.logs import say
@@ -25,10 +25,9 @@ from online_rank.serving.protocol import Outcome, RankingService
 from online_rank.serving.wire import encoded
 from online_rank.storage.files import require_replaceable, save, write_atomically
 
-__all__ = ["Beginning", "Feedback", "Pending", "Places", "forget", "maker", "run", "say_where_it_goes_on", "seconds_of"]
+__all__ = ["Beginning", "Feedback", "Pending", "Places", "forget", "maker", "run", "say_where_it_goes_on"]
 
 _CHUNK = 1 << 18
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class Beginning(NamedTuple):
@@ -91,25 +90,6 @@ class Places(NamedTuple):
 
 
 _USUAL = Feedback()
-
-
-def seconds_of(text: str, option: str) -> float:
-    """A time as options say it: 90, 90s, 30m, 12h or 7d. Raises ValueError.
-
-    Examples
-    --------
-    >>> seconds_of("30m", "--feedback-window"), seconds_of("2.5", "--idle")
-    (1800.0, 2.5)
-    """
-    unit = text[-1:]
-    number = text[:-1] if unit in _UNITS else text
-    try:
-        seconds = float(number) * _UNITS.get(unit, 1.0)
-    except ValueError:
-        seconds = math.nan
-    if not 0.0 < seconds < math.inf:
-        raise ValueError(f"{option} is {text!r}; it is a time above 0, such as 90s, 30m, 12h or 7d")
-    return seconds
 
 
 def say_where_it_goes_on(durable: DurableService) -> None:

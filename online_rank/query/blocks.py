@@ -7,10 +7,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from online_rank.arguments import require_time
 from online_rank.query.context import Context
 from online_rank.query.sparse import SparseRows
 
-__all__ = ["ONE", "Block", "as_weights", "document_name", "plain_block", "query_offsets", "require_finite", "single"]
+__all__ = [
+    "ONE",
+    "Block",
+    "as_times",
+    "as_weights",
+    "document_name",
+    "plain_block",
+    "query_offsets",
+    "require_finite",
+    "single",
+]
 
 #: The weights of a block of one query of weight 1.
 ONE = np.ones(1)
@@ -48,6 +59,8 @@ class Block(NamedTuple):
         (`Abilities.wants_scale`).
     context
         The context of each query, a tuple with one dict for each; None if there are none.
+    at
+        float64 (q,): the time of each query, in seconds; None where they have none.
     """
 
     X: Any
@@ -61,6 +74,7 @@ class Block(NamedTuple):
     answered: np.ndarray | None = None
     scale: np.ndarray | None = None
     context: tuple[Context, ...] | None = None
+    at: np.ndarray | None = None
 
     @property
     def n_documents(self) -> int:
@@ -83,6 +97,7 @@ class Block(NamedTuple):
             None if answered is None else answered[a:b],
             self.scale,
             None if self.context is None else self.context[first:stop],
+            None if self.at is None else self.at[first:stop],
         )
         return _new(Block, fields)
 
@@ -103,7 +118,7 @@ _new = tuple.__new__
 
 def plain_block(x: np.ndarray, y: np.ndarray | None = None) -> Block:
     """A query of weight 1 that needs no conversion (`are_plain`). `Block(...)` takes three times as long."""
-    return _new(Block, (x, y, single(len(x)), ONE, None, None, None, None, None, None, None))
+    return _new(Block, (x, y, single(len(x)), ONE, None, None, None, None, None, None, None, None))
 
 
 def with_features(block: Block, X: Any, names: tuple[Hashable, ...] | None) -> Block:
@@ -133,6 +148,26 @@ def as_weights(w: Any, n_queries: int) -> np.ndarray:
     if weights.shape != (n_queries,):
         raise ValueError(f"w has shape {weights.shape}, but the block has {n_queries} queries: one weight a query")
     return weights.astype(np.float64, copy=False)
+
+
+def as_times(at: Any, n_queries: int) -> np.ndarray | None:
+    """Times of queries as float64 (n_queries,); None for None.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `at` is not one time in seconds for each query.
+    """
+    if at is None:
+        return None
+    times = np.atleast_1d(as_array("at", at))
+    if times.dtype.kind not in "iuf":
+        raise TypeError(f"at has dtype {times.dtype}; times are numbers of seconds")
+    if times.shape != (n_queries,):
+        raise ValueError(f"at has shape {times.shape}, but there are {n_queries} queries: one time a query")
+    for time in times.tolist():
+        require_time("at", time)
+    return times.astype(np.float64)
 
 
 def as_array(name: str, value: Any) -> np.ndarray:

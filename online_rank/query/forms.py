@@ -11,7 +11,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank.limits import MAX_FEATURES
-from online_rank.query.blocks import ONE, Block, as_array, as_weights, document_name, query_offsets, single, with_feedback
+from online_rank.query.blocks import (
+    ONE,
+    Block,
+    as_array,
+    as_times,
+    as_weights,
+    document_name,
+    query_offsets,
+    single,
+    with_feedback,
+)
 from online_rank.query.context import as_contexts, read_context
 from online_rank.query.feedback import as_feedback
 from online_rank.query.labels import in_rows_of
@@ -56,7 +66,14 @@ class _Features(NamedTuple):
 
 
 def read_query(
-    x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, context: Any = None, documents: bool = False
+    x: Any,
+    y: Any = None,
+    w: float = 1.0,
+    *,
+    served: Any = None,
+    context: Any = None,
+    at: Any = None,
+    documents: bool = False,
 ) -> Block:
     """Read one query, in any form.
 
@@ -72,6 +89,8 @@ def read_query(
         The scores that it was served with (see `as_served`); None if unknown.
     context
         What is known of the query itself, `{name: value}` (see `read_context`); None for what a `Block` says, or nothing.
+    at
+        Its time, in seconds; None for what a `Block` says, or none.
     documents
         Whether to keep feature dicts, and frames with columns other than numbers, unchanged, for pipeline steps that take text
         and categories.
@@ -95,6 +114,8 @@ def read_query(
     if isinstance(x, Block):
         if context is not None:
             x = x._replace(context=(read_context(context),))
+        if at is not None:
+            x = x._replace(at=as_times(at, len(x.w)))
         scores = x.served if served is None else as_served(served, x.n_documents, x.ids)
         if y is None:
             return x
@@ -111,11 +132,19 @@ def read_query(
     scores = None if served is None else as_served(served, n, ids)
     known = None if context is None else (read_context(context),)
     weight = _as_weight(w)
-    return _new(Block, (X, feedback, single(n), weight, ids, names, scores, form, None, None, known))
+    return _new(Block, (X, feedback, single(n), weight, ids, names, scores, form, None, None, known, as_times(at, 1)))
 
 
 def read_block(
-    X: Any, qid: Any, y: Any = None, w: Any = None, *, served: Any = None, context: Any = None, documents: bool = False
+    X: Any,
+    qid: Any,
+    y: Any = None,
+    w: Any = None,
+    *,
+    served: Any = None,
+    context: Any = None,
+    at: Any = None,
+    documents: bool = False,
 ) -> Block:
     """Read queries stacked one below the other.
 
@@ -133,6 +162,8 @@ def read_block(
         The n scores that the documents were served with; None if unknown.
     context
         One `{name: value}` a query; None where nothing is known of the queries themselves.
+    at
+        The times of the queries, in seconds; None where they have none.
     documents
         As in `read_query`.
 
@@ -151,8 +182,9 @@ def read_block(
     offsets = query_offsets(in_rows_of(X, "qid", qid), n)
     feedback = None if y is None else as_feedback(in_rows_of(X, "y", y), len(offsets) - 1, n, ids)
     scores = None if served is None else as_served(in_rows_of(X, "served", served), n, ids)
-    known = as_contexts(context, len(offsets) - 1)
-    return Block(features, feedback, offsets, as_weights(w, len(offsets) - 1), ids, names, scores, form, context=known)
+    known, times = as_contexts(context, len(offsets) - 1), as_times(at, len(offsets) - 1)
+    weights = as_weights(w, len(offsets) - 1)
+    return Block(features, feedback, offsets, weights, ids, names, scores, form, context=known, at=times)
 
 
 def is_plain(x: Any, n_features: int) -> bool:

@@ -34,6 +34,7 @@ from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
 from online_rank.preprocessing._columns import StatelessTransformer, names_made
 from online_rank.query import Block, single
+from online_rank.rankers.fading import FadingRanker
 from online_rank.rankers.hedge import BUDGET, HedgeAccount, choose, opening, shares_of, step_of
 from online_rank.rankers.nested import NestedRanker, first_step, require_model
 
@@ -42,7 +43,7 @@ __all__ = ["BlendRanker"]
 _MAX_CANDIDATES = 2000
 
 
-class BlendRanker(NestedRanker):
+class BlendRanker(FadingRanker, NestedRanker):
     r"""Rank by a convex blend of rankers, weighted by how well the candidate blends have ranked so far.
 
     Scores are standardised within the query (z-scores), so that rankers of different scales can be added. Candidates are all
@@ -76,8 +77,9 @@ class BlendRanker(NestedRanker):
     rate
         The largest step eta: how fast the weights follow the losses.
     half_life
-        The weight of a loss halves after this many queries, for streams whose best blend changes; None: all losses count alike.
-        With a half-life the step stays at `rate`.
+        The weight of a loss halves after this many queries, for streams whose best blend changes; or, as a text, after a time:
+        `"12h"`, `"7d"`. Then `learn_one` needs `at=`, the time of each query. None: all losses count alike. With a half-life
+        the step stays at `rate`.
     prior
         The initial weight pi^1 of each ranker alone, numbers >= 0 with a sum of at most 1; all candidates share the rest
         equally. With 0.5 on the ranking that users have today, `prior=(0.5, 0)`, a blend loses at most ln 2 / eta + Delta + G
@@ -108,7 +110,6 @@ class BlendRanker(NestedRanker):
 
     _schema = Schema(
         _measure=Derived(),
-        _keep=Derived(),
         _candidates=Derived(),
         _learners=ListOf(Nested("Ranker", "RankingPipeline"), lambda ranker: ranker._candidates.shape[1]),
         _losses=Array(lambda ranker: len(ranker._candidates)),
@@ -125,7 +126,7 @@ class BlendRanker(NestedRanker):
         measure: str = "ndcg@10",
         grid: int = 4,
         rate: float = 1.0,
-        half_life: float | None = None,
+        half_life: float | str | None = None,
         prior: Sequence[float] | None = None,
         seed: int = 0,
     ) -> None:
@@ -139,17 +140,15 @@ class BlendRanker(NestedRanker):
         if math.comb(grid + len(chosen) - 1, grid) > _MAX_CANDIDATES:
             raise ValueError(f"grid is {grid}: with {len(chosen)} rankers that makes more than {_MAX_CANDIDATES} candidates")
         number("rate", rate, 0.0)
-        number("half_life", half_life, above=0.0, optional=True)
         require_seed(seed)
         self.rankers = rankers
         self.measure = measure
         self.grid = grid
         self.rate = rate
-        self.half_life = half_life
+        self._fade_by(half_life)
         self.prior = prior
         self.seed = seed
         self._measure = parse_measure(measure)
-        self._keep = 1.0 if half_life is None else 0.5 ** (1.0 / half_life)
         self._candidates = _grid(grid, len(chosen))
         self._learners = [copy.deepcopy(ranker) for ranker in chosen]
         self._front = None if chosen is rankers else _own_map()
@@ -190,7 +189,7 @@ class BlendRanker(NestedRanker):
     @property
     def step(self) -> float:
         """eta, the step of the next query."""
-        return step_of(self._account, self.rate, len(self._losses), self._keep < 1.0)
+        return step_of(self._account, self.rate, len(self._losses), self._fades)
 
     @property
     def draws_candidates(self) -> bool:
@@ -239,7 +238,7 @@ class BlendRanker(NestedRanker):
 
     def _abilities(self) -> Abilities:
         # Served scores are not passed to the members: they only enter the account.
-        return Abilities(takes_served=True)
+        return super()._abilities()._replace(takes_served=True)
 
     @property
     def _parts(self) -> list[base.Base]:
@@ -310,7 +309,8 @@ class BlendRanker(NestedRanker):
         if levels > 1:
             if query.served is not None:
                 losses[-1] = self._measure.loss(query.served, y, ties="pessimistic")
-            kernels.settle(losses, w, shares, step, self._keep, drawn, self._losses, self._account)
+            kernels.settle(losses, w, shares, step, self._kept(query), drawn, self._losses, self._account)
+            self._pass_time(query)
         self._n_queries += 1
         row[:] = losses[-1], np.nan, 0.0, 0.0, 0.0, w, m, largest_norm(X), 0.0, levels < 2
         return True

@@ -38,7 +38,10 @@ class NestedRanker(Wrapper, Ranker):
 
     def _abilities(self) -> Abilities:
         inside = [model.abilities for model in self._wrapped]
-        return Abilities(**{name: all(getattr(able, name) for able in inside) for name in self._forwards})
+        takes_time = any(able.takes_time for able in inside)
+        return Abilities(
+            takes_time=takes_time, **{name: all(getattr(able, name) for able in inside) for name in self._forwards}
+        )
 
     @property
     def _own_policy(self) -> Any:

@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from online_rank import arguments
 from online_rank._kernels import ridge as kernels
 from online_rank._kernels.dense import score
-from online_rank.base import Ranker
 from online_rank.base.form import Head, Linear
 from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
@@ -20,6 +18,7 @@ from online_rank.base.undo import all_or_nothing
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
 from online_rank.query import Block
+from online_rank.rankers.fading import FadingRanker
 
 __all__ = ["RidgeRanker"]
 
@@ -33,7 +32,7 @@ _AT_ONCE = 256
 _WORK = 2e7
 
 
-class RidgeRanker(Ranker):
+class RidgeRanker(FadingRanker):
     r"""Linear ranker that solves a ridge regression on the grades, standardised within each query.
 
     With C the features of a query (m, d) less their means in the query, and t its grades, standardised in the query,
@@ -54,7 +53,9 @@ class RidgeRanker(Ranker):
     measure
         The measure by which the lambdas are compared (see `online_rank.measure`).
     half_life
-        The weight of a query halves after this many queries, for streams that change; None: all count alike.
+        The weight of a query halves after this many queries, for streams that change; or, as a text, after a time: `"12h"`,
+        `"7d"`. Then `learn_one` needs `at=`, the time of each query, and each query is added to the equations at once, which
+        takes longer with many features. None: all count alike.
 
     Raises
     ------
@@ -78,7 +79,6 @@ class RidgeRanker(Ranker):
 
     _schema = Schema(
         _measure=Derived(),
-        _keep=Derived(),
         _gram=Array(lambda ranker: ranker._n_features * (ranker._n_features + 1) // 2),
         _pending=ListOf(Array(None, "d"), kind=tuple),
         _moment=Array("d"),
@@ -93,13 +93,11 @@ class RidgeRanker(Ranker):
     max_features = 2048
     _changes_in_place = False
 
-    def __init__(self, measure: str = "ndcg@10", *, half_life: float | None = None) -> None:
+    def __init__(self, measure: str = "ndcg@10", *, half_life: float | str | None = None) -> None:
         super().__init__()
-        arguments.number("half_life", half_life, above=0.0, optional=True)
         self.measure = measure
-        self.half_life = half_life
+        self._fade_by(half_life)
         self._measure = parse_measure(measure)
-        self._keep = 1.0 if half_life is None else 0.5 ** (1.0 / half_life)
         # The upper triangle of A, row by row, without the last queries, whose rows are still to be added.
         self._gram = np.empty(0)
         self._pending: tuple[np.ndarray, ...] = ()
@@ -229,17 +227,25 @@ class RidgeRanker(Ranker):
             )
             if learns < 0:
                 return t
+            keep = self._kept(block, t)
             if learns:
-                self._add(X, y, weight)
-                self._losses = self._keep * self._losses + weight * losses
+                self._add(X, y, weight, keep)
+                self._losses = keep * self._losses + weight * losses
+                self._pass_time(block, t)
                 self._solve_some()
         return len(block.w)
 
-    def _add(self, X: np.ndarray, y: np.ndarray, weight: float) -> None:
-        """Add a query to the equations."""
+    def _add(self, X: np.ndarray, y: np.ndarray, weight: float, keep: float) -> None:
+        """Add a query to the equations, of which the share `keep` is left."""
         rows, moment = np.empty(X.shape), np.empty_like(self._moment)
-        kernels.add_query(X, y, weight, self._keep, self._moment, rows, moment)
-        self._pending += (rows,)
+        kernels.add_query(X, y, weight, keep, self._moment, rows, moment)
+        if self._seconds is None:
+            self._pending += (rows,)
+        else:
+            # Those that wait all fade alike; here each query fades on its own.
+            gram = np.empty_like(self._gram)
+            kernels.add_rows(rows, keep, self._gram, gram)
+            self._gram = gram
         self._moment = moment
         self._n_queries += 1
         if sum(map(len, self._pending)) >= _AT_ONCE:

@@ -20,6 +20,7 @@ from online_rank.measures import AnyMeasure, learned_measure
 from online_rank.measures import measure as parse_measure
 from online_rank.metrics.interleaving import draft, vote
 from online_rank.query import Block, single
+from online_rank.rankers.fading import FadingRanker
 from online_rank.rankers.nested import NestedRanker, adopt_features, learn_query, require_model
 
 __all__ = ["BestRanker", "LeaderAccount"]
@@ -53,7 +54,7 @@ class LeaderAccount(NamedTuple):
     counted_weight: float
 
 
-class BestRanker(NestedRanker):
+class BestRanker(FadingRanker, NestedRanker):
     """Train several rankers, and rank with the one that has been best so far.
 
     A ranker ranks each query before learning it, and the loss (1 - `measure`, ties broken pessimistically) enters its mean. The
@@ -78,8 +79,8 @@ class BestRanker(NestedRanker):
     measure
         The measure of the loss (see `online_rank.measure`); None for the measure of the rankers.
     half_life
-        The weight of a loss halves after this many queries, for streams whose best ranker changes; None: all losses count
-        alike.
+        The weight of a loss halves after this many queries, for streams whose best ranker changes; or, as a text, after a
+        time: `"12h"`, `"7d"`. Then `learn_one` needs `at=`, the time of each query. None: all losses count alike.
     epsilon
         None: every ranker learns every query (greedy choice). A number: only one does, at the cost of a single ranker (an
         epsilon-greedy bandit): with probability `epsilon` a random one, otherwise the best. At the beginning each ranker gets
@@ -134,7 +135,7 @@ class BestRanker(NestedRanker):
         rankers: Sequence[Ranker | RankingPipeline],
         *,
         measure: str | None = None,
-        half_life: float | None = None,
+        half_life: float | str | None = None,
         epsilon: float | None = None,
         seed: int = 0,
         drafts: int | None = None,
@@ -144,7 +145,6 @@ class BestRanker(NestedRanker):
             raise TypeError(f"rankers is {rankers!r}; it is a list of rankers and pipelines")
         for i, ranker in enumerate(rankers):
             require_model(f"rankers[{i}]", ranker)
-        arguments.number("half_life", half_life, above=0.0, optional=True)
         arguments.number("epsilon", epsilon, 0.0, 1.0, optional=True)
         arguments.seed(seed)
         arguments.integer("drafts", drafts, 1, optional=True)
@@ -152,7 +152,7 @@ class BestRanker(NestedRanker):
             raise ValueError("drafts needs two rankers, and neither half_life nor epsilon: clicks choose, and not losses")
         self.rankers = rankers
         self.measure = measure
-        self.half_life = half_life
+        self._fade_by(half_life)
         self.epsilon = epsilon
         self.seed = seed
         self.drafts = drafts
@@ -306,13 +306,14 @@ class BestRanker(NestedRanker):
         row[:] = rows[learners.index(best) if best in learners else 0, 0]
         if not row[_SKIPPED]:
             row[_SERVED_LOSS] = self._loss(answered, query.y)
-            keep = 1.0 if self.half_life is None else 0.5 ** (1.0 / self.half_life)
+            keep = self._kept(query)
             losses = [self._loss(served, query.y) for served in scores]
             for i, loss in zip(learners, losses, strict=True):
                 self._losses[i, 0] = keep * self._losses[i, 0] + 1.0
                 self._losses[i, 1] += (loss - self._losses[i, 1]) / self._losses[i, 0]
             if self.epsilon is None and self.drafts is None:
                 self._follow(best, losses, keep)
+            self._pass_time(query)
         return True
 
     def _follow(self, led: int, losses: list[float], keep: float) -> None:

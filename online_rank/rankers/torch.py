@@ -157,13 +157,15 @@ class TorchRanker(AveragedRanker):
     def _dtype(self) -> str:
         return str(next(iter(self._parameters().values())).dtype).removeprefix("torch.")
 
-    def learn_one(self, x: Any, y: Any, w: float = 1.0, *, served: Any = None, context: Any = None) -> None:
+    def learn_one(self, x: Any, y: Any, w: float = 1.0, *, served: Any = None, context: Any = None, at: Any = None) -> None:
         """Learn from one query, as `Ranker.learn_one`; x may also be an array or a tensor (m, *shape)."""
-        super().learn_one(_flat(x), y, w, served=served, context=context)
+        super().learn_one(_flat(x), y, w, served=served, context=context, at=at)
 
-    def learn_many(self, X: Any, y: Any, qid: Any, *, w: Any = None, served: Any = None, context: Any = None) -> None:
+    def learn_many(
+        self, X: Any, y: Any, qid: Any, *, w: Any = None, served: Any = None, context: Any = None, at: Any = None
+    ) -> None:
         """Learn from a block of queries, as `Ranker.learn_many`; X may also be an array or a tensor (n, *shape)."""
-        super().learn_many(_flat(X), y, qid, w=w, served=served, context=context)
+        super().learn_many(_flat(X), y, qid, w=w, served=served, context=context, at=at)
 
     def predict_one(self, x: Any, *, context: Any = None) -> list[float] | dict[Hashable, float]:
         """Scores of the documents of a query, as `Ranker.predict_one`; x may also be an array or a tensor (m, *shape)."""

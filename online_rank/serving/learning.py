@@ -42,8 +42,8 @@ NOT_CLICKS = "this service learns from grades: its ranker draws no rankings that
 class LearningService(ServiceState):
     """A service that learns a query at once, with all of its feedback."""
 
-    def _learn(self, kind: str, fields: dict[str, Any], request: bytes) -> Reply:
-        """Learn a query from the first feedback that comes for it."""
+    def _learn(self, kind: str, fields: dict[str, Any], request: bytes, at: float | None) -> Reply:
+        """Learn a query from the first feedback that comes for it, at a time, if the model asks for one."""
         query_id = fields["id"]
         digest = digest_of(kind, fields)
         if query_id in self._learned:
@@ -51,10 +51,10 @@ class LearningService(ServiceState):
         number = self._pending.number(query_id)
         if number is None:
             raise ValueError("no query is waiting under this id: it was never ranked, or dropped since (see stats: evicted)")
-        outcome = Outcome(("learn", query_id, number), feedback=request, gone=(number,), digest=digest)
-        return self._learn_waiting(query_id, kind, fields[kind], fields.get("ungraded"), outcome)
+        outcome = Outcome(("learn", query_id, number, *_timed(at)), feedback=request, gone=(number,), digest=digest)
+        return self._learn_waiting(query_id, kind, fields[kind], fields.get("ungraded"), outcome, at)
 
-    def _teach(self, fields: dict[str, Any], request: bytes, *, n_bytes: int | None) -> Reply:
+    def _teach(self, fields: dict[str, Any], request: bytes, at: float | None, *, n_bytes: int | None) -> Reply:
         """Learn a query that somebody else has ranked, from its documents and their grades; `n_bytes` as for `_query_of`."""
         require_feedback("grades", fields)
         query_id, digest = fields["id"], digest_of("grades", fields)
@@ -68,14 +68,18 @@ class LearningService(ServiceState):
         scores = self.model.predict_one(query)
         loss = served_loss(self._target, [*scores.values()], y)
         number = self._pending.number(query_id)
-        outcome = Outcome(("teach", query_id), feedback=request, gone=() if number is None else (number,), digest=digest)
+        outcome = Outcome(
+            ("teach", query_id, *_timed(at)), feedback=request, gone=() if number is None else (number,), digest=digest
+        )
         reply = Reply({"id": query_id, "learned": True, "loss": loss or 0.0}, outcome, learned=True)
         with self._changing(query) as changes, changes:
-            self._learn_once(query, y, None, changes, len(request))
+            self._learn_once(query, y, None, at, changes, len(request))
             changes.keep([*self._remembering(query_id, digest), *self._leaving(query_id), *self._counting("learned")])
         return reply
 
-    def _learn_waiting(self, query_id: Any, kind: str, feedback: Any, ungraded: Any, outcome: Outcome) -> Reply:
+    def _learn_waiting(
+        self, query_id: Any, kind: str, feedback: Any, ungraded: Any, outcome: Outcome, at: float | None
+    ) -> Reply:
         """Learn a query that waits, which waits no longer."""
         number = self._pending.number(query_id) or 0
         text, scores, drawn = self._pending.get(query_id)
@@ -111,7 +115,7 @@ class LearningService(ServiceState):
                 loss = None if math.isnan(lost) else lost
                 if loss is not None:
                     add_losses(served, (loss,))
-            self._learn_once(query, y, by if self.learn_served else None, changes, len(text))
+            self._learn_once(query, y, by if self.learn_served else None, at, changes, len(text))
             shown_loss = loss or 0.0
             if kind == "clicks" and feedback.impression.teams is None:
                 shown_loss = self.model.last_round.loss
@@ -137,7 +141,9 @@ class LearningService(ServiceState):
             changes.include(challenge.model, query)
         return changes
 
-    def _learn_once(self, query: Block, y: Any, served: np.ndarray | None, changes: all_or_nothing, n_bytes: int) -> None:
+    def _learn_once(
+        self, query: Block, y: Any, served: np.ndarray | None, at: float | None, changes: all_or_nothing, n_bytes: int
+    ) -> None:
         """Let the models learn a query from `Clicks` or grades (m,); `changes` undo it (`_changing`).
 
         The query is of so many bytes, which limit what its new features may add to the models, unless it is replayed.
@@ -148,11 +154,11 @@ class LearningService(ServiceState):
         within = growth_limited(MAX_GROWTH + CELLS_A_BYTE * n_bytes)
         if not drafted:
             feedback = (y,) if isinstance(y, Clicks) else y
-            within.run(learn_within, self.model, with_feedback(query, feedback, ONE, served), changes)
+            within.run(learn_within, self.model, with_feedback(_at_time(self.model, query, at), feedback, ONE, served), changes)
         if challenge is not None and drafted:
             challenge.count(y)
         elif challenge is not None:
-            within.run(challenge.learn, query, y)
+            within.run(challenge.learn, _at_time(challenge.model, query, at), y)
 
     def _query_of(self, fields: dict[str, Any], only: Any = None, *, n_bytes: int | None = None) -> Block:
         """The query of a request, all of its documents or some.
@@ -202,3 +208,13 @@ class LearningService(ServiceState):
         reply = Reply({"id": query_id, "learned": False, "duplicate": True}, Outcome(("duplicate",)), learned=True)
         at_once(self._counting("duplicates"))
         return reply
+
+
+def _at_time(model: Any, query: Block, at: float | None) -> Block:
+    """A query, with its time if a model asks for that."""
+    return query if at is None or not abilities_of(model).takes_time else query._replace(at=np.array([float(at)]))
+
+
+def _timed(at: float | None) -> tuple[float, ...]:
+    """What the journal keeps of the time at which a query is learned."""
+    return () if at is None else (at,)

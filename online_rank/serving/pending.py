@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
-from online_rank.arguments import integer
+from online_rank.arguments import integer, require_time
 from online_rank.base.schema import Schema
 from online_rank.base.undo import Staged, at_once
 from online_rank.serving.gathering import GatheredFeedback, n_values
-from online_rank.serving.plan import GRADE, FeedbackPlan, require_time
+from online_rank.serving.plan import GRADE, FeedbackPlan
 
 __all__ = ["PendingQueries"]
 

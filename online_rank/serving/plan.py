@@ -8,13 +8,11 @@ from online_rank.arguments import choice, number
 from online_rank.base.schema import Schema
 from online_rank.query.grades import MAX_GRADE
 
-__all__ = ["GRADE", "LATEST", "FeedbackPlan", "Given", "require_time"]
+__all__ = ["GRADE", "FeedbackPlan", "Given"]
 
 #: The kind of feedback given as a grade or an engagement rather than as an event. It replaces all events.
 GRADE = ""
 _MAX_NAME = 100
-#: Seconds since 1970 are below this until the year 5138; milliseconds are above it.
-LATEST = 1e11
 
 #: The feedback on the documents of a query: {document: {kind of event: (value, time)}}.
 Given = dict[Hashable, dict[str, tuple[float, float]]]
@@ -106,21 +104,6 @@ class FeedbackPlan:
         values = [value for value, _ in kinds.values()]
         # fsum: the order in which events came must not matter.
         return max(values) if self.total == "largest" else min(_plain(math.fsum(values), values), MAX_GRADE)
-
-
-def require_time(name: str, value: Any) -> None:
-    """Raise ValueError unless a value is a time in seconds.
-
-    Examples
-    --------
-    >>> require_time("ts", 1_763_000_000.5)
-    >>> require_time("ts", 1_763_000_000_500)
-    Traceback (most recent call last):
-        ...
-    ValueError: ts is 1763000000500; it must be a time in seconds (of milliseconds, a thousandth)
-    """
-    if type(value) not in (int, float) or not -LATEST < value < LATEST:
-        raise ValueError(f"{name} is {str(value)[:40]}; it must be a time in seconds (of milliseconds, a thousandth)")
 
 
 def _plain(total: float, values: Iterable[float]) -> float:

@@ -253,9 +253,9 @@ class RankingService(WindowedService):
             self._pending.spill()
         elif kind == "learn":
             request = decoded(feedback)
-            self._learn(kind_of(request), request, feedback)
+            self._learn(kind_of(request), request, feedback, rest[2] if len(rest) > 2 else None)
         elif kind == "teach":
-            self._teach(decoded(feedback), feedback, n_bytes=None)
+            self._teach(decoded(feedback), feedback, rest[1] if len(rest) > 1 else None, n_bytes=None)
         elif kind == "feedback":
             require_time("the time of feedback", rest[0])
             request = decoded(feedback)
@@ -288,7 +288,7 @@ class RankingService(WindowedService):
         if kind == "cmd":
             return self._command(fields["cmd"])
         if kind == "teach":
-            return self._teach(fields, request, n_bytes=len(request))
+            return self._teach(fields, request, self._time(fields.get("ts", at)), n_bytes=len(request))
         if kind == "explain":
             return self._explain(fields, request)
         window = None if self.plan is None else self.plan.window
@@ -301,7 +301,7 @@ class RankingService(WindowedService):
             return self._gather(kind, fields, request, at)
         if kind == "event":
             raise ValueError("events are added up over a window, and this service has none: start it with --feedback-window")
-        return self._learn(kind, fields, request)
+        return self._learn(kind, fields, request, self._time(fields.get("ts", at)))
 
     def _rank(self, fields: dict[str, Any], request: bytes, at: float | None) -> Reply:
         query_id, greedy = fields["id"], fields.get("greedy", False)

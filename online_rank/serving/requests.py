@@ -4,9 +4,9 @@ import json
 import zlib
 from typing import Any
 
+from online_rank.arguments import require_time
 from online_rank.limits import MAX_ID_LENGTH, is_id
 from online_rank.query import Runs
-from online_rank.serving.plan import require_time
 
 __all__ = ["FIELDS", "asked_of", "digest_of", "ids_of", "kind_of", "require_feedback"]
 

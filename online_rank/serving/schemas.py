@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from online_rank.arguments import LATEST
 from online_rank.limits import INT64_HIGH, INT64_LOW, MAX_DOCUMENTS, MAX_ID_LENGTH
 from online_rank.query.grades import MAX_GRADE
-from online_rank.serving.plan import LATEST
 from online_rank.serving.requests import FIELDS
 
 __all__ = ["ACCEPTED", "DONE", "EXAMPLES", "EXPLAINED", "FORGET", "FORGOTTEN", "LEARNED", "RANKED", "STATS", "request_schema"]

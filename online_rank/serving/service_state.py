@@ -116,6 +116,17 @@ class ServiceState:
         now = self._pending.now
         return None if math.isinf(now) else now
 
+    def _time(self, at: float | None) -> float | None:
+        """The time at which a query is learned: that of the requests so far, of its own, or on the clock; None where no model
+        asks for it.
+        """
+        models = (self.model,) if self.challenge is None else (self.model, self.challenge.model)
+        if not any(abilities_of(model).takes_time for model in models):
+            return None
+        if at is None:
+            at = time.time() if self.now is None else self.now
+        return at
+
     @property
     def draws(self) -> bool:
         """Whether the model draws the rankings to show, to learn from clicks on them."""

@@ -106,8 +106,10 @@ class WindowedService(LearningService):
         documents = {*self._known(text, drawn)}
         known = {name: value for name, value in totals.items() if name in documents}
         if drawn:
-            return self._learn_waiting(query_id, "clicks", known, None, outcome)
-        return self._learn_waiting(query_id, "grades", known, pending.ungraded(query_id) if totals else 0, outcome)
+            return self._learn_waiting(query_id, "clicks", known, None, outcome, self._time(None))
+        return self._learn_waiting(
+            query_id, "grades", known, pending.ungraded(query_id) if totals else 0, outcome, self._time(None)
+        )
 
     def _dropped(self, query_id: Any) -> None:
         """A query cannot be learned."""

@@ -1,0 +1,67 @@
+"""Base class of rankers for which what they have learned counts less and less."""
+
+from typing import Any
+
+from online_rank import arguments
+from online_rank.base import Abilities, Ranker
+from online_rank.base.schema import Derived, Real, Schema
+from online_rank.query import Block
+
+__all__ = ["FadingRanker"]
+
+#: A pause counts as at most so many half-lives, after which a thousandth is left of what was learned before.
+_LONGEST_PAUSE = 10.0
+
+
+class FadingRanker(Ranker):
+    """A ranker with a half-life, in queries or in the time of queries.
+
+    With a half-life H in seconds the weight of the past is multiplied by 2^(-(t - t') / H) when a query is learned whose time t
+    is later than the latest time t' before. What has an earlier time than that is learned as if it came at t'.
+    """
+
+    _schema = Schema(_at=Real(optional=True), _keep=Derived(), _seconds=Derived())
+
+    half_life: float | str | None
+
+    #: The latest time of a query that was learned. Older files lack it.
+    _at: float | None = None
+
+    def _fade_by(self, half_life: Any) -> None:
+        """Take a half-life in queries, or in seconds as a text ("7d"); None for none. Raises TypeError, ValueError."""
+        self._at = None
+        self._seconds: float | None = None
+        self._keep = 1.0
+        if isinstance(half_life, str):
+            self._seconds = arguments.seconds_of(half_life, "half_life")
+        else:
+            arguments.number("half_life", half_life, above=0.0, optional=True)
+            self._keep = 1.0 if half_life is None else 0.5 ** (1.0 / half_life)
+        self.half_life = half_life
+
+    @property
+    def _fades(self) -> bool:
+        return self.half_life is not None
+
+    def _abilities(self) -> Abilities:
+        able = super()._abilities()
+        return able if self._seconds is None else able._replace(takes_time=True)
+
+    def _kept(self, block: Block, t: int = 0) -> float:
+        """The factor of what was learned before, when query t is learned. Raises ValueError for a query without a time."""
+        if self._seconds is None:
+            return self._keep
+        at = self._time_of(block, t)
+        gone = 0.0 if self._at is None else (at - self._at) / self._seconds
+        return float(0.5 ** min(max(gone, 0.0), _LONGEST_PAUSE))
+
+    def _pass_time(self, block: Block, t: int = 0) -> None:
+        """Query t was learned: the latest time may be its own."""
+        if self._seconds is not None:
+            at = self._time_of(block, t)
+            self._at = at if self._at is None else max(self._at, at)
+
+    def _time_of(self, block: Block, t: int) -> float:
+        if block.at is None:
+            raise ValueError(f"half_life is {self.half_life!r}, a time: learn_one and learn_many need at=, that of the query")
+        return float(block.at[t])
