@@ -73,7 +73,6 @@ from online_rank.limits import MAX_COUNT, is_id, is_integer
 from online_rank.query import Block, Runs
 from online_rank.serving.answers import explained, ranked
 from online_rank.serving.outcomes import Outcome, Reply
-from online_rank.serving.plan import require_time
 from online_rank.serving.requests import asked_of, kind_of, require_feedback
 from online_rank.serving.windows import WindowedService
 from online_rank.serving.wire import decoded
@@ -253,11 +252,11 @@ class RankingService(WindowedService):
             self._pending.spill()
         elif kind == "learn":
             request = decoded(feedback)
-            self._learn(kind_of(request), request, feedback, rest[2] if len(rest) > 2 else None)
+            self._learn(kind_of(request), request, feedback, _time_in(rest, 2))
         elif kind == "teach":
-            self._teach(decoded(feedback), feedback, rest[1] if len(rest) > 1 else None, n_bytes=None)
+            self._teach(decoded(feedback), feedback, _time_in(rest, 1), n_bytes=None)
         elif kind == "feedback":
-            require_time("the time of feedback", rest[0])
+            arguments.require_time("the time of feedback", rest[0])
             request = decoded(feedback)
             self._gathered(kind_of(request), request, rest[0])
         elif kind == "close":
@@ -271,7 +270,7 @@ class RankingService(WindowedService):
         else:
             passes = kind != "duplicate" and rest[0] is not None
             if passes:
-                require_time("time", rest[0])
+                arguments.require_time("time", rest[0])
             advancing = self._pending.advancing(rest[0]) if passes else []
             counted = {"time": None, "late": "late"}.get(kind, "duplicates")
             at_once([*advancing, *self._counting(counted)])
@@ -384,3 +383,11 @@ class RankingService(WindowedService):
         if command == "save":
             return Reply({}, command="save")
         raise ValueError(f"cmd is {str(command)[:40]!r}; there are 'save' and 'stats'")
+
+
+def _time_in(fields: list[Any], i: int) -> float | None:
+    """The time at which a query was learned, among the fields of a change; None where it has none. Raises ValueError."""
+    if len(fields) <= i:
+        return None
+    arguments.require_time("the time of a change", fields[i])
+    return float(fields[i])
