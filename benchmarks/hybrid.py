@@ -21,6 +21,7 @@ from benchmarks._hybrid_clicks import Prepared, logs, strengths
 from benchmarks._hybrid_clicks import section as clicks
 from benchmarks._hybrid_ranx import EVERY, beside_ranx, costs
 from benchmarks._hybrid_vectors import section as vectors
+from benchmarks._hybrid_vectors import strengths as cosine_strengths
 from benchmarks._retrievers import Fused, read, retrieved
 from online_rank import RunFeatures, hybrid
 from online_rank.base import ranker_of
@@ -90,7 +91,10 @@ def paired(difference: np.ndarray) -> str:
 
 
 #: What can be measured alone; the page keeps its other sections.
-PARTS = ("grades", "ranx", "cost", "clicks", "beginnings", "strength", "logs", "vectors", "exports", "engines", "certificate")
+PARTS = (
+    *("grades", "ranx", "cost", "clicks", "beginnings", "strength", "logs"),
+    *("cosine", "vectors", "exports", "engines", "certificate"),
+)
 
 
 def main() -> None:
@@ -106,6 +110,7 @@ def main() -> None:
         "cost": costs,
         "strength": lambda: strengths(max(2, given.runs // 2)),
         "logs": lambda: logs(max(2, given.runs // 2)),
+        "cosine": lambda: cosine_strengths(max(2, given.runs // 2)),
         "engines": lambda: engines(250 * given.runs),
         "certificate": lambda: certificate(25 * given.runs),
     }
