@@ -23,6 +23,7 @@ from benchmarks._kills import requests
 from online_rank import PerceptronRanker, StreamScaler
 from online_rank.serving import FeedbackPlan, Models, RankingApp, RankingService
 from online_rank.serving.asgi import Limits
+from online_rank.serving.server import keep_one_arena
 
 TENANTS, _IN_MEMORY = 20, 16
 #: Queries of a wave for each of its tenants.
@@ -129,6 +130,7 @@ class _Client:
 
 
 async def _soak(n_queries: int, seed: int, plan: FeedbackPlan | None, feedback: Feedback) -> Soak:
+    keep_one_arena()  # As `serve` does.
     rng = random.Random(seed)
     bodies = [line.split(b", ", 1)[1] for line in requests(500, seed) if b'"docs"' in line]
     if plan is not None:

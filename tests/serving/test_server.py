@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import os
+import platform
 import socket
 import subprocess
 import sys
@@ -300,3 +302,32 @@ def test_the_command_then_leaves_with_an_error():
         done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == f"online-rank: cannot listen on 127.0.0.1 port {port}: Address already in use"
+
+
+_ARENAS = """
+import re, sys, threading
+from online_rank.serving.server import keep_one_arena
+
+if sys.argv[1] == "one":
+    keep_one_arena()
+held = []
+threads = [threading.Thread(target=lambda: held.append([bytes(5000) for _ in range(100)])) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+with open("/proc/self/maps") as maps:
+    print(sum(int(line.split("-")[0], 16) % (1 << 26) == 0 for line in maps))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="arenas are those of glibc")
+def test_threads_of_a_server_allocate_from_one_arena():
+    environment = {name: value for name, value in os.environ.items() if name != "MALLOC_ARENA_MAX"}
+
+    def arenas(how):
+        done = subprocess.run([sys.executable, "-c", _ARENAS, how], capture_output=True, text=True, check=True, env=environment)
+        return int(done.stdout)
+
+    assert arenas("one") == 0
+    assert arenas("many") > 0
