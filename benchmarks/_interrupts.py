@@ -3,21 +3,26 @@
 An exception is raised before a random bytecode of a call: KeyboardInterrupt or MemoryError. In half of the cases a second one
 follows before a random later bytecode, often while the first is being dealt with. Afterwards the state is as before the call or
 as after it, no lock is held, and the next call ends as it does for a model that nobody interrupted; a call that raised nothing
-was done.
+was done. The process is as before, too (`_left`): what an interrupt leaves there would change what others do next.
 
 Passed over are bytecodes that cannot raise by themselves, since Python neither looks for signals nor allocates there: between
-the last bytecode of a `with` block and the call that releases the lock an exception would come from nowhere.
+the last bytecode of a `with` block and the call that releases the lock an exception would come from nowhere. The same holds
+before a call without arguments of a local function; if that is in Python, its own bytecodes are met.
 """
 
 import contextlib
+import contextvars
 import copy
 import dis
 import functools
+import gc
 import io
 import json
+import os
 import pickle
 import random
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
@@ -34,9 +39,10 @@ from online_rank import ClickPerceptron, HashedFeatures, PerceptronRanker, Strea
 from online_rank.base import parts_of
 from online_rank.feedback import Impression, PositionBias
 from online_rank.metrics import NDCG, OffPolicyValue, metric
-from online_rank.query import SparseRows
+from online_rank.query import Runs, SparseRows
 from online_rank.rankers.boosted import BoostedRanker
 from online_rank.serving import Challenge, FeedbackPlan, PendingQueries
+from online_rank.serving.forgetting import Wanted, forget
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import to_bytes
 
@@ -117,6 +123,9 @@ def _loud(code: CodeType) -> frozenset[int]:
         # The call that leaves a `with` block: three times None and the call.
         before = [other for other in instructions[max(0, i - 4) : i] if other.opname != "PRECALL"][-3:]
         if each.opname == "CALL" and [(b.opname, b.argval) for b in before] == [("LOAD_CONST", None)] * 3:
+            loud.discard(each.offset)
+        # A call without arguments of what was looked up before: where it is a function in C, nothing is made before it runs.
+        if each.opname == "CALL" and not each.arg and [b.opname for b in before[-2:]] == ["PUSH_NULL", "LOAD_FAST"]:
             loud.discard(each.offset)
     return frozenset(loud)
 
@@ -273,14 +282,28 @@ def expected_of(scenario: Scenario) -> tuple[Expected, Any, list[tuple[int, int]
 
 def outcome(scenario: Scenario, raised: Raised, expected: Expected, answer: Any) -> tuple[str, int]:
     """What becomes of a copy of the subject whose call meets exceptions: "before", "after", or what is wrong; and how many."""
-    learner = copy.deepcopy(scenario.subject)
+    learner, left = copy.deepcopy(scenario.subject), _left()
     error, given, injector = None, None, _Injector(raised)
     try:
         with injector, contextlib.redirect_stderr(io.StringIO()):
             given = scenario.act(learner)
     except BaseException as failure:
         error = failure.with_traceback(None)
+    if changed := [name for name, value in _left().items() if value != left[name]]:
+        return f"it has changed {', '.join(changed)} of the process", injector.n_raised
     return _found(scenario, learner, error, given, expected, answer), injector.n_raised
+
+
+def _left() -> dict[str, Any]:
+    """What of a process calls may change, and leave changed if they are interrupted."""
+    return {
+        "the context": [(variable.name, value) for variable, value in contextvars.copy_context().items()],
+        "the garbage collection": gc.isenabled(),
+        "NumPy's error handling": np.geterr(),
+        "the warnings' filters": [*warnings.filters],
+        "the threads": {thread.name for thread in threading.enumerate()},
+        "the descriptors": {*os.listdir("/proc/self/fd")} if os.path.isdir("/proc/self/fd") else None,
+    }
 
 
 def _found(scenario: Scenario, learner: Subject, error: Any, given: Any, expected: Expected, answer: Any) -> str:
@@ -452,11 +475,27 @@ def _others() -> dict[str, Callable[[], Scenario]]:
 
         return made
 
+    def fused() -> Scenario:
+        model = online_rank.hybrid()
+        runs = [Runs({"a": {"x": 3.0 + i, "y": 1.0}, "b": {"y": 2.0, "z": float(i)}}) for i in range(6)]
+        grades = {"x": 0, "y": 2, "z": 1}
+        for each in runs[:4]:
+            model.learn_one(each, grades)
+        new = Runs({"a": {"x": 3.0, "y": 1.0}, "new": {"x": 2.0, "z": 5.0}})
+        return Scenario(model, lambda model: model.learn_one(new, grades), lambda model: model.rank_one(runs[5]))
+
+    def explained(make: Callable[[], Any]) -> Scenario:
+        made = _model(make, "rank")
+        return made._replace(act=lambda model: model.explain_one(_named(9)[0], "d0", "d1"))
+
     blocks = np.concatenate((y, y2)), np.concatenate((X[:, 0], X2[:, 1])), [0] * 5 + [1] * 5
     return {
         **found,
         "swap: clicks": lambda: clicked(SwapRanker),
         "click perceptron: clicks": lambda: clicked(ClickPerceptron),
+        "hybrid: runs": fused,
+        "perceptron: explain": lambda: explained(lambda: StreamScaler() | PerceptronRanker()),
+        "boosted: explain": lambda: explained(lambda: BoostedRanker(depth=2, window=8, rate=10.0)),
         "metric: update": of(metric("ndcg@3"), lambda m: m.update([0, 2, 1], [0.3, 0.2, 0.1])),
         "metric: update_many": of(metric("ap"), lambda m: m.update_many(*blocks)),
         "metric: rolling": of(utils.Rolling(NDCG, 3, k=3), lambda m: m.update([0, 2, 1], [0.3, 0.2, 0.1])),
@@ -530,10 +569,17 @@ def _services() -> dict[str, Callable[[], Scenario]]:
         first = service.handle(ask("next", 12, ts=95.0)).answer
         return first, service.handle(json.dumps({"id": "x", "docs": _named(13)[0], "greedy": True}).encode()).answer
 
+    def again(act: bytes) -> Scenario:
+        """What a replica does."""
+        scenario = made(learner, act)
+        outcome = copy.deepcopy(scenario.subject).handle(act).outcome
+        done = outcome.fields, outcome.number, outcome.waiting, outcome.feedback
+        return scenario._replace(act=lambda service: service.replay(*done))
+
     learner = lambda: StreamScaler() | PerceptronRanker()  # noqa: E731
     window = FeedbackPlan(window=30, events={"click": 1})
     taught = json.dumps({"id": "t", "docs": _named(8)[0], "grades": _named(8)[1]}).encode()
-    acts = {
+    acts: dict[str, tuple[Any, ...]] = {
         "rank": (learner, ask("new", 8)),
         "rank again": (learner, ask(5, 8)),
         "learn": (learner, grade(5, 5)),
@@ -551,4 +597,9 @@ def _services() -> dict[str, Callable[[], Scenario]]:
         "windows, event": (learner, json.dumps({"id": 6, "event": "click", "doc": "d1", "ts": 71.0}).encode(), None, window),
         "windows, close": (learner, ask("new", 8, ts=92.0), None, window),
     }
-    return {f"service: {name}": functools.partial(made, *given) for name, given in acts.items()}
+    forgotten = made(learner, b"")._replace(act=lambda service: forget(service, Wanted(ids=(5,), user="c")))
+    return {
+        **{f"service: {name}": functools.partial(made, *given) for name, given in acts.items()},
+        **{f"service: {name} again": functools.partial(again, acts[name][1]) for name in ("rank", "learn", "teach")},
+        "service: forget": lambda: forgotten,
+    }

@@ -17,7 +17,7 @@ from online_rank.base.step import QueryStep
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import joined, snapshot
 from online_rank.limits import MAX_LIFTED
-from online_rank.query import Block, document_name, feature_dicts, read_query, require_finite, require_grades
+from online_rank.query import Block, Retrieved, document_name, feature_dicts, read_query, require_finite, require_grades
 
 __all__ = ["ForEachDocument"]
 
@@ -195,6 +195,10 @@ def _documents(block: Block, transformer: Any) -> Iterator[dict[Hashable, Any]]:
     # One copy after the other: of thousands of small documents, copies take twenty times their JSON.
     for i, x in enumerate(map(dict, block.X) if type(block.X) is list else feature_dicts(block)):
         for name, value in x.items():
+            if type(value) is Retrieved:
+                raise TypeError(
+                    "x is Runs, whose absent scores are not 0: put RunFeatures() first, as in RunFeatures() | ranker"
+                )
             if numbers_only and isinstance(value, str):
                 what = f"feature {name!r} of {document_name(i, block.ids)}"
                 raise TypeError(f"x: {what} is {value[:80]!r}; {transformer} takes numbers")

@@ -4,6 +4,7 @@ import contextlib
 import copy
 import errno
 import functools
+import gc
 import json
 import logging
 import os
@@ -19,7 +20,7 @@ from online_rank.serving.forgetting import Forgotten, Wanted, forgetting
 from online_rank.serving.identity import go_on
 from online_rank.serving.outcomes import Outcome, waiting_query
 from online_rank.serving.protocol import RankingService
-from online_rank.serving.wire import no_collection, own
+from online_rank.serving.wire import own
 from online_rank.storage.folder import CheckpointError, sync_directory
 from online_rank.storage.generations import taken
 from online_rank.storage.saved import saved_state
@@ -328,10 +329,15 @@ def _restored(saved: SavedState, store: str) -> RankingService:
     if not isinstance(service, RankingService):
         raise CheckpointError(f"{store} does not hold the state of a service")
     try:
-        with no_collection():
+        go_on = gc.enable if gc.isenabled() else gc.isenabled
+        try:
+            # Collecting garbage would find nothing and take longer than parsing.
+            gc.disable()
             rows = ((change, own(row.encode())) for change, row in saved.learned())
             learned = {query_id: (change, digest) for change, (query_id, digest) in rows if _is_learned(query_id, digest)}
             service.restore(learned, {number: _parsed(content) for number, content in saved.waiting()})
+        finally:
+            go_on()
         for outcome, number, content in saved.since():
             fields, _, feedback = outcome.partition(b"\n")
             service.replay(own(fields), number, () if content is None else _parsed(content), feedback)

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from river import checks, compose, feature_extraction, feature_selection, linear_model, preprocessing, stats
 
-from online_rank import ForEachDocument, PerceptronRanker, RankingPipeline, StreamScaler
+from online_rank import ForEachDocument, PerceptronRanker, RankingPipeline, RunFeatures, Runs, StreamScaler
 from tests.helpers import NAMES, as_block, as_dicts, state_of, teacher_queries
 
 
@@ -268,6 +268,16 @@ def test_being_asked_about_a_feature_changes_nothing(make):
     before = state_of(step)
     step.transform_one([{"a": 2.0, "b": 1.0}, {"new": 1.0}])
     assert state_of(step) == before
+
+
+def test_runs_are_refused_before_anything_is_learned():
+    """A transformer that had learned nothing ranked them, all with 0."""
+    runs = Runs({"bm25": [("a", 3.0), ("b", 1.0)]})
+    model = ForEachDocument(preprocessing.MaxAbsScaler()) | PerceptronRanker()
+    for call in (model.predict_one, lambda x: model.learn_one(x, {"a": 0, "b": 1})):
+        with pytest.raises(TypeError, match="put RunFeatures"):
+            call(runs)
+    (RunFeatures() | model).learn_one(runs, {"a": 0, "b": 1})
 
 
 @pytest.mark.parametrize(

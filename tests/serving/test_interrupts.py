@@ -1,5 +1,6 @@
 """Ctrl-C and lacks of memory before any bytecode of a service: a request has changed everything or nothing."""
 
+import contextvars
 import json
 
 import pytest
@@ -22,11 +23,18 @@ def test_no_interrupt_tears_the_queries_that_wait(name, kind):
 
 
 @pytest.mark.parametrize(
-    ("name", "every"), [("rank", 5), ("learn", 5), ("teach", 7), ("clicks, rank", 5), ("windows, close", 11)]
+    ("name", "every"),
+    [("rank", 5), ("learn", 5), ("teach", 7), ("clicks, rank", 5), ("windows, close", 11)],
 )
 def test_no_interrupt_tears_a_service(name, every):
     """A query was learned, and waited on; a request was refused for want of memory, and had changed the service."""
     assert {*outcomes(f"service: {name}", MemoryError, every)} == {"before", "after"}
+
+
+@pytest.mark.parametrize("name", ["forget", "learn again"])
+def test_no_interrupt_tears_what_is_forgotten_or_done_again(name):
+    """The model had forgotten a user, of whom queries still waited; and no garbage was collected any more."""
+    assert {*outcomes(f"service: {name}", MemoryError, 5)} <= {"before", "after"}
 
 
 def outcomes(name, kind, every):
@@ -34,10 +42,19 @@ def outcomes(name, kind, every):
     scenario = _interrupts.scenarios()[name]()
     expected, answer, places = _interrupts.expected_of(scenario)
     for place in places[::every]:
-        found = _interrupts.outcome(scenario, _interrupts.Raised((kind,), place), expected, answer)[0]
-        # The limit of a request ends with it: it would refuse what this process learns next.
-        assert GROWTH.get() is None
-        yield found
+        yield _interrupts.outcome(scenario, _interrupts.Raised((kind,), place), expected, answer)[0]
+
+
+def test_what_an_interrupt_leaves_in_the_process_is_seen():
+    """The limit of a request stayed, and what the process learned next was refused."""
+
+    def act(_):
+        GROWTH.set([0.0])
+
+    scenario = _interrupts.Scenario({}, act, act)
+    context = contextvars.copy_context()
+    found, _ = context.run(_interrupts.outcome, scenario, _interrupts.Raised((MemoryError,), (0, 0)), [], None)
+    assert found == "it has changed the context of the process"
 
 
 def test_a_query_that_was_learned_when_memory_ran_out_is_in_the_journal(monkeypatch):
