@@ -223,8 +223,14 @@ class Real(Field):
 
     def _check(self, value: Any, where: str, owner: Any) -> None:
         number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-        if not (number and self.low <= value <= self.high and (math.isfinite(value) or not self.finite)):
+        if not (number and self._holds(value)):
             raise StateError(f"{where} should be a number from {self.low:g} to {self.high:g}, not {_shown(value)}")
+
+    def _holds(self, value: float) -> bool:
+        try:
+            return self.low <= value <= self.high and (math.isfinite(value) or not self.finite)
+        except OverflowError:  # An integer beyond all floats.
+            return False
 
 
 class Flag(Field):

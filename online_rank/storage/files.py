@@ -215,7 +215,10 @@ def _read_array(name: str, member: memoryview) -> np.ndarray:
         raise ModelFileError(f"its array {name} has an impossible shape")
     if math.prod(shape) * dtype.itemsize != len(member) - start:
         raise ModelFileError(f"its array {name} declares {shape} {dtype}, which is not what the file holds")
-    return np.frombuffer(member[start:], dtype).reshape(shape).copy()
+    try:
+        return np.frombuffer(member[start:], dtype).reshape(shape).copy()
+    except ValueError:  # One of its sizes is 0, and another beyond all arrays.
+        raise ModelFileError(f"its array {name} has an impossible shape") from None
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes, mode: int | None = None) -> None:

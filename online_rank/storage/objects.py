@@ -116,9 +116,7 @@ def restore(cls: type, parameters: dict[str, Any], state: dict[str, Any], where:
     for name, field in stored.items():
         if name in state:
             field.check(state[name], f"{where}.{name}", made)
-            present = vars(made).get(name)
-            # river's defaultdicts and Counters keep their types.
-            vars(made)[name] = _refilled(present, state[name]) if isinstance(present, dict) else state[name]
+            vars(made)[name] = _typed(vars(made).get(name), state[name])
         elif not hasattr(cls, name) and (name in vars(made) or not field.optional):
             raise StateError(f"{where} has no {name}")
     check_object(made, where)
@@ -129,9 +127,17 @@ def restore(cls: type, parameters: dict[str, Any], state: dict[str, Any], where:
     if hasattr(made, "_derive"):
         try:
             made._derive()
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, ArithmeticError) as error:
             raise StateError(f"{where}: {error}") from None
     return made
+
+
+def _typed(present: Any, value: Any) -> Any:
+    """A value as what a new object has in its place."""
+    if isinstance(present, dict):
+        return _refilled(present, value)  # river's defaultdicts and Counters keep their types.
+    # A kernel that is given an integer in place of a float is compiled anew, for ten seconds, or does not take it.
+    return float(value) if type(present) is float and type(value) is int else value
 
 
 def _settings(cls: type) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import online_rank
-from online_rank import DriftAwareRanker, PerceptronRanker, StreamGaussianizer, StreamScaler, _registry
+from online_rank import DriftAwareRanker, PerceptronRanker, StreamGaussianizer, StreamQuantileMap, StreamScaler, _registry
 from online_rank.serving import PendingQueries
 from online_rank.storage.archive import read_archive, write_archive
 from online_rank.storage.files import ModelFileError, from_bytes, to_bytes
@@ -178,3 +178,26 @@ def test_queries_whose_numbers_are_far_apart_take_no_memory():
 
     with pytest.raises(ModelFileError, match=r"_waits takes much more memory than the file has bytes"):
         from_bytes(forged(to_bytes(pending), edit=far))
+
+
+@pytest.mark.parametrize("total", [1 << 63, 10**400, -(10**400)])
+def test_an_integer_in_place_of_a_float_is_refused_or_becomes_one(total):
+    """It ended in an OverflowError of a kernel, which `load` does not promise, or had the kernel compiled for ten seconds."""
+    model = taught(StreamQuantileMap())
+
+    def edit(tree):
+        tree["state"]["_total"] = total
+
+    try:
+        assert type(from_bytes(forged(to_bytes(model), edit=edit))._total) is float
+    except ModelFileError:
+        assert abs(total) > 1 << 63
+
+
+@pytest.mark.parametrize("shape", ["(0, 18446744073709551616)", "(0, 4611686018427387904, 8)", "(99999999999999999999, 0)"])
+def test_an_empty_array_with_a_size_beyond_all_arrays_is_refused(shape):
+    members = dict(read_archive(to_bytes(taught(PerceptronRanker()))))
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    members["0.npy"] = b"\x93NUMPY\x01\x00v\x00" + header.encode()
+    with pytest.raises(ModelFileError, match="impossible shape"):
+        from_bytes(write_archive((name, bytes(data)) for name, data in members.items()))
