@@ -3,7 +3,8 @@
     python -m benchmarks.report [--run [NAME ...]] [--check [NAME ...] --limit 600]
 
 Between `<!-- begin NAME -->` and `<!-- end NAME -->` comes the first table of benchmarks/results/NAME.md (of
-`<!-- begin NAME 2 -->` the second), and a line with date, machine and versions. Of the tables in `SHOWN` the pages have a part.
+`<!-- begin NAME 2 -->` the second, of `<!-- begin NAME threads -->` that under the heading `threads`), and a line with date,
+machine and versions. Of the tables in `SHOWN` the pages have a part.
 The headline's figures and the bars of throughput come from its table. `--run` measures the named benchmarks anew before, or
 without a name all that the pages show; that can take long. `--check` makes results again, in a folder of their own,
 and compares every figure that is no time; it names what a page does not say, and every result that is not made again, with the
@@ -32,10 +33,12 @@ PAGES = {
     ROOT / "docs" / "comparison.md": "../benchmarks/results",
     ROOT / "docs" / "data.md": "../benchmarks/results",
     ROOT / "docs" / "rankers.md": "../benchmarks/results",
+    ROOT / "docs" / "safety.md": "../benchmarks/results",
 }
 
-_BLOCK = re.compile(r"<!-- begin (?P<name>\w+)(?: (?P<number>\d+))? -->\n.*?<!-- end (?P=name) -->", re.DOTALL)
+_BLOCK = re.compile(r"<!-- begin (?P<name>\w+)(?: (?P<number>\w+))? -->\n.*?<!-- end (?P=name) -->", re.DOTALL)
 _TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
+_COMMAND = re.compile(r"^`python -m .*`$", re.MULTILINE)
 _MEASURED = re.compile(r"^Measured on (\d{4}-\d\d-\d\d): (.*)\.$", re.MULTILINE)
 
 
@@ -196,10 +199,16 @@ def shown(text: str) -> list[str]:
     return list(dict.fromkeys(match["name"] for match in _BLOCK.finditer(text) if match["name"] != "headline"))
 
 
-def block(name: str, number: int = 1, results: Path = RESULTS, linked: str = "benchmarks/results") -> str:
-    """A table of a result and where it comes from, or the headline. Raises SystemExit when the result does not have it."""
+def block(name: str, which: int | str = 1, results: Path = RESULTS, linked: str = "benchmarks/results") -> str:
+    """A table of a result and where it comes from, or the headline. Raises SystemExit when the result does not have it.
+
+    The table is known by its number, or by the heading under which it is the first.
+    """
     if name == "headline":
         return headline(results)
+    if isinstance(which, str) and not which.isdigit():
+        return _of_section(name, which, results, linked)
+    number = int(which)
     path = results / f"{name}.md"
     tables = _tables(name, results)
     measured = _MEASURED.search(path.read_text())
@@ -210,6 +219,17 @@ def block(name: str, number: int = 1, results: Path = RESULTS, linked: str = "be
     found = tables[number - 1] if shown is None else f"{table(*shown)}\n"
     source = f"`python -m benchmarks.{name}`, [in full]({linked}/{name}.md)"
     return f"{found}\n{source}. Measured on {measured[1]}: {measured[2]}."
+
+
+def _of_section(name: str, heading: str, results: Path, linked: str) -> str:
+    """The table under a heading of a result, and its command. Raises SystemExit when there is none."""
+    path = results / f"{name}.md"
+    _, _, after = path.read_text().partition(f"\n## {heading}\n")
+    section = after.partition("\n## ")[0]
+    tables, measured, commands = _TABLE.findall(section), _MEASURED.search(section), _COMMAND.findall(section)
+    if not (tables and measured and commands):
+        raise SystemExit(f"{path} has no table under {heading}: run python -m benchmarks.{name} --only {heading}")
+    return f"{tables[0]}\n{commands[-1]}, [in full]({linked}/{name}.md). Measured on {measured[1]}: {measured[2]}."
 
 
 def headline(results: Path = RESULTS) -> str:
@@ -238,7 +258,7 @@ def rewritten(text: str, results: Path = RESULTS, linked: str = "benchmarks/resu
     def replacement(match: re.Match[str]) -> str:
         name, number = match["name"], match["number"]
         begin = f"<!-- begin {name}{f' {number}' if number else ''} -->"
-        return f"{begin}\n{block(name, int(number or 1), results, linked)}\n<!-- end {name} -->"
+        return f"{begin}\n{block(name, number or 1, results, linked)}\n<!-- end {name} -->"
 
     if text.count("<!-- begin ") != len(_BLOCK.findall(text)):
         raise SystemExit("a <!-- begin NAME --> has no <!-- end NAME --> of the same name")

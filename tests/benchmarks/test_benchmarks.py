@@ -45,6 +45,16 @@ def test_tables_are_put_between_the_markers(results):
     assert report.rewritten(once, results) == once
 
 
+def test_a_table_is_known_by_its_heading(results):
+    page = "# R\n\n## one\n\n| a |\n|---|\n| 1 |\n\n`python -m x`\n\nMeasured on 2026-01-01: here.\n"
+    (results / "parts.md").write_text(page + page.partition("\n")[2].replace("one", "two").replace("| 1 |", "| 2 |"))
+    shown = report.rewritten("<!-- begin parts two -->\n<!-- end parts -->", results)
+    assert "| 2 |\n\n`python -m x`, [in full]" in shown
+    assert "| 1 |" not in shown
+    with pytest.raises(SystemExit, match="no table under three"):
+        report.block("parts", "three", results)
+
+
 def test_the_picture_shows_what_was_measured():
     image = pytest.importorskip("PIL.Image")
     assert json.loads(image.open(RESULTS / "throughput.png").text["Description"]) == report.rates()
