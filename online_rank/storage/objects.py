@@ -18,6 +18,7 @@ from river import base, utils
 from online_rank import _registry, extensions
 from online_rank.base.anatomy import share_lock
 from online_rank.base.schema import Derived, Field, StateError, check_object, schema_of, settings_names
+from online_rank.base.step import QueryStep
 from online_rank.limits import is_integer
 from online_rank.storage.river_classes import RIVER, river_class, river_name
 
@@ -116,7 +117,7 @@ def restore(cls: type, parameters: dict[str, Any], state: dict[str, Any], where:
     for name, field in stored.items():
         if name in state:
             field.check(state[name], f"{where}.{name}", made)
-            vars(made)[name] = _typed(vars(made).get(name), state[name])
+            vars(made)[name] = _typed(made, name, state[name])
         elif not hasattr(cls, name) and (name in vars(made) or not field.optional):
             raise StateError(f"{where} has no {name}")
     check_object(made, where)
@@ -132,12 +133,14 @@ def restore(cls: type, parameters: dict[str, Any], state: dict[str, Any], where:
     return made
 
 
-def _typed(present: Any, value: Any) -> Any:
-    """A value as what a new object has in its place."""
+def _typed(made: Any, name: str, value: Any) -> Any:
+    """A value as what a new object has under a name."""
+    present = vars(made).get(name)
     if isinstance(present, dict):
         return _refilled(present, value)  # river's defaultdicts and Counters keep their types.
     # A kernel that is given an integer in place of a float is compiled anew, for ten seconds, or does not take it.
-    return float(value) if type(present) is float and type(value) is int else value
+    is_float = type(present) is float and isinstance(made, QueryStep)
+    return float(value) if is_float and type(value) is int else value
 
 
 def _settings(cls: type) -> tuple[str, ...]:
