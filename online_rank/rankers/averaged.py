@@ -17,6 +17,7 @@ from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.query import Block, SparseRows
 from online_rank.query.sparse import as_rows
+from online_rank.rankers.halving import halved
 from online_rank.rankers.rules import as_weights, rule_weights
 
 __all__ = ["AveragedRanker", "LinearRanker", "averaging", "scores_by"]
@@ -34,7 +35,7 @@ def averaging(average: bool | float) -> float:
     if not 0.0 < average < np.inf:
         raise ValueError(f"average is {average}; it must be True, False or a half-life in queries > 0")
     # Below 2^-300 only the last weights count; the limit keeps the inverse finite.
-    return 0.5 ** min(1.0 / average, 300.0)
+    return halved(min(1.0 / average, 300.0))
 
 
 class AveragedRanker(Ranker):

@@ -6,6 +6,7 @@ from online_rank import arguments
 from online_rank.base import Abilities, Ranker
 from online_rank.base.schema import Derived, Real, Schema
 from online_rank.query import Block
+from online_rank.rankers.halving import halved
 
 __all__ = ["FadingRanker"]
 
@@ -36,7 +37,7 @@ class FadingRanker(Ranker):
             self._seconds = arguments.seconds_of(half_life, "half_life")
         else:
             arguments.number("half_life", half_life, above=0.0, optional=True)
-            self._keep = 1.0 if half_life is None else 0.5 ** (1.0 / half_life)
+            self._keep = 1.0 if half_life is None else halved(min(1.0 / half_life, 300.0))
         self.half_life = half_life
 
     @property
@@ -53,7 +54,7 @@ class FadingRanker(Ranker):
             return self._keep
         at = self._time_of(block, t)
         gone = 0.0 if self._at is None else (at - self._at) / self._seconds
-        return float(0.5 ** min(max(gone, 0.0), _LONGEST_PAUSE))
+        return halved(min(max(gone, 0.0), _LONGEST_PAUSE))
 
     def _pass_time(self, block: Block, t: int = 0) -> None:
         """Query t was learned: the latest time may be its own."""
