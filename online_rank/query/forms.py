@@ -111,6 +111,7 @@ def read_query(
     array([[2. , 1. ],
            [0.5, 0. ]])
     """
+    weight = ONE if type(w) is float and w == 1.0 else _as_weight(w)
     if isinstance(x, Block):
         if context is not None:
             x = x._replace(context=(read_context(context),))
@@ -119,7 +120,7 @@ def read_query(
         scores = x.served if served is None else as_served(served, x.n_documents, x.ids)
         if y is None:
             return x
-        return with_feedback(x, as_feedback(y, len(x.w), x.n_documents, x.ids), _as_weight(w), scores)
+        return with_feedback(x, as_feedback(y, len(x.w), x.n_documents, x.ids), weight, scores)
     X, ids, names, form = _read(x, documents)
     n = len(X) if type(X) is _ARRAY else _length(X)
     if form is not None and form is not dict:  # Only frames have labels.
@@ -131,8 +132,8 @@ def read_query(
         raise
     scores = None if served is None else as_served(served, n, ids)
     known = None if context is None else (read_context(context),)
-    weight = _as_weight(w)
-    return _new(Block, (X, feedback, single(n), weight, ids, names, scores, form, None, None, known, as_times(at, 1)))
+    times = None if at is None else as_times(at, 1)
+    return _new(Block, (X, feedback, single(n), weight, ids, names, scores, form, None, None, known, times))
 
 
 def read_block(
@@ -259,8 +260,6 @@ def _length(X: Any) -> int:
 
 def _as_weight(w: Any) -> np.ndarray:
     """The weight of one query as an array (1,). Raises TypeError, or ValueError for a number beyond float64."""
-    if type(w) is float:
-        return ONE if w == 1.0 else np.array([w])
     try:
         if isinstance(w, str | bytes | bytearray):  # float would read them.
             raise TypeError

@@ -51,7 +51,8 @@ class LearningService(ServiceState):
         number = self._pending.number(query_id)
         if number is None:
             raise ValueError("no query is waiting under this id: it was never ranked, or dropped since (see stats: evicted)")
-        outcome = Outcome(("learn", query_id, number, *_timed(at)), feedback=request, gone=(number,), digest=digest)
+        when = () if at is None else (at,)
+        outcome = Outcome(("learn", query_id, number, *when), feedback=request, gone=(number,), digest=digest)
         return self._learn_waiting(query_id, kind, fields[kind], fields.get("ungraded"), outcome, at)
 
     def _teach(self, fields: dict[str, Any], request: bytes, at: float | None, *, n_bytes: int | None) -> Reply:
@@ -68,13 +69,12 @@ class LearningService(ServiceState):
         scores = self.model.predict_one(query)
         loss = served_loss(self._target, [*scores.values()], y)
         number = self._pending.number(query_id)
-        outcome = Outcome(
-            ("teach", query_id, *_timed(at)), feedback=request, gone=() if number is None else (number,), digest=digest
-        )
+        when, gone = () if at is None else (at,), () if number is None else (number,)
+        outcome = Outcome(("teach", query_id, *when), feedback=request, gone=gone, digest=digest)
         reply = Reply({"id": query_id, "learned": True, "loss": loss or 0.0}, outcome, learned=True)
         with self._changing(query) as changes, changes:
             self._learn_once(query, y, None, at, changes, len(request))
-            changes.keep([*self._remembering(query_id, digest), *self._leaving(query_id), *self._counting("learned")])
+            changes.keep([*self._remembering(query_id, digest), *self._leaving(query_id, number), *self._counting("learned")])
         return reply
 
     def _learn_waiting(
@@ -124,7 +124,7 @@ class LearningService(ServiceState):
             reply = Reply(answer, outcome, True, None, feedback, known, loss)
             own = {"_longest_delay": max(self._longest_delay, len(self._pending) - 1), "_served": served}
             changes.keep([
-                *self._remembering(query_id, outcome.digest), *self._leaving(query_id),
+                *self._remembering(query_id, outcome.digest), *self._leaving(query_id, number),
                 functools.partial(vars(self).update, own), *self._counting("learned"),
             ])  # fmt: skip
         return reply
@@ -153,12 +153,12 @@ class LearningService(ServiceState):
             challenge.compare(self._target, self.model, query, y)
         within = growth_limited(MAX_GROWTH + CELLS_A_BYTE * n_bytes)
         if not drafted:
-            feedback = (y,) if isinstance(y, Clicks) else y
-            within.run(learn_within, self.model, with_feedback(_at_time(self.model, query, at), feedback, ONE, served), changes)
+            learned = with_feedback(query, (y,) if isinstance(y, Clicks) else y, ONE, served)
+            within.run(learn_within, self.model, learned if at is None else _at_time(self.model, learned, at), changes)
         if challenge is not None and drafted:
             challenge.count(y)
         elif challenge is not None:
-            within.run(challenge.learn, _at_time(challenge.model, query, at), y)
+            within.run(challenge.learn, query if at is None else _at_time(challenge.model, query, at), y)
 
     def _query_of(self, fields: dict[str, Any], only: Any = None, *, n_bytes: int | None = None) -> Block:
         """The query of a request, all of its documents or some.
@@ -202,7 +202,8 @@ class LearningService(ServiceState):
 
     def _forgotten_as_late(self, query_id: Any, outcome: Outcome) -> Reply:
         """The answer to clicks on a list that two models drafted, one of which serves or challenges no longer."""
-        return self._too_late(query_id, outcome, *self._remembering(query_id, outcome.digest), *self._leaving(query_id))
+        leaving = self._leaving(query_id, self._pending.number(query_id))
+        return self._too_late(query_id, outcome, *self._remembering(query_id, outcome.digest), *leaving)
 
     def _duplicate(self, query_id: Any) -> Reply:
         reply = Reply({"id": query_id, "learned": False, "duplicate": True}, Outcome(("duplicate",)), learned=True)
@@ -210,11 +211,6 @@ class LearningService(ServiceState):
         return reply
 
 
-def _at_time(model: Any, query: Block, at: float | None) -> Block:
+def _at_time(model: Any, query: Block, at: float) -> Block:
     """A query, with its time if a model asks for that."""
-    return query if at is None or not abilities_of(model).takes_time else query._replace(at=np.array([float(at)]))
-
-
-def _timed(at: float | None) -> tuple[float, ...]:
-    """What the journal keeps of the time at which a query is learned."""
-    return () if at is None else (at,)
+    return query._replace(at=np.array([float(at)])) if abilities_of(model).takes_time else query

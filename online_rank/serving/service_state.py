@@ -120,8 +120,8 @@ class ServiceState:
         """The time at which a query is learned: that of the requests so far, of its own, or on the clock; None where no model
         asks for it.
         """
-        models = (self.model,) if self.challenge is None else (self.model, self.challenge.model)
-        if not any(abilities_of(model).takes_time for model in models):
+        challenged = self.challenge is not None and self.challenge.model.abilities.takes_time
+        if not (challenged or self.model.abilities.takes_time):
             return None
         if at is None:
             at = time.time() if self.now is None else self.now
@@ -315,6 +315,6 @@ class ServiceState:
             changes.append(functools.partial(self._learned.pop, next(iter(self._learned), query_id)))
         return changes
 
-    def _leaving(self, query_id: Any) -> list[Callable[[], Any]]:
-        """The changes (`at_once`) by which a query waits no longer."""
-        return [functools.partial(self._read.pop, self._pending.number(query_id), None), *self._pending.taking(query_id)]
+    def _leaving(self, query_id: Any, number: int | None) -> list[Callable[[], Any]]:
+        """The changes (`at_once`) by which a query, which waits under this number, waits no longer."""
+        return [functools.partial(self._read.pop, number, None), *self._pending.taking(query_id)]

@@ -117,7 +117,13 @@ class WindowedService(LearningService):
 
     def _forgotten(self, query_id: Any, counted: str) -> None:
         """A query goes without being learned; feedback on it is late from now on."""
-        at_once([*self._remembering(query_id, 0), *self._leaving(query_id), *self._counting(counted)])
+        at_once(
+            [
+                *self._remembering(query_id, 0),
+                *self._leaving(query_id, self._pending.number(query_id)),
+                *self._counting(counted),
+            ]
+        )
 
     def _with_what_follows(self, reply: Reply) -> Reply:
         """A reply, with what happens after its request. Nothing that has happened is missing where memory runs out."""
