@@ -258,7 +258,8 @@ def _granted(service: RankingService, asked: bytes) -> int:
         fields = json.loads(asked)
         docs = {name: {of: 1} for of, run in fields.get("runs", {}).items() for name, _ in run} | fields.get("docs", {})
     n_features = len(set().union(*docs.values()))
-    arrays = arrays_of(service.model, len(docs), n_features)
+    models = [service.model] if service.challenge is None else [service.model, service.challenge.model]
+    arrays = (each for model in models for each in arrays_of(model, len(docs), n_features))
     return 16 * max((min(cells_allowed(0, known), cells) for _, cells, known in arrays), default=0)
 
 
