@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["warm_up"]
+__all__ = ["compile_default", "warm_up"]
 
 
 def warm_up(*models: Any) -> None:
@@ -66,6 +66,56 @@ def _use(model: Any, X: Any, grades: np.ndarray) -> None:
         metric(name).update(grades, learner.predict_one(X))
     learner.rank_one(X)
     learner.predict_many(X, qid)
+
+
+def compile_default(X: np.ndarray, grades: np.ndarray) -> None:
+    """Let numba compile the kernels of the default ranker and of NDCG, on two cores: the perceptron takes as long as the rest.
+
+    Does nothing where an object file is used, where numba has compiled the perceptron before, and where its cache cannot be
+    shared. With one core another process would gain nothing.
+
+    Parameters
+    ----------
+    X, grades
+        A query.
+    """
+    from online_rank import StreamQuantileMap
+    from online_rank._compiling import compiled_elsewhere
+    from online_rank._kernels import perceptron
+    from online_rank._kernels.ahead import loading
+    from online_rank.metrics import metric
+
+    if loading.why_not() is None or not _is_new(perceptron.learn) or (os.cpu_count() or 1) < 2:
+        return
+    # What it has to say, and whether it fails, does not matter: then this process compiles the perceptron.
+    beside = subprocess.Popen(
+        [sys.executable, "-m", "online_rank._warm_up", "--perceptron"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        first = StreamQuantileMap()
+        first.learn_one(X)
+        mapped = first.transform_one(X)
+        metric("ndcg@10").update(grades, mapped[:, 0].tolist())
+        with compiled_elsewhere("learn"):
+            beside.wait()
+    finally:
+        beside.kill()
+        beside.wait()
+
+
+def _is_new(entry: Any) -> bool:
+    """Whether numba keeps what it compiles on disk, and has compiled nothing of this kernel yet."""
+    cache_file = getattr(getattr(entry, "_cache", None), "_cache_file", None)
+    return cache_file is not None and not cache_file._load_index()
+
+
+def _compile_perceptron() -> None:
+    """Compile the perceptron for the columns of a quantile map."""
+    from online_rank import PerceptronRanker
+
+    ranker = PerceptronRanker()
+    for _ in range(2):
+        ranker.learn_one(np.arange(12, dtype=np.float32).reshape(4, 3) % 5, np.array([0, 1, 2, 0]))
 
 
 def models() -> Iterator[Any]:
@@ -275,6 +325,8 @@ if __name__ == "__main__":
     elif sys.argv[1:] == ["--try"]:
         warnings.simplefilter("ignore")
         _use_everything()
+    elif sys.argv[1:] == ["--perceptron"]:
+        _compile_perceptron()
     else:
         # python -m online_rank._warm_up FOLDER TARGET [KERNEL ...]; several targets are separated by commas.
         sys.exit(_build(Path(sys.argv[1]), sys.argv[2].split(","), sys.argv[3:]))

@@ -124,3 +124,23 @@ def test_who_asks_while_another_thread_imports_numba_waits_for_it():
     """Each would meet the other's modules half made; a command that showed what is compiled ended so at its start."""
     found = subprocess.run([sys.executable, "-c", _HALF], capture_output=True, text=True, check=True, timeout=100)
     assert found.stdout.split() == ["True", "False", "False", "True"]
+
+
+def test_another_process_compiles_the_perceptron_meanwhile(tmp_path):
+    script = """
+import numpy as np
+from online_rank import StreamQuantileMap, PerceptronRanker, _warm_up
+from online_rank._kernels import perceptron, quantile_map
+X, y = np.arange(15.0).reshape(5, 3), np.array([0, 1, 2, 0, 1])
+for _ in range(2):
+    # The second time there is nothing to compile, and no process.
+    _warm_up.compile_default(X, y)
+    _warm_up.subprocess.Popen = None
+model = StreamQuantileMap() | PerceptronRanker()
+model.learn_one(X, y)
+model.learn_one(X, y)
+print(sum(perceptron.learn.stats.cache_misses.values()), sum(quantile_map.map_queries.stats.cache_misses.values()) > 0)
+"""
+    environment = {**os.environ, "ONLINE_RANK_JIT": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("0 True\n", "")

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from online_rank import PerceptronRanker, RankingPipeline, StreamQuantileMap
 from online_rank._compiling import compiling, watch_compilation
+from online_rank._warm_up import compile_default
 from online_rank.metrics import metric
 from online_rank.stream.synth import Drifting
 
@@ -39,6 +40,7 @@ def run(n_queries: int, seed: int) -> None:
     window = -(-n_queries // _WINDOWS)
     watch_compilation()
     with Live(_Starting() if console.is_terminal else "", console=console, refresh_per_second=12, transient=True) as live:
+        compile_default(*last)
         for t, (X, y) in enumerate(stream, start=1):
             for learner in learners:
                 learner.meet(X, y, starts_window=(t - 1) % window == 0)
