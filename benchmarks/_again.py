@@ -1,4 +1,9 @@
-"""Are the figures of a result the same when they are made again, and does its page say how they were made?"""
+"""Are the figures of a result the same when they are made again, and does its page say how they were made?
+
+A page is compared section by section, each with the command that wrote it. `benchmarks._catalogue` says which command makes a
+section again, the whole or a part of its rows, and gives the reason where none does. Times, and what follows from them, are not
+compared.
+"""
 
 import os
 import re
@@ -6,96 +11,222 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from benchmarks._catalogue import entry
 from benchmarks._common import ROOT
 
-__all__ = ["commands_of", "differences", "made_again", "unsaid"]
+__all__ = ["Compared", "Section", "check_page", "compared", "sections_of", "unsaid"]
 
 _MADE_BY = re.compile(r"(?m)^`python -m (benchmarks\.\w+[^`]*)`$")
 _TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
-#: Headers and titles of what depends on the machine and its load.
+#: Headers of what depends on the machine and its load; a header of the first column speaks of all others.
 _TIME = re.compile(
-    r"µs|\bms\b|(?<!')\bs\b|seconds|time|/s\b|MB|MiB|speed|ratio|fast|cores|latency|p99|memory|load", re.IGNORECASE
+    r"µs|(?<!['\w])(?:ns|ms|s|seconds|minutes|MB|p50|p99|processor|clock|memory|speed|latency)\b"
+    r"|/ ?s\b|\btime\b|ratio of times|times as fast|to full sort"
 )
-_NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e-?\d+)?")
+#: What a table of times may have besides: it is compared all the same.
+_QUALITY = re.compile(r"NDCG|MAP\b|differs|error")
+_NUMBER = re.compile(r"\d[\d,]*\.?\d*(?:e-?\d+)?")
+#: Lines that say where and when something was measured, and pictures.
+_OF_THE_RUN = re.compile(
+    r"(?m)^(?:Measured on|Seeds:|!\[|`python -m|\d+ cores,).*$|Measured on commits? [^.]*\.|\d+ cores, .*$"
+)
+
+
+class Section(NamedTuple):
+    """A part of a page under one heading, with the command that wrote it."""
+
+    title: str
+    text: str
+    command: tuple[str, ...]
+    """Module and arguments, without `--keep FILE`: with it nothing would be made again."""
+
+
+class Compared(NamedTuple):
+    """How many figures of a section came back, which did not, and how many were not made again or are times."""
+
+    same: int = 0
+    changed: tuple[str, ...] = ()
+    left: int = 0
+    times: int = 0
+
+    def plus(self, other: "Compared") -> "Compared":
+        """Both together."""
+        return Compared(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 def unsaid(page: str) -> list[str]:
     """What a page does not say of how its figures were made."""
-    wanted = {"command": _MADE_BY.search(page), "date, machine and versions": "Measured on 2" in page}
+    wanted = {
+        "command": _MADE_BY.search(page),
+        "date, machine and versions": "Measured on 2" in page,
+        "seeds": re.search(r"(?m)^Seeds: ", page),
+        "time": re.search(r"It took |It takes ", page),
+    }
     return [what for what, said in wanted.items() if not said]
 
 
-def commands_of(page: str) -> list[list[str]]:
-    """The commands that made a page, each once, as module and arguments: those that stand alone on a line.
+def sections_of(page: str) -> list[Section]:
+    """The parts of a page; one without a command is written by the next that is named below it, or else by that of the page."""
+    texts = [text for text in re.split(r"(?m)^(?=##? )", page) if text.strip()]
+    found = [tuple(_without_keep(shlex.split(named[-1]))) if (named := _MADE_BY.findall(text)) else () for text in texts]
+    return [
+        Section(text.partition("\n")[0].lstrip("# "), text, next(filter(None, [*found[number:], *found[:1]]), ()))
+        for number, text in enumerate(texts)
+    ]
 
-    `--keep FILE` is left out, since with it nothing would be made again.
+
+def _without_keep(words: list[str]) -> list[str]:
+    if "--keep" in words:
+        at = words.index("--keep")
+        del words[at : at + 2]
+    return words
+
+
+def compared(before: Section, after: str | None, *, times: bool = False, part: bool = False) -> Compared:
+    """The figures of a section beside those of the same section made again, or None.
+
+    Parameters
+    ----------
+    before
+        What the page has.
+    after
+        The section made again.
+    times
+        Whether all its figures are times, but those of ranking quality.
+    part
+        Whether only some rows and columns were made again, and no text.
     """
-    commands = []
-    for text in _MADE_BY.findall(page):
-        words = shlex.split(text)
-        if "--keep" in words:
-            at = words.index("--keep")
-            del words[at : at + 2]
-        commands.append(words)
-    return [words for n, words in enumerate(commands) if words not in commands[:n]]
+    same, changed, left, n_times = 0, [], 0, 0
+    again = list(_tables(after)) if after is not None else None
+    for number, table in enumerate(_tables(before.text)):
+        other = _Cells(again[number]) if again is not None and number < len(again) else None
+        for row, header, cell, is_time in table.figures(times):
+            if is_time:
+                n_times += 1
+            elif other is None:
+                left += 1
+            elif (found := other.get(row, header)) == cell:
+                same += 1
+            elif part and (found is None or not _NUMBER.search(found)):
+                left += 1
+            else:
+                changed.append(f"{before.title}: {row}, {header}: {cell} became {found or 'nothing'}")
+        if other is not None and not part and len(other.table.rows) > len(table.rows):
+            changed.append(f"{before.title}: table {number + 1} has more rows")
+    for sentence in _sentences(before.text):
+        n = len(_NUMBER.findall(sentence))
+        if times or _TIME.search(sentence):
+            n_times += n
+        elif after is None or part:
+            left += n
+        elif sentence in _sentences(after):
+            same += n
+        else:
+            changed.append(f"{before.title}: it says no more: {sentence}")
+    return Compared(same, tuple(changed), left, n_times)
 
 
-def differences(before: str, after: str) -> tuple[int, list[str]]:
-    """How many figures of tables, times apart, two pages share, and those that are not the same.
+class _Table(NamedTuple):
+    header: list[str]
+    rows: list[list[str]]
 
-    A column is of times if its header says so; so is a table if the heading above it does.
-    """
-    n_same, changed = 0, []
-    old, new = _tables(before), _tables(after)
-    for title, number in sorted(old.keys() ^ new.keys()):
-        changed.append(f"{title}: table {number} is in one of the pages alone")
-    for (title, number), first in old.items():
-        second = new.get((title, number))
-        if second is None or _TIME.search(title):
-            continue
-        if first[0] != second[0] or len(first) != len(second):
-            changed.append(f"{title}: other rows or columns")
-            continue
-        for row, other in zip(first[2:], _in_order(first[2:], second[2:]), strict=True):
-            for header, cell, again in zip(first[0], row, other, strict=True):
-                if _TIME.search(header) or not _NUMBER.search(cell):
-                    continue
-                if cell == again:
-                    n_same += 1
-                else:
-                    changed.append(f"{title}: {row[0]}, {header}: {cell} became {again}")
-    return n_same, changed
+    def names(self) -> list[str]:
+        """A name of each row: as few cells as tell the rows apart."""
+        for n in range(1, len(self.header) + 1):
+            names = [" ".join(row[:n]) for row in self.rows]
+            if len(set(names)) == len(names):
+                return names
+        return [f"{number}: {row[0]}" for number, row in enumerate(self.rows, 1)]
+
+    def figures(self, times: bool) -> Iterator[tuple[str, str, str, bool]]:
+        """Row, column and text of each cell with a figure, and whether it is a time. The first column is of names."""
+        times = times or bool(_TIME.search(self.header[0]))
+        for name, row in zip(self.names(), self.rows, strict=True):
+            for header, cell in zip(self.header[1:], row[1:], strict=True):
+                if _NUMBER.search(cell):
+                    yield name, header, cell, not _QUALITY.search(header) and (times or bool(_TIME.search(header)))
 
 
-def _in_order(rows: list[list[str]], others: list[list[str]]) -> list[list[str]]:
-    """`others` in the order of `rows`, by their names, if these are the same: fast ones may stand first."""
-    by_name = {other[0]: other for other in others}
-    same = len(by_name) == len(rows) and by_name.keys() == {row[0] for row in rows}
-    return [by_name[row[0]] for row in rows] if same else others
+class _Cells:
+    """The cells of a table by names of rows and columns: whatever their order, fast ones may stand first."""
+
+    def __init__(self, table: _Table) -> None:
+        self.table = table
+        self._rows = dict(zip(table.names(), table.rows, strict=True))
+
+    def get(self, row: str, header: str) -> str | None:
+        """The text of a cell, or None."""
+        if row not in self._rows or header not in self.table.header:
+            return None
+        return self._rows[row][self.table.header.index(header)]
 
 
-def made_again(name: str, commands: list[list[str]], limit: float) -> str | None:
-    """The page `name` as its commands write it now, in a new folder; None if one takes more than `limit` seconds, or fails."""
+def _tables(text: str) -> Iterator[_Table]:
+    for match in _TABLE.finditer(text + "\n"):
+        header, _, *rows = (
+            [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in match[0].strip().splitlines()
+        )
+        yield _Table(header, rows)
+
+
+def _sentences(text: str) -> list[str]:
+    """What a section says between its tables, as far as it contains figures."""
+    plain = _OF_THE_RUN.sub("", _TABLE.sub("\n\n", text + "\n"))
+    plain = re.sub(r"`[^`]*`", "", plain)
+    found = [" ".join(each.split()) for block in plain.split("\n\n") for each in re.split(r"(?<=[.;:])\s", block)]
+    return [each for each in found if _NUMBER.search(each)]
+
+
+def made_again(name: str, commands: Sequence[Sequence[str]], limit: float) -> tuple[list[Section], dict[tuple[str, ...], str]]:
+    """The page `name` as commands write it now, in a new folder; and those that failed or took more than `limit` seconds."""
+    failed = {}
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "ONLINE_RANK_RESULTS": folder}
-        try:
-            for command in commands:
-                run = [sys.executable, "-m", *command]
-                subprocess.run(run, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=limit)
-        except (subprocess.TimeoutExpired, subprocess.CalledProcessError):
-            return None
+        sections: list[Section] = []
+        for command in commands:
+            run = [sys.executable, "-m", *command]
+            try:
+                subprocess.run(run, cwd=ROOT, env=environment, check=True, capture_output=True, text=True, timeout=limit)
+            except subprocess.TimeoutExpired:
+                failed[tuple(command)] = f"it takes more than {limit:g} s"
+            except subprocess.CalledProcessError as error:
+                failed[tuple(command)] = f"it failed: {(error.stderr.strip().splitlines() or ['without a word'])[-1]}"
         page = Path(folder) / f"{name}.md"
-        return page.read_text() if page.exists() else None
+        if page.exists():
+            sections = sections_of(page.read_text())
+        return sections, failed
 
 
-def _tables(page: str) -> dict[tuple[str, int], list[list[str]]]:
-    """The tables of a page as rows of cells, by the heading above each and its number there."""
-    found: dict[tuple[str, int], list[list[str]]] = {}
-    for match in _TABLE.finditer(page):
-        headings = re.findall(r"(?m)^#+ (.*)", page[: match.start()])
-        title = headings[-1] if headings else ""
-        rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in match[0].strip().splitlines()]
-        found[title, 1 + sum(other == title for other, _ in found)] = rows
-    return found
+def check_page(name: str, page: str, limit: float) -> tuple[Compared, list[str]]:
+    """Make again what can be made again of a page. Returns the counts, and why the others were not made again."""
+    sections = sections_of(page)
+    entries = {section.title: entry(name, section.title) for section in sections}
+    commands: dict[tuple[str, ...], None] = {}
+    for section in sections:
+        found = entries[section.title]
+        if found.by is not None:
+            commands[tuple(shlex.split(found.by))] = None
+        elif not found.reason and section.command and _has_figures(section, found.times):
+            commands[section.command] = None
+    again, failed = made_again(name, list(commands), limit)
+    texts = {section.title: section.text for section in again}
+    total, reasons = Compared(), []
+    for section in sections:
+        found = entries[section.title]
+        command = tuple(shlex.split(found.by)) if found.by is not None else section.command
+        text = texts.get(section.title)
+        result = compared(section, text, times=found.times, part=found.by is not None)
+        total = total.plus(result)
+        if result.left:
+            why = failed.get(command) or found.reason or ("no command is named" if not command else "")
+            what = f"{result.left} figures under {section.title!r}"
+            reasons.append(f"{what}: {why or 'the command does not write this section'}")
+    return total, reasons
+
+
+def _has_figures(section: Section, times: bool) -> bool:
+    return compared(section, None, times=times).left > 0

@@ -1,7 +1,9 @@
 """`SwapRanker` beside the online learners of the literature: the same users and queries."""
 
 import functools
+import itertools
 import statistics
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -66,36 +68,41 @@ def measured(folder: Path, run: Run) -> list[float]:
     return [float(quality @ GAMMA ** np.arange(len(quality))), *values]
 
 
-def section(folder: Path, kept: Kept) -> str:
-    """Measure what is missing, and write the section."""
-    rows, names = [], []
-    for who in USERS:
-        ours: list[list[float]] = []
-        for learner in (*COMPILED, *PEERS):
-            runs = [Run(learner, who, fold, seed) for fold in range(5) for seed in SEEDS]
-            names += [f"peers, {run}" for run in runs]
-            found = [kept.part(f"peers, {run}", functools.partial(measured, folder, run)) for run in runs]
-            ours = ours or found
-            rows.append([who, learner, *(_cell(i, ours, found) for i in range(len(CHECKPOINTS) + 1))])
-            print(*rows[-1], flush=True)
-    header = ("users", "learner", "online", *(f"after {n:,}" for n in CHECKPOINTS))
+def section(folder: Path, minutes: float, kept: Kept) -> str:
+    """Measure what is missing, for some minutes, and write the section."""
+    until = time.monotonic() + 60.0 * minutes
+    learners, names = (*COMPILED, *PEERS), []
+    found: dict[str, list[list[list[float]]]] = {who: [] for who in USERS}
+    # Seed by seed and fold by fold, so that users have as many runs wherever it ends.
+    for seed, fold, who in itertools.product(SEEDS, range(5), USERS):
+        runs = {f"peers, {run}": run for run in (Run(learner, who, fold, seed) for learner in learners)}
+        if all(name in kept for name in runs) or time.monotonic() < until:
+            found[who].append([kept.part(name, functools.partial(measured, folder, run)) for name, run in runs.items()])
+            names += runs
+            print(f"{who}, fold {fold}, seed {seed}", flush=True)
+    rows = []
+    for who, values in found.items():
+        for place, learner in enumerate(learners):
+            ours, theirs = [run[0] for run in values], [run[place] for run in values]
+            rows.append([who, learner, len(values), *(_cell(i, ours, theirs, place > 0) for i in range(len(CHECKPOINTS) + 1))])
+    header = ("users", "learner", "runs", "online", *(f"after {n:,}" for n in CHECKPOINTS))
     return f"""## Beside the online learners of the literature
 
-MQ2008, 5 folds x {len(SEEDS)} seeds, {CHECKPOINTS[-1]:,} impressions of ten documents. *Online*: the sum of NDCG@10 of what was
-shown, discounted by {GAMMA}. *After*: NDCG@10 on the test part of the ranking by scores. In brackets: `{OURS}` less the
-learner, paired by fold and seed, ± standard error. PDGD, DBGD, MGD and COLTR are written from their descriptions, with the
-settings of their authors' code, which has no tests to compare with; nothing was tuned here.
-{kept.code_of(*names)}
+MQ2008, {CHECKPOINTS[-1]:,} impressions of ten documents; the full campaign has 5 folds x {len(SEEDS)} seeds, from {SEEDS[0]}.
+*Online*: the sum of NDCG@10 of what was shown, discounted by {GAMMA}. *After*: NDCG@10 on the test part of the ranking by
+scores. In brackets: `{OURS}` less the learner, paired by fold and seed, ± standard error. PDGD, DBGD, MGD and COLTR are
+written from their descriptions, with the settings of their authors' code, which has no tests to compare with; nothing was
+tuned here. {kept.code_of(*names)}
 
 {table(header, rows)}
 """
 
 
-def _cell(column: int, ours: list[list[float]], found: list[list[float]]) -> str:
+def _cell(column: int, ours: list[list[float]], found: list[list[float]], beside: bool) -> str:
     """The mean of a column and, beside another learner, the difference."""
     digits = 3 if column else 0
     text = f"{statistics.fmean(values[column] for values in found):.{digits}f}"
-    if ours is found:
+    if not beside or len(found) < 2:
         return text
     less = [a[column] - b[column] for a, b in zip(ours, found, strict=True)]
     return f"{text} ({statistics.fmean(less):+.{digits}f} ± {statistics.stdev(less) / len(less) ** 0.5:.{digits}f})"

@@ -10,12 +10,21 @@ import re
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+
+from benchmarks._catalogue import entry
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Where results are written; `report --check` makes them again elsewhere.
 RESULTS = Path(os.environ.get("ONLINE_RANK_RESULTS", ROOT / "benchmarks" / "results"))
+
+_BEGUN = time.monotonic()
+#: Seconds, by the clock and of the processor, that parts took which an earlier run has measured and kept.
+_EARLIER = [0.0, 0.0]
+#: How long the process had run when a result was last written.
+_SAVED = [0.0, 0.0]
 
 
 def parser(doc: str | None) -> argparse.ArgumentParser:
@@ -48,12 +57,43 @@ def save(name: str, markdown: str, *, part: bool = False) -> None:
     ran = getattr(getattr(sys.modules["__main__"], "__spec__", None), "name", "")
     module = ran if ran.startswith("benchmarks.") else f"benchmarks.{name}"
     command = shlex.join(["python", "-m", module, *sys.argv[1:]])
-    measured = f"`{command}`\n\nMeasured on {datetime.date.today().isoformat()}: {environment()}."
+    lines = f"`{command}`\n\nMeasured on {datetime.date.today().isoformat()}: {environment()}.\n"
+    duration = took()
+
+    def measured(title: str) -> str:
+        return f"{lines}{seeds_of(name, title)}{duration}"
+
     print(markdown)
     if part and path.exists():
         path.write_text(merged(path.read_text(), markdown, measured))
     else:
-        path.write_text(f"{markdown.rstrip()}\n\n{measured}\n")
+        path.write_text(f"{markdown.rstrip()}\n\n{measured(markdown.partition(chr(10))[0].lstrip('# '))}\n")
+
+
+def seeds_of(name: str, title: str) -> str:
+    """The seeds of a section of a page, as the page says them."""
+    seeds = entry(name, title).seeds
+    return f"Seeds: {seeds}. " if seeds else ""
+
+
+def seconds_so_far() -> tuple[float, float]:
+    """How long this process has run, and what it and its children that ended took of the processor."""
+    now = os.times()
+    return time.monotonic() - _BEGUN, now.user + now.system + now.children_user + now.children_system
+
+
+def add_earlier(seconds: Sequence[float]) -> None:
+    """Count what an earlier run has measured and kept: seconds by the clock and of the processor."""
+    for place, each in enumerate(seconds):
+        _EARLIER[place] += each
+
+
+def took() -> str:
+    """How long it took since the process began or a result was written, as its page says it."""
+    now = seconds_so_far()
+    clock, processor = (a - b + earlier for a, b, earlier in zip(now, _SAVED, _EARLIER, strict=True))
+    _SAVED[:], _EARLIER[:] = now, (0.0, 0.0)
+    return f"It took {clock / 60.0:.1f} minutes, {processor / 60.0:.1f} of the processor."
 
 
 @contextlib.contextmanager
@@ -64,9 +104,9 @@ def in_memory() -> Iterator[Path]:
         yield Path(folder)
 
 
-def merged(page: str, markdown: str, measured: str) -> str:
-    """A page whose sections are those of `markdown` where it has them; `measured` is put under each of these."""
-    fresh = {title: f"{text.rstrip()}\n\n{measured}" for title, text in _sections(markdown)[1].items()}
+def merged(page: str, markdown: str, measured: Callable[[str], str]) -> str:
+    """A page whose sections are those of `markdown` where it has them; under each comes what `measured` says of its title."""
+    fresh = {title: f"{text.rstrip()}\n\n{measured(title.lstrip('# '))}" for title, text in _sections(markdown)[1].items()}
     head, kept = _sections(page)
     return "\n\n".join([head.rstrip(), *(text.rstrip() for text in (kept | fresh).values())]) + "\n"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks._common import ROOT
+from benchmarks._common import ROOT, add_earlier, seconds_so_far
 
 
 class Kept:
@@ -22,17 +22,25 @@ class Kept:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._parts: dict[str, dict[str, Any]] = {}
+        self._counted: set[str] = set()
         if path is not None and path.exists():
             self._parts = json.loads(path.read_text())
 
     def part(self, name: str, measure: Callable[[], Any]) -> Any:
         """What `measure` returned for this part, now or in an earlier run: numbers, strings, and lists of them."""
         if name not in self._parts:
-            self._parts[name] = {"commit": commit(), "value": measure()}
+            begun = seconds_so_far()
+            value = measure()
+            took = [now - then for now, then in zip(seconds_so_far(), begun, strict=True)]
+            self._parts[name] = {"commit": commit(), "value": value, "seconds": took}
+            self._counted.add(name)
             if self._path is not None:
                 new = self._path.with_suffix(".new")
                 new.write_text(json.dumps(self._parts, indent=1))
                 new.replace(self._path)
+        elif name not in self._counted:
+            add_earlier(self._parts[name].get("seconds", (0.0, 0.0)))
+            self._counted.add(name)
         return self._parts[name]["value"]
 
     def forget(self, name: str) -> None:

@@ -22,11 +22,15 @@ class PaperNetwork:
         Widths of both layers.
     rate
         Adam's step size.
+    first
+        Size of the initial weights of the first layer and of the output, relative to those of Glorot & Bengio 2010.
     seed
-        Seed of the initial weights (Glorot & Bengio 2010).
+        Seed of the initial weights.
     """
 
-    def __init__(self, n_features: int, hidden: tuple[int, int] = (70, 5), rate: float = 1e-3, seed: int = 0) -> None:
+    def __init__(
+        self, n_features: int, hidden: tuple[int, int] = (70, 5), rate: float = 1e-3, first: float = 1.0, seed: int = 0
+    ) -> None:
         rng = np.random.default_rng([seed, 77])
         sizes = (n_features, *hidden)
         self.parameters: list[np.ndarray] = []
@@ -34,7 +38,8 @@ class PaperNetwork:
             bound = np.sqrt(6.0 / (below + above))
             self.parameters += [rng.uniform(-bound, bound, (below, above)), np.zeros(above)]
         bound = np.sqrt(6.0 / (hidden[-1] + 1))
-        self.parameters.append(rng.uniform(-bound, bound, hidden[-1]))
+        self.parameters.append(rng.uniform(-bound, bound, hidden[-1]) * first)
+        self.parameters[0] *= first
         self.first = [np.zeros_like(p) for p in self.parameters]
         self.second = [np.zeros_like(p) for p in self.parameters]
         self.steps, self.rate = 0, rate

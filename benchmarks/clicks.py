@@ -157,7 +157,7 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--part", default="bar", choices=PARTS, help="what to measure; the page keeps its other sections")
     arguments.add_argument("--before", type=Path, metavar="CHECKOUT", help="bar, speed: a checkout of 3a8f3e3")
-    arguments.add_argument("--minutes", type=float, default=float("inf"), help="bar: begin no other run after this")
+    arguments.add_argument("--minutes", type=float, default=float("inf"), help="bar, peers: begin no other run after this")
     add_keep(arguments)
     chosen = arguments.parse_args()
     folder = data_folder() / "mq2008"
@@ -169,7 +169,7 @@ def main() -> None:
         "bias": lambda: position_bias(folder),
         "equal": equal_rankers,
         "logs": lambda: of_logs(folder, kept),
-        "peers": lambda: beside_peers(folder, kept),
+        "peers": lambda: beside_peers(folder, chosen.minutes, kept),
         "rate": rates,
         "speed": lambda: beside_in_speed(chosen.before),
         "tenants": lambda: of_tenants(kept),

@@ -7,20 +7,20 @@ Between `<!-- begin NAME -->` and `<!-- end NAME -->` comes the first table of b
 machine and versions. Of the tables in `SHOWN` the pages have a part.
 The headline's figures and the bars of throughput come from its table. `--run` measures the named benchmarks anew before, or
 without a name all that the pages show; that can take long. `--check` makes results again, in a folder of their own,
-and compares every figure that is no time; it names what a page does not say, and every result that is not made again, with the
-reason.
+and compares every figure that is no time; it names what a page does not say, and how many figures are not made again, with the
+reason (`benchmarks/_catalogue.py`).
 """
 
 import json
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks._again import commands_of, differences, made_again, unsaid
+from benchmarks._again import Compared, check_page, unsaid
+from benchmarks._catalogue import entry
 from benchmarks._common import RESULTS, ROOT, parser, table
 
 README = ROOT / "README.md"
@@ -266,25 +266,41 @@ def rewritten(text: str, results: Path = RESULTS, linked: str = "benchmarks/resu
 
 
 def check(names: Sequence[str], limit: float) -> bool:
-    """Make results again and compare them; prints a line for each. Returns whether all said how, and all came back."""
-    good = True
+    """Make results again and compare them; prints a line for each. Returns whether all said how, and none differs."""
+    good, total = True, Compared()
     for name in names or sorted(path.stem for path in RESULTS.glob("*.md")):
         page = (RESULTS / f"{name}.md").read_text()
-        lacking, commands = unsaid(page), commands_of(page)
-        again = made_again(name, commands, limit) if commands else None
-        n_same, changed = (0, []) if again is None else differences(page, again)
-        if not commands:
-            told = "not made again"
-        elif again is None:
-            one = "; ".join(shlex.join(["python", "-m", *command]) for command in commands)
-            told = f"not made again: one of these took more than {limit:g} s, or failed: {one}"
-        else:
-            told = f"{n_same} figures the same, {len(changed)} not"
-        print(
-            f"{name}: {told}{''.join(f'; it does not say its {what}' for what in lacking)}", *changed, sep="\n    ", flush=True
-        )
-        good = good and not lacking and not changed and again is not None
+        lacking, (found, reasons) = unsaid(page), check_page(name, page, limit)
+        said = "".join(f"; it does not say its {what}" for what in lacking)
+        print(f"{name}: {counted(found)}{said}", *found.changed, *reasons, sep="\n    ", flush=True)
+        good, total = good and not lacking and not found.changed, total.plus(found)
+    print(f"In all: {counted(total)}.")
     return good
+
+
+def counted(found: Compared) -> str:
+    """What came back, in words."""
+    left = f", {found.left:,} not made again, with reasons" if found.left else ""
+    return f"{found.same:,} figures the same, {len(found.changed):,} not{left}; {found.times:,} are times"
+
+
+def described(name: str, page: str) -> str:
+    """A page that says, under each `Measured on`, the seeds, and about how long it takes where it does not know better."""
+    title, lines = "", page.splitlines()
+    for number, line in enumerate(lines):
+        if line.startswith(("# ", "## ")):
+            title = line.lstrip("# ")
+        known = entry(name, title)
+        below = lines[number + 1] if number + 1 < len(lines) else ""
+        if _MEASURED.match(line) and known.seeds and not below.startswith("Seeds: "):
+            said = [f"Seeds: {known.seeds}."]
+            if below.startswith("It took "):
+                said.append(below)
+                lines[number + 1] = ""
+            elif known.takes:
+                said.append(f"It takes about {known.takes}.")
+            lines[number] = f"{line}\n{' '.join(said)}"
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def main() -> None:
@@ -299,6 +315,8 @@ def main() -> None:
         for name in given.run or dict.fromkeys(name for page in PAGES for name in shown(page.read_text())):
             print(f"python -m benchmarks.{name}", file=sys.stderr)
             subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], cwd=ROOT, check=True)
+    for path in RESULTS.glob("*.md"):
+        path.write_text(described(path.stem, path.read_text()))
     for page, linked in PAGES.items():
         text = page.read_text()
         page.write_text(rewritten(text, linked=linked))

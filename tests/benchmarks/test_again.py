@@ -1,8 +1,15 @@
 """Results that are made again and compared with those that are committed."""
 
-from benchmarks._again import commands_of, differences, unsaid
+import pytest
+
+from benchmarks import _again, report
+from benchmarks._again import Compared, check_page, compared, sections_of, unsaid
+from benchmarks._catalogue import CATALOGUE, Entry
+from benchmarks._common import RESULTS
 
 PAGE = """# Rankers
+
+Over 40 streams; it took 12 s.
 
 | ranker | NDCG@10 | time, ms |
 |---|---:|---:|
@@ -11,48 +18,114 @@ PAGE = """# Rankers
 
 ## How fast
 
-| ranker | queries |
-|---|---:|
-| one | 100 |
+| µs a query | mean | NDCG@10 |
+|---|---:|---:|
+| one | 100 | 0.5 |
 
 `python -m benchmarks.rankers --seeds 3`
 
 Measured on 2026-11-23: 2 cores.
+Seeds: 0 to 2. It took 0.1 minutes, 0.1 of the processor.
 """
 
 
+def both(before, after, **how):
+    pairs = zip(sections_of(before), sections_of(after), strict=True)
+    total = Compared()
+    for a, b in pairs:
+        total = total.plus(compared(a, b.text, **how))
+    return total
+
+
 def test_figures_are_compared_and_times_are_not():
-    again = PAGE.replace("3.1", "7.7").replace("| one | 100 |", "| one | 90 |")
-    assert differences(PAGE, PAGE) == differences(PAGE, again) == (2, [])
-    assert differences(PAGE, again.replace("0.750", "0.751")) == (1, ["Rankers: two, NDCG@10: 0.750 became 0.751"])
-    assert differences(PAGE, again.replace("| two |", "| three |"))[1] == []  # A name is no figure.
-    assert differences(PAGE, again.replace("| two | 0.750 | 9.2 |\n", ""))[1] == ["Rankers: other rows or columns"]
-    assert sorted(differences(PAGE, "# Rankers\n")[1]) == [
-        "How fast: table 1 is in one of the pages alone",
-        "Rankers: table 1 is in one of the pages alone",
-    ]
-    sections = PAGE.partition("## ")
-    assert differences(PAGE, "## " + sections[2] + sections[0]) == (2, [])  # In whatever order.
+    again = PAGE.replace("3.1", "7.7").replace("| one | 100 |", "| one | 90 |").replace("12 s", "15 s")
+    assert both(PAGE, PAGE) == both(PAGE, again) == Compared(same=4, times=4)
+    assert both(PAGE, again.replace("0.750", "0.751")).changed == ("Rankers: two, NDCG@10: 0.750 became 0.751",)
+    assert both(PAGE, again.replace("40 streams", "41 streams")).changed == ("Rankers: it says no more: Over 40 streams;",)
+    assert both(PAGE, again.replace("0.5 |", "0.6 |")).changed == ("How fast: one, NDCG@10: 0.5 became 0.6",)
+    row = "| two | 0.750 | 9.2 |\n"
+    assert both(PAGE, again.replace(row, "")).changed == ("Rankers: two, NDCG@10: 0.750 became nothing",)
+    assert both(PAGE, again.replace(row, row + "| new | 1 | 1 |\n")).changed == ("Rankers: table 1 has more rows",)
 
 
 def test_rows_may_come_in_another_order():
-    one, two = PAGE.splitlines()[4:6]
-    assert differences(PAGE, PAGE.replace(f"{one}\n{two}", f"{two}\n{one}")) == (2, [])
+    one, two = PAGE.splitlines()[6:8]
+    assert both(PAGE, PAGE.replace(f"{one}\n{two}", f"{two}\n{one}")) == both(PAGE, PAGE)
 
 
-def test_somebody_s_set_is_no_time():
-    page = PAGE.replace("NDCG@10", "NDCG@10 on LightGBM's set")
-    assert differences(page, page.replace("0.750", "0.751"))[0] == 1
-    assert len(differences(page, page.replace("0.750", "0.751"))[1]) == 1
+@pytest.mark.parametrize("header", ["NDCG@10 on LightGBM's set", "numbers", "largest ratio", "coverage at all of 500 times"])
+def test_what_only_sounds_like_a_time_is_compared(header):
+    page = PAGE.replace("NDCG@10 | time", f"{header} | time").replace("## How fast", "## Numbers of half the time")
+    assert both(page, page.replace("0.750", "0.751")) == Compared(3, (f"Rankers: two, {header}: 0.750 became 0.751",), 0, 4)
 
 
-def test_the_commands_are_those_of_the_page():
-    assert commands_of(PAGE) == [["benchmarks.rankers", "--seeds", "3"]]
-    assert commands_of("As `python -m benchmarks.rankers` says.\n") == []
-    more = "\n`python -m benchmarks.rankers --keep kept.json --seeds 5`\n"
-    assert commands_of(PAGE + more + more) == [*commands_of(PAGE), ["benchmarks.rankers", "--seeds", "5"]]
+def test_a_part_may_leave_out_rows_columns_and_text():
+    part = PAGE.replace("| one | 0.500 ± 0.010 | 3.1 |\n", "").replace("Over 40 streams", "Over 1 stream")
+    assert both(PAGE, part, part=True) == Compared(same=2, left=2, times=4)
+    assert both(PAGE, part.replace("0.750", "0.751"), part=True).changed == ("Rankers: two, NDCG@10: 0.750 became 0.751",)
+    assert compared(sections_of(PAGE)[0], None).left == 3
+    assert compared(sections_of(PAGE)[0], None, times=True) == Compared(left=2, times=4)
+
+
+def test_the_command_of_a_section_is_the_next_below_it_or_that_of_the_page():
+    assert [section.command for section in sections_of(PAGE)] == [("benchmarks.rankers", "--seeds", "3")] * 2
+    more = "\n## More\n\n1\n\n`python -m benchmarks.rankers --keep kept.json --seeds 5`\n\n## Last\n\n2\n"
+    assert [section.command for section in sections_of(PAGE + more)][2:] == [("benchmarks.rankers", "--seeds", "5"), ()]
+    page = "# Title\n\n`python -m benchmarks.rankers`\n\n## Last\n\n2\n"
+    assert [section.command for section in sections_of(page)] == [("benchmarks.rankers",)] * 2
+    assert sections_of("As `python -m benchmarks.rankers` says.\n")[0].command == ()
 
 
 def test_what_a_page_does_not_say():
     assert unsaid(PAGE) == []
-    assert unsaid("# Rankers\n") == ["command", "date, machine and versions"]
+    assert unsaid("# Rankers\n") == ["command", "date, machine and versions", "seeds", "time"]
+
+
+def test_reasons_are_given_for_what_is_not_made_again(monkeypatch):
+    made = PAGE.replace("0.750", "0.751")
+    asked = []
+
+    def again(name, commands, limit):
+        asked.extend(commands)
+        return sections_of(made), {} if made else {("benchmarks.x", "--a", "1"): "it failed"}
+
+    monkeypatch.setattr(_again, "made_again", again)
+    found, reasons = check_page("rankers", PAGE, 1.0)
+    assert (found.same, len(found.changed), found.left, reasons) == (3, 1, 0, [])
+    monkeypatch.setitem(
+        CATALOGUE, "rankers", [Entry("Rankers", "0", reason="hours"), Entry("How", "0", by="benchmarks.x --a 1")]
+    )
+    made = ""
+    asked.clear()
+    found, reasons = check_page("rankers", PAGE, 1.0)
+    assert reasons == [
+        "3 figures under 'Rankers': hours",
+        "1 figures under 'How fast': it failed",
+    ]
+    assert asked == [("benchmarks.x", "--a", "1")]
+
+
+def test_a_command_that_fails_or_takes_too_long_is_named():
+    page = PAGE.replace("benchmarks.rankers --seeds 3", "benchmarks.no_such_benchmark")
+    found, reasons = check_page("rankers", page, 60.0)
+    assert found == Compared(left=4, times=4)
+    assert "it failed: " in reasons[0]
+    assert "No module named benchmarks.no_such_benchmark" in reasons[0]
+    assert "it takes more than 0.01 s" in check_page("rankers", page, 0.01)[1][0]
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.md")), ids=lambda path: path.stem)
+def test_every_page_says_how_it_was_made(path):
+    page = path.read_text()
+    assert unsaid(page) == []
+    assert report.described(path.stem, page) == page  # The seeds are under every section that was measured by itself.
+    for section in sections_of(page):
+        assert section.command or compared(section, None).left == 0, section.title
+
+
+def test_the_catalogue_has_every_page_and_no_other():
+    assert {*CATALOGUE} == {path.stem for path in RESULTS.glob("*.md")}
+    for name, entries in CATALOGUE.items():
+        titles = [section.title for section in sections_of((RESULTS / f"{name}.md").read_text())]
+        for each in entries:
+            assert any(title.startswith(each.title) for title in titles), (name, each.title)

@@ -100,8 +100,10 @@ def test_every_benchmark_has_its_question():
 
 def test_a_part_that_is_run_again_leaves_the_rest_of_its_page():
     page = "# Title\n\nabout\n\n## One\n\n1\n\n## Two\n\n2\n\n`old`\n\nMeasured on 2026-01-01: here.\n"
-    again = merged(page, "# Title\n\nother\n\n## Two\n\n3\n\n## Three\n\n4\n", "`new`\n\nMeasured on 2026-02-02: there.")
+    again = merged(
+        page, "# Title\n\nother\n\n## Two\n\n3\n\n## Three\n\n4\n", lambda title: f"`{title}`\n\nMeasured on 2026-02-02: there."
+    )
     assert again == (
-        "# Title\n\nabout\n\n## One\n\n1\n\n## Two\n\n3\n\n`new`\n\nMeasured on 2026-02-02: there.\n\n"
-        "## Three\n\n4\n\n`new`\n\nMeasured on 2026-02-02: there.\n"
+        "# Title\n\nabout\n\n## One\n\n1\n\n## Two\n\n3\n\n`Two`\n\nMeasured on 2026-02-02: there.\n\n"
+        "## Three\n\n4\n\n`Three`\n\nMeasured on 2026-02-02: there.\n"
     )

@@ -1,0 +1,164 @@
+"""Of every result: its seeds, about how long it takes, and which command makes its figures again, or why none does."""
+
+from typing import NamedTuple
+
+__all__ = ["CATALOGUE", "Entry", "entry"]
+
+
+class Entry(NamedTuple):
+    """What a page cannot say of itself."""
+
+    title: str
+    """How the headings begin that this speaks of."""
+    seeds: str
+    takes: str = ""
+    """About how long the command takes on two cores, until the page says it."""
+    by: str | None = None
+    """A command that makes some of the rows again, in less time; None: the section's own makes all."""
+    reason: str = ""
+    """Why the figures are not made again, or not those that `by` leaves out."""
+    times: bool = False
+    """Whether all figures are times or what follows from them, but those of ranking quality."""
+
+
+_NO_SEED = "none, nothing is drawn"
+_FILES = "none, queries come in the order of the files"
+_CAMPAIGN = "a campaign; what it counts, but for what was lost, depends on when processes are stopped"
+_STATEMENTS = Entry(
+    "", "0 to the number of streams, after the number of the section", "40 minutes", reason="40 minutes of streams"
+)
+_AS_SERVED = Entry("", _FILES, "40 minutes")
+
+CATALOGUE: dict[str, list[Entry]] = {
+    "beside": [Entry("", "0", "20 minutes", times=True)],
+    "blend_cost": [Entry("", "7", "3 minutes", times=True)],
+    "blends": [
+        Entry("", "100", "10 minutes", by="benchmarks.blends --queries 500 --orders 1 --sets linear", reason="10 minutes")
+    ],
+    "bounds": [
+        Entry("Theorem 5", _NO_SEED),
+        Entry("A stream on which", _NO_SEED),
+        Entry(
+            "Separable",
+            "documents + queries + features of a stream",
+            "30 minutes",
+            reason="half an hour, up to 10,000 documents",
+        ),
+        Entry("A noisy stream", "1", "30 minutes", by="benchmarks.bounds noisy"),
+        Entry("MQ2008, features", _FILES, "30 minutes", by="benchmarks.bounds file"),
+        Entry("Every theorem", "0 to the number of streams", "30 minutes", reason="half an hour of streams"),
+        Entry("Late grades", _NO_SEED, "30 minutes", by="benchmarks.bounds delayed"),
+        Entry("A comparator that", "0", "30 minutes", by="benchmarks.bounds drift"),
+        Entry("The interval of", "0 to the number of runs", "30 minutes", reason="half an hour of runs"),
+        Entry("MQ2008, one pass", _FILES, "30 minutes", by="benchmarks.bounds interval"),
+        Entry("What tracking costs", "0", "2 minutes", times=True),
+        _STATEMENTS._replace(title="What certificates say without"),
+        _STATEMENTS._replace(title="What blends serve"),
+        _STATEMENTS._replace(title="Coverage of paired"),
+        _STATEMENTS._replace(title="What exploring"),
+        _AS_SERVED._replace(title="What certificates say of", by="benchmarks.bounds tightness"),
+        _AS_SERVED._replace(title="What following", by="benchmarks.bounds leader"),
+        _AS_SERVED._replace(title="Paired intervals on", by="benchmarks.bounds pairs"),
+        Entry("", "0 to the number of streams", "5 minutes"),
+    ],
+    "calls": [Entry("", "1", "1 minute")],
+    "challenger": [Entry("", "0 and on", "15 minutes", reason="15 minutes of streams, and no part of them is a row")],
+    "clicks": [
+        Entry("Beside PDGD", "10 to 29", "5 hours", reason="a campaign of hours beside a checkout of an earlier commit"),
+        Entry("Beside the online learners", "10 and on"),
+        Entry("Position bias", "10 to 13"),
+        Entry("Speed", "0, 3 and 4", "2 minutes", times=True),
+        Entry("Equal rankers", "0 to 39"),
+        Entry("Logs", "the fold, 500 + the fold for the users", "1 hour", reason="an hour of logs"),
+        Entry("A hundred tenants", "0 to 2", "1 hour", reason="an hour of tenants"),
+        Entry("", _NO_SEED),
+    ],
+    "credits": [Entry("", "orders 0 to 2, streams 100 to 102", "6 minutes")],
+    "default": [
+        Entry(
+            "",
+            "orders 0 and 1, streams 100 and 101",
+            "40 minutes",
+            by="benchmarks.default --streams linear text",
+            reason="40 minutes, most of it boosted trees",
+        )
+    ],
+    "default_cost": [Entry("", "3", "3 minutes", times=True)],
+    "direct_quality": [Entry("", "0, orders as many as passes", "10 minutes")],
+    "direct_ranker": [
+        Entry("What a query costs", "0", times=True),
+        Entry(
+            "Sensitivity", "the number of the world", "30 minutes", reason="half an hour, of which Label noise is made again"
+        ),
+        Entry("", "the number of the world, or of the order"),
+    ],
+    "distributed": [Entry("", "0 to 4", "2 minutes")],
+    "distributed_cost": [Entry("", "the number of the file", "20 minutes", times=True)],
+    "distributed_mq2008": [Entry("", "orders 0 to 9", "10 minutes")],
+    "drift": [Entry("", "0 to 9", "3 minutes")],
+    "explaining": [Entry("", "0", "3 minutes", times=True)],
+    "exports": [
+        Entry(
+            "", _FILES, "40 minutes", by="benchmarks.exports --minutes 1", reason="40 minutes; the first models are made again"
+        )
+    ],
+    "hybrid": [
+        Entry("Certificate", "0 to 999"),
+        Entry("Strength of the beginning", "0 to 3", "20 minutes", reason="20 minutes of streams"),
+        Entry("From clicks", "0 to 39", "2 hours", reason="hours of streams"),
+        Entry("Lists in random order", "0 to 9", "30 minutes", reason="half an hour of logs"),
+        Entry("Cost beside ranx", "0", "2 minutes", times=True),
+        Entry("Before any", "0 to 9,999", "10 minutes"),
+        Entry("", "orders and streams from 0", "10 minutes"),
+    ],
+    "images": [
+        Entry("", "0 to 2", "2 hours", reason="hours of networks, and torch, whose last digits depend on the processor")
+    ],
+    "kernel_perceptron": [Entry("", "0 to 4, bounds 0 to 999", "2 minutes")],
+    "letor_parse": [Entry("", "0", "10 minutes", times=True)],
+    "lifting": [Entry("", "0", "3 minutes", times=True)],
+    "log": [Entry("", "0", "10 minutes", times=True)],
+    "metrics": [Entry("", "0", "5 minutes")],
+    "missing": [Entry("", "0 to 4", "2 minutes")],
+    "mutations": [
+        Entry(
+            "",
+            _NO_SEED,
+            "3 hours",
+            by="benchmarks.mutations --only base/sizes",
+            reason="hours: the tests run for each mutation",
+        )
+    ],
+    "nightly": [Entry("", "1", "15 minutes", reason="15 minutes, most of it boosted trees, night by night")],
+    "own_losses": [Entry("", "1", "2 minutes", times=True)],
+    "planted": [Entry("", _NO_SEED, "3 minutes")],
+    "portable": [Entry("", "1", "20 minutes", reason="it needs kernels of three targets and a Python for aarch64")],
+    "quality": [Entry("", "orders 0 to 4", "30 minutes", reason="half an hour, most of it boosted trees")],
+    "reliability": [
+        Entry("extremes", "0", "1 hour", reason="an hour of extreme values"),
+        Entry("files", "0", "10 minutes"),
+        Entry("", "0 and on", "hours", reason=_CAMPAIGN),
+    ],
+    "scaling": [Entry("", "0", "20 minutes", times=True)],
+    "serving": [Entry("", "0", "1 hour", reason=_CAMPAIGN, times=True)],
+    "signs": [Entry("", "0 to 39, bounds 0 to 999", "2 minutes")],
+    "sparse": [
+        Entry(
+            "",
+            "0",
+            "1 hour",
+            by="benchmarks.sparse --words 1e5 --rounds 1 --only rows",
+            reason="an hour, most of it other libraries",
+            times=True,
+        )
+    ],
+    "startup": [Entry("", "1", "2 minutes", times=True)],
+    "throughput": [Entry("", "0 and on", "30 minutes", reason="half an hour, most of it other libraries", times=True)],
+    "weblike": [Entry("", "0 and 1", "5 minutes")],
+    "year": [Entry("", "1000 + the day, 1 for the world", "3 minutes")],
+}
+
+
+def entry(page: str, title: str) -> Entry:
+    """What is known of a section of a page; of a page that is not here, that its command makes it again."""
+    return next((found for found in CATALOGUE.get(page, ()) if title.startswith(found.title)), Entry("", ""))
