@@ -54,7 +54,8 @@ class TorchRanker(AveragedRanker):
     ----------
     module
         A `torch.nn.Module` that maps documents (m, *shape) to scores (m,) or (m, 1), with parameters of one floating-point
-        dtype on the CPU. Its parameters are the initial weights: call `torch.manual_seed` before creating it.
+        dtype on one device. Its parameters are the initial weights: call `torch.manual_seed` before creating it. It runs where
+        it is, on a GPU after `module.cuda()`; what is learned stays on the CPU and goes there for each query.
     surrogate
         A name, see `online_rank.surrogates`; a `Surrogate` made there, with settings; or a loss of your own, as for
         `GradientRanker`.
@@ -69,7 +70,8 @@ class TorchRanker(AveragedRanker):
         Adds l2 ||parameters||^2 / 2 to the cost of every step.
     measure
         The measure of `last_round.loss`, and of a surrogate given by name. A `Surrogate` has its own. The loss is that of the
-        scores that are learned from: with dropout or batch normalization, others than those that `predict_one` gives.
+        ranking that `predict_one` would give by the last parameters; with dropout or batch normalization, which score otherwise
+        while they learn, this takes a second forward pass.
     average
         Which parameters serve rankings: False, the last; a number, an average with that half-life in steps; True, the average
         of all so far.
@@ -128,21 +130,21 @@ class TorchRanker(AveragedRanker):
         self._check()
         self._surrogate, self._own = resolve(surrogate, measure, TorchRanker)
         self._forgets = averaging(average)
-        parameters = [p.detach().numpy().ravel() for p in self._parameters().values()]
+        parameters = [p.detach().cpu().numpy().ravel() for p in self._parameters().values()]
         self._weights = np.concatenate(parameters)
         self._average = self._weights.copy() if self._averages else self._weights[:0].copy()
         self._state = np.zeros((OPTIMIZER_ROWS[OPTIMIZERS.index(optimizer)], len(self._weights)), self._weights.dtype)
-        self._buffers = tuple(buffer.detach().numpy().copy() for _, buffer in module.named_buffers())
+        self._buffers = tuple(buffer.detach().cpu().numpy().copy() for _, buffer in module.named_buffers())
 
     @classmethod
     def _unit_test_params(cls) -> Any:
         torch = _torch()
         yield {"module": torch.nn.Linear(5, 1).double()}
+        yield {"module": torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Dropout(0.5), torch.nn.Linear(4, 1)).double()}
 
     def _unit_test_skips(self) -> set[str]:
-        # Initial weights belong to columns, which features get in the order in which they appear. The loss is that of scores in
-        # training mode, which are others where a module has dropout.
-        return {"check_shuffle_features_no_impact", "late_features", "honest_loss"}
+        # Initial weights belong to columns, which features get in the order in which they appear.
+        return {"check_shuffle_features_no_impact", "late_features"}
 
     @property
     def n_parameters(self) -> int:
@@ -213,7 +215,8 @@ class TorchRanker(AveragedRanker):
         OSError
             The file cannot be read.
         ValueError
-            It is not such a file, or it belongs to another module, optimizer or way of averaging. The ranker is then unchanged.
+            It is not such a file, or it belongs to another module, optimizer or way of averaging, or to documents that this
+            module does not take. The ranker is then unchanged.
         """
         content = Path(path).read_bytes()
         try:
@@ -234,10 +237,29 @@ class TorchRanker(AveragedRanker):
             if value is None or value.shape != present.shape or value.dtype != present.dtype or not np.isfinite(value).all():
                 found = "nothing" if value is None else f"{value.dtype} {value.shape}"
                 raise ValueError(f"{path}: {name} should be finite, {present.dtype} {present.shape}, but is {found}")
+        self._check_features(path, n_features)
         for name in wanted:
             setattr(self, name.removeprefix("online_rank"), tensors[name].copy())
         self._buffers = tuple(tensors[name].copy() for name, _ in buffers)
         self._columns, self._n_features = None if names is None else Columns(names), n_features
+
+    def _check_features(self, path: str | os.PathLike[str], n_features: int) -> None:
+        """Raise ValueError if the module does not take documents with so many features."""
+        if self.shape is not None and n_features > math.prod(self.shape):
+            raise ValueError(
+                f"{path} is for {n_features} features, but shape={self.shape} has room for {math.prod(self.shape)}"
+            )
+        if n_features:
+            try:
+                with _torch().no_grad():
+                    self._forward(np.zeros((1, n_features)), _torch().from_numpy(self._served), self._buffers, False)
+            except ValueError as error:
+                raise ValueError(f"{path} is for {n_features} features: {error}") from None
+
+    @property
+    def _device(self) -> Any:
+        """Where the module runs."""
+        return next(iter(self._parameters().values())).device
 
     def _parameters(self) -> dict[str, Any]:
         return {name: p for name, p in self.module.named_parameters() if p.requires_grad}
@@ -251,23 +273,28 @@ class TorchRanker(AveragedRanker):
         return pieces
 
     def _forward(self, X: np.ndarray, flat: Any, buffers: tuple[np.ndarray, ...], learning: bool) -> Any:
-        """Scores (m,) as a tensor, by the parameters `flat`, a tensor."""
-        torch = _torch()
+        """Scores (m,) as a tensor on the CPU, by the parameters `flat`, a tensor there."""
+        torch, device = _torch(), self._device
         shape = self.shape or (X.shape[1],)
         documents = np.zeros((len(X), math.prod(shape)), self._weights.dtype)
         with np.errstate(over="ignore"):  # Infinite as float32: no gradient of it is finite.
             documents[:, : X.shape[1]] = X
-        values = dict(zip(self._parameters(), self._pieces(flat), strict=True))
-        values |= {name: torch.from_numpy(b) for (name, _), b in zip(self.module.named_buffers(), buffers, strict=True)}
+        values = dict(zip(self._parameters(), self._pieces(flat.to(device)), strict=True))
+        there = [torch.from_numpy(buffer).to(device) for buffer in buffers]
+        values |= {name: buffer for (name, _), buffer in zip(self.module.named_buffers(), there, strict=True)}
+        x = torch.from_numpy(documents).reshape(-1, *shape).to(device)
         with _CALLING, _mode(self.module, learning):
             try:
-                scores = torch.func.functional_call(self.module, values, (torch.from_numpy(documents).reshape(-1, *shape),))
+                scores = torch.func.functional_call(self.module, values, (x,))
             except RuntimeError as error:
                 raise ValueError(f"module cannot score {len(X)} documents of shape {shape}: {error}") from error
         if not isinstance(scores, torch.Tensor) or scores.shape not in ((len(X),), (len(X), 1)):
             found = f"a tensor {tuple(scores.shape)}" if isinstance(scores, torch.Tensor) else type(scores).__name__
             raise ValueError(f"module answered {len(X)} documents with {found}; it must give scores (m,) or (m, 1)")
-        return scores.reshape(-1)
+        if device.type != "cpu":
+            for buffer, moved in zip(buffers, there, strict=True):
+                buffer[...] = moved.detach().cpu().numpy()
+        return scores.reshape(-1).cpu()
 
     def _grow(self, n_new: int) -> None:
         most = None if self.shape is None else math.prod(self.shape)
@@ -317,6 +344,10 @@ class TorchRanker(AveragedRanker):
             if self._own is not None:
                 self._own.raise_failure()
             return False
+        if m and _scores_by_mode(self.module):
+            loss = self._loss(X, y, surrogate)
+            if not math.isfinite(loss):
+                return False
         square = 0.0
         if levels > 1 and weight > 0.0:
             if not scores.requires_grad:
@@ -329,6 +360,16 @@ class TorchRanker(AveragedRanker):
             self._buffers = buffers
         row[:] = Round(loss, np.nan, 0.0, square, 0.0, weight, m, norm, v_max, levels < 2)
         return True
+
+    def _loss(self, X: np.ndarray, y: np.ndarray, surrogate: Any) -> float:
+        """The loss of the ranking by the last parameters, with the module as it is when it does not learn."""
+        torch = _torch()
+        with torch.no_grad():
+            s = self._forward(X, torch.from_numpy(self._weights), self._buffers, False).double().numpy()
+        if not np.isfinite(s).all():
+            return math.nan
+        _, loss, *_ = kernels.value_and_gradient(*surrogate, s, y, discounts(len(y)), np.empty(len(y)))
+        return float(loss)
 
     def _step(self, z: np.ndarray) -> bool:
         """One step of the optimizer; the arrays are replaced, so that a thread ranking meanwhile sees either the old or the new
@@ -352,8 +393,8 @@ class TorchRanker(AveragedRanker):
     @contextlib.contextmanager
     def _randomness(self) -> Iterator[None]:
         """Random draws of the module depend only on the seed and the number of the step."""
-        torch = _torch()
-        with torch.random.fork_rng(devices=()):
+        torch, device = _torch(), self._device
+        with torch.random.fork_rng(devices=() if device.type == "cpu" else (device,), device_type=device.type):
             torch.manual_seed(int(np.random.SeedSequence([self.seed, int(self._counters[1])]).generate_state(1)[0]))
             yield
 
@@ -366,8 +407,11 @@ class TorchRanker(AveragedRanker):
         if not parameters:
             raise ValueError("module has no parameters that learn")
         kinds = {str(p.dtype).removeprefix("torch.") for p in parameters}
-        if len(kinds) > 1 or not kinds <= set(_LARGEST_GRADIENT) or any(p.device.type != "cpu" for p in parameters):
-            raise TypeError(f"module has parameters of {sorted(kinds)}; all must be float32, or all float64, on the CPU")
+        if len(kinds) > 1 or not kinds <= set(_LARGEST_GRADIENT):
+            raise TypeError(f"module has parameters of {sorted(kinds)}; all must be float32, or all float64")
+        devices = {str(tensor.device) for tensor in (*self.module.parameters(), *self.module.buffers())}
+        if len(devices) > 1 or "meta" in devices:
+            raise ValueError(f"module has parameters on {sorted(devices)}; all must be on one device that has numbers")
         arguments.choice("optimizer", self.optimizer, ("adam", "adagrad", "sgd"))
         if self.shape is not None and not (
             isinstance(self.shape, tuple | list) and self.shape and all(isinstance(n, int) and n > 0 for n in self.shape)
@@ -405,6 +449,15 @@ def _largest_square(rows: np.ndarray) -> float:
     """The largest sum of squares of a row, inf if one is too large for a float64 or infinite, NaN if one has a NaN."""
     with np.errstate(over="ignore"):
         return float((rows.astype(np.float64) ** 2).sum(axis=1).max(initial=0.0))
+
+
+def _scores_by_mode(module: Any) -> bool:
+    """Whether a module has parts of torch that score otherwise while they learn: dropout, and norms over a batch."""
+    kinds = _torch().nn.modules
+    return any(
+        isinstance(part, kinds.dropout._DropoutNd | kinds.batchnorm._NormBase) or getattr(part, "dropout", 0.0)
+        for part in module.modules()
+    )
 
 
 @contextlib.contextmanager

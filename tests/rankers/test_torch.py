@@ -228,6 +228,72 @@ def test_the_loss_is_that_of_the_ranking_before_the_query():
 
 
 @pytest.mark.parametrize(
+    "part", [lambda: torch.nn.Dropout(0.5), lambda: torch.nn.BatchNorm1d(4)], ids=["dropout", "batch norm"]
+)
+@pytest.mark.parametrize("surrogate", ["logistic", lambda s, y: (float(((s - y) ** 2).sum()), 2.0 * (s - y))])
+def test_the_loss_is_that_of_the_ranking_that_is_given_not_of_the_scores_while_learning(part, surrogate):
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(3, 4), part(), torch.nn.Tanh(), torch.nn.Linear(4, 1)).double()
+    model = TorchRanker(module, surrogate=surrogate, learning_rate=0.1)
+    queries = [(X, y) for X, y in stream(40, seed=10) if len(y) > 1]
+    model.learn_one(*queries[0])
+    for X, y in queries[1:]:
+        expected = measure("ndcg@10").loss(np.array(model.predict_one(X)), y, ties="pessimistic")
+        model.learn_one(X, y)
+        assert model.last_round.loss == pytest.approx(expected, abs=1e-12)
+
+
+def test_weights_for_documents_of_another_form_are_refused(tmp_path):
+    pytest.importorskip("safetensors")
+    import safetensors.numpy
+
+    model = TorchRanker(linear())
+    model.learn_one(np.eye(3), [0, 1, 2])
+    model.save_weights(tmp_path / "w")
+    before = numbers(model)
+    tensors = safetensors.numpy.load_file(tmp_path / "w")
+    wide = {"online_rank": '{"n_features": 7, "names": null}'}
+    (tmp_path / "wide").write_bytes(safetensors.numpy.save(tensors, wide))
+    with pytest.raises(ValueError, match="wide is for 7 features: module cannot score 1 documents"):
+        model.load_weights(tmp_path / "wide")
+    shaped = TorchRanker(linear(), shape=(3,))
+    with pytest.raises(ValueError, match="wide is for 7 features, but shape="):
+        shaped.load_weights(tmp_path / "wide")
+    assert numbers(model) == before
+    assert shaped.n_features == 0
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_a_module_on_a_gpu_learns_as_on_the_cpu(tmp_path):
+    torch.manual_seed(0)
+    layers = torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Tanh(), torch.nn.Linear(4, 1)
+    module = torch.nn.Sequential(*layers).double()
+    here, there = TorchRanker(module, average=10), TorchRanker(copy.deepcopy(module).cuda(), average=10)
+    for X, y in stream(50, seed=3):
+        if len(y) > 1:
+            here.learn_one(X, y)
+            there.learn_one(X, y)
+            np.testing.assert_allclose(there.predict_one(torch.tensor(X).cuda()), here.predict_one(X), atol=1e-9)
+    for a, b in zip(there._buffers, here._buffers, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-9)
+    assert pickle.loads(pickle.dumps(there)).predict_one(X) == there.predict_one(X)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_dropout_on_a_gpu_follows_the_seed_and_leaves_others_alone():
+    module = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1)).cuda()
+    block = as_block(stream(20, seed=9))
+    torch.cuda.manual_seed(5)
+    expected = torch.rand(3, device="cuda").tolist()
+    torch.cuda.manual_seed(5)
+    models = [TorchRanker(module, seed=seed) for seed in (1, 1, 2)]
+    for model in models:
+        model.learn_many(*block)
+    assert numbers(models[0]) == numbers(models[1]) != numbers(models[2])
+    assert torch.rand(3, device="cuda").tolist() == expected
+
+
+@pytest.mark.parametrize(
     ("dtype", "x", "w"),
     [(torch.float32, 1e100, 1.0), (torch.float64, 1e300, 1.0), (torch.float32, 1.0, 1e200), (torch.float64, 1.0, 1e200)],
 )
@@ -263,6 +329,8 @@ def test_bad_numbers_change_nothing(value):
         (lambda: TorchRanker(torch.nn.ReLU()), ValueError, "no parameters"),
         (lambda: TorchRanker(torch.nn.Sequential(linear(), linear(dtype=torch.float32))), TypeError, "float32"),
         (lambda: TorchRanker(linear().half()), TypeError, "float16"),
+        (lambda: TorchRanker(linear().to("meta")), ValueError, r"module has parameters on \['meta'\]"),
+        (lambda: TorchRanker(torch.nn.Sequential(linear(), linear().to("meta"))), ValueError, "all must be on one device"),
         (lambda: TorchRanker(linear(), surrogate="ranksvm"), ValueError, "surrogate is 'ranksvm'"),
         (lambda: TorchRanker(linear(), optimizer="lbfgs"), ValueError, "optimizer is 'lbfgs'"),
         (lambda: TorchRanker(linear(), shape=(0, 3)), ValueError, "shape is"),
