@@ -9,7 +9,7 @@ import importlib
 import sys
 from typing import Any
 
-__all__ = ["ROOMS", "TOP_LEVEL", "classes", "home_of", "public_class"]
+__all__ = ["MODULES", "ROOMS", "TOP_LEVEL", "classes", "home_of", "public_class"]
 
 #: The public modules. `from online_rank import *` leaves them out, since river has modules of the same names.
 ROOMS = (
@@ -32,6 +32,20 @@ ROOMS = (
     "storage",
     "stream",
     "surrogates",
+)
+
+#: Modules that are public by themselves, beside the rooms: they have API pages of their own.
+MODULES = (
+    "distributed.dask",
+    "distributed.keyed",
+    "distributed.mixing",
+    "distributed.parts",
+    "distributed.rounds",
+    "intervals",
+    "limits",
+    "measures",
+    "stream.clicks",
+    "stream.synth",
 )
 
 #: Module, relative to `online_rank`, of each name that `online_rank` itself offers.
@@ -136,4 +150,4 @@ def public_class(name: str) -> Any:
 
 
 if __name__ == "__main__":  # for `pdoc`, which looks for modules in `__all__`
-    print(*(f"online_rank.{room}" for room in ROOMS))
+    print(*(f"online_rank.{module}" for module in sorted((*ROOMS, *MODULES))))

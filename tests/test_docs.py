@@ -1,13 +1,17 @@
 """Every example of the README and of the guides prints what the page says; every link leads somewhere."""
 
+import importlib
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 import pytest
+
+from online_rank import _registry
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -73,3 +77,35 @@ def rewrite():
 
 if __name__ == "__main__":
     rewrite()
+
+
+def test_the_software_is_cited_alike_everywhere():
+    yaml = pytest.importorskip("yaml")
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    preferred = cited["preferred-citation"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    entry = (ROOT / "docs" / "research.md").read_text().replace("\\_", "_")
+    bibtex = dict(re.findall(r"(\w+) = \{+(.*?)\}+,?\n", entry))
+    assert {cited["version"], preferred["version"], bibtex["version"]} == {project["version"]}
+    assert {cited["license"], preferred["license"], bibtex["license"]} == {project["license"]}
+    assert (preferred["title"], str(preferred["year"])) == (bibtex["title"], bibtex["year"])
+    assert cited["authors"] == preferred["authors"] == [{"name": bibtex["author"]}]
+    # What the schema of version 1.2.0 demands.
+    assert cited["cff-version"] == "1.2.0"
+    assert {"message", "title", "authors"} <= {*cited}
+    assert all({"type", "title", "authors"} <= {*each} for each in (preferred, *cited["references"]))
+
+
+def test_every_paper_of_the_table_is_among_the_references():
+    text = (ROOT / "docs" / "papers.md").read_text()
+    references = (ROOT / "docs" / "research.md").read_text().partition("## References")[2]
+    assert [name for name in {*re.findall(r"\[(?:CT2?|DR|LW|JG)\]", text)} if f"- {name} " not in references] == []
+
+
+def test_every_public_module_has_a_page():
+    """Modules that a guide imports from, and those of the rooms whose names their room does not repeat."""
+    pages = {*_registry.ROOMS, *_registry.MODULES}
+    imported = {name for page in PAGES for name in re.findall(r"from online_rank\.([\w.]+) import", page.read_text())}
+    assert {name for name in imported if not {name, name.rpartition(".")[0]} & pages} == set()
+    for name in sorted(pages):
+        assert importlib.import_module(f"online_rank.{name}").__all__

@@ -147,6 +147,8 @@ class OwnLoss:
         if type(answer) is not tuple or len(answer) != 2:
             raise TypeError(f"surrogate {self.name!r} returned a {type(answer).__name__}; it must return (value, gradient)")
         value, slopes = answer
+        if np.iscomplexobj(value) or np.iscomplexobj(slopes):
+            raise TypeError(f"surrogate {self.name!r} returned complex numbers; value and gradient must be real")
         gradient = np.asarray(slopes, dtype=np.float64)
         if gradient.shape != (m,):
             raise ValueError(

@@ -129,6 +129,7 @@ BAD = {
     "gradient \\(1,\\) for 2 documents": lambda s, y: (0.5, s[:1]),
     "not finite": lambda s, y: (0.5, s * np.nan),
     "returned the value inf": lambda s, y: (np.inf, s),
+    "returned complex numbers": lambda s, y: (0.5, s + 1j),
     "read-only": lambda s, y: (0.5, s.__iadd__(1.0)),
 }
 
