@@ -142,11 +142,16 @@ class _Table(NamedTuple):
                 return names
         return [f"{number}: {row[0]}" for number, row in enumerate(self.rows, 1)]
 
+    def columns(self) -> list[str]:
+        """A name of each column: the header, and which of that header it is from the second on."""
+        seen = [self.header[: place + 1].count(header) for place, header in enumerate(self.header)]
+        return [f"{header} ({number})" if number > 1 else header for header, number in zip(self.header, seen, strict=True)]
+
     def figures(self, times: bool) -> Iterator[tuple[str, str, str, bool]]:
         """Row, column and text of each cell with a figure, and whether it is a time. The first column is of names."""
         times = times or bool(_TIME.search(self.header[0]))
         for name, row in zip(self.names(), self.rows, strict=True):
-            for header, cell in zip(self.header[1:], row[1:], strict=True):
+            for header, cell in zip(self.columns()[1:], row[1:], strict=True):
                 if _NUMBER.search(cell):
                     yield name, header, cell, not _QUALITY.search(header) and (times or bool(_TIME.search(header)))
 
@@ -160,9 +165,8 @@ class _Cells:
 
     def get(self, row: str, header: str) -> str | None:
         """The text of a cell, or None."""
-        if row not in self._rows or header not in self.table.header:
-            return None
-        return self._rows[row][self.table.header.index(header)]
+        columns = self.table.columns()
+        return self._rows[row][columns.index(header)] if row in self._rows and header in columns else None
 
 
 def _tables(text: str) -> Iterator[_Table]:

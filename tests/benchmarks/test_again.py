@@ -53,6 +53,12 @@ def test_rows_may_come_in_another_order():
     assert both(PAGE, PAGE.replace(f"{one}\n{two}", f"{two}\n{one}")) == both(PAGE, PAGE)
 
 
+def test_columns_of_one_header_are_told_apart():
+    page = "# R\n\n| | own | shared | own |\n|---|---|---|---|\n| a | 1 | 2 | 3 |\n"
+    assert both(page, page) == Compared(same=3)
+    assert both(page, page.replace("3 |\n", "4 |\n")).changed == ("R: a, own (2): 3 became 4",)
+
+
 @pytest.mark.parametrize("header", ["NDCG@10 on LightGBM's set", "numbers", "largest ratio", "coverage at all of 500 times"])
 def test_what_only_sounds_like_a_time_is_compared(header):
     page = PAGE.replace("NDCG@10 | time", f"{header} | time").replace("## How fast", "## Numbers of half the time")
