@@ -103,7 +103,7 @@ def compared(before: Section, after: str | None, *, times: bool = False, part: b
     same, changed, left, n_times = 0, [], 0, 0
     again = list(_tables(after)) if after is not None else None
     for number, table in enumerate(_tables(before.text)):
-        other = _Cells(again[number]) if again is not None and number < len(again) else None
+        other = _Cells(again[number], table.width()) if again is not None and number < len(again) else None
         for row, header, cell, is_time in table.figures(times):
             if is_time:
                 n_times += 1
@@ -134,13 +134,14 @@ class _Table(NamedTuple):
     header: list[str]
     rows: list[list[str]]
 
-    def names(self) -> list[str]:
-        """A name of each row: as few cells as tell the rows apart."""
-        for n in range(1, len(self.header) + 1):
-            names = [" ".join(row[:n]) for row in self.rows]
-            if len(set(names)) == len(names):
-                return names
-        return [f"{number}: {row[0]}" for number, row in enumerate(self.rows, 1)]
+    def width(self) -> int:
+        """How many cells, as few as can be, tell the rows apart; 0 if none do."""
+        enough = (n for n in range(1, len(self.header) + 1) if len({*self.names(n)}) == len(self.rows))
+        return next(enough, 0)
+
+    def names(self, width: int) -> list[str]:
+        """A name of each row: its first `width` cells, or, where that is 0, its number."""
+        return [" ".join(row[:width]) or f"row {number}" for number, row in enumerate(self.rows, 1)]
 
     def columns(self) -> list[str]:
         """A name of each column: the header, and which of that header it is from the second on."""
@@ -150,7 +151,7 @@ class _Table(NamedTuple):
     def figures(self, times: bool) -> Iterator[tuple[str, str, str, bool]]:
         """Row, column and text of each cell with a figure, and whether it is a time. The first column is of names."""
         times = times or bool(_TIME.search(self.header[0]))
-        for name, row in zip(self.names(), self.rows, strict=True):
+        for name, row in zip(self.names(self.width()), self.rows, strict=True):
             for header, cell in zip(self.columns()[1:], row[1:], strict=True):
                 if _NUMBER.search(cell):
                     yield name, header, cell, not _QUALITY.search(header) and (times or bool(_TIME.search(header)))
@@ -159,9 +160,9 @@ class _Table(NamedTuple):
 class _Cells:
     """The cells of a table by names of rows and columns: whatever their order, fast ones may stand first."""
 
-    def __init__(self, table: _Table) -> None:
+    def __init__(self, table: _Table, width: int) -> None:
         self.table = table
-        self._rows = dict(zip(table.names(), table.rows, strict=True))
+        self._rows = dict(zip(table.names(width), table.rows, strict=True))
 
     def get(self, row: str, header: str) -> str | None:
         """The text of a cell, or None."""

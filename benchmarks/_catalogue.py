@@ -125,7 +125,7 @@ CATALOGUE: dict[str, list[Entry]] = {
             "",
             _NO_SEED,
             "3 hours",
-            by="benchmarks.mutations --only base/sizes",
+            by="benchmarks.mutations --only query/grades",
             reason="hours: the tests run for each mutation",
         )
     ],

@@ -53,6 +53,13 @@ def test_rows_may_come_in_another_order():
     assert both(PAGE, PAGE.replace(f"{one}\n{two}", f"{two}\n{one}")) == both(PAGE, PAGE)
 
 
+def test_rows_of_one_name_are_told_apart_by_the_next_cells_also_when_one_of_them_is_left_out():
+    page = "# R\n\n| | at | value |\n|---|---|---|\n| a | x | 1 |\n| a | y | 2 |\n| b | x | 3 |\n"
+    part = page.replace("| a | x | 1 |\n", "").replace("| b | x | 3 |\n", "")
+    assert both(page, part, part=True) == Compared(same=1, left=2)
+    assert both(page, part.replace("2 |", "5 |"), part=True).changed == ("R: a y, value: 2 became 5",)
+
+
 def test_columns_of_one_header_are_told_apart():
     page = "# R\n\n| | own | shared | own |\n|---|---|---|---|\n| a | 1 | 2 | 3 |\n"
     assert both(page, page) == Compared(same=3)
