@@ -111,7 +111,7 @@ def compared(before: Section, after: str | None, *, times: bool = False, part: b
                 left += 1
             elif (found := other.get(row, header)) == cell:
                 same += 1
-            elif part and (found is None or not _NUMBER.search(found)):
+            elif part and not found:
                 left += 1
             else:
                 changed.append(f"{before.title}: {row}, {header}: {cell} became {found or 'nothing'}")
@@ -149,11 +149,11 @@ class _Table(NamedTuple):
         return [f"{header} ({number})" if number > 1 else header for header, number in zip(self.header, seen, strict=True)]
 
     def figures(self, times: bool) -> Iterator[tuple[str, str, str, bool]]:
-        """Row, column and text of each cell with a figure, and whether it is a time. The first column is of names."""
+        """Row, column and text of each cell, figure or verdict, and whether it is a time. The first column is of names."""
         times = times or bool(_TIME.search(self.header[0]))
         for name, row in zip(self.names(self.width()), self.rows, strict=True):
             for header, cell in zip(self.columns()[1:], row[1:], strict=True):
-                if _NUMBER.search(cell):
+                if cell:
                     yield name, header, cell, not _QUALITY.search(header) and (times or bool(_TIME.search(header)))
 
 

@@ -48,6 +48,12 @@ def test_figures_are_compared_and_times_are_not():
     assert both(PAGE, again.replace(row, row + "| new | 1 | 1 |\n")).changed == ("Rankers: table 1 has more rows",)
 
 
+def test_verdicts_in_words_are_compared():
+    page = PAGE.replace("0.750", "equal")
+    assert both(page, page) == both(PAGE, PAGE)
+    assert both(page, page.replace("equal", "refused")).changed == ("Rankers: two, NDCG@10: equal became refused",)
+
+
 def test_rows_may_come_in_another_order():
     one, two = PAGE.splitlines()[6:8]
     assert both(PAGE, PAGE.replace(f"{one}\n{two}", f"{two}\n{one}")) == both(PAGE, PAGE)
@@ -56,7 +62,7 @@ def test_rows_may_come_in_another_order():
 def test_rows_of_one_name_are_told_apart_by_the_next_cells_also_when_one_of_them_is_left_out():
     page = "# R\n\n| | at | value |\n|---|---|---|\n| a | x | 1 |\n| a | y | 2 |\n| b | x | 3 |\n"
     part = page.replace("| a | x | 1 |\n", "").replace("| b | x | 3 |\n", "")
-    assert both(page, part, part=True) == Compared(same=1, left=2)
+    assert both(page, part, part=True) == Compared(same=2, left=4)
     assert both(page, part.replace("2 |", "5 |"), part=True).changed == ("R: a y, value: 2 became 5",)
 
 
