@@ -4,7 +4,7 @@ import functools
 import itertools
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,31 +71,39 @@ def measured(folder: Path, run: Run) -> list[float]:
 def section(folder: Path, minutes: float, kept: Kept) -> str:
     """Measure what is missing, for some minutes, and write the section."""
     until = time.monotonic() + 60.0 * minutes
-    learners, names = (*COMPILED, *PEERS), []
+    learners = (*COMPILED, *PEERS)
     found: dict[str, list[list[list[float]]]] = {who: [] for who in USERS}
     # Seed by seed and fold by fold, so that users have as many runs wherever it ends.
     for seed, fold, who in itertools.product(SEEDS, range(5), USERS):
         runs = {f"peers, {run}": run for run in (Run(learner, who, fold, seed) for learner in learners)}
         if all(name in kept for name in runs) or time.monotonic() < until:
             found[who].append([kept.part(name, functools.partial(measured, folder, run)) for name, run in runs.items()])
-            names += runs
             print(f"{who}, fold {fold}, seed {seed}", flush=True)
-    rows = []
-    for who, values in found.items():
-        for place, learner in enumerate(learners):
-            ours, theirs = [run[0] for run in values], [run[place] for run in values]
-            rows.append([who, learner, len(values), *(_cell(i, ours, theirs, place > 0) for i in range(len(CHECKPOINTS) + 1))])
-    header = ("users", "learner", "runs", "online", *(f"after {n:,}" for n in CHECKPOINTS))
-    return f"""## Beside the online learners of the literature
+    pooled = [run for values in found.values() for run in values]
+    columns = ("online", *(f"after {n:,}" for n in CHECKPOINTS))
+    by_user = [[who, *row] for who, values in found.items() for row in _rows(learners, values)]
+    return f"""## Peers
 
-MQ2008, {CHECKPOINTS[-1]:,} impressions of ten documents; the full campaign has 5 folds x {len(SEEDS)} seeds, from {SEEDS[0]}.
+The online learners of the literature. MQ2008, {CHECKPOINTS[-1]:,} impressions of ten documents, {len(USERS)} kinds of users;
+the full campaign has 5 folds x {len(SEEDS)} seeds, from {SEEDS[0]}.
 *Online*: the sum of NDCG@10 of what was shown, discounted by {GAMMA}. *After*: NDCG@10 on the test part of the ranking by
-scores. In brackets: `{OURS}` less the learner, paired by fold and seed, ± standard error. PDGD, DBGD, MGD and COLTR are
-written from their descriptions, with the settings of their authors' code, which has no tests to compare with; nothing was
-tuned here. {kept.code_of(*names)}
+scores. In brackets: `{OURS}` less the learner, paired by user, fold and seed, ± standard error. PDGD, DBGD, MGD and COLTR
+are written from their descriptions, with the settings of their authors' code, which has no tests to compare with; nothing was
+tuned here.
 
-{table(header, rows)}
+{table(("all users", "runs", *columns), _rows(learners, pooled))}
+
+{table(("users", "learner", "runs", *columns), by_user)}
 """
+
+
+def _rows(learners: Sequence[str], runs: list[list[list[float]]]) -> list[list[object]]:
+    """A row for each learner, of what the runs have of each of them; ours is the first."""
+    rows: list[list[object]] = []
+    for place, learner in enumerate(learners if runs else ()):
+        ours, theirs = [run[0] for run in runs], [run[place] for run in runs]
+        rows.append([learner, len(runs), *(_cell(i, ours, theirs, place > 0) for i in range(len(CHECKPOINTS) + 1))])
+    return rows
 
 
 def _cell(column: int, ours: list[list[float]], found: list[list[float]], beside: bool) -> str:

@@ -61,8 +61,9 @@ PUBLISHED = {
     }.items()
 }  # fmt: skip
 
-#: NDCG@10 / MAP of the logs that the authors of LETOR 4.0 publish for AdaRank-NDCG, mean of five folds, by folder.
-LOGS_OF_ADARANK = {"mq2008": "0.4941 / 0.4725 (logs of LETOR 4.0)"}
+#: NDCG@10 / MAP by folder, mean of five folds, of the logs of RankLib's AdaRank that the authors of [DR] publish with their
+#: code (github.com/kramerlab/direct-ranker, table2/results_ranklib).
+LOGS_OF_ADARANK = {"mq2008": "0.4941 / 0.4725 (logs of RankLib)"}
 
 
 class Method(NamedTuple):
@@ -279,7 +280,7 @@ def main() -> None:
 ### The evolution strategies, all queries counted
 
 Graded, features as they come, all queries; those without a relevant document count 0 in both measures. Published by [IL]; for
-AdaRank, the logs of LETOR 4.0.
+AdaRank, the logs of RankLib that the authors of [DR] publish with their code.
 
 {evolution(raw, published, kept, folder.name)}""")
     save(
