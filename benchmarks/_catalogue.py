@@ -131,7 +131,7 @@ CATALOGUE: dict[str, list[Entry]] = {
             reason="hours: the tests run for each mutation",
         )
     ],
-    "nightly": [Entry("", "1", "15 minutes", reason="15 minutes, most of it boosted trees, night by night")],
+    "nightly": [Entry("", "1", "7 minutes", reason="7 minutes, most of it boosted trees, night by night")],
     "own_losses": [Entry("", "1", "2 minutes", times=True)],
     "planted": [Entry("", _NO_SEED, "3 minutes")],
     "portable": [Entry("", "1", "20 minutes", reason="it needs kernels of three targets and a Python for aarch64")],
@@ -141,7 +141,11 @@ CATALOGUE: dict[str, list[Entry]] = {
         Entry("files", "0", "10 minutes"),
         Entry("", "0 and on", "hours", reason=_CAMPAIGN),
     ],
-    "scaling": [Entry("", "0", "20 minutes", times=True)],
+    "scaling": [
+        Entry(
+            "", "0", "20 minutes", by="benchmarks.scaling --repetitions 1", reason="20 minutes of five repetitions", times=True
+        )
+    ],
     "serving": [Entry("", "0", "1 hour", reason=_CAMPAIGN, times=True)],
     "signs": [Entry("", "0 to 39, bounds 0 to 999", "2 minutes")],
     "sparse": [

@@ -91,7 +91,7 @@ def compared(found: Mapping[str, Mapping[str, Any]]) -> tuple[list[list[str]], l
             digests = result["digests"][model]
             # Plain Python has the first checkpoint only.
             cells.append("same" if digests == expected[: len(digests)] else digests[-1])
-        rows.append([f"`{model}`", f"`{expected[-1]}`", *cells[1:]])
+        rows.append(["`{}`".format(model.replace("|", "\\|")), f"`{expected[-1]}`", *cells[1:]])
         if {*cells} != {"same"} and model not in NOT_PORTABLE:
             wrong.append(model)
     return rows, wrong

@@ -140,6 +140,8 @@ def test_every_page_says_how_it_was_made(path):
     assert report.described(path.stem, page) == page  # The seeds are under every section that was measured by itself.
     for section in sections_of(page):
         assert section.command or compared(section, None).left == 0, section.title
+        for table in _again._tables(section.text):
+            assert {len(row) for row in table.rows} <= {len(table.header)}, section.title  # A bar in a cell is written \\|.
 
 
 def test_the_catalogue_has_every_page_and_no_other():
