@@ -49,9 +49,11 @@ CATALOGUE: dict[str, list[Entry]] = {
         Entry("Every theorem", "0 to the number of streams", "30 minutes", reason="half an hour of streams"),
         Entry("Late grades", _NO_SEED),
         Entry("A comparator that", "0"),
-        Entry("The interval of", "0 to the number of runs", "30 minutes", reason="half an hour of runs"),
+        Entry("The interval of", "the length of the name of the losses", "30 minutes", reason="half an hour of runs"),
         Entry("MQ2008, one pass", _FILES),
         Entry("What tracking costs", "0", "2 minutes", times=True),
+        Entry("What blends served,", "0 and 1, orders of the files", "5 minutes"),
+        Entry("The batch estimator", "the documents, queries and repetition"),
         _STATEMENTS._replace(title="What certificates say without"),
         _STATEMENTS._replace(title="What blends serve"),
         _STATEMENTS._replace(title="Coverage of paired"),
@@ -89,9 +91,7 @@ CATALOGUE: dict[str, list[Entry]] = {
     "direct_quality": [Entry("", "0, orders as many as passes", "10 minutes")],
     "direct_ranker": [
         Entry("What a query costs", "0", times=True),
-        Entry(
-            "Sensitivity", "the number of the world", "30 minutes", reason="half an hour, of which Label noise is made again"
-        ),
+        Entry("Sensitivity", "the number of the world", "30 minutes", reason="half an hour of networks"),
         Entry("", "the number of the world, or of the order"),
     ],
     "distributed": [Entry("", "0 to 4", "2 minutes")],
@@ -106,11 +106,12 @@ CATALOGUE: dict[str, list[Entry]] = {
     ],
     "hybrid": [
         Entry("Certificate", "0 to 999"),
-        Entry("Strength of the beginning", "0 to 3", "20 minutes", reason="20 minutes of streams"),
-        Entry("From clicks", "0 to 39", "2 hours", reason="hours of streams"),
-        Entry("Lists in random order", "0 to 9", "30 minutes", reason="half an hour of logs"),
+        Entry("Strength of the beginning", "0 and on", "20 minutes", reason="20 minutes of streams"),
+        Entry("From clicks", "0 and on", "2 hours", reason="hours of streams"),
+        Entry("Lists in random order", "0 and on, those of users 50 and on", "30 minutes", reason="half an hour of logs"),
         Entry("Cost beside ranx", "0", "2 minutes", times=True),
-        Entry("Before any", "0 to 9,999", "10 minutes"),
+        Entry("Before any", "0 and on", "10 minutes"),
+        Entry("Which rule", "10 to 15", "3 minutes"),
         Entry("", "orders and streams from 0", "10 minutes"),
     ],
     "images": [

@@ -286,21 +286,18 @@ def counted(found: Compared) -> str:
 
 def described(name: str, page: str) -> str:
     """A page that says, under each `Measured on`, the seeds, and about how long it takes where it does not know better."""
-    title, lines = "", page.splitlines()
-    for number, line in enumerate(lines):
+    title, lines, told = "", page.splitlines(), list[str]()
+    for line, below in zip(lines, [*lines[1:], ""], strict=True):
         if line.startswith(("# ", "## ")):
             title = line.lstrip("# ")
         known = entry(name, title)
-        below = lines[number + 1] if number + 1 < len(lines) else ""
-        if _MEASURED.match(line) and known.seeds and not below.startswith("Seeds: "):
-            said = [f"Seeds: {known.seeds}."]
-            if below.startswith("It took "):
-                said.append(below)
-                lines[number + 1] = ""
-            elif known.takes:
-                said.append(f"It takes about {known.takes}.")
-            lines[number] = f"{line}\n{' '.join(said)}"
-    return "\n".join(lines).rstrip() + "\n"
+        if _MEASURED.match(line) and known.seeds and not below.startswith(("Seeds: ", "It took ")):
+            told += [line, f"Seeds: {known.seeds}." + (f" It takes about {known.takes}." if known.takes else "")]
+        elif line.startswith("It took ") and known.seeds:
+            told.append(f"Seeds: {known.seeds}. {line}")
+        else:
+            told.append(line)
+    return "\n".join(told).rstrip() + "\n"
 
 
 def main() -> None:

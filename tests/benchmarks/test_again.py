@@ -133,6 +133,15 @@ def test_a_command_that_fails_or_takes_too_long_is_named():
     assert "it takes more than 0.01 s" in check_page("rankers", page, 0.01)[1][0]
 
 
+def test_a_page_is_told_its_seeds_and_about_how_long_it_takes(monkeypatch):
+    monkeypatch.setitem(CATALOGUE, "rankers", [Entry("How", "0 to 2", "5 minutes")])
+    took = "It took 0.1 minutes, 0.1 of the processor."
+    bare = PAGE.replace(f"Seeds: 0 to 2. {took}\n", "")
+    assert report.described("rankers", bare) == bare + "Seeds: 0 to 2. It takes about 5 minutes.\n"
+    assert report.described("rankers", bare + took + "\n") == report.described("rankers", PAGE) == PAGE
+    assert report.described("another", bare) == bare
+
+
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.md")), ids=lambda path: path.stem)
 def test_every_page_says_how_it_was_made(path):
     page = path.read_text()
