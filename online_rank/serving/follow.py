@@ -37,7 +37,7 @@ class TakeOver(NamedTuple):
     folder
         The folder for its state. If there is a state in it already, the replica has taken over before, and goes on with it.
     seconds
-        For how long the server could not be reached.
+        For how long the server could not be reached, from the first attempt that failed.
     every
         Number of changes between two checkpoints.
     idle
@@ -85,7 +85,11 @@ class Replica(ServedModel):
         # Where nothing is answered for so long, the server counts as not reached.
         self._timeout = 30.0 if take_over is None else min(30.0, max(1.0, take_over.seconds))
         self._epoch, self.n_behind = "", 0
-        self._current_at = self._reached_at = time.monotonic()
+        self._current_at = time.monotonic()
+        # When the first attempt failed since the server was last reached. While nothing was tried, it need not be away: this
+        # process may have been starting, or stopped.
+        self._away_since: float | None = None
+        self._told_of = ""
         self.leads = take_over is not None and _has_state(take_over.folder)
         if take_over is None or not self.leads:
             super().__init__(DurableService(self._begun()))
@@ -133,7 +137,7 @@ class Replica(ServedModel):
 
     async def follow(self) -> None:
         """Follow the server, as long as this runs; where it cannot be reached, go on trying, or take its place."""
-        patience = 0.1
+        patience, longest = 0.1, 1.0 if self._take_over is None else min(1.0, self._take_over.seconds / 4.0)
         while not self.leads:
             try:
                 content = await asyncio.to_thread(self._more)
@@ -142,17 +146,22 @@ class Replica(ServedModel):
                 else:
                     await self._do_again(content)
                 patience = 0.1
+                self._told_of = ""
             except (OSError, http.client.HTTPException, *_NO_CHANGES) as error:
-                _log.error("following %s: %s", self._server.geturl(), error)
+                if self._told_of != str(error):
+                    _log.error("following %s: %s", self._server.geturl(), error)
+                    self._told_of = str(error)
                 self._connection = None
-                if not await self._may_take_over():
+                if self._away_since is None:
+                    self._away_since = time.monotonic()
+                if not await self._may_take_over(self._away_since):
                     await asyncio.sleep(patience)
-                    patience = min(2.0 * patience, 5.0 if self._take_over is None else self._take_over.seconds / 4.0)
+                    patience = min(2.0 * patience, longest)
 
-    async def _may_take_over(self) -> bool:
+    async def _may_take_over(self, away_since: float) -> bool:
         """Take the place of the server, if it could not be reached for long enough. Returns whether that was tried."""
         wanted, service = self._take_over, self.durable.service
-        if wanted is None or time.monotonic() - self._reached_at < wanted.seconds:
+        if wanted is None or time.monotonic() - away_since < wanted.seconds:
             return False
         try:
             durable = await asyncio.to_thread(_begun_in, wanted, service)
@@ -225,7 +234,7 @@ class Replica(ServedModel):
         content = answer.read()
         if answer.status < 500:
             # Also where it refuses: it is there, and a second one must not learn beside it.
-            self._reached_at = time.monotonic()
+            self._away_since = None
         if answer.status != 200:
             raise OSError(f"{answer.status} {content[:200].decode(errors='replace')}")
         return content, answer.headers

@@ -197,9 +197,11 @@ class Monitor:
 
     def _learned_clicks(self, query_id: Any, clicks: Clicks, model: Any, before: np.ndarray | None) -> None:
         order, gains = clicks.impression.order, clicks.gains
-        if self._bias is None:
-            self._bias = PositionBias(max(1, min(len(order), _MAX_POSITIONS)))
-        self._bias.update(clicks)
+        if clicks.impression.teams is None:
+            # Lists drafted by two models were not drawn by a policy, and say nothing of positions.
+            if self._bias is None:
+                self._bias = PositionBias(max(1, min(len(order), _MAX_POSITIONS)))
+            self._bias.update(clicks)
         first = next((p for p, gain in enumerate(gains, start=1) if gain > 0.0), None)
         loss = 1.0 if first is None else 1.0 - 1.0 / first
         self._count("clicks", loss, model)

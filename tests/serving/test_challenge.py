@@ -1,5 +1,6 @@
 """A challenger on live traffic: compared, promoted when it is better, and still there after a restart."""
 
+import asyncio
 import json
 
 import numpy as np
@@ -12,6 +13,7 @@ from online_rank.measures import measure
 from online_rank.rankers.fixed import FixedRanker
 from online_rank.serving import Challenge, FeedbackPlan, RankingService
 from online_rank.serving.durable import DurableService
+from online_rank.serving.served import ServedModel
 from online_rank.storage.files import to_bytes
 
 
@@ -138,6 +140,26 @@ def test_on_clicks_lists_are_drafted_and_clicks_are_votes():
         pytest.fail("it was never promoted")
     assert i < 399
     assert service.challenge is None
+
+
+@pytest.mark.parametrize("window", [None, 5])
+def test_votes_are_answered_by_a_server_too(window):
+    """Its monitor took drafted lists for drawn ones, to learn from what users look at: each vote was answered with 500."""
+    plan = None if window is None else FeedbackPlan(window=window)
+    service = RankingService(SwapRanker(), challenge=Challenge(SwapRanker()), plan=plan)
+
+    async def traffic():
+        model = ServedModel(DurableService(service))
+        for i, docs, _ in queries(12):
+            _, answer = await model.answer(json.dumps({"id": i, "docs": docs, "ts": i}).encode())
+            clicks = {"id": i, "clicks": answer["ranking"][:1], "ts": i}
+            assert (await model.answer(json.dumps(clicks).encode()))[0] == 200
+        return model.figures()["served"]["n"], model.snapshot()["bias"]
+
+    n_learned, bias = asyncio.run(traffic())
+    assert n_learned == service.counts()["learned"] > 5
+    assert service.challenge.n_drafted > 3
+    assert bias is not None
 
 
 @pytest.mark.parametrize("kind", ["grades", "clicks", "windows"])

@@ -327,6 +327,49 @@ def test_a_standby_does_not_take_over_from_a_server_that_answers(leader, tmp_pat
     asyncio.run(scenario())
 
 
+def test_a_standby_that_did_not_try_does_not_take_over(leader, tmp_path):
+    """It took its time to start, or was stopped for a while, and the server closed the connection meanwhile."""
+    app, url = leader(graded)
+
+    async def scenario():
+        replica = Replica(url, take_over=TakeOver(tmp_path / "state", 0.3))
+        await asyncio.sleep(0.4)
+        replica._connection.sock.close()
+        following = asyncio.create_task(replica.follow())
+        await asyncio.to_thread(post, f"{url}/rank", {"id": 1, "docs": DOCS})
+        await until(lambda: replica.leads or replica.durable.service.n_changes == 1)
+        assert not replica.leads
+        # From the first attempt that fails the time counts.
+        app.server.should_exit = True
+        await until(lambda: replica.leads)
+        await following
+        await replica.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_replica_says_once_that_its_server_is_away_and_is_soon_back(monkeypatch, caplog):
+    naps, tries = [], []
+
+    async def sleep(seconds):
+        naps.append(seconds)
+
+    def away(replica, path):
+        tries.append(path)
+        if len(tries) > 20:
+            raise asyncio.CancelledError
+        raise OSError("away" if len(tries) < 15 else "still away")
+
+    monkeypatch.setattr(Replica, "_get", lambda replica, path: (graded().whole_file(), {}))
+    replica = Replica("ranker")
+    monkeypatch.setattr(Replica, "_get", away)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(replica.follow())
+    assert [record.args[1].args[0] for record in caplog.records] == ["away", "still away"]
+    assert max(naps) == 1.0
+
+
 def test_the_command_begins_a_standby_and_goes_on_with_what_it_took(leader, tmp_path):
     app, url = leader(graded)
     place = Place(follow=url, checkpoint=str(tmp_path / "state"), take_over_after=0.3)
