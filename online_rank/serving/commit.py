@@ -188,6 +188,8 @@ class GroupCommit:
         self._saving, self._asking = self._asking, []
         try:
             self._steps = self._durable.writing(self._durable.generation())
+            # However recent the last step of the one before: the journal must end with the last change of the snapshot.
+            self._next_step = 0.0
         except Exception as error:
             self._checkpoint_failed(error)
 

@@ -156,7 +156,12 @@ class StateDirectory(CheckpointDirectory, StateStore):
             self._acknowledge()
 
     def replacing(self, generation: Generation) -> Iterator[None]:
-        """Write a generation, whose last change is the last that was appended, as `writing` does."""
+        """Write a generation, whose last change is the last that was appended, as `writing` does.
+
+        Raises ValueError where it is not: its state could not be told from a damaged one, and the one before is still there.
+        """
+        if generation.change != self.change:
+            raise ValueError(f"the state after change {generation.change} is to be written, but the journal has {self.change}")
         self._generation, before = generation, self.journal_bytes
         notes = json.dumps((self._run, self._chain.hex(), generation.first, generation.n_learned)).encode()
         yield from self.writing(generation.snapshot, generation.change, notes)

@@ -124,7 +124,7 @@ class StateStore(abc.ABC):
         Raises
         ------
         OSError, MemoryError, ValueError
-            It could not be written, and the one before is still there.
+            It could not be written, or is not that of the last change appended. The one before is still there.
         """
 
     @abc.abstractmethod

@@ -39,6 +39,7 @@ from online_rank.serving.monitor import Course, Monitor  # noqa: E402
 from online_rank.serving.openapi import description  # noqa: E402
 from online_rank.serving.protocol import RankingService  # noqa: E402
 from online_rank.storage.files import to_bytes  # noqa: E402
+from online_rank.storage.folder import CheckpointError  # noqa: E402
 
 RANK = {"id": "q1", "docs": {"a": {"clicks": 3.0, "age": 1.0}, "b": {"clicks": 1.0, "age": 2.0}}}
 LEARN = {"id": "q1", "grades": {"a": 0, "b": 2}}
@@ -928,6 +929,37 @@ class TestDurable:
 
         asyncio.run(asyncio.wait_for(main(), 30))
         durable.close()
+
+    def test_a_checkpoint_soon_after_another_can_be_read(self, tmp_path, monkeypatch):
+        """Its first step waited as if it were one more of the other, while the journal went on: no start could read it."""
+        monkeypatch.setattr(commit, "_ROOM", 0.02)
+        durable = DurableService(make(), tmp_path / "state", every=5)
+        saved = set()
+
+        async def main():
+            commits = GroupCommit(durable)
+            for number in range(150):
+                for request in query(number):
+                    await commits.add_and_wait(durable.service.handle(json.dumps(request).encode()).outcome)
+                saved.add(durable._saved_at)
+
+        asyncio.run(main())
+        assert len(saved) > 3
+        stats = durable.service.stats()
+        durable.close()  # as if it had been killed
+        again = DurableService(make(), tmp_path / "state", every=5)
+        assert again.service.stats() == stats
+        again.close()
+
+    def test_a_service_that_is_not_new_does_not_begin_a_folder(self, tmp_path):
+        used = make()
+        used.handle(json.dumps(query(1)[0]).encode())
+        with pytest.raises(CheckpointError, match="the service is not new"):
+            DurableService(used, tmp_path / "state")
+        with contextlib.closing(DurableService(make(), tmp_path / "state")) as durable:
+            durable.service.handle(json.dumps(query(1)[0]).encode())
+            with pytest.raises(ValueError, match="after change 1 is to be written, but the journal has 0"):
+                durable.save()
 
     def test_checkpoints_are_written_however_many_requests_come(self, tmp_path, monkeypatch):
         """Each of eight clients always waits for its next grade: the journal is never idle."""
