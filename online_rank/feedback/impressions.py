@@ -118,6 +118,7 @@ class Impression:
                     raise ValueError(f"{name} has {wrong}; it is one probability > 0 a document")
         if self.kept is not None:
             arguments.number("kept", self.kept, 0.0, 1.0)
+            object.__setattr__(self, "kept", float(self.kept))  # also where a policy computed it with NumPy: files have numbers
 
     def _require_one_each(self, name: str, n: int) -> None:
         if len(getattr(self, name)) != n:

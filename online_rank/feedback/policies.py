@@ -1,6 +1,7 @@
 """Policies that draw the ranking to show, with enough randomness that its clicks can be learned from."""
 
 import abc
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
@@ -215,7 +216,7 @@ class FairPairs(Policy):
         Only the first document can lose, in a quarter of the draws; all others move up as often as down, and discounts are
         convex.
         """
-        return 1.0 - 0.25 * (1.0 - 1.0 / np.log2(3.0)) if self.k != 1 else 0.75
+        return 1.0 - 0.25 * (1.0 - 1.0 / math.log2(3.0)) if self.k != 1 else 0.75
 
     def draw_list(
         self, scores: np.ndarray, ids: Sequence[Hashable], k: int, rng: np.random.Generator, confidence: float

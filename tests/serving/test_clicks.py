@@ -11,7 +11,7 @@ import pytest
 
 import online_rank
 from online_rank import PerceptronRanker, PlackettLuce, StreamQuantileMap, StreamScaler, SwapRanker
-from online_rank.feedback import Impression, kept_share
+from online_rank.feedback import FairPairs, Impression, kept_share
 from online_rank.metrics import NDCG
 from online_rank.serving.challenge import Challenge
 from online_rank.serving.metrics import Figures
@@ -134,6 +134,25 @@ def test_a_file_of_before_what_exploring_costs_was_summed_is_read():
     service = RankingService(SwapRanker(PlackettLuce(k=3, seed=1)))
     del service._kept
     assert from_bytes(to_bytes(service)).stats()["kept_sum"] == 0.0
+
+
+class Computed(FairPairs):
+    """A policy of one's own that computes with NumPy."""
+
+    def retention(self, confidence):
+        return np.float64(super().retention(confidence))
+
+
+@pytest.mark.parametrize("policy", [PlackettLuce(k=3, seed=1), FairPairs(k=3, seed=1), FairPairs(k=1), Computed(k=2)])
+def test_every_policy_can_be_served(policy):
+    """The share that FairPairs keeps was a number of NumPy: every ranking was refused."""
+    service = RankingService(SwapRanker(policy))
+    for t, docs in enumerate(queries(5)):
+        reply = service.handle(request(id=t, docs=docs))
+        assert reply.answer["shown"] == policy.k
+        assert type(Impression.from_dict(json.loads(reply.outcome.waiting[-1])).kept) is float
+        assert service.handle(request(id=t, clicks=reply.answer["ranking"][:1])).answer["learned"]
+    assert 0.0 < service.stats()["kept_mean"] <= 1.0
 
 
 def test_a_drafted_list_explores_without_a_share():
