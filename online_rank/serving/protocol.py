@@ -69,7 +69,7 @@ from online_rank import arguments
 from online_rank.base import abilities_of, ranker_of
 from online_rank.base.growth import growth_limited
 from online_rank.base.undo import all_or_nothing, at_once
-from online_rank.limits import MAX_COUNT, is_id, is_integer
+from online_rank.limits import MAX_AHEAD, MAX_COUNT, is_id, is_integer
 from online_rank.query import Block, Runs
 from online_rank.serving.answers import explained, ranked
 from online_rank.serving.outcomes import Outcome, Reply
@@ -286,6 +286,8 @@ class RankingService(WindowedService):
         """Answer a request of a kind. Raises ValueError, and others, before anything changes."""
         if kind == "cmd":
             return self._command(fields["cmd"])
+        if "ts" in fields:
+            self._require_not_ahead(fields["ts"], at)
         if kind == "teach":
             return self._teach(fields, request, self._time(fields.get("ts", at)), n_bytes=len(request))
         if kind == "explain":
@@ -301,6 +303,15 @@ class RankingService(WindowedService):
         if kind == "event":
             raise ValueError("events are added up over a window, and this service has none: start it with --feedback-window")
         return self._learn(kind, fields, request, self._time(fields.get("ts", at)))
+
+    def _require_not_ahead(self, ts: float, at: float | None) -> None:
+        """Raise ValueError for a time far ahead of the clock and of the time of arrival `at`, where times count.
+
+        Time only goes on: all windows would end, what was learned would fade, and whatever came until then would be late.
+        """
+        window = 0.0 if self.plan is None else self.plan.window or 0.0
+        if (window or self._time(ts) is not None) and ts > max(time.time(), at or 0.0) + MAX_AHEAD + window:
+            raise ValueError(f"ts is {ts}, more than a day ahead of the clock: whatever comes until then would be late")
 
     def _rank(self, fields: dict[str, Any], request: bytes, at: float | None) -> Reply:
         query_id, greedy = fields["id"], fields.get("greedy", False)

@@ -1,6 +1,7 @@
 """Models with half-lives in seconds, behind services."""
 
 import json
+import time
 
 import pytest
 
@@ -68,6 +69,28 @@ def test_a_query_is_learned_at_the_time_when_its_window_was_seen_to_end():
     alone.learn_one(DOCS, {"a": 0, "b": 1, "c": 0}, at=1200.0)
     assert served.counts()["learned"] == 1
     assert to_bytes(served.model) == to_bytes(alone)
+
+
+@pytest.mark.parametrize("window", [None, 2000.0])
+def test_a_time_far_ahead_changes_nothing(window):
+    """One request of a client whose clock is wrong ended all windows; whatever came later was late, or faded no more."""
+    served, clock = service(window), time.time()
+    ask(served, id=1, docs=DOCS, ts=clock)
+    ask(served, id=1, grades={"a": 0, "b": 1, "c": 0}, ts=clock)
+    before = to_bytes(served)
+    for fields in (
+        {"id": 2, "docs": DOCS},
+        {"id": 1, "grades": {"a": 1}, "ungraded": 0},
+        {"id": 2, "docs": DOCS, "grades": {"a": 1, "b": 0, "c": 0}},
+    ):
+        assert "more than a day ahead" in ask(served, **fields, ts=clock + 86400.0 + (window or 0.0) + 60.0).answer["error"]
+    assert to_bytes(served) == before
+    # A window can be tried out, and a topic of events may be ahead of a worker's clock.
+    assert "ranking" in ask(served, id=2, docs=DOCS, ts=clock + 86300.0 + (window or 0.0)).answer
+    late = json.dumps({"id": 3, "docs": DOCS, "ts": clock + 200_000.0}).encode()
+    assert "ranking" in served.handle(late, at=clock + 190_000.0).answer
+    # Where times do not count, they are not looked at.
+    assert "ranking" in ask(RankingService(PerceptronRanker()), id=1, docs=DOCS, ts=4e9).answer
 
 
 def test_a_challenger_gets_the_time_that_it_alone_asks_for():
