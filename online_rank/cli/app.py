@@ -909,6 +909,10 @@ LogLevel = Annotated[Level, typer.Option("--log-level", help="The least level of
 
 #: Options for a new model; a saved MODEL has its own settings.
 _OF_NEW = ("ranker", "clicks", "scale", "log")
+#: Options of a server that follows another one.
+_OF_REPLICA = (
+    "follow", "host", "port", "max_request", "checkpoint", "take_over_after", "every", "idle", "log_format", "log_level"
+)  # fmt: skip
 
 
 @app.command(cls=_Command)
@@ -963,6 +967,8 @@ def stream(
     _require_for_new(context, model)
     if replace_model and model is None:
         raise typer.BadParameter("--replace-model needs a MODEL")
+    if feedback_window is None and idle is not None:
+        raise typer.BadParameter("--idle needs a --feedback-window")
     beginning = Beginning(model, measure, ranker.value, clicks, scale.value, log, challenger, promote_at, strict)
     feedback = Feedback(feedback_window, event or (), total.value, ungraded.value, unanswered.value, null_features)
     make = maker(beginning, Pending(max_pending, max_age, max_pending_bytes), feedback)
@@ -1049,19 +1055,22 @@ def serve(
     _require_for_new(context, model)
     if replace_model and model is None:
         raise typer.BadParameter("--replace-model needs a MODEL")
-    if follow is not None and (model is not None or key is not None or (checkpoint is None) != (take_over_after is None)):
-        raise typer.BadParameter(
-            "--follow takes everything from the other server: no MODEL or --key; --checkpoint and --take-over-after together "
-            "make it a standby"
-        )
+    if follow is not None and (checkpoint is None) != (take_over_after is None):
+        raise typer.BadParameter("with --follow, --checkpoint and --take-over-after together make a standby")
+    others = [name for name in context.params if _is_given(context, name) and name not in _OF_REPLICA]
+    if follow is not None and others:
+        name = "MODEL" if "model" in others else f"--{others[0].replace('_', '-')}"
+        raise typer.BadParameter(f"--follow takes model, feedback and limits from the other server: {name} would not apply")
+    if feedback_window is None and follow is None and idle is not None:
+        raise typer.BadParameter("--idle needs a --feedback-window")
     if follow is None and take_over_after is not None:
         raise typer.BadParameter("--take-over-after needs --follow")
     beginning = Beginning(model, measure, ranker.value, clicks, scale.value, log, challenger, promote_at, strict)
     feedback = Feedback(feedback_window, event or (), total.value, ungraded.value, unanswered.value, null_features)
     make = maker(beginning, Pending(max_pending, max_age, max_pending_bytes), feedback)
     seconds = None if idle is None else seconds_of(idle, "--idle")
-    if key is None and (max_bytes is not None or key_ttl is not None):
-        raise typer.BadParameter("--max-bytes and --key-ttl need --key")
+    if key is None and any(_is_given(context, name) for name in ("max_models", "max_keys", "max_bytes", "key_ttl")):
+        raise typer.BadParameter("--max-models, --max-keys, --max-bytes and --key-ttl need --key")
     ttl = None if key_ttl is None else seconds_of(key_ttl, "--key-ttl")
     listen(
         make,

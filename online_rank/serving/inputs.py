@@ -121,7 +121,10 @@ class InputWatch:
         if not chosen:
             return False
         self.n_queries += 1
-        present = {name for document in chosen for name in document if len(name) <= _LONGEST_NAME}
+        # What is null is missing, where it is accepted at all.
+        present = {
+            name for document in chosen for name, value in document.items() if value is not None and len(name) <= _LONGEST_NAME
+        }
         if self._learns_names and self._known is not None:
             self._known |= present
             if len(self._known) > _MOST_KNOWN:

@@ -405,6 +405,40 @@ def test_half_a_standby_is_refused(options):
     assert "--take-over-after" in done.output
 
 
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("model.npz",), "MODEL"),
+        (("--key", "shop"), "--key"),
+        (("--clicks",), "--clicks"),
+        (("--feedback-window", "30m", "--event", "click=1"), "--feedback-window"),
+        (("--challenger", "model.npz"), "--challenger"),
+        (("--max-pending-bytes", "1000"), "--max-pending-bytes"),
+        (("--null-features",), "--null-features"),
+    ],
+)
+def test_a_replica_refuses_options_that_would_not_apply(options, named):
+    done = CliRunner().invoke(command, ["serve", "--follow", "http://x", *options])
+    assert done.exit_code == 2
+    assert f"{named} would not apply" in " ".join(done.output.replace("│", "").split())
+
+
+@pytest.mark.parametrize(
+    ("options", "needed"),
+    [
+        (("serve", "--max-models", "3"), "need --key"),
+        (("serve", "--max-keys", "3"), "need --key"),
+        (("serve", "--key-ttl", "3d"), "need --key"),
+        (("serve", "--idle", "5s"), "needs a --feedback-window"),
+        (("stream", "--idle", "5s"), "needs a --feedback-window"),
+    ],
+)
+def test_options_that_do_nothing_by_themselves_are_refused(options, needed):
+    done = CliRunner().invoke(command, [*options])
+    assert done.exit_code == 2
+    assert needed in " ".join(done.output.replace("│", "").split())
+
+
 #: What another server may say of a query that was ranked, and of time; each but the first is of another kind, or no number.
 RANKED = (["rank", 1, [], 0, 1.0], 1, ["q", 10, None, json.dumps({"id": "q", "docs": DOCS}), [0.0, 0.0, 0.0], None], "")
 

@@ -71,6 +71,15 @@ def test_a_typo_is_unknown_and_what_it_should_have_been_is_missing():
     assert found["missing"] == {"price": 3}
 
 
+def test_a_feature_that_is_null_is_missing():
+    watch = InputWatch(documents=10)
+    for _ in range(10):
+        watch.look({"a": {"x": 1.0, "y": 2.0}})
+    watch.look({"a": {"x": 1.0, "y": None}, "b": {"x": 3.0, "y": None}})
+    assert watch.figures()["missing"] == {"y": 1}
+    assert watch.n_with_missing == 1
+
+
 def test_a_model_that_has_learned_knows_its_features_from_the_start():
     watch = InputWatch(("price", "age"))
     watch.look({"a": {"price": 1.0, "prise": 1.0}})
