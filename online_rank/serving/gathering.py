@@ -145,6 +145,19 @@ class GatheredFeedback(WaitingQueries):
                 self._forget_early(staged, query_id)
                 staged["n_expired"] += 1
 
+    def n_late(self, query_id: Hashable, at: float | None) -> int:
+        """How many values that were given early are late for a query that was ranked at a time."""
+        return n_values(self._given[query_id]) - n_values(self._timely(query_id, at)) if query_id in self._early else 0
+
+    def _timely(self, query_id: Hashable, at: float | None) -> Given:
+        """What was given early to a query that was ranked at a time, until the end of its window."""
+        end = self._end(at)
+        timely = {
+            document: {kind: value for kind, value in kinds.items() if value[1] <= end}
+            for document, kinds in self._given[query_id].items()
+        }
+        return {document: kinds for document, kinds in timely.items() if kinds}
+
     def early_ids(self) -> list[Hashable]:
         """The ids of the queries that feedback came for, and that may yet be ranked."""
         return [*self._early]

@@ -182,6 +182,10 @@ class PendingQueries(GatheredFeedback):
         if query_id in self._early:
             staged.calls.append(functools.partial(self._early.pop, query_id))
             staged["_n_early"] -= n_values(self._given[query_id])
+            # Whichever comes first, the query or its feedback: what is of a time after the window is late.
+            timely = self._timely(query_id, at)
+            calls = [functools.partial(kept.pop, query_id, None) for kept in (self._given, self._ungraded)]
+            staged.calls += [functools.partial(self._given.__setitem__, query_id, timely)] if timely else calls
         if self._fetch is not None:
             self._hold(staged, query_id, number, n_bytes)
         if at is not None:

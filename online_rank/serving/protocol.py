@@ -386,7 +386,10 @@ class RankingService(WindowedService):
         if number is None:
             return self._counting("ranked")
         query_id, size, at, *query = waiting
-        return [*self._pending.putting(query_id, tuple(query), size, number, gone, at), *self._counting("ranked")]
+        changes = [*self._pending.putting(query_id, tuple(query), size, number, gone, at), *self._counting("ranked")]
+        if n_late := self._pending.n_late(query_id, at):
+            changes.append(functools.partial(self._counts.__setitem__, "late", self._counts["late"] + n_late))
+        return changes
 
     def _command(self, command: Any) -> Reply:
         if command == "stats":

@@ -137,6 +137,27 @@ def test_early_feedback_waits_for_its_query_as_long_as_a_window():
     assert (service.stats()["early"], service.stats()["expired"]) == (0, 1)
 
 
+@pytest.mark.parametrize("early", [True, False])
+def test_feedback_from_after_the_window_is_late_whichever_comes_first(early):
+    """As in two topics, of which that of the queries is behind: it was learned, if it came before its query."""
+    service, others = a_service(), [{"id": "q", "event": "click", "doc": "c", "ts": 201}]
+    others += [{"id": "r", "event": "purchase", "doc": "a", "ts": 130}, {"id": "r", "grades": {"b": 2}, "ts": 199}]
+    for request in others if early else ():
+        assert send(service, **request).answer["accepted"]
+    ask(service, "q", 100)
+    ask(service, "r", 98)
+    for request in () if early else sorted(others, key=lambda each: each["ts"]):
+        send(service, **request)
+    replayed = from_bytes(to_bytes(service))
+    for each in (service, replayed):
+        each.advance(300)
+        assert weights(each) == to_bytes(learned_alone({"a": 3, "b": 0, "c": 0}))
+        stats = each.stats()
+        assert {name: stats[name] for name in ("learned", "unanswered", "late", "early")} == {
+            "learned": 1, "unanswered": 1, "late": 2, "early": 0,
+        }  # fmt: skip
+
+
 def test_late_feedback_is_answered_so_and_counted():
     service = a_service()
     ask(service, "q", 0)
