@@ -259,7 +259,9 @@ class DurableService:
         """Continue from the newest generation, and replay the journal since then."""
         if store.saved.value is None:
             if self.service.n_changes:
-                raise CheckpointError(f"{store} has no state, and the service is not new: its queries and ids are in no journal")
+                raise CheckpointError(
+                    f"{store} has no state, and the service is not new: its queries and ids are in no journal"
+                )
             # At once, because the journal can only be replayed with the parameters that it began with.
             self.save()
         else:
