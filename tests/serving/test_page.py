@@ -1,11 +1,84 @@
 """The live page."""
 
+import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
+import pytest
+
 import online_rank.serving
+from online_rank import BoostedRanker, PerceptronRanker, SwapRanker
+from online_rank.serving import RankingService
+from online_rank.serving.monitor import Monitor
 
 PAGE = (Path(online_rank.serving.__file__).parent / "page.html").read_text()
+STUB = Path(__file__).parent / "page_stub.js"
+LONG = "https://shop.example.com/a/long/path/to/the/product"
+
+
+def shown(*answers, key=None, token=None, width=400):
+    """What the page shows after these answers of the server: text, and more, by id."""
+    if shutil.which("node") is None:
+        pytest.skip("Node.js runs the page's script")
+    (script,) = re.findall(r"<script>(.*?)</script>", PAGE, re.DOTALL)
+    given = {"script": script, "key": key, "token": token, "width": width, "answers": answers}
+    done = subprocess.run(["node", str(STUB)], input=json.dumps(given), capture_output=True, text=True, check=True, timeout=60)
+    return json.loads(done.stdout)
+
+
+def told(model, n, feedback="grades"):
+    """The data of the page after some queries."""
+    service, monitor = RankingService(model), Monitor(clicks=feedback == "clicks")
+    for i in range(n):
+        monitor._shown_at = float("-inf")
+        before = monitor.before_learning(service.model)
+        docs = {f"{LONG}-{j}.html": {"x": float(j), "y": float(i % 3)} for j in range(3)}
+        service.handle(json.dumps({"id": f"{LONG}?{i}", "docs": docs}).encode())
+        given = [f"{LONG}-1.html"] if feedback == "clicks" else {name: int(name[-6] == "2") for name in docs}
+        monitor.learned(service.handle(json.dumps({"id": f"{LONG}?{i}", feedback: given}).encode()), service.model, before)
+    return {"data": {**monitor.figures(service.stats()), **monitor.shown(service.model), "journal_bytes": None}}
+
+
+def test_a_wrong_token_or_key_is_no_lost_connection():
+    page = shown({"status": 401, "error": "send the token"}, token="wrong")
+    assert page["state"]["text"] == "this is not the token"
+    assert (page["gate"]["hidden"], page["content"]["hidden"]) == (False, True)
+    page = shown({"status": 404, "error": "query parameter shop: there is no model under this key"}, key="shop")
+    assert page["state"]["text"] == "query parameter shop: there is no model under this key"
+    assert page["key-label"]["text"] == "The value of the query parameter shop"
+    assert not page["which"]["hidden"]
+
+
+def test_what_was_learned_is_said_as_it_is():
+    assert "Nothing has been learned yet" in shown(told(PerceptronRanker(), 0))["chart-loss"]["text"]
+    one = shown(told(PerceptronRanker(), 1))
+    assert "One query has been learned" in one["chart-loss"]["text"]
+    assert "Learned: x" in one["queries"]["text"]
+    # Beside a loss, for models without weights, there stood that nothing was to be learned.
+    trees = shown(told(BoostedRanker(), 1))["queries"]["text"]
+    assert re.search(r"loss 0\.\d+", trees)
+    assert "This model has no weights to show" in trees
+
+
+def test_long_names_leave_room_and_differ():
+    page = shown(told(PerceptronRanker(), 1))["queries"]
+    assert re.search(re.escape(f"Query {LONG}?0") + r"loss 0\.\d", page["text"])
+    assert {f"{LONG}-{j}.html" for j in range(3)} <= {*page["titles"]}
+
+
+def test_a_chart_names_the_lines_that_it_has_and_has_several_ticks():
+    page = shown(told(PerceptronRanker(), 97), width=400)
+    assert page["chart-total"]["hiddenItems"] == ["certified: at most"]
+    assert len(page["chart-loss"]["below"]) >= 3
+
+
+@pytest.mark.parametrize("n", [0, 1, 5])
+def test_figures_of_clicks_are_those_of_clicks_from_the_start(n):
+    page = shown(told(SwapRanker(), n, "clicks"))
+    assert page["recent-name"]["text"] == "First click lately"
+    assert page["measure-name"]["text"] == "Mean reciprocal rank of the first click"
 
 
 def test_every_name_is_declared_once():
