@@ -202,7 +202,8 @@ class Impression:
     def to_dict(self) -> dict[str, Any]:
         """The fields that are set, as lists and numbers, for JSON, and the `format` that all of this library's files have."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        set_ones = {name: value for name, value in fields.items() if name == "order" or (value is not None and value != ())}
+        is_set = {name: value is not None and (type(value) is not tuple or len(value) > 0) for name, value in fields.items()}
+        set_ones = {name: value for name, value in fields.items() if name == "order" or is_set[name]}
         plain = {name: list(value) if isinstance(value, tuple) else value for name, value in set_ones.items()}
         return {"format": FORMAT_VERSION, **plain}
 
