@@ -1,28 +1,54 @@
 """ranx's fusion methods on the same lists, weighted ones optimised again as judgements come, and what fusion costs."""
 
+import functools
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 
 from benchmarks._common import environment, table
+from benchmarks._kept import Kept
 from benchmarks._retrievers import Fused
 from online_rank import PerceptronRanker, RunFeatures, Runs, hybrid
 
-#: Methods without parameters, and with parameters that are optimised on judged queries, with those before the first.
-FIXED = ("sum", "mnz", "max", "med", "anz", "isr", "log_isr", "rrf", "bordafuse", "condorcet")
-OPTIMISED: dict[str, Callable[[int], dict[str, Any]]] = {
-    "wsum": lambda n: {"weights": [1.0 / n] * n},
-    "wmnz": lambda n: {"weights": [1.0 / n] * n},
-    "gmnz": lambda n: {"gamma": 1.0},
-    "rbc": lambda n: {"phi": 0.9},
-    "logn_isr": lambda n: {"sigma": 0.5},
-    "rrf": lambda n: {"k": 60},
+#: Methods without parameters.
+FIXED = ("min", "max", "med", "sum", "anz", "mnz", "isr", "log_isr", "bordafuse", "condorcet", "rrf")
+
+
+class Optimised(NamedTuple):
+    """A method with parameters.
+
+    Attributes
+    ----------
+    before
+        The parameters until queries are judged, from the number of retrievers; None for `sum` in its place.
+    grid
+        What ranx tries on judged queries; nothing for methods that are estimated.
+    """
+
+    before: Callable[[int], dict[str, Any]] | None = None
+    grid: Mapping[str, float] = MappingProxyType({})
+
+
+def _equal(n: int) -> dict[str, Any]:
+    return {"weights": [1.0 / n] * n}
+
+
+#: Methods whose parameters are optimised or estimated on judged queries. `w_condorcet` is missing: a fusion takes 50 ms.
+OPTIMISED = {
+    **{name: Optimised() for name in ("bayesfuse", "mapfuse", "posfuse", "segfuse")},
+    "rrf": Optimised(lambda n: {"k": 60}, {"step": 10}),
+    "gmnz": Optimised(lambda n: {"gamma": 1.0}, {"step": 0.1}),
+    "rbc": Optimised(lambda n: {"phi": 0.9}, {"step": 0.1}),
+    "logn_isr": Optimised(lambda n: {"sigma": 0.5}, {"step": 0.1}),
+    "probfuse": Optimised(grid={"max_n_segments": 20}),
+    "slidefuse": Optimised(grid={"max_w": 20}),
+    **{name: Optimised(_equal, {"step": 0.25}) for name in ("wsum", "wmnz", "mixed")},
+    "w_bordafuse": Optimised(_equal, {"step": 0.5}),
 }
-#: ranx tries all parameters on a grid: weights by quarters, k by tens, others by tenths.
-STEPS = {"wsum": 0.25, "wmnz": 0.25, "rrf": 10}
 #: Parameters are optimised on all past queries whenever so many have come.
 EVERY = 25
 MEASURE = "ndcg_burges@10"
@@ -36,37 +62,64 @@ def beside_ranx(
     orders: int,
     ndcg: Callable[[list[Any], Fused], float],
     row: Callable[[str, np.ndarray, np.ndarray, float], tuple[str, ...]],
+    kept: Kept,
 ) -> list[tuple[str, ...]]:
-    """The rows of ranx's methods; `row` makes one from values and places (orders, questions) and seconds for a question."""
+    """The rows of ranx's methods; `row` makes one from values and places (orders, questions) and seconds for a question.
+
+    Each method is kept, and each order of one that is optimised.
+    """
     # All threads count as processor time, so one that waits must not spin.
     numba.set_num_threads(1)
     of_query = [{name: {str(d): s for d, s in _listed(query.runs, name)} or {NONE: 0.0} for name in names} for query in queries]
-    places = np.array([np.argsort(np.random.default_rng(number).permutation(len(queries))) for number in range(orders)])
-    rows = []
-    for method in FIXED:
+    in_order = [np.random.default_rng(number).permutation(len(queries)) for number in range(orders)]
+    places = np.array([np.argsort(order) for order in in_order])
+
+    def judged(rankings: Sequence[list[Any]], of: Sequence[int]) -> list[float]:
+        return [ndcg(ranking, queries[i]) for ranking, i in zip(rankings, of, strict=True)]
+
+    def fixed(method: str) -> dict[str, Any]:
         _fused(of_query[:2], method, {})
         start = time.process_time()
         rankings = _fused(of_query, method, {})
-        seconds = (time.process_time() - start) / len(queries)
-        values = np.array([ndcg(ranking, query) for ranking, query in zip(rankings, queries, strict=True)])
-        rows.append(row(f"ranx `{method}`", np.tile(values, (orders, 1)), places, seconds))
-        print("|".join(rows[-1]), flush=True)
-    for method, before in OPTIMISED.items():
-        values, spent = np.empty(places.shape), 0.0
-        _optimised(of_query[:2], queries[:2], method)
-        for number in range(orders):
-            order = np.argsort(places[number])
-            for first in range(0, len(order), EVERY):
-                past, block = order[:first].tolist(), order[first : first + EVERY].tolist()
-                start = time.process_time()
-                known = [of_query[i] for i in past], [queries[i] for i in past]
-                parameters = _optimised(*known, method) if past else before(len(names))
-                rankings = _fused([of_query[i] for i in block], method, parameters)
-                spent += time.process_time() - start
-                values[number, block] = [ndcg(ranking, queries[i]) for i, ranking in zip(block, rankings, strict=True)]
-        rows.append(row(f"ranx `{method}`, optimised", values, places, spent / values.size))
-        print("|".join(rows[-1]), flush=True)
-    return rows
+        return {"seconds": time.process_time() - start, "values": judged(rankings, range(len(queries)))}
+
+    def optimised(method: str, order: np.ndarray) -> dict[str, Any]:
+        before, spent, values = OPTIMISED[method].before, 0.0, np.empty(len(queries))
+        # So that nothing is compiled later.
+        _fused(of_query[:2], method, _optimised(of_query[:2], queries[:2], method))
+        for first in range(0, len(order), EVERY):
+            past, block = order[:first].tolist(), order[first : first + EVERY].tolist()
+            start = time.process_time()
+            lists = [of_query[i] for i in block]
+            if past:
+                rankings = _fused(lists, method, _optimised([of_query[i] for i in past], [queries[i] for i in past], method))
+            else:
+                rankings = _fused(lists, method, before(len(names))) if before else _fused(lists, "sum", {})
+            spent += time.process_time() - start
+            values[block] = judged(rankings, block)
+        return {"seconds": spent, "values": values.tolist()}
+
+    rows = []
+    for method in FIXED:
+        found = [kept.part(method, functools.partial(fixed, method))] * orders
+        rows.append(_row(f"ranx `{method}`", found, places, row))
+    courses: dict[str, list[dict[str, Any]]] = {method: [] for method in OPTIMISED}
+    for number, order in enumerate(in_order):
+        for method, of_method in courses.items():
+            of_method.append(kept.part(f"{method} {number}", functools.partial(optimised, method, order)))
+            print(method, number, f"{of_method[-1]['seconds']:.0f} s", flush=True)
+    return rows + [_row(f"ranx `{method}`, optimised", found, places, row) for method, found in courses.items()]
+
+
+def _row(
+    label: str,
+    found: Sequence[Mapping[str, Any]],
+    places: np.ndarray,
+    row: Callable[[str, np.ndarray, np.ndarray, float], tuple[str, ...]],
+) -> tuple[str, ...]:
+    """The row of one method, from what was measured in each order."""
+    values = np.array([one["values"] for one in found])
+    return row(label, values, places, sum(one["seconds"] for one in found) / values.size)
 
 
 def _listed(runs: Runs, name: str) -> list[tuple[Any, float]]:
@@ -95,7 +148,8 @@ def _optimised(of_query: Sequence[dict[str, dict[str, float]]], queries: Sequenc
 
     qrels = Qrels({str(i): {d: g for d, g in query.grades.items() if g} or {NONE: 1} for i, query in enumerate(queries)})
     runs = _ranx_runs(of_query)
-    return optimize_fusion(qrels, runs, norm="min-max", method=method, metric=MEASURE, step=STEPS.get(method, 0.1))
+    options = {"show_progress": False, **OPTIMISED[method].grid} if OPTIMISED[method].grid else {}
+    return optimize_fusion(qrels, runs, norm="min-max", method=method, metric=MEASURE, **options)
 
 
 def costs(n: int = 200, depth: int = 100) -> str:

@@ -22,6 +22,7 @@ from benchmarks._hybrid_clicks import section as clicks
 from benchmarks._hybrid_ranx import EVERY, beside_ranx, costs
 from benchmarks._hybrid_vectors import section as vectors
 from benchmarks._hybrid_vectors import strengths as cosine_strengths
+from benchmarks._kept import Kept, add_keep
 from benchmarks._retrievers import Fused, read, retrieved
 from online_rank import RunFeatures, hybrid
 from online_rank.base import ranker_of
@@ -104,6 +105,7 @@ def main() -> None:
     arguments.add_argument(
         "--runs", type=int, default=40, help="of users; half as many worlds, 250 times as many lists, 25 times as many streams"
     )
+    add_keep(arguments)
     given = arguments.parse_args()
     alone = {
         "beginnings": beginnings,
@@ -128,7 +130,7 @@ def main() -> None:
     elif given.part == "exports":
         save("hybrid", exports(queries, names), part=True)
     elif given.part == "ranx":
-        save("hybrid", ranx(queries, names, given.orders), part=True)
+        save("hybrid", ranx(queries, names, given.orders, Kept(given.keep)), part=True)
     else:
         save("hybrid", grades(queries, names, given.orders), part=True)
 
@@ -196,20 +198,22 @@ bound of `BlendRanker` says of what was served, from its account alone.
 """
 
 
-def ranx(queries: list[Fused], names: list[str], orders: int) -> str:
+def ranx(queries: list[Fused], names: list[str], orders: int, kept: Kept) -> str:
     """The sections on ranx: its methods beside what is learned, and costs."""
     rules = {rule: by_rule(rule, names, queries) for rule in ("rrf", "minmax")}
     cells, rows = Table(rules), []
     for today in ("rrf", "minmax"):
         learned = Learned(today, names, queries, orders)
         rows.append(cells.row(f"`hybrid(runs, today={today!r})`", learned.values, learned.places, learned.seconds))
-    rows += beside_ranx(queries, names, orders, ndcg, cells.row)
+    rows += beside_ranx(queries, names, orders, ndcg, cells.row, kept)
     return f"""## Beside ranx
 
-The fusion methods of ranx on min-max scores of the same lists. Those with parameters are optimised for NDCG@10 on all past
-questions whenever {EVERY} more have come, over grids: weights by quarters, k by tens, gamma, phi and sigma by tenths. Until
-then weights are equal, gamma is 1, phi .9, sigma .5, k 60. Orders of the questions: {orders}. Processor time of one thread for
-a question, with learning or optimising, without compiling. {environment("ranx")}
+The fusion methods of ranx on min-max scores of the same lists. Those with parameters are optimised for NDCG@10, or estimated,
+on all past questions whenever {EVERY} more have come, over grids: weights by quarters (by halves for `w_bordafuse`), k by tens,
+gamma, phi and sigma by tenths, up to 20 segments and windows up to 20. Until then weights are equal, gamma is 1, phi .9, sigma .5,
+k 60, and what must be estimated ranks as `sum`. `w_condorcet` is left out: 50 ms a fusion and 70 combinations of weights make two
+hours of each order. Orders of the questions: {orders}, the same for all rows. Processor time of one thread for a question, with
+learning or optimising, without compiling. {environment("ranx")}
 
 {table(cells.header, rows)}
 """
