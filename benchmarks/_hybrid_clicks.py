@@ -92,7 +92,7 @@ def courses(
     draws, of_user = chance(block, drawn, who, run, counted=True), tables(who, best + 1)
     for learner, wealth in learners:
         shown, after, first = np.empty(impressions), [], 0
-        for mark in (m for m in MARKS if m <= impressions):
+        for mark in (*(m for m in MARKS if m < impressions), impressions):
             swap_rounds(block, draws, *of_user, True, wealth, learner, first, mark, shown)
             after.append(greedy(queries, learner.w))
             first = mark

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks._common import table
-from benchmarks._hybrid_clicks import FIRST, MARKS, WEALTH, Prepared, begun, courses, ndcg, over_runs, summary
+from benchmarks._hybrid_clicks import FIRST, MARKS, Course, Prepared, begun, courses, ndcg, over_runs, summary
 from benchmarks._retrievers import Collection, latent
 from online_rank import PerceptronRanker, Vectors
 from online_rank.export import adapt
@@ -17,6 +17,10 @@ DEPTH = 100
 #: not fall behind.
 STRENGTH, AVERAGE = 2.0, False
 SETTINGS = tuple((strength, average) for strength in (1.0, 2.0, 3.0, 5.0, 10.0) for average in (True, False))
+#: The same for clicks, with the wealth of bets: the defaults of `from_weights`.
+CLICK_STRENGTH, CLICK_WEALTH = 1.0, 0.1
+CLICK_SETTINGS = ((1.0, 0.1), (10.0, 1.0), (10.0, 3.0))
+CLICK_USERS = ("navigational", "informational")
 #: Synthetic worlds: the standard deviation of the logarithms of the true weights of dimensions.
 WORLDS = {"differ": 0.7, "differ little": 0.3, "as good": 0.0}
 
@@ -107,11 +111,42 @@ def _world(seed: int, spread: float, d: int = 200, n: int = 1400, relevant: int 
 
 
 def from_clicks(queries: Sequence[Prepared], cosine: np.ndarray, runs: int, impressions: int) -> tuple[str, str]:
-    """The first lists shown, and the greedy ranking at the end, less the cosine; navigational users."""
-    d = queries[0].X.shape[1]
-    found = [courses([(begun(d), WEALTH)], "navigational", queries, cosine, run, impressions)[0] for run in range(runs)]
-    shown = over_runs(np.array([course.first.mean() for course in found]))
-    return shown, summary(np.array([course.greedy[-1] for course in found]) - cosine)
+    """The first lists shown, ten times as often, and the greedy ranking at the end, less the cosine; navigational users."""
+
+    def course(run: int, length: int) -> Course:
+        learner = begun(queries[0].X.shape[1], CLICK_STRENGTH, CLICK_WEALTH)
+        return courses([(learner, CLICK_WEALTH)], "navigational", queries, cosine, run, length)[0]
+
+    shown = over_runs(np.array([course(run, FIRST).first.mean() for run in range(10 * runs)]))
+    return shown, summary(np.array([course(run, impressions).greedy[-1] for run in range(runs)]) - cosine)
+
+
+def click_strengths(worlds: int, d: int = 400) -> str:
+    """The section on how a click ranker begins with the cosine: synthetic worlds."""
+    rows = []
+    for kind, spread in WORLDS.items():
+        found: dict[str, list[list[list[float]]]] = {name: [] for name in CLICK_USERS}
+        for seed in range(worlds):
+            queries = _world(seed, spread, d)
+            cosine = np.array([ndcg(range(10), query) for query in queries])
+            for name, of_user in found.items():
+                learners = [(begun(d, *setting), setting[1]) for setting in CLICK_SETTINGS]
+                made = courses(learners, name, queries, cosine, seed, MARKS[-2])
+                of_user.append([[course.first.mean(), *(course.greedy - cosine).mean(axis=1)] for course in made])
+            print(kind, seed, flush=True)
+        for name, of_user in found.items():
+            for (strength, wealth), values in zip(CLICK_SETTINGS, np.array(of_user).transpose(1, 2, 0), strict=True):
+                rows.append((f"{kind}, {name}", f"{strength:g}", f"{wealth:g}", *map(over_runs, values)))
+    header = ("weights, users", "strength", "wealth", f"first {FIRST} shown", *(f"greedy after {m:,}" for m in MARKS[:-1]))
+    return f"""## Strength of the cosine for clicks
+
+The synthetic vectors of the section before, of {d} dimensions, {worlds} worlds of each kind:
+`SwapRanker.from_weights(np.ones(d))` shows ten documents and learns from clicks. NDCG@10 less the cosine; standard errors over
+worlds. Each dimension bets for itself, so a wealth that suits five retrievers stakes too much in all: what the first lists lose
+beyond the price of exploring grows with it. Chosen: {CLICK_STRENGTH:g} and {CLICK_WEALTH:g}, the defaults of `from_weights`.
+
+{table(header, rows)}
+"""
 
 
 def milliseconds(m: int = 200, d: int = 768, rounds: int = 100) -> tuple[float, float, float]:
@@ -149,8 +184,9 @@ def section(collection: Collection, orders: int, runs: int, sizes: Sequence[int]
     return f"""## Vectors that learn
 
 LSA vectors of Cranfield; the first {DEPTH} documents by the cosine, NDCG@10, the rest less the cosine. Grades: perceptron begun
-with weights of {STRENGTH:g}, without averaging, rank, then learn, {orders} orders. Clicks: navigational users, {runs} runs.
-Standard errors over questions, of the lists shown over runs.
+with weights of {STRENGTH:g}, without averaging, rank, then learn, {orders} orders. Clicks: navigational users,
+`SwapRanker.from_weights(np.ones(d))`, {10 * runs} runs of the first lists and {runs} of {MARKS[-2]:,}. Standard errors over
+questions, of the lists shown over runs.
 
 {table(header, rows)}
 

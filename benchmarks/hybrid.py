@@ -16,10 +16,11 @@ import numpy as np
 
 from benchmarks._common import environment, parser, save, table
 from benchmarks._data import data_folder
-from benchmarks._hybrid_checks import beginnings, certificate, engines, exports
+from benchmarks._hybrid_checks import beginnings, certificate, engines, exports, robust
 from benchmarks._hybrid_clicks import Prepared, logs, strengths
 from benchmarks._hybrid_clicks import section as clicks
 from benchmarks._hybrid_ranx import EVERY, beside_ranx, costs
+from benchmarks._hybrid_vectors import click_strengths
 from benchmarks._hybrid_vectors import section as vectors
 from benchmarks._hybrid_vectors import strengths as cosine_strengths
 from benchmarks._kept import Kept, add_keep
@@ -94,7 +95,7 @@ def paired(difference: np.ndarray) -> str:
 #: What can be measured alone; the page keeps its other sections.
 PARTS = (
     *("grades", "ranx", "cost", "clicks", "beginnings", "strength", "logs"),
-    *("cosine", "vectors", "exports", "engines", "certificate"),
+    *("robust", "cosine", "cosine-clicks", "vectors", "exports", "engines", "certificate"),
 )
 
 
@@ -113,6 +114,8 @@ def main() -> None:
         "strength": lambda: strengths(max(2, given.runs // 2)),
         "logs": lambda: logs(max(2, given.runs // 2)),
         "cosine": lambda: cosine_strengths(max(2, given.runs // 2)),
+        "cosine-clicks": lambda: click_strengths(max(2, given.runs // 2)),
+        "robust": lambda: robust(max(2, given.runs // 2)),
         "engines": lambda: engines(250 * given.runs),
         "certificate": lambda: certificate(25 * given.runs),
     }
@@ -210,10 +213,10 @@ def ranx(queries: list[Fused], names: list[str], orders: int, kept: Kept) -> str
 
 The fusion methods of ranx on min-max scores of the same lists. Those with parameters are optimised for NDCG@10, or estimated,
 on all past questions whenever {EVERY} more have come, over grids: weights by quarters (by halves for `w_bordafuse`), k by tens,
-gamma, phi and sigma by tenths, up to 20 segments and windows up to 20. Until then weights are equal, gamma is 1, phi .9, sigma .5,
-k 60, and what must be estimated ranks as `sum`. `w_condorcet` is left out: 50 ms a fusion and 70 combinations of weights make two
-hours of each order. Orders of the questions: {orders}, the same for all rows. Processor time of one thread for a question, with
-learning or optimising, without compiling. {environment("ranx")}
+gamma, phi and sigma by tenths, up to 20 segments and windows up to 20. Until then weights are equal, gamma is 1, phi .9,
+sigma .5, k 60, and what must be estimated ranks as `sum`. `w_condorcet` is left out: 50 ms a fusion and 70 combinations of
+weights make nearly an hour of each order. Orders of the questions: {orders}, the same for all rows; errors over questions.
+Processor time of one thread for a question, with learning or optimising, without compiling. {environment("ranx")}
 
 {table(cells.header, rows)}
 """

@@ -166,6 +166,7 @@ class Monitor:
             "course": [list(map(_finite, row)) for row in self._course.rows],
             **_weights(model),
             "bias": self._position_bias(),
+            "account": _account(model),
             "queries": list(self._queries),
         }
 
@@ -286,13 +287,44 @@ def _shown(name: Any) -> str:
 
 
 def _certified(model: Any) -> tuple[float, float]:
-    """Cumulative loss of the weights that learn, and the smallest bound on it; NaN without a tracker with comparators."""
-    tracker = ranker_of(model)
-    if not getattr(tracker, "comparators", None) or not hasattr(tracker, "certificate"):
+    """The cumulative loss that a certificate is about, and the smallest bound on it.
+
+    Of the weights that learn, in a tracker with comparators; of what was served, by the account of a blend. NaN for others.
+    """
+    ranker = ranker_of(model)
+    if getattr(ranker, "comparators", None) and hasattr(ranker, "certificate"):
+        certificates = [ranker.certificate(name) for name in ranker.comparators]
+    elif _has_account(ranker):
+        from online_rank.bounds import certificate_of
+
+        certificates = [certificate_of(model)]
+    else:
         return math.nan, math.nan
-    certificates = [tracker.certificate(name) for name in tracker.comparators]
     bounds = [bound.value for certificate in certificates for bound in certificate.bounds]
     return certificates[0].loss, min(bounds, default=math.nan)
+
+
+def _has_account(ranker: Any) -> bool:
+    """Whether a ranker adds up what it served, all queries alike."""
+    if getattr(ranker, "account", None) is None or getattr(ranker, "half_life", None) is not None:
+        return False
+    from online_rank.bounds.account_run import keeps_account
+
+    return keeps_account(ranker)
+
+
+def _account(model: Any) -> dict[str, Any] | None:
+    """What the account of a blend says of queries that could be ranked wrongly: the losses of what was served and of the member
+    that its prior favours, today's rule in `hybrid`, and the bound that follows; None for other models.
+    """
+    ranker = ranker_of(model)
+    if not _has_account(ranker):
+        return None
+    from online_rank.bounds.account_run import run_of_account
+
+    run = run_of_account(ranker)
+    _, lost, at_most = run.facts.get("favoured", (None, None, None))
+    return {"counted": run.totals["n_counted"], "served": run.totals["loss"], "favoured": lost, "at_most": at_most}
 
 
 def _finite(value: Any) -> Any:

@@ -5,11 +5,13 @@ import pickle
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("prometheus_client")
 
-from online_rank import PerceptronRanker
+from online_rank import PerceptronRanker, RunFeatures, Runs, hybrid, measure
+from online_rank.rankers.fixed import FixedRanker
 from online_rank.serving import Models, RankingApp, RankingService
 from online_rank.serving.follow import Replica
 from online_rank.serving.monitor import Monitor
@@ -76,3 +78,24 @@ def test_a_monitor_keeps_no_scores_of_rankings():
         monitor.learned(graded, service.model, before)
         sizes.append(len(pickle.dumps(vars(monitor))))
     assert max(sizes) < 20_000
+
+
+def test_a_blend_is_certified_beside_today_s_rule():
+    """The page told people to put a tracker around a model that keeps an account of its own."""
+    service, monitor, rng = RankingService(hybrid(["a", "b"])), Monitor(), np.random.default_rng(0)
+    rule = RunFeatures(["a", "b"], parts=("minmax",)) | FixedRanker({"a minmax": 1.0, "b minmax": 1.0})
+    lost = 0.0
+    for i in range(30):
+        lists = {name: dict(zip("uvwxyz", rng.normal(size=6).tolist(), strict=True)) for name in ("a", "b")}
+        grades = {d: int(lists["a"][d] > 0.5) for d in "uvwxyz"}
+        service.handle(json.dumps({"id": i, "runs": lists}).encode())
+        by_rule = rule.predict_one(Runs(lists))
+        lost += measure("ndcg@10").loss([by_rule[d] for d in "uvwxyz"], [*grades.values()], ties="pessimistic")
+        monitor.learned(service.handle(json.dumps({"id": i, "grades": grades}).encode()), service.model, None)
+    shown = monitor.shown(service.model)
+    account, (*_, total, bound) = shown["account"], shown["course"][-1]
+    assert account["favoured"] == pytest.approx(lost)
+    assert total == account["served"] < lost
+    assert total <= bound <= account["at_most"] < account["counted"] <= 30
+    single = RankingService(PerceptronRanker())
+    assert Monitor().shown(single.model)["account"] is None
