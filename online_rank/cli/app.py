@@ -512,7 +512,8 @@ def rank(
     if (file is None) == (not runs):
         raise typer.BadParameter("give FILE, or --run for each retriever")
     if file is None:
-        rank_runs(model, runs or [], tag)
+        with warnings_as_lines(_warn):
+            rank_runs(model, runs or [], tag)
         return
 
     reading = Reading(
@@ -567,6 +568,7 @@ def fuse(
 
     With --clicks: learn from lists that were shown, and compare with today's rule off-policy, on the same lists.
     """
+    from online_rank.cli.files import warnings_as_lines
     from online_rank.cli.fuse import Fusion, Written
     from online_rank.cli.fuse import fuse as run
 
@@ -578,7 +580,8 @@ def fuse(
 
         fuse_clicks(files, clicks, origin.value, settings, written, json)
     elif qrels is not None:
-        run(files, qrels, settings, written, json)
+        with warnings_as_lines(_warn):
+            run(files, qrels, settings, written, json)
 
 
 @app.command(cls=_Command)
@@ -611,7 +614,8 @@ def explain(
     if (file is None) == (not runs):
         raise typer.BadParameter("give FILE, or --run for each retriever")
     if file is None:
-        explain_runs(model, runs or [], id, (a, b), json)
+        with warnings_as_lines(_warn):
+            explain_runs(model, runs or [], id, (a, b), json)
         return
     reading = Reading(features, group_by_qid, Negative.zero.value, query, grade, _names(columns), _names(exclude), document)
     with warnings_as_lines(_warn):

@@ -41,9 +41,10 @@ def explain(path: str, file: str, query: str, documents: _Pair, reading: Reading
 def explain_runs(path: str, runs: Sequence[str], query: str, documents: _Pair, as_json: bool) -> None:
     """The same for a query of TREC runs: the contribution of each feature of each retriever."""
     from online_rank.base import explain_one
-    from online_rank.cli.fuse import read_runs
+    from online_rank.cli.fuse import read_runs, require_runs
 
     model = load_model(path)
+    require_runs(model, runs)
     asked = next((found.runs for found in read_runs(runs) if found.qid == query), None)
     if asked is None:
         raise ValueError(f"{', '.join(runs)}: there is no query {query!r}")

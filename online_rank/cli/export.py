@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from online_rank.cli.files import load_model, refuse_overwriting, warnings_as_lines
-from online_rank.cli.fuse import read_runs
+from online_rank.cli.fuse import read_runs, require_runs
 from online_rank.export import export, fusion_weights, solr_features
 from online_rank.export.reading import Names
 from online_rank.export.table import TARGETS
@@ -71,6 +71,8 @@ def run(
     model, names = load_model(path), called.names()
     queries = [query.runs for query in read_runs(runs)] if runs else None
     with warnings_as_lines(lambda line: print(f"online-rank: {line}", file=sys.stderr)):
+        if runs:
+            require_runs(model, runs)
         content = export(model, to, name=called.name, names=names, queries=queries)
     if "fusion" in TARGETS[to].kinds:
         _notice_fusion(model, to, queries)

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import math
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from online_rank.base import ranker_of
+from online_rank.base import ranker_of, serving_steps
 from online_rank.bounds.account_run import run_of_account
 from online_rank.cli.files import refuse_overwriting
 from online_rank.intervals import EXPECTATION, PairedLosses
@@ -25,7 +26,7 @@ from online_rank.rankers.hybrid import hybrid
 from online_rank.rankers.rules import rule_weights
 from online_rank.stream.trec import read_judgements, read_run, write_run
 
-__all__ = ["Fusion", "Written", "fuse", "names_of", "read_runs", "refuse_outputs"]
+__all__ = ["Fusion", "Written", "fuse", "names_of", "read_runs", "refuse_outputs", "require_runs"]
 
 #: What the rules are called; these names are taken.
 _RULES = {"rrf": "reciprocal rank fusion", "minmax": "mean of min-max scores"}
@@ -68,16 +69,18 @@ def fuse(files: Sequence[str], qrels: str, settings: Fusion, written: Written, a
     Raises
     ------
     ValueError
-        Runs and judgements share no query, or there is one run alone.
+        Runs and judgements share no query or no document, a run shares no query with the others, or there is one run alone.
     """
     if not 0.0 < settings.level < 1.0:
         raise ValueError(f"--level is {settings.level:g}; it must be a probability between 0 and 1")
     refuse_outputs(written, [*files, qrels])
     names = names_of(files)
-    queries = list(_queries([read_run(file) for file in files], names, read_judgements(qrels)))
+    judged = read_judgements(qrels)
+    queries = list(_queries([read_run(file) for file in files], names, judged))
     n_judged = sum(bool(query.judged) for query in queries)
     if not n_judged:
         raise ValueError(f"{qrels} judges none of the queries of the runs")
+    _require_judged_together(queries, names, [*judged], qrels)
     model = hybrid(names, today=settings.today, k=settings.k, measure=settings.measure)
     course = _ranked(queries, names, model, settings)
     losses, paired = course.losses, course.paired
@@ -135,10 +138,43 @@ def read_runs(files: Sequence[str]) -> Iterator["_Query"]:
     return _queries([read_run(file) for file in files], names_of(files), {})
 
 
+def require_runs(model: Any, files: Sequence[str]) -> None:
+    """Raise ValueError if the model knows no retriever of the name of a file; warn of retrievers without a file."""
+    features = serving_steps(model)[0]
+    if not isinstance(features, RunFeatures) or features.runs is None:
+        return
+    names, known = names_of(files), ", ".join(features.runs)
+    for name in names:
+        if name not in features.runs:
+            raise ValueError(f"the model fuses {known}, and no run {name!r}; runs are called as their files, without ending")
+    if missing := [run for run in features.runs if run not in names]:
+        warnings.warn(
+            f"the model fuses {known}; without {', '.join(missing)}, none of its documents counts as found", stacklevel=2
+        )
+
+
+def _require_judged_together(queries: Sequence[_Query], names: Sequence[str], judged: Sequence[str], qrels: str) -> None:
+    """Raise ValueError if the runs have no judged document; warn of each run that has none, and of queries that no run has."""
+    met = dict.fromkeys(names, False)
+    for query in queries:
+        for document in query.judged:
+            for run in query.runs.documents.get(document, ()):
+                met[run] = True
+    if not any(met.values()):
+        raise ValueError(f"{qrels} judges no document of the runs: ids may be written otherwise")
+    for run in (run for run, found in met.items() if not found):
+        warnings.warn(f"{qrels} judges no document of {run}: its ids may be written otherwise", stacklevel=2)
+    if elsewhere := len({*judged} - {query.qid for query in queries}):
+        warnings.warn(f"{qrels} judges {elsewhere:,} queries that no run has; they are not counted", stacklevel=2)
+
+
 def _queries(
     runs: Sequence[Mapping[str, Mapping[str, float]]], names: Sequence[str], judged: Mapping[str, Mapping[str, int]]
 ) -> Iterator[_Query]:
-    """The queries of all runs, in the order in which they are met."""
+    """The queries of all runs, in the order in which they are met. Raises ValueError for a run that shares none."""
+    for name, run in zip(names, runs, strict=True):
+        if not any(qid in run for other in runs if other is not run for qid in other):
+            raise ValueError(f"the run {name} has no query of the others: ids may be written otherwise")
     for qid in dict.fromkeys(qid for run in runs for qid in run):
         lists: dict[Any, Any] = {name: list(run.get(qid, {}).items()) for name, run in zip(names, runs, strict=True)}
         yield _Query(qid, Runs(lists), judged.get(qid, {}))

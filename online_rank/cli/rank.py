@@ -15,9 +15,10 @@ __all__ = ["rank", "rank_runs"]
 
 def rank_runs(path: str, runs: Sequence[str], tag: str) -> None:
     """Fuse the queries of TREC runs by a saved model and print TREC run lines."""
-    from online_rank.cli.fuse import read_runs
+    from online_rank.cli.fuse import read_runs, require_runs
 
     model, tag = load_model(path), _word(tag, "online_rank")
+    require_runs(model, runs)
     for query in read_runs(runs):
         scores = model.predict_one(query.runs)
         sys.stdout.write("".join(run_lines(query.qid, [*scores], [*scores.values()], tag)))

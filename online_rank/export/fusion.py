@@ -191,7 +191,7 @@ def fusion_weights(model: Any, to: str, *, queries: Sequence[Runs] | None = None
     TypeError
         `model` does not begin with `RunFeatures`; or the engine cannot add up what it does, and there are no queries.
     ValueError
-        No weight is other than 0, or the queries have no run that the model knows.
+        No weight is other than 0, or weights must be fitted, and a run of the model is in none of the queries.
 
     Examples
     --------
@@ -320,6 +320,9 @@ class _Sample(NamedTuple):
 
 def _fitted(model: Any, features: RunFeatures, engine: Engine, runs: tuple[str, ...], queries: Sequence[Runs]) -> Weights:
     """The nearest weights that an engine can have."""
+    met = {name for query in queries for _, name in _entries(query)}
+    if absent := [run for run in runs if run not in met]:
+        raise ValueError(f"no query has a document of the run {absent[0]!r}, so that its weight cannot be fitted")
     k, samples = _k_of(engine, features.k), []
     for query in queries:
         C = _columns(query, runs, engine, k, features.floor)

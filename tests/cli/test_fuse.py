@@ -163,6 +163,61 @@ def test_refused(folder, capsys, arguments, message):
     assert message in err
 
 
+@pytest.mark.parametrize(
+    ("renamed", "message"),
+    [
+        (lambda qid, docid: (f"x{qid}", docid), "has no query of the others"),
+        (lambda qid, docid: (qid, f"doc{docid}"), "judges no document of other"),
+    ],
+)
+def test_ids_written_otherwise_are_told(folder, capsys, renamed, message):
+    """The other run was taken for one that finds nothing, in silence."""
+    other = {}
+    for i in range(30):
+        for docid, score in VECTOR.items():
+            qid, name = renamed(f"q{i}", docid)
+            other.setdefault(qid, {})[name] = score
+    write_run("other.run", other)
+    _, _, err = run(capsys, "bm25.run", "other.run", "--qrels", "qrels")
+    assert message in " ".join(err.split())
+    (folder / "qrels").write_text("".join(f"q{i} 0 elsewhere 1\n" for i in range(30)))
+    code, _, err = run(capsys, "bm25.run", "vector.run", "--qrels", "qrels")
+    assert code == 2
+    assert "judges no document of the runs" in err
+
+
+def test_judged_queries_without_a_run_are_told(folder, capsys):
+    with (folder / "qrels").open("a") as file:
+        file.write("q98 0 r 1\nq99 0 r 1\n")
+    code, _, err = run(capsys, "bm25.run", "vector.run", "--qrels", "qrels")
+    assert code == 0
+    assert "judges 2 queries that no run has" in err
+
+
+def test_files_of_a_saved_fusion_have_the_names_of_its_runs(folder, capsys):
+    """A file of another name was taken for a retriever that found nothing, until its first document; a missing one always."""
+    write_run("third.run", {f"q{i}": {"b": 2.0, "r": 1.0} for i in range(30)})
+    assert run(capsys, "bm25.run", "vector.run", "third.run", "--qrels", "qrels", "--save", "m")[0] == 0
+    write_run("typo.run", {"q29": VECTOR})
+
+    def called(*arguments):
+        with pytest.raises(SystemExit) as left:
+            main([*arguments])
+        return left.value.code, *capsys.readouterr()
+
+    for command in (["rank", "m"], ["explain", "m", "--id", "q1"], ["export", "m", "--to", "sql"]):
+        code, out, err = called(*command, "--run", "bm25.run", "--run", "typo.run")
+        assert (code, out) == (2, "")
+        assert "no run 'typo'" in err
+    code, out, err = called("rank", "m", "--run", "bm25.run", "--run", "vector.run")
+    assert code == 0
+    assert len(out.splitlines()) == 121
+    assert "without third, none of its documents counts as found" in " ".join(err.split())
+    code, out, err = called("export", "m", "--to", "sql", "--run", "bm25.run", "--run", "vector.run")
+    assert (code, out) == (2, "")
+    assert "no query has a document of the run 'third'" in " ".join(err.split())
+
+
 @pytest.mark.parametrize(("run_", "message"), [({"a b": {"d": 1.0}}, "query 'a b'"), ({"q": {"": 1.0}}, "document ''")])
 def test_runs_that_cannot_be_read_again_are_not_written(tmp_path, run_, message):
     with pytest.raises(ValueError, match=message):
