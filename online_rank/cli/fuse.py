@@ -155,7 +155,7 @@ def require_runs(model: Any, files: Sequence[str]) -> None:
 
 def _require_judged_together(queries: Sequence[_Query], names: Sequence[str], judged: Sequence[str], qrels: str) -> None:
     """Raise ValueError if the runs have no judged document; warn of each run that has none, and of queries that no run has."""
-    met = dict.fromkeys(names, False)
+    met: dict[Any, bool] = dict.fromkeys(names, False)
     for query in queries:
         for document in query.judged:
             for run in query.runs.documents.get(document, ()):
