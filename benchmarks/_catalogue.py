@@ -112,6 +112,8 @@ CATALOGUE: dict[str, list[Entry]] = {
         Entry("Cost beside ranx", "0", "2 minutes", times=True),
         Entry("Before any", "0 and on", "10 minutes"),
         Entry("Which rule", "10 to 15", "3 minutes"),
+        Entry("How much of the prior", "100 and on", "15 minutes", reason="15 minutes of streams"),
+        Entry("Beside ranx", "orders from 0", "30 minutes", reason="half an hour, most of it the grids of ranx"),
         Entry("", "orders and streams from 0", "10 minutes"),
     ],
     "images": [
