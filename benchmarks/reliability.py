@@ -207,8 +207,8 @@ def show_costs(size: float, seed: int) -> list[Row]:
 
 
 def cost_slice(number: int, seed: int) -> Tally:
-    """A tenth of the services."""
-    return {"costs": {"found": [[*each] for each in request_costs(lambda service, _: service % 10 == number)]}}
+    """A fiftieth of the services."""
+    return {"costs": {"found": [[*each] for each in request_costs(lambda service, _: service % 50 == number)]}}
 
 
 def cost_rows(tally: Tally) -> list[Row]:
@@ -354,7 +354,7 @@ CAMPAIGNS = {
     "extremes": Campaign(5, lambda number, seed: {"extremes": extremes(20_000, seed_of(seed, number))}, extreme_rows),
     "files": Campaign(50, lambda number, seed: {"files": files(2000, seed_of(seed, number))}, file_rows),
     "rows": Campaign(10, lambda number, seed: {"rows": rows(1000, seed_of(seed, number))}, changed_row_rows),
-    "requests": Campaign(10, cost_slice, cost_rows),
+    "requests": Campaign(50, cost_slice, cost_rows),
     "damage": Campaign(40, lambda number, seed: damages(number, 40, seed), damage_rows),
 }
 
