@@ -3,7 +3,7 @@
 A query is m documents with d features each. It may come as
 
 - an (m, d) ndarray, float32 or float64 (used as it is when C-contiguous), or a list of m rows of numbers;
-- `SparseRows`, or a sparse array or matrix of scipy (used as it is when it is CSR in canonical form);
+- `SparseRows`, or a sparse array or matrix of scipy (its values are used as they are when it is CSR with floats);
 - a list of m feature dicts;
 - a dict `{document id: feature dict}`;
 - `Runs`: the result lists of several retrievers, before `RunFeatures`;

@@ -5,12 +5,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank._kernels.sparse import merge_repeated, repeats
+from online_rank.arguments import integer
 
 __all__ = ["SparseRows", "as_rows", "checked_rows", "from_scipy", "is_scipy", "merged", "worth_rows"]
 
 #: `SparseRows` pay off below this share of non-zeros, from this number of cells on.
 _SHARE = 0.05
 _CELLS = 1 << 12
+#: Kernels count columns with 32 bits.
+_MOST_COLUMNS = 2**31 - 1
 
 
 class SparseRows(NamedTuple):
@@ -92,25 +95,51 @@ def is_scipy(x: Any) -> bool:
 
 
 def from_scipy(x: Any) -> SparseRows:
-    """A sparse array or matrix of scipy as rows; values are not copied if it is CSR in canonical form with floats.
+    """A sparse array or matrix of scipy as rows; values are not copied if it is CSR with floats, and no entry occurs twice.
 
     Raises
     ------
     TypeError, ValueError
-        It is not two-dimensional, or its values are not numbers.
+        It is not two-dimensional, its values are not numbers, or its indices do not fit.
     """
     if x.ndim != 2:
         raise ValueError(f"x has shape {x.shape}, but a query is an (m, d) array: one row a document, one column a feature")
     if x.dtype.kind not in "biuf":
         raise TypeError(f"x has dtype {x.dtype}; features are numbers")
-    rows = x.tocsr()
-    if not rows.has_canonical_format:
-        rows = rows.copy()
-        rows.sum_duplicates()
-    values = rows.data if rows.dtype in (np.float32, np.float64) else rows.data.astype(np.float64)
-    if rows.shape[1] > np.iinfo(np.int32).max:
-        raise ValueError(f"x has {rows.shape[1]} columns; at most {np.iinfo(np.int32).max} are accepted")
-    return checked_rows(SparseRows(rows.indptr, rows.indices, values, int(rows.shape[1])))
+    if x.format != "csr":
+        try:
+            x = _rebuilt(x).tocsr()
+        except ValueError as error:
+            raise ValueError(f"x is a broken {type(x).__name__}: {error}") from None
+    if len(x.indptr) != x.shape[0] + 1:
+        raise ValueError(f"x has shape {x.shape}, but starts of {len(x.indptr) - 1} rows")
+    # Entries behind the last row are allowed, and of no row. What ends beyond them is refused below.
+    n = max(0, int(x.indptr[-1]))
+    values = x.data if x.dtype in (np.float32, np.float64) else x.data.astype(np.float64)
+    return checked_rows(SparseRows(x.indptr, x.indices[:n], values[:n], x.shape[1]))
+
+
+def _rebuilt(x: Any) -> Any:
+    """The same matrix, with checked copies of its indices: scipy's compiled conversions take them as they are, and would read
+    and write outside of arrays. Raises ValueError.
+    """
+    shape = x.shape
+    if x.format in ("csc", "bsr"):
+        block = x.data.shape[1:] if x.format == "bsr" else (1, 1)
+        lines, across = (shape[0] // block[0], shape[1] // block[1]) if x.format == "bsr" else (shape[1], shape[0])
+        starts, indices = _indices(x.indptr, x.indices, len(x.data), across)
+        if len(starts) != lines + 1:
+            raise ValueError(f"its shape is {shape}, but it has starts of {len(starts) - 1} rows or columns")
+        return type(x)((x.data, indices, starts), shape=shape)
+    if x.format == "coo":
+        return type(x)((x.data, (x.row, x.col)), shape=shape, copy=True)
+    if x.format == "dia":
+        return type(x)((x.data, x.offsets), shape=shape, copy=True)
+    if x.format == "lil":
+        x = x.copy()
+        if [*map(len, x.rows)] != [*map(len, x.data)] or len(x.rows) != shape[0]:
+            raise ValueError("its rows have other numbers of columns than of values")
+    return x
 
 
 def checked_rows(rows: SparseRows) -> SparseRows:
@@ -118,23 +147,31 @@ def checked_rows(rows: SparseRows) -> SparseRows:
 
     Raises TypeError or ValueError for rows that would make a kernel read outside an array.
     """
-    # Copies of the arrays used as indices: another thread may write to the caller's after the check.
-    starts, columns = np.array(rows.starts, dtype=np.int64, order="C"), np.array(rows.columns, order="C")
-    values = np.ascontiguousarray(rows.values)
-    if columns.dtype.kind not in "iu" or values.dtype not in (np.float32, np.float64):
-        raise TypeError(
-            f"x: columns have dtype {columns.dtype}, values {values.dtype}; they are integers, and float32 or float64"
-        )
-    if starts.ndim != 1 or not len(starts) or columns.ndim != 1 or values.shape != columns.shape:
-        raise ValueError("x: starts are (n + 1,), and columns and values have one element an entry")
-    if starts[0] != 0 or starts[-1] != len(values) or (starts[1:] < starts[:-1]).any():
-        raise ValueError("x: starts do not ascend from 0 to the number of entries")
-    if len(columns) and not 0 <= columns.min() <= columns.max() < rows.n_columns:
-        i = int(np.flatnonzero((columns < 0) | (columns >= rows.n_columns))[0])
-        document = int(np.searchsorted(starts, i, side="right")) - 1
-        raise ValueError(f"x: document {document} has a feature in column {columns[i]}, but there are {rows.n_columns} columns")
-    checked = SparseRows(starts, columns.astype(np.int32, copy=False), values, int(rows.n_columns))
+    integer("x.n_columns", rows.n_columns, 0, _MOST_COLUMNS)
+    n_columns, values = int(rows.n_columns), np.ascontiguousarray(rows.values)
+    if values.dtype not in (np.float32, np.float64):
+        raise TypeError(f"x: values have dtype {values.dtype}; they are float32 or float64")
+    if values.ndim != 1:
+        raise ValueError(f"x: values have shape {values.shape}; there is one an entry")
+    starts, columns = _indices(rows.starts, rows.columns, len(values), n_columns)
+    checked = SparseRows(starts, columns.astype(np.int32, copy=False), values, n_columns)
     return merged(*checked) if repeats(starts, checked.columns) else checked
+
+
+def _indices(starts: Any, columns: Any, n_entries: int, n_columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Checked copies of the arrays used as indices: another thread may write to the caller's after the check."""
+    starts, columns = np.array(starts, order="C"), np.array(columns, order="C")
+    if starts.dtype.kind not in "iu" or columns.dtype.kind not in "iu":
+        raise TypeError(f"x: starts have dtype {starts.dtype}, columns {columns.dtype}; they are integers")
+    if starts.ndim != 1 or not len(starts) or columns.shape != (n_entries,):
+        raise ValueError("x: starts are (n + 1,), and columns and values have one element an entry")
+    if starts[0] != 0 or starts[-1] != n_entries or (starts[1:] < starts[:-1]).any():
+        raise ValueError("x: starts do not ascend from 0 to the number of entries")
+    if n_entries and not 0 <= columns.min() <= columns.max() < n_columns:
+        i = int(np.flatnonzero((columns < 0) | (columns >= n_columns))[0])
+        document = int(np.searchsorted(starts, i, side="right")) - 1
+        raise ValueError(f"x: document {document} has a feature in column {columns[i]}, but there are {n_columns} columns")
+    return starts.astype(np.int64, copy=False), columns
 
 
 def merged(starts: np.ndarray, columns: np.ndarray, values: np.ndarray, n_columns: int) -> SparseRows:
