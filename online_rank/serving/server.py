@@ -97,12 +97,12 @@ def server(app: Any, n_models: int = 1) -> uvicorn.Server:
 
 
 class _Door:
-    """Limits the number of connections, and the seconds for which one may be idle."""
+    """Limits the number of connections, and the seconds for which the client of one may do nothing."""
 
     def __init__(self, most: int, seconds: float) -> None:
         self.most = most
         self.seconds = seconds
-        #: Idle connections, the one idle for longest first.
+        #: Connections that wait for their client, to send a head or to read an answer; the one that waits for longest first.
         self.idle: dict[_Connection, asyncio.TimerHandle] = {}
 
 
@@ -156,10 +156,11 @@ class _Joined:
 
 
 class _Connection(HttpToolsProtocol):
-    """A connection that is closed if the head of its request takes too long, or if it is idle and its place is needed.
+    """A connection that is closed if its client takes too long to send a head, or to read what it asked for, or if it waits for
+    its client and its place is needed.
 
-    Otherwise connections that send nothing, or half a head, could exhaust the descriptors of the process. httptools, which
-    reads requests, has no limits: heads and the number of requests sent ahead have theirs here, so that they cannot exhaust the
+    Otherwise connections that send nothing, or half a head, or read no answers, could exhaust the descriptors of the process.
+    httptools, which reads requests, has no limits: heads and the number of requests sent ahead have theirs here, so that they cannot exhaust the
     memory.
     """
 
@@ -187,11 +188,21 @@ class _Connection(HttpToolsProtocol):
         super().data_received(data)
         if self._n_open > _LARGEST_HEAD and not self.transport.is_closing():
             self.send_400_response("A head that is too large was received.")
-        if self.cycle is not None and not self.cycle.response_complete:
+        if self._answers() and not self.flow.write_paused:
+            self._stop_waiting()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        # The client does not read. Each time it has read something, it gets as long again.
+        self._wait()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._answers():
             self._stop_waiting()
 
     def send_400_response(self, msg: str) -> None:
-        if self.cycle is None or self.cycle.response_complete:
+        if not self._answers():
             super().send_400_response(msg)
         else:
             # It would be taken for the answer to the request before.
@@ -234,7 +245,8 @@ class _Connection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if (self.cycle is None or self.cycle.response_complete) and not self.transport.is_closing():
+        # Also where this was the last one: it stays open until its client has read it.
+        if not self._answers():
             self._wait()
 
     def leave(self) -> None:
@@ -243,6 +255,10 @@ class _Connection(HttpToolsProtocol):
         # It no longer counts for the limit; the loop calls connection_lost one turn later.
         self.connections.discard(self)
         self.transport.abort()
+
+    def _answers(self) -> bool:
+        """Whether a request has come that is not answered yet."""
+        return self.cycle is not None and not self.cycle.response_complete
 
     def _wait(self) -> None:
         self._stop_waiting()

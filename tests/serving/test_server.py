@@ -87,6 +87,55 @@ def test_heads_that_do_not_come_are_not_waited_for():
     serving(scenario, seconds=0.3)
 
 
+UNREAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def that_reads_nothing(port, requests):
+    """A client with little room, which sends requests and does not read the answers."""
+    one = socket.socket()
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    one.connect(("127.0.0.1", port))
+    one.sendall(requests)
+    return one
+
+
+@pytest.mark.parametrize(
+    "requests",
+    [
+        pytest.param(100 * UNREAD, id="many"),
+        pytest.param(99 * UNREAD + UNREAD.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"), id="the last one closes"),
+        pytest.param(90 * UNREAD + b"no request\r\n\r\n", id="the last one is no request"),
+    ],
+)
+def test_answers_that_are_not_read_hold_no_place(requests):
+    async def scenario(port, running):
+        silent = [that_reads_nothing(port, requests) for _ in range(20)]
+        async with asyncio.timeout(30):
+            while running.server_state.connections:
+                for one in silent[:10]:
+                    with contextlib.suppress(OSError):  # It may be closed already.
+                        one.sendall(b"G")  # More of what nobody reads keeps no place.
+                await asyncio.sleep(0.1)
+        for one in silent:
+            one.close()
+
+    serving(scenario, connections=20, seconds=1.0)
+
+
+def test_a_client_that_reads_slowly_gets_all_of_its_answers():
+    async def scenario(port, running):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2048)
+        writer.write(100 * UNREAD)
+        found = 0
+        for _ in range(10):
+            await asyncio.sleep(0.3)  # Longer in all than the server waits for a client that reads nothing.
+            found += len(await reader.readexactly(1 << 18))
+        assert found == 10 << 18
+        writer.close()
+
+    serving(scenario, seconds=1.0)
+
+
 def test_requests_that_are_being_answered_are_limited_but_probes_are_not():
     head = b"POST /rank HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n"
 
