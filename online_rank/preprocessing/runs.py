@@ -89,9 +89,14 @@ class RunFeatures(QueryTransformer):
     def _abilities(self) -> Abilities:
         return Abilities(takes_documents=True, takes_sparse=True, learns=False)
 
+    @property
+    def _n_numbers_a_score(self) -> int:
+        # Its output, scores, ranks, and what their parts are made of.
+        return len(self.parts) + 8
+
     def _cells(self, n_documents: int, n_features: int) -> int:
-        # Its output, scores, ranks, and what their parts are made of, of which half is the largest of two arrays.
-        return n_documents * n_features * (len(self.parts) + 8) // 2
+        # Half of it all is the largest of two arrays.
+        return n_documents * n_features * self._n_numbers_a_score // 2
 
     def _rising(self, feature: Hashable) -> tuple[Hashable, ...]:
         # Signs name its columns, since runs are no features.

@@ -160,8 +160,8 @@ class _Connection(HttpToolsProtocol):
     its client and its place is needed.
 
     Otherwise connections that send nothing, or half a head, or read no answers, could exhaust the descriptors of the process.
-    httptools, which reads requests, has no limits: heads and the number of requests sent ahead have theirs here, so that they cannot exhaust the
-    memory.
+    httptools, which reads requests, has no limits: heads and the number of requests sent ahead have theirs here, so that they
+    cannot exhaust the memory.
     """
 
     def __init__(self, door: _Door, **arguments: Any) -> None:

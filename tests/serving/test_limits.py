@@ -217,6 +217,11 @@ def test_runs_of_which_documents_lack_most_are_refused():
         # Output of three parts, and eight arrays on the way, as two.
         assert f"RunFeatures needs an array of {2000 * 2000 * 11 // 2} numbers" in error
         assert peak < 64 * len(line) + 16_384
+    docs = {f"d{i}": {f"x{i}": 1} for i in range(350)}  # Few enough for any other step.
+    assert (
+        f"RunFeatures needs an array of {350 * 350 * 11 // 2} numbers"
+        in service.handle(request(id=1, docs=docs)).answer["error"]
+    )
     few = {f"r{j}": [[f"d{i}", -i] for i in range(1000)] for j in range(5)}
     assert "ranking" in service.handle(request(id=1, runs=few)).answer
 
