@@ -87,8 +87,9 @@ def arrays_of(
         known = max(known, _known(step))
         if isinstance(step, QueryStep):
             n_features = n_features if is_array else max(n_features, known)
-            cells = step._cells(n_documents, max(n_features, _known(step)))
-            yield step, max(cells, n_documents * n_features * is_array), known
+            # An array of named columns gets those that the step knows, too.
+            n_columns = max(n_features, _known(step))
+            yield step, max(cells := step._cells(n_documents, n_columns), n_documents * n_columns * is_array), known
         for inner in step._wrapped if isinstance(step, Wrapper) else ():
             yield from arrays_of(inner, n_documents, n_features, known, is_array)
         if isinstance(step, QueryStep):

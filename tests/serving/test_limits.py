@@ -226,6 +226,19 @@ def test_runs_of_which_documents_lack_most_are_refused():
     assert "ranking" in service.handle(request(id=1, runs=few)).answer
 
 
+def test_arrays_behind_a_lifted_step_get_all_columns_that_the_ranker_knows():
+    service = RankingService(ForEachDocument(preprocessing.StandardScaler()) | PerceptronRanker())
+    known = {name: {f"f{j}": float(i + j) for j in range(2000)} for i, name in enumerate("ab")}
+    service.model.learn_one(known, {"a": 0, "b": 1})
+    line = request(id=1, docs={f"d{i}": {f"g{i}": 1} for i in range(350)})
+    tracemalloc.start()
+    error = service.handle(line).answer["error"]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert f"PerceptronRanker needs an array of {350 * 2000} numbers" in error
+    assert peak < 64 * len(line) + 16_384
+
+
 def test_grades_of_many_documents_for_a_ranker_that_draws():
     service = RankingService(SwapRanker())
     docs = {f"d{i}": {f"x{i}": 1} for i in range(1000)}
