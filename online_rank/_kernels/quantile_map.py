@@ -26,10 +26,10 @@ _CLOSE = 1e-300
 # ones), and of those the unit, the cell of 0 and how many bits of a number are left out; how often a search halves.
 LOWEST, HIGHEST, DENSITY, UNIT, ORIGIN, SHIFT, STEPS = range(7)
 FINDER = 7
-# A knot: its value, its score, the slope to the next one, and room. After the last one come `BEYOND` infinite ones, with which
-# values are compared without asking whether there is a next knot.
+# Rows of numbers of knots: their values, their scores, and the slopes to the next ones. After the last one come `BEYOND`
+# infinite ones, with which values are compared without asking whether there is a next knot.
 VALUE, SCORE, SLOPE = range(3)
-KNOT, BEYOND = 4, 3
+KNOT, BEYOND = 3, 3
 
 
 @kernel
@@ -218,7 +218,7 @@ def find_knots(first, stop, sketches, old, draw, table):
 
     sketches : `Sketches` of d features
     old : those of the first features, d' <= d, that count too
-    table : out; rare, counts (d,): 1 if 0 has more than half of the weight, number of knots; knots (d, K + BEYOND, KNOT), whose
+    table : out; rare, counts (d,): 1 if 0 has more than half of the weight, number of knots; knots (d, KNOT, K + BEYOND), whose
         values after the last one are infinite; cells (d, 256) uint8: the last knot before each cell; finders (FINDER, d)
     """
     points, sizes, masses, total = sketches
@@ -228,10 +228,10 @@ def find_knots(first, stop, sketches, old, draw, table):
     _require_sketches(old)
     require(first >= 0 and first <= stop <= points.shape[0] and old_points.shape[1] == points.shape[1])
     require(stop <= rare.shape[0] == counts.shape[0] == knots.shape[0] == cells.shape[0] == finders.shape[1])
-    require(knots.shape[1] > BEYOND and knots.shape[2] == KNOT and finders.shape[0] == FINDER)
+    require(knots.shape[2] > BEYOND and knots.shape[1] == KNOT and finders.shape[0] == FINDER)
     room = 2 * points.shape[1]
     joined, values, weights = np.empty(room), np.empty(room + 1), np.empty(room + 1)
-    chosen, scores = np.empty(knots.shape[1] - BEYOND), np.empty(knots.shape[1] - BEYOND)
+    chosen, scores = np.empty(knots.shape[2] - BEYOND), np.empty(knots.shape[2] - BEYOND)
     held, finder, best = np.empty(cells.shape[1], dtype=np.int64), np.empty(FINDER), np.empty(FINDER)
     for j in range(first, stop):
         size, mass, whole = sizes[j], masses[j], total + old_total
@@ -264,11 +264,11 @@ def _draw_lines(values, scores, n, knots):
     knots[:] = 0.0
     for k in range(n):
         gap = values[k + 1] - values[k] if k + 1 < n else 0.0
-        knots[k, VALUE] = values[k]
-        knots[k, SCORE] = scores[k]
-        knots[k, SLOPE] = (scores[k + 1] - scores[k]) / gap if gap > _CLOSE else 0.0
-    for k in range(max(n, 1), knots.shape[0]):
-        knots[k, VALUE] = np.inf
+        knots[VALUE, k] = values[k]
+        knots[SCORE, k] = scores[k]
+        knots[SLOPE, k] = (scores[k + 1] - scores[k]) / gap if gap > _CLOSE else 0.0
+    for k in range(max(n, 1), knots.shape[1]):
+        knots[VALUE, k] = np.inf
 
 
 @leaf
@@ -351,96 +351,85 @@ def _are_finite(X, zeros):
 
 
 @leaf
-def _find_cells(X, lowest, highest, density, cells):
-    """The cell of each value among cells of equal widths."""
+def _find_cells(X, finders, origins, shifts, clipped, cells):
+    """Values clipped to the knots of their features, and their cells, as `_cell` finds them."""
+    lowest, highest, density, unit = finders[LOWEST], finders[HIGHEST], finders[DENSITY], finders[UNIT]
+    one = bit_pattern(1.0)
     for i in range(X.shape[0]):
-        row, found = X[i], cells[i]
+        row, own, found = X[i], clipped[i], cells[i]
         for j in range(row.shape[0]):
             x = np.float64(row[j])
             # NaN becomes the lowest: every comparison with it is false.
             z = x if x > lowest[j] else lowest[j]
             z = z if z < highest[j] else highest[j]
-            found[j] = np.uint8(np.int32((z - lowest[j]) * density[j]))
+            own[j] = z
+            # Of cells of equal widths only the first term is not 0, of logarithmic ones only the others; the last is
+            # negative for negative values.
+            place = (bit_pattern(1.0 + abs(z) * unit[j]) - one) >> shifts[j]
+            sign = bit_pattern(z) >> np.int64(63)
+            cell = np.int64(np.int32((z - lowest[j]) * density[j])) + origins[j] + ((place ^ sign) - sign)
+            found[j] = np.uint8(cell)
+
+
+# Each of the next three replaces the column j of Z, values clipped to the knots, by their scores: linear between knots. They
+# differ in how they find the last knot below a value. None of them branches: which knot it is cannot be predicted. A comparison
+# is added to an index, which is one instruction. Indices are unsigned, which avoids tests for negative ones.
 
 
 @leaf
-def _find_log_cells(X, j, finders, cells):
-    """The cells of a column among logarithmic ones."""
-    lowest, highest, unit = finders[LOWEST, j], finders[HIGHEST, j], finders[UNIT, j]
-    origin, shift, one = np.int64(finders[ORIGIN, j]), np.int64(finders[SHIFT, j]), bit_pattern(1.0)
-    for i in range(X.shape[0]):
-        x = np.float64(X[i, j])
-        z = x if x > lowest else lowest
-        z = z if z < highest else highest
-        place = (bit_pattern(1.0 + abs(z) * unit) - one) >> shift
-        cells[i, j] = np.uint8(origin + (place if z >= 0.0 else -place))
-
-
-# Each of the next three writes g[:, j] = g(x) of the column j of X: linear between the knots, flat (K + BEYOND, KNOT), and
-# constant beyond. They differ in how they find the last knot below a value. None of them branches: which knot it is cannot be
-# predicted. Indices are unsigned, which avoids tests for negative ones.
-
-
-@leaf
-def _map_column(X, j, lowest, highest, knots, starts, cells, g):
+def _map_column(Z, j, knots, starts, cells):
     """Where no cell has more than one knot: the knot is the last one before the cell, or the next."""
-    own, value, score, slope, one = np.uint64(j), np.uint64(VALUE), np.uint64(SCORE), np.uint64(SLOPE), np.uint64(KNOT)
-    for i in range(X.shape[0]):
-        x = np.float64(X[i, own])
-        z = x if x > lowest else lowest
-        z = z if z < highest else highest
-        at = one * np.uint64(starts[np.uint64(cells[i, own])])
-        at += one * np.uint64(knots[at + one + value] <= z)
-        g[i, own] = knots[at + score] + (z - knots[at + value]) * knots[at + slope]
+    values, scores, slopes, own, one = knots[VALUE], knots[SCORE], knots[SLOPE], np.uint64(j), np.uint64(1)
+    for i in range(Z.shape[0]):
+        z = Z[i, own]
+        at = np.uint64(starts[np.uint64(cells[i, own])])
+        at += np.uint64(values[at + one] <= z)
+        Z[i, own] = scores[at] + (z - values[at]) * slopes[at]
 
 
 @leaf
-def _map_full_column(X, j, lowest, highest, knots, starts, cells, g):
+def _map_full_column(Z, j, knots, starts, cells):
     """Where no cell has more than three knots."""
-    own, value, score, slope, one = np.uint64(j), np.uint64(VALUE), np.uint64(SCORE), np.uint64(SLOPE), np.uint64(KNOT)
+    values, scores, slopes, own, one = knots[VALUE], knots[SCORE], knots[SLOPE], np.uint64(j), np.uint64(1)
     two, three = one + one, one + one + one
-    for i in range(X.shape[0]):
-        x = np.float64(X[i, own])
-        z = x if x > lowest else lowest
-        z = z if z < highest else highest
-        at = one * np.uint64(starts[np.uint64(cells[i, own])])
-        first, second = np.uint64(knots[at + one + value] <= z), np.uint64(knots[at + two + value] <= z)
-        at += one * (first + second + np.uint64(knots[at + three + value] <= z))
-        g[i, own] = knots[at + score] + (z - knots[at + value]) * knots[at + slope]
+    for i in range(Z.shape[0]):
+        z = Z[i, own]
+        at = np.uint64(starts[np.uint64(cells[i, own])])
+        first, second = np.uint64(values[at + one] <= z), np.uint64(values[at + two] <= z)
+        at += first + second + np.uint64(values[at + three] <= z)
+        Z[i, own] = scores[at] + (z - values[at]) * slopes[at]
 
 
 @leaf
-def _search_column(X, j, lowest, highest, steps, knots, starts, cells, g):
+def _search_column(Z, j, steps, knots, starts, cells):
     """For cells with up to 2^steps - 1 knots: binary search."""
-    own, value, score, slope, one = np.uint64(j), np.uint64(VALUE), np.uint64(SCORE), np.uint64(SLOPE), np.uint64(KNOT)
-    last = np.uint64(knots.shape[0]) - one
-    for i in range(X.shape[0]):
-        x = np.float64(X[i, own])
-        z = x if x > lowest else lowest
-        z = z if z < highest else highest
-        at = one * np.uint64(starts[np.uint64(cells[i, own])])
+    values, scores, slopes, own, one = knots[VALUE], knots[SCORE], knots[SLOPE], np.uint64(j), np.uint64(1)
+    last = np.uint64(values.shape[0]) - one
+    for i in range(Z.shape[0]):
+        z = Z[i, own]
+        at = np.uint64(starts[np.uint64(cells[i, own])])
         for s in range(steps - 1, -1, -1):
             step = one << np.uint64(s)
-            at += step * np.uint64(knots[min(at + step, last) + value] <= z)
-        g[i, own] = knots[at + score] + (z - knots[at + value]) * knots[at + slope]
+            at += step * np.uint64(values[min(at + step, last)] <= z)
+        Z[i, own] = scores[at] + (z - values[at]) * slopes[at]
 
 
 @leaf
-def _relate(g, rare, means, factors):
-    """The means to subtract from each column of g (m, d), and the factors to multiply by, float32 (d,).
+def _relate(scores, rare, first, means, factors):
+    """The means to subtract from each column of scores (m, d), rounded to float32, and the factors to multiply by, (d,).
 
-    sums are of differences to the first row: they are exactly 0 where g is constant.
+    Sums are of differences to the `first` row: they are exactly 0 where scores are constant.
     """
-    m, first = g.shape[0], g[0]
-    for j in range(g.shape[1]):
-        means[j], factors[j] = 0.0, 0.0
+    m = scores.shape[0]
+    for j in range(scores.shape[1]):
+        first[j], means[j], factors[j] = np.float64(np.float32(scores[0, j])), 0.0, 0.0
     for i in range(m):
-        row = g[i]
+        row = scores[i]
         for j in range(row.shape[0]):
-            away = np.float64(row[j]) - np.float64(first[j])
+            away = np.float64(np.float32(row[j])) - first[j]
             means[j] += away
             factors[j] += away * away
-    for j in range(g.shape[1]):
+    for j in range(scores.shape[1]):
         mean = means[j] / m
         variance = factors[j] / m - mean * mean
         means[j] = 0.0 if rare[j] else first[j] + mean
@@ -448,48 +437,50 @@ def _relate(g, rare, means, factors):
 
 
 @leaf
-def _write(g, means, factors, out):
-    for i in range(g.shape[0]):
-        row, pairs = g[i], out[i]
+def _write(scores, means, factors, out):
+    for i in range(scores.shape[0]):
+        row, pairs = scores[i], out[i]
         for j in range(row.shape[0]):
-            pairs[2 * j] = row[j]
-            pairs[2 * j + 1] = (row[j] - means[j]) * factors[j]
+            g = np.float32(row[j])
+            pairs[2 * j] = g
+            pairs[2 * j + 1] = (np.float64(g) - means[j]) * factors[j]
 
 
 @kernel
 def map_queries(X, offsets, rare, counts, knots, cells, finders, out):
     """For each feature j and document: out[:, 2 j] = g, out[:, 2 j + 1] = (g - mean) / (deviation + 0.1) within the query.
 
-    Of rare features the mean is not subtracted: 0 stays 0. The second is 0 if g is constant in the query, and both are if a
-    feature has no knots yet. Returns whether all values are finite.
+    g is in float32. Of rare features the mean is not subtracted: 0 stays 0. The second is 0 if g is constant in the query, and
+    both are if a feature has no knots yet. Returns whether all values are finite.
 
     out : (n, 2 d) float32
     """
     longest, d = 0, X.shape[1]
     for t in range(offsets.shape[0] - 1):
         longest = max(longest, offsets[t + 1] - offsets[t])
-    g, found = np.empty((longest, d), dtype=np.float32), np.empty((longest, d), dtype=np.uint8)
-    zeros, means, factors, sound = np.zeros(d), np.empty(d), np.empty(d), True
+    g, found = np.empty((longest, d)), np.empty((longest, d), dtype=np.uint8)
+    zeros, first, means, factors, sound = np.zeros(d), np.empty(d), np.empty(d), np.empty(d), True
+    origins, shifts = np.empty(d, dtype=np.int64), np.empty(d, dtype=np.int64)
+    for j in range(d):
+        origins[j], shifts[j] = np.int64(finders[ORIGIN, j]), np.int64(finders[SHIFT, j])
     for t in range(offsets.shape[0] - 1):
         a, b = offsets[t], offsets[t + 1]
         m = b - a
         if m == 0:
             continue
-        own = X[a:b]
-        sound &= _are_finite(own, zeros)
-        _find_cells(own, finders[LOWEST], finders[HIGHEST], finders[DENSITY], found)
+        sound &= _are_finite(X[a:b], zeros)
+        scores, places = g[:m], found[:m]
+        _find_cells(X[a:b], finders, origins, shifts, scores, places)
         for j in range(d):
-            if finders[UNIT, j] > 0.0:
-                _find_log_cells(own, j, finders, found)
-            lowest, highest, steps = finders[LOWEST, j], finders[HIGHEST, j], np.int64(finders[STEPS, j])
+            steps = np.int64(finders[STEPS, j])
             if steps < 2:
-                _map_column(own, j, lowest, highest, knots[j].reshape(-1), cells[j], found, g)
+                _map_column(scores, j, knots[j], cells[j], places)
             elif steps == 2:
-                _map_full_column(own, j, lowest, highest, knots[j].reshape(-1), cells[j], found, g)
+                _map_full_column(scores, j, knots[j], cells[j], places)
             else:
-                _search_column(own, j, lowest, highest, steps, knots[j].reshape(-1), cells[j], found, g)
-        _relate(g[:m], rare, means, factors)
-        _write(g[:m], means, factors, out[a:b])
+                _search_column(scores, j, steps, knots[j], cells[j], places)
+        _relate(scores, rare, first, means, factors)
+        _write(scores, means, factors, out[a:b])
     return sound
 
 

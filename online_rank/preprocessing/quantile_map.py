@@ -67,7 +67,7 @@ class _Table(NamedTuple):
         return cls(
             np.zeros(d, dtype=np.uint8),
             np.zeros(d, dtype=np.int64),
-            np.zeros((d, n_knots + kernels.BEYOND, kernels.KNOT)),
+            np.zeros((d, kernels.KNOT, n_knots + kernels.BEYOND)),
             np.zeros((d, _CELLS), dtype=np.uint8),
             np.zeros((kernels.FINDER, d)),
         )
@@ -239,8 +239,8 @@ class StreamQuantileMap(ColumnTransformer):
         Two float64 arrays of at most `n_knots` numbers, both ascending.
         """
         j = self.feature_names.index(feature) if self.feature_names is not None else int(feature)  # type: ignore[call-overload]
-        knots = self._table.knots[j, : self._table.counts[j]]
-        return knots[:, kernels.VALUE].copy(), knots[:, kernels.SCORE].copy()
+        knots = self._table.knots[j, :, : self._table.counts[j]]
+        return knots[kernels.VALUE].copy(), knots[kernels.SCORE].copy()
 
     @locked
     def keeps_zero(self, feature: Hashable) -> bool:
@@ -365,7 +365,7 @@ class StreamQuantileMap(ColumnTransformer):
 
     def _layers(self, n_features: int) -> tuple[Layer, ...]:
         zero = (np.zeros(1), np.zeros(1))
-        found = [(_widened(table[:n, kernels.VALUE]), table[:n, kernels.SCORE].copy()) for table, n in zip(
+        found = [(_widened(table[kernels.VALUE, :n]), table[kernels.SCORE, :n].copy()) for table, n in zip(
             self._table.knots, self._table.counts.tolist(), strict=True)]  # fmt: skip
         both = np.repeat(np.arange(n_features), 2)
         # The mean is not subtracted from features that keep their zero.

@@ -164,7 +164,7 @@ def comparing(**changed):
 def knot_table(d):
     """A table for d features, as `StreamQuantileMap` has it."""
     return (
-        np.zeros(d, np.uint8), np.zeros(d, np.int64), np.zeros((d, 4 + quantile_map.BEYOND, quantile_map.KNOT)),
+        np.zeros(d, np.uint8), np.zeros(d, np.int64), np.zeros((d, quantile_map.KNOT, 4 + quantile_map.BEYOND)),
         np.zeros((d, 256), np.uint8), np.zeros((quantile_map.FINDER, d)),
     )  # fmt: skip
 
