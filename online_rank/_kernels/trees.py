@@ -1,4 +1,4 @@
-"""Streaming LambdaMART: bins, gradients of NDCG, histograms, splits and scores of trees.
+"""Streaming gradient boosting: bins, residuals, histograms, splits and scores of trees.
 
 A tree of depth D is complete: node k has the children 2 k + 1 and 2 k + 2, and the nodes of level l begin at 2^l - 1. A
 document goes right if its bin is above the node's threshold; a node that is not split sends all documents left.
@@ -10,19 +10,15 @@ import numpy as np
 
 from online_rank._kernels._jit import kernel, leaf
 from online_rank._kernels.arrays import all_finite, copy_to
+from online_rank._kernels.encoder import standardised
 from online_rank._kernels.fits import require, require_offsets
-from online_rank._kernels.order import sort_descending
 from online_rank._kernels.primitives import add_four
-from online_rank._kernels.vector_math import exp_negative, log
 from online_rank._kernels.workspace import longest_query
 
-# Added to differences of scores.
-_NEAR = 0.01
-# Added to sums of second derivatives: leaves are shrunk, those of few documents most.
-_SHRINKAGE = 1.0
-# Scores farther behind the best one than this are clipped, so that exp gives no subnormal numbers.
-_FARTHEST = 600.0
-_LN2 = 0.6931471805599453
+# Added to the weight of documents: leaves are shrunk towards 0, those of few documents most.
+_SHRINKAGE = 50.0
+# Residuals are clipped to this.
+_LARGEST = 1e6
 # The columns of a growing tree are stored in parts of this many: a power of 2.
 PART = 16
 _SHIFT = 4
@@ -67,87 +63,28 @@ def score_trees(bins, features, thresholds, leaves, keep, rate, scores):
 
 
 @kernel
-def gradients(scores, y, weights, offsets, used, first, stop, cutoff, depth, discounts, gh):
-    """First and second derivatives by LambdaMART (Burges 2010) for the queries first..stop of a window that are `used`.
+def residuals(scores, y, weights, offsets, used, first, stop, gh):
+    """What scores still lack of the grades, standardised in the query, for the queries first..stop of a window that are `used`.
 
-    A pair counts |change of NDCG@cutoff when the two swap| if one of them is among the best `depth`, divided by 0.01 + the
-    difference of their scores unless all scores of the query are equal; a query is scaled by log2(1 + S) / S, S twice the sum
-    of its first derivatives (as LightGBM does).
-
-    gh : (n, 2) out: how much each document should go up, and the second derivative
+    gh : (n, 2) out: weight times residual, and weight; 0 for documents of other queries, and of one grade only. Residuals are
+    of scores less their mean in the query, and clipped, so that scores stay bounded.
     """
     require_offsets(offsets, min(scores.shape[0], y.shape[0], gh.shape[0]))
     require(0 <= first <= stop < offsets.shape[0] and used.shape[0] >= stop and weights.shape[0] >= stop and gh.shape[1] == 2)
-    require(discounts.shape[0] >= longest_query(offsets))
-    longest = longest_query(offsets[first : stop + 1])
-    keys, spare_keys = np.empty(longest), np.empty(longest)
-    order, spare = np.empty(longest, dtype=np.int64), np.empty(longest, dtype=np.int64)
-    gains, powers, own = np.empty(longest), np.empty(longest), np.empty((4, longest))
+    target = np.empty(longest_query(offsets[first : stop + 1]))
     for q in range(first, stop):
-        a, m = offsets[q], offsets[q + 1] - offsets[q]
-        gh[a : a + m] = 0.0
-        if not used[q] or not all_finite(scores[a : a + m]):
+        a, b = offsets[q], offsets[q + 1]
+        m = b - a
+        gh[a:b] = 0.0
+        if not used[q] or not all_finite(scores[a:b]) or not standardised(y[a:b], target[:m]):
             continue
+        mean = 0.0
         for i in range(m):
-            keys[i] = np.float64(y[a + i])
-        sort_descending(keys[:m], order[:m], spare_keys, spare)
-        best = 0.0
-        for p in range(min(cutoff, m)):
-            best += _gain(np.int64(keys[p])) * discounts[p]
-        if not best > 0.0:
-            continue
+            mean += scores[a + i] / m
         for i in range(m):
-            keys[i] = scores[a + i]
-            order[i] = i
-        sort_descending(keys[:m], order[:m], spare_keys, spare)
-        # 1 / (1 + exp(s_up - s_down)) is the share of `down` in these powers, of which at most one is 0.
-        for p in range(m):
-            gains[p] = _gain(y[a + order[p]])
-            powers[p] = exp_negative(max(keys[p] - keys[0], -_FARTHEST))
-        total = _sum_pairs(keys[:m], gains[:m], powers[:m], discounts, best, depth, own[0], own[1], own[2], own[3])
-        if total > 0.0:
-            factor = weights[q] * log(1.0 + total) / _LN2 / total
-            for p in range(m):
-                gh[a + order[p], 0] = own[0, p] * factor
-                gh[a + order[p], 1] = own[1, p] * factor
-
-
-@leaf
-def _gain(grade):
-    return np.float64(1 << min(grade, 60)) - 1.0
-
-
-@leaf
-def _sum_pairs(keys, gains, powers, discounts, best, depth, g, h, slopes, bends):
-    """Derivatives g, h (m,) of documents in the order of their scores `keys`; returns twice the sum of the first ones.
-
-    slopes, bends : (m,) workspace. Pairs of equal gain have slope 0, and do not change the sums.
-    """
-    m = keys.shape[0]
-    for p in range(m):
-        g[p], h[p] = 0.0, 0.0
-    separate = keys[0] > keys[m - 1]
-    total = 0.0
-    for p in range(min(depth, m)):
-        gain, power, key, discount = gains[p], powers[p], keys[p], discounts[p]
-        for r in range(p + 1, m):
-            whole = best * (power + powers[r])
-            whole *= _NEAR + key - keys[r] if separate else 1.0
-            down = powers[r] if gain > gains[r] else power
-            slope = abs(gain - gains[r]) * (discount - discounts[r]) * down / whole
-            bend = slope * (1.0 - down / (power + powers[r]))
-            slopes[r] = slope if gain > gains[r] else -slope
-            bends[r] = bend
-            g[r] -= slopes[r]
-            h[r] += bend
-        # In the order of the documents, since sums in another order are rounded differently.
-        own_g, own_h = g[p], h[p]
-        for r in range(p + 1, m):
-            own_g += slopes[r]
-            own_h += bends[r]
-            total += 2.0 * abs(slopes[r])
-        g[p], h[p] = own_g, own_h
-    return total
+            lacking = target[i] - (scores[a + i] - mean)
+            gh[a + i, 0] = weights[q] * min(max(lacking, -_LARGEST), _LARGEST)
+            gh[a + i, 1] = weights[q]
 
 
 @kernel
@@ -163,7 +100,7 @@ def gather(bins, columns, first, gathered):
 
 @leaf
 def _add_to_histograms(bins, width, rows, gh, n_bins, histograms):
-    """Add gradients, second derivatives and number of the documents `rows` to histograms of the first `width` columns of bins.
+    """Add residuals, weights and number of the documents `rows` to histograms of the first `width` columns of bins.
 
     histograms : flat, four numbers a bin: the last is 0
     """
@@ -176,7 +113,7 @@ def _add_to_histograms(bins, width, rows, gh, n_bins, histograms):
 
 @leaf
 def _best_split(histogram, least, left, gains):
-    """Gain and bin of the best threshold of a histogram: G^2 / (H + 1) of both sides less that of all; gain 0 for none.
+    """Gain and bin of the best threshold of a histogram: G^2 / (H + 50) of both sides less that of all; gain 0 for none.
 
     left : (3, B), gains : (B,) workspace
     """
@@ -299,7 +236,7 @@ def split_level(level, best, bins, rows, bounds, columns, thresholds):
 
 @kernel
 def fill_leaves(rows, bounds, gh, leaves):
-    """leaves (2^D,) = G / (H + 1) over the documents of each; 0 for one without documents."""
+    """leaves (2^D,) = G / (H + 50) over the documents of each; 0 for one without documents."""
     inner = leaves.shape[0] - 1
     for end in range(leaves.shape[0]):
         g, h = 0.0, 0.0

@@ -1,5 +1,6 @@
-"""BoostedRanker: gradients, trees and their growth, against plain loops."""
+"""BoostedRanker: residuals, trees and their growth, against plain loops."""
 
+import collections
 import copy
 import itertools
 import re
@@ -14,7 +15,6 @@ from online_rank._kernels import trees as kernels
 from online_rank.base import Round
 from online_rank.base.draws import counted_generator
 from online_rank.base.schema import mismatches
-from online_rank.measures import discounts
 from online_rank.metrics import NDCG
 from online_rank.query import read_query
 from online_rank.rankers import boosted
@@ -39,21 +39,28 @@ def taught(n, **parameters):
 
 
 @settings(deadline=None, max_examples=80)
-@given(
-    st.lists(st.tuples(st.sampled_from([-1.0, 0.0, 0.5, 2.0, 300.0, 1e-9]), st.integers(0, 4)), min_size=1, max_size=9),
-    st.integers(1, 4),
-    st.integers(1, 9),
-)
-def test_gradients(documents, cutoff, depth):
+@given(st.lists(st.tuples(st.floats(-300.0, 300.0), st.integers(0, 4)), min_size=1, max_size=9))
+def test_residuals(documents):
     s, y = np.array([s for s, _ in documents]), np.array([y for _, y in documents])
-    # Documents of one score keep their order, as sorting in the reference does.
-    gh = np.full((len(y), 2), np.nan)
-    offsets = np.array([0, len(y)])
-    kernels.gradients(s, y, np.array([2.0]), offsets, np.array([True]), 0, 1, cutoff, depth, discounts(len(y)), gh)
-    first, second = reference.gradients(s.tolist(), y.tolist(), cutoff, depth, 2.0)
-    assert gh[:, 0] == pytest.approx(first, rel=1e-9, abs=1e-12)
-    assert gh[:, 1] == pytest.approx(second, rel=1e-9, abs=1e-12)
-    assert gh[:, 0].sum() == pytest.approx(0.0, abs=1e-9)
+    gh = np.full((len(y) + 3, 2), np.nan)
+    offsets, used = np.array([0, len(y), len(y) + 3]), np.array([1, 0], dtype=np.uint8)
+    s, grades = np.append(s, [1.0, 2.0, 3.0]), np.append(y, [0, 1, 2])
+    kernels.residuals(s, grades, np.array([2.0, 1.0]), offsets, used, 0, 2, gh)
+    first, second = reference.residuals(s[:-3].tolist(), y.tolist(), 2.0)
+    assert gh[: len(y), 0] == pytest.approx(first, rel=1e-9, abs=1e-9)
+    assert gh[: len(y), 1].tolist() == second
+    assert gh[len(y) :].tolist() == [[0.0, 0.0]] * 3
+
+
+def test_residuals_by_hand():
+    """Grades 0, 0, 3, 1 have mean 1 and deviation sqrt(6/4); scores 1e9 apart are clipped."""
+    gh, offsets, used = np.empty((4, 2)), np.array([0, 4]), np.ones(1, dtype=np.uint8)
+    y, one = np.array([0, 0, 3, 1]), np.ones(1)
+    kernels.residuals(np.array([3.0, 1.0, 0.0, 0.0]), y, one, offsets, used, 0, 1, gh)
+    unit = 1.0 / np.sqrt(1.5)
+    assert gh[:, 0] == pytest.approx([-unit - 2.0, -unit, 2.0 * unit + 1.0, 1.0])
+    kernels.residuals(np.array([1e9, -1e9, 0.0, 0.0]), y, one, offsets, used, 0, 1, gh)
+    assert gh[:2, 0].tolist() == [-1e6, 1e6]
 
 
 def test_bins():
@@ -69,6 +76,7 @@ def test_every_tree_is_that_of_plain_loops(monkeypatch):
     """A slow ranker beside it: the same draws, trees by trying every split, scores by adding tree after tree."""
     monkeypatch.setattr(boosted, "_LEAST_DOCUMENTS", 4)
     monkeypatch.setattr(boosted, "_COLUMNS", 0.5)
+    monkeypatch.setattr(boosted, "_REMEMBERED", 4)
     model = BoostedRanker(depth=2, window=10, rate=3.0, decay=0.1, learning_rate=0.5, seed=7)
     window, trees, due = [], [], 8.0
 
@@ -91,18 +99,20 @@ def test_every_tree_is_that_of_plain_loops(monkeypatch):
             window = [(b, grades, [score(row) for row in b]) for b, grades, _ in window]
         while n >= due:
             assert pending is None
-            due *= 1 + 1 / 3
+            due += min(due, 10) / 3
             window = window[-10:]
             rng = counted_generator(model, 7, when)
             when += 1
             recent = np.concatenate([b for b, _, _ in window[-8:]])[-64:].tolist()
             hashes = [sum(0x9E3779B97F4A7C55 ** (i + 1) * row[c] for i, row in enumerate(recent)) % 2**64 for c in range(6)]
             order = sorted(range(6), key=hashes.__getitem__)
-            columns = np.array(order)[np.sort(rng.choice(6, 3, replace=False))]
+            splits = collections.Counter(c for columns, tree in trees[-4:] for c in reference.columns_of(tree, columns))
+            chances = [0.3 / 6 + 0.7 * splits[c] / splits.total() if splits else 1 / 6 for c in order]
+            columns = np.array(order)[np.sort(rng.choice(6, 3, replace=False, p=chances))]
             used = rng.choice(len(window), max(1, round(0.8 * len(window))), replace=False)
             g, h, rows, all_bins = [], [], [], []
             for q, (b, grades, scores) in enumerate(window):
-                first, second = reference.gradients(scores, grades.tolist(), 10, 10 + 20)
+                first, second = reference.residuals(scores, grades.tolist())
                 rows += list(range(len(g), len(g) + len(b))) if q in used else []
                 g, h, all_bins = g + first, h + second, all_bins + b[:, columns].tolist()
             pending = columns, reference.grow(all_bins, rows, g, h, 2, 4, 64)
@@ -144,7 +154,8 @@ def test_growth_is_spread_over_queries_and_costs_about_the_same_each():
     # 2 chunks of queries and 3 levels of one part of columns: 5 steps and the end, at most two a query once trees are rare.
     assert max(steps[100:]) <= 2
     assert sum(steps) == pytest.approx(5 * model._n_grown, abs=8)
-    assert model._n_grown == pytest.approx(np.log(400 / 8) / np.log(1 + 1 / 8), abs=2)
+    # First in the ratio 1 + 1/8, and every four queries once the window is full.
+    assert model._n_grown == pytest.approx(np.log(32 / 8) / np.log(1 + 1 / 8) + (400 - 32) / 4, abs=2)
 
 
 def test_a_copy_and_a_file_in_the_middle_of_a_tree_go_on_with_the_same_bits():
@@ -274,14 +285,13 @@ def test_state_that_kernels_could_not_take_is_refused(change, message):
 
 def test_bad_parameters():
     for parameters, message in [
-        ({"measure": "ap"}, "trees grow for"),
-        ({"measure": "ndcg"}, "trees grow for"),
         ({"window": 3}, "window is 3"),
         ({"depth": 0}, "depth is 0"),
         ({"depth": 7}, "depth is 7"),
         ({"rate": 0.5}, "rate is"),
         ({"decay": 1.0}, "decay is"),
         ({"learning_rate": 0.0}, "learning_rate is"),
+        ({"learning_rate": 1.5}, "learning_rate is"),
     ]:
         with pytest.raises(ValueError, match=message):
             BoostedRanker(**parameters)
