@@ -98,8 +98,8 @@ class BoostedRanker(Ranker):
     depth
         Depth of the trees.
     rate
-        A tree is grown when the stream has become longer by the factor 1 + 1/`rate`, and, once it is longer than `window`,
-        after every `window`/`rate` queries: about `rate` trees while the window is filled anew.
+        A tree is grown when the stream has become longer by the factor 1 + 1/`rate`; after n queries there have been about
+        `rate` ln(n / 8).
     decay
         rho. About 1/`decay` trees count.
     learning_rate
@@ -297,11 +297,10 @@ class BoostedRanker(Ranker):
         while self._n_queries >= self._due:
             while self._growing:
                 self._take_steps(self._n_steps)
-            gap = min(self._due, self.window) / self.rate
-            self._due += gap
+            due, self._due = self._due, self._due * (1.0 + 1.0 / self.rate)
             self._slide()
             self._growing = len(self._bins)
-            gap = min(_LONGEST_GROWTH, max(1, math.floor(gap)))
+            gap = min(_LONGEST_GROWTH, max(1, math.floor(due / self.rate)))
             self._pace = math.ceil(self._n_steps / gap)
             self._take_steps(self._pace)
 

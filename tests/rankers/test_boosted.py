@@ -99,7 +99,7 @@ def test_every_tree_is_that_of_plain_loops(monkeypatch):
             window = [(b, grades, [score(row) for row in b]) for b, grades, _ in window]
         while n >= due:
             assert pending is None
-            due += min(due, 10) / 3
+            due *= 1 + 1 / 3
             window = window[-10:]
             rng = counted_generator(model, 7, when)
             when += 1
@@ -154,8 +154,7 @@ def test_growth_is_spread_over_queries_and_costs_about_the_same_each():
     # 2 chunks of queries and 3 levels of one part of columns: 5 steps and the end, at most two a query once trees are rare.
     assert max(steps[100:]) <= 2
     assert sum(steps) == pytest.approx(5 * model._n_grown, abs=8)
-    # First in the ratio 1 + 1/8, and every four queries once the window is full.
-    assert model._n_grown == pytest.approx(np.log(32 / 8) / np.log(1 + 1 / 8) + (400 - 32) / 4, abs=2)
+    assert model._n_grown == pytest.approx(np.log(400 / 8) / np.log(1 + 1 / 8), abs=2)
 
 
 def test_a_copy_and_a_file_in_the_middle_of_a_tree_go_on_with_the_same_bits():
