@@ -211,6 +211,11 @@ def cost_slice(number: int, seed: int) -> Tally:
     return {"costs": {"found": [[*each] for each in request_costs(lambda service, _: service % 50 == number)]}}
 
 
+def _named(cost: RequestCost) -> str:
+    """The model and its request, for a cell of a table."""
+    return f"{cost.model}: {cost.what}".replace("|", r"\|")
+
+
 def cost_rows(tally: Tally) -> list[Row]:
     found = [RequestCost(*each) for each in tally["costs"]["found"]]
     complain([f"{each.model}: {each.refused}" for each in found if each.what == "all"])
@@ -228,12 +233,9 @@ def cost_rows(tally: Tally) -> list[Row]:
         seconds = sorted({each.seconds_a_mb: each for each in some}.items(), reverse=True)[:8]
         over = sum(each.bytes_a_byte > 64.0 for each in some), sum(each.seconds_a_mb > 1.0 for each in some)
         rows.append((f"{title}: requests / over 64 bytes a byte / over 1 s a MB", len(some), *over))
+        rows += [(f"memory: {_named(each)}: bytes / bytes a byte", each.size, f"{worst:.1f}", "") for worst, each in memory]
         rows += [
-            (f"memory: {each.model}: {each.what}: bytes / bytes a byte", each.size, f"{worst:.1f}", "")
-            for worst, each in memory
-        ]
-        rows += [
-            (f"time: {each.model}: {each.what}: bytes / s a MB / the model's own, ms", each.size, f"{worst:.2f}",
+            (f"time: {_named(each)}: bytes / s a MB / the model's own, ms", each.size, f"{worst:.2f}",
              f"{1e3 * each.own_seconds:.1f}") for worst, each in seconds
         ]  # fmt: skip
     return rows

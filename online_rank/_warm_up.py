@@ -81,11 +81,11 @@ def compile_default(X: np.ndarray, grades: np.ndarray) -> None:
     """
     from online_rank import StreamQuantileMap
     from online_rank._compiling import compiled_elsewhere
-    from online_rank._kernels import perceptron
     from online_rank._kernels.ahead import loading
+    from online_rank._kernels.perceptron import learn
     from online_rank.metrics import metric
 
-    if loading.why_not() is None or not _is_new(perceptron.learn) or (os.cpu_count() or 1) < 2:
+    if loading.why_not() is None or not _is_new(learn) or (os.cpu_count() or 1) < 2:
         return
     # What it has to say, and whether it fails, does not matter: then this process compiles the perceptron.
     beside = subprocess.Popen(
