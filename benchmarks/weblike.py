@@ -25,7 +25,9 @@ from benchmarks._data import data_folder
 from online_rank import BlendRanker, GradientRanker, PerceptronRanker, RidgeRanker, StreamQuantileMap, measure
 from online_rank.base import Ranker
 
-CASES = ("gam:1000:0", "gam:4000:0", "forest:1000:0", "lin:1000:0", "gam:1000:1", "forest:1000:1", "lin:1000:1")
+CASES = (
+    "gam:1000:0", "gam:4000:0", "forest:1000:0", "forest:4000:0", "lin:1000:0", "gam:1000:1", "forest:1000:1", "lin:1000:1",
+)  # fmt: skip
 LIGHTGBM, ROUNDS = "LightGBM lambdarank", 200
 ONLINE: dict[str, Callable[[], Ranker]] = {
     "map | PerceptronRanker()": lambda: StreamQuantileMap() | PerceptronRanker(),
