@@ -77,8 +77,8 @@ SHOWN = {
     "weblike": Part(
         rows=(
             "map | RidgeRanker()",
-            "map | BlendRanker('light')",
-            "map | BlendRanker()",
+            "BlendRanker('light')",
+            "BlendRanker()",
             "LightGBM lambdarank",
         ),
     ),
