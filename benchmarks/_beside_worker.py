@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import scipy.linalg  # noqa: F401 - its BLAS, which kernels load when they first need it, is limited to a thread too
 from threadpoolctl import threadpool_limits
 
 from benchmarks._contestants import CONTESTANTS
