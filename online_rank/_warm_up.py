@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["compile_default", "warm_up"]
+__all__ = ["compile_default", "start_compiling_default", "warm_up"]
 
 
 def warm_up(*models: Any) -> None:
@@ -68,36 +68,49 @@ def _use(model: Any, X: Any, grades: np.ndarray) -> None:
     learner.predict_many(X, qid)
 
 
-def compile_default(X: np.ndarray, grades: np.ndarray) -> None:
-    """Let numba compile the kernels of the default ranker and of NDCG, on two cores: the perceptron takes as long as the rest.
+def start_compiling_default() -> subprocess.Popen | None:
+    """Let another process begin to compile the perceptron, which takes longer than the other kernels of the default model.
 
-    Does nothing where an object file is used, where numba has compiled the perceptron before, and where its cache cannot be
-    shared. With one core another process would gain nothing.
+    None where an object file is used, and with one core, on which two processes gain nothing. numba is not imported for this:
+    the other process should begin first. Pass the result to `compile_default`.
+    """
+    from online_rank._kernels.ahead import loading
+
+    if loading.why_not() is None or (os.cpu_count() or 1) < 2:
+        return None
+    # What it has to say, and whether it fails, does not matter: then this process compiles the perceptron.
+    return subprocess.Popen(
+        [sys.executable, "-m", "online_rank._warm_up", "--perceptron"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+
+def compile_default(beside: subprocess.Popen | None, X: np.ndarray, grades: np.ndarray) -> None:
+    """Let numba compile the kernels of the default model and of NDCG, while the process `beside` compiles the perceptron.
+
+    Waits for that process, or ends it where numba has compiled the perceptron before, or its cache cannot be shared.
 
     Parameters
     ----------
+    beside
+        As `start_compiling_default` returned it.
     X, grades
         A query.
     """
+    if beside is None:
+        return
     from online_rank import StreamQuantileMap
     from online_rank._compiling import compiled_elsewhere
-    from online_rank._kernels.ahead import loading
     from online_rank._kernels.perceptron import learn
     from online_rank.metrics import metric
 
-    if loading.why_not() is None or not _is_new(learn) or (os.cpu_count() or 1) < 2:
-        return
-    # What it has to say, and whether it fails, does not matter: then this process compiles the perceptron.
-    beside = subprocess.Popen(
-        [sys.executable, "-m", "online_rank._warm_up", "--perceptron"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
     try:
-        first = StreamQuantileMap()
-        first.learn_one(X)
-        mapped = first.transform_one(X)
-        metric("ndcg@10").update(grades, mapped[:, 0].tolist())
-        with compiled_elsewhere("learn"):
-            beside.wait()
+        if _is_new(learn):
+            first = StreamQuantileMap()
+            first.learn_one(X)
+            mapped = first.transform_one(X)
+            metric("ndcg@10").update(grades, mapped[:, 0].tolist())
+            with compiled_elsewhere("learn"):
+                beside.wait()
     finally:
         beside.kill()
         beside.wait()

@@ -282,11 +282,17 @@ def demo(
         run_live(seed, port, queries, speed, browser, clicks)
         return
     if clicks:
-        from online_rank.cli.demo_clicks import run
-    else:
-        from online_rank.cli.demo import run
+        from online_rank.cli import demo_clicks
 
-    run(queries, seed)
+        demo_clicks.run(queries, seed)
+        return
+    from online_rank._warm_up import start_compiling_default
+
+    # Before numba and river are imported, which takes a second.
+    beside = start_compiling_default()
+    from online_rank.cli.demo import run
+
+    run(queries, seed, beside)
 
 
 #: How the lists of a click log came about.

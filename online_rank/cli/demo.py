@@ -1,5 +1,6 @@
 """`online-rank demo`: two rankers on a stream whose truth changes halfway."""
 
+import subprocess
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,8 @@ _SHOWN = 5
 _HALF_LIFE = 200
 
 
-def run(n_queries: int, seed: int) -> None:
-    """Run the demonstration: live on a terminal, a few lines in a pipe."""
+def run(n_queries: int, seed: int, beside: subprocess.Popen | None = None) -> None:
+    """Run the demonstration: live on a terminal, a few lines in a pipe. `beside` compiles kernels (see `compile_default`)."""
     console = Console(highlight=False)
     *stream, last = Drifting(n_queries + 1, drift_points=(n_queries // 2,), n_features=40, n_documents=(10, 40), seed=seed)
     learners = [
@@ -40,7 +41,7 @@ def run(n_queries: int, seed: int) -> None:
     window = -(-n_queries // _WINDOWS)
     watch_compilation()
     with Live(_Starting() if console.is_terminal else "", console=console, refresh_per_second=12, transient=True) as live:
-        compile_default(*last)
+        compile_default(beside, *last)
         for t, (X, y) in enumerate(stream, start=1):
             for learner in learners:
                 learner.meet(X, y, starts_window=(t - 1) % window == 0)
