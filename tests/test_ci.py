@@ -18,16 +18,16 @@ def test_what_runs_beside_a_step_that_fails_ends_with_it(tmp_path):
     program, pid = tmp_path / "long.py", tmp_path / "pid"
     program.write_text(f"import os, time\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)\n")
     steps = f'''
-long() {{ "{sys.executable}" "{program}"; }}
+long() {{ echo before; "{sys.executable}" "{program}"; }}
 fails() {{ while ! [ -s "{pid}" ]; do sleep 0.05; done; false; }}
 beside long fails
 '''
     begin = SCRIPT.read_text().partition("\ncase ")[0]
-    # The output is not read: it would stay open with a process that goes on.
-    done = subprocess.run(
-        ["bash", "-c", begin + steps, str(SCRIPT)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60
-    )
+    # The output goes to a file: a pipe would stay open with a process that goes on.
+    with open(tmp_path / "output", "w") as output:
+        done = subprocess.run(["bash", "-c", begin + steps, str(SCRIPT)], stdout=output, stderr=subprocess.DEVNULL, timeout=60)
     assert done.returncode != 0
+    assert (tmp_path / "output").read_text().splitlines() == ["+ fails", "+ long", "before"]
     number = int(pid.read_text())
     until = time.monotonic() + 10.0
     while _runs(number) and time.monotonic() < until:

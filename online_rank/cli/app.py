@@ -732,7 +732,8 @@ def evaluate(
     if trec:
         if len(files) != 1:
             raise typer.BadParameter("--trec takes a run and one file of judgements")
-        evaluate_run(model, files[0], measuring, json)
+        with warnings_as_lines(_warn):
+            evaluate_run(model, files[0], measuring, json)
         return
     reading = Reading(
         features,

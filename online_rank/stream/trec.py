@@ -1,8 +1,10 @@
 """Runs and judgements in the formats of TREC, as trec_eval reads them."""
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -108,7 +110,12 @@ def judged_rankings(
     r"""(grades, scores), for metrics, of the queries that are both in a run and judged.
 
     A document without a judgement has grade 0, and one not retrieved has score -inf. Scores are 0, -1, ... in the order of the
-    run, so there are no ties.
+    run, so there are no ties. A warning says how many queries are left out.
+
+    Raises
+    ------
+    ValueError
+        No query, or no retrieved document, is judged: the files are not of the same collection.
 
     Examples
     --------
@@ -120,11 +127,31 @@ def judged_rankings(
     [({'b': 0, 'a': 1, 'c': 2}, {'b': 0.0, 'a': -1.0, 'c': -inf})]
     """
     ranked, judged = read_run(run), read_judgements(judgements)
+    _require_overlap(run, ranked, judgements, judged)
     for qid, scores in ranked.items():
         if qid in judged:
             order = {docid: float(-place) for place, docid in enumerate(scores)}
             missing = {docid: -np.inf for docid in judged[qid] if docid not in order}
             yield {docid: judged[qid].get(docid, 0) for docid in order | missing}, order | missing
+
+
+def _require_overlap(run: Any, ranked: Mapping[str, Any], judgements: Any, judged: Mapping[str, Any]) -> None:
+    """Refuse files that have nothing in common, and warn of queries that only one of them has."""
+    both = ranked.keys() & judged.keys()
+    if not both:
+        raise ValueError(
+            f"no query of {run} is judged in {judgements}: the first is {next(iter(ranked), None)!r} there, "
+            f"{next(iter(judged), None)!r} here"
+        )
+    if not any(ranked[qid].keys() & judged[qid].keys() for qid in both):
+        raise ValueError(f"no retrieved document of {run} is judged in {judgements}: are the ids of documents the same?")
+    left_out = len(ranked) - len(both), len(judged) - len(both)
+    if any(left_out):
+        warnings.warn(
+            f"queries that both files have, and that are measured: {len(both):,}; left out: {left_out[0]:,} of {run} that are "
+            f"not judged, {left_out[1]:,} that are judged but not in it",
+            stacklevel=3,
+        )
 
 
 def _lines(path: str | os.PathLike[str], columns: int, form: str) -> Iterator[tuple[int, list[str]]]:

@@ -16,7 +16,26 @@ def test_scores_are_compared_in_single_precision(tmp_path):
 def test_only_judged_queries_count(tmp_path):
     (tmp_path / "run").write_text("q Q0 a 1 2 t\nr Q0 a 1 2 t\n")
     (tmp_path / "qrels").write_text("q 0 a -1\nq 0 z 2\ns 0 a 1\n")
-    assert list(judged_rankings(tmp_path / "run", tmp_path / "qrels")) == [({"a": 0, "z": 2}, {"a": 0.0, "z": float("-inf")})]
+    with pytest.warns(UserWarning, match=r"are measured: 1; left out: 1 of .*run that are not judged, 1 that"):
+        assert list(judged_rankings(tmp_path / "run", tmp_path / "qrels")) == [
+            ({"a": 0, "z": 2}, {"a": 0.0, "z": float("-inf")})
+        ]
+
+
+@pytest.mark.parametrize(
+    ("qrels", "message"),
+    [
+        ("r 0 a 1\n", "no query of .*run is judged in .*qrels: the first is 'q' there, 'r' here"),
+        ("", "no query of"),
+        ("q 0 z 2\n", "no retrieved document of .*run is judged in .*qrels"),
+    ],
+)
+def test_files_that_have_nothing_in_common_are_refused(tmp_path, qrels, message):
+    """They were measured, and every figure was 0."""
+    (tmp_path / "run").write_text("q Q0 a 1 2 t\n")
+    (tmp_path / "qrels").write_text(qrels)
+    with pytest.raises(ValueError, match=message):
+        list(judged_rankings(tmp_path / "run", tmp_path / "qrels"))
 
 
 @pytest.mark.parametrize(
