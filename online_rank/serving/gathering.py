@@ -4,7 +4,7 @@ import functools
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Container, Hashable, Mapping
 from typing import Any
 
 from online_rank.base.schema import Count, Derived, DictOf, Plain, Real, Schema, Text, TupleOf
@@ -149,6 +149,11 @@ class GatheredFeedback(WaitingQueries):
         """How many values that were given early are late for a query that was ranked at a time."""
         return n_values(self._given[query_id]) - n_values(self._timely(query_id, at)) if query_id in self._early else 0
 
+    def n_unknown(self, query_id: Hashable, at: float | None, documents: Container[Any]) -> int:
+        """How many of the other values that were given early are of documents that the query does not have."""
+        timely = self._timely(query_id, at) if query_id in self._early else {}
+        return sum(len(kinds) for document, kinds in timely.items() if document not in documents)
+
     def _timely(self, query_id: Hashable, at: float | None) -> Given:
         """What was given early to a query that was ranked at a time, until the end of its window."""
         end = self._end(at)
@@ -157,6 +162,10 @@ class GatheredFeedback(WaitingQueries):
             for document, kinds in self._given[query_id].items()
         }
         return {document: kinds for document, kinds in timely.items() if kinds}
+
+    def is_early(self, query_id: Hashable) -> bool:
+        """Whether feedback came for a query, and no ranking yet."""
+        return query_id in self._early
 
     def early_ids(self) -> list[Hashable]:
         """The ids of the queries that feedback came for, and that may yet be ranked."""

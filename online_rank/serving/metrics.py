@@ -21,6 +21,7 @@ _COUNTERS = {
     "duplicates": "Repeated feedback",
     "accepted": "Pieces of feedback accepted for the end of a window",
     "late": "Feedback that came too late: after its window, after learning, after a promotion",
+    "unknown_documents": "Early feedback on documents that its query, when it came, did not have",
     "unanswered": "Windows that ended without feedback",
     "refused": "Windows that ended with what the model cannot learn",
     "expired": "Early feedback whose query never came",

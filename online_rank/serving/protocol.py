@@ -387,8 +387,11 @@ class RankingService(WindowedService):
             return self._counting("ranked")
         query_id, size, at, *query = waiting
         changes = [*self._pending.putting(query_id, tuple(query), size, number, gone, at), *self._counting("ranked")]
-        if n_late := self._pending.n_late(query_id, at):
-            changes.append(functools.partial(self._counts.__setitem__, "late", self._counts["late"] + n_late))
+        if self._pending.is_early(query_id):
+            text, _, drawn = query
+            of_others = self._pending.n_unknown(query_id, at, {*self._known(text, drawn)})
+            for name, number in (("late", self._pending.n_late(query_id, at)), ("unknown_documents", of_others)):
+                changes.append(functools.partial(self._counts.__setitem__, name, self._counts[name] + number))
         return changes
 
     def _command(self, command: Any) -> Reply:

@@ -25,7 +25,7 @@ from online_rank.storage.files import to_bytes
 __all__ = ["ServiceState"]
 
 #: What is counted.
-_COUNTED = ("ranked", "learned", "duplicates", "accepted", "late", "unanswered", "refused")
+_COUNTED = ("ranked", "learned", "duplicates", "accepted", "late", "unknown_documents", "unanswered", "refused")
 
 #: How far the numbers of queries that wait may lie apart in a folder, in any case.
 _MOST_APART = 1 << 26

@@ -137,6 +137,20 @@ def test_early_feedback_waits_for_its_query_as_long_as_a_window():
     assert (service.stats()["early"], service.stats()["expired"]) == (0, 1)
 
 
+def test_early_feedback_on_documents_that_its_query_lacks_is_counted():
+    """It was dropped when the query was learned, and nothing said so; a late value counts as late alone."""
+    service = a_service()
+    send(service, id="q", grades={"b": 1, "z": 2}, ts=10)
+    send(service, id="q", event="click", doc="z", ts=11)
+    send(service, id="q", event="click", doc="y", ts=500)
+    ask(service, "q", 11)
+    restored = from_bytes(to_bytes(service))
+    for each in (service, restored):
+        each.advance(300)
+        stats = each.stats()
+        assert (stats["learned"], stats["late"], stats["unknown_documents"]) == (1, 1, 2)
+
+
 @pytest.mark.parametrize("early", [True, False])
 def test_feedback_from_after_the_window_is_late_whichever_comes_first(early):
     """As in two topics, of which that of the queries is behind: it was learned, if it came before its query."""
