@@ -44,6 +44,8 @@ MEMBERS: dict[str, Callable[[], Ranker]] = {
     "F": lambda: StreamTargetEncoder(keep="none") | RidgeRanker(),
     "S": lambda: BoostedRanker(window=300, depth=3),
     "T": BoostedRanker,
+    "Q": lambda: Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, average=100),
+    "U": lambda: BoostedRanker(window=150, depth=4, rate=30.0, decay=0.03, learning_rate=0.3, longest_gap=5),
 }
 BLENDS = (
     *MEMBERS,
@@ -51,9 +53,10 @@ BLENDS = (
     "E S", "P E S", "R E S", "A E S", "R A E S", "A P E S",
     "E T", "P E T", "R E T", "A E T", "P F T", "R A E T", "R P E T", "A P E T", "R A P E T",
     "D E T", "D A E T", "D P E T", "D R E T", "D A P E T",
+    "D Q E", "D Q E T", "D A Q E T", "D Q E U", "D P E U T", "D Q E U T", "D A Q E U T",
 )  # fmt: skip
 #: The default, and the light one.
-CHOSEN, LIGHT = "D A P E T", "D P E"
+CHOSEN, LIGHT = "D Q E U T", "D Q E"
 
 
 class Blend:
@@ -164,7 +167,9 @@ queries. The milliseconds are of processor time a query, learning the queries of
 All behind one `StreamQuantileMap()`. R: `RidgeRanker()`; D: `PerceptronRanker()`; A:
 `Ramps() | GradientRanker("logistic", optimizer="adagrad")`; P:
 `Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1)`; E: `StreamTargetEncoder(keep="relative") | RidgeRanker()`;
-F: the same with `keep="none"`; trees, S: `BoostedRanker(window=300, depth=3)`, T: `BoostedRanker()`. `BlendRanker()` is
+F: the same with `keep="none"`; trees, S: `BoostedRanker(window=300, depth=3)`, T: `BoostedRanker()`. Those that forget, Q:
+`Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, average=100)`, U:
+`BoostedRanker(window=150, depth=4, rate=30, decay=0.03, learning_rate=0.3, longest_gap=5)`. `BlendRanker()` is
 {CHOSEN.replace(" ", " + ")}, `BlendRanker("light")` is {LIGHT.replace(" ", " + ")}. {environment()}
 
 {table(["blend", *chosen.sets, "ms a query"], rows)}

@@ -68,8 +68,10 @@ class BlendRanker(FadingRanker, NestedRanker):
     ----------
     rankers
         Rankers and pipelines that end in one, which all get the same features; copies of them learn. None: the default blend of
-        a perceptron, another on ramps, ridge on target encodings, a logistic ranker on ramps, and streaming trees. `"light"`:
-        the first three. Both take raw features, since they contain a `StreamQuantileMap` in front of all members.
+        a perceptron, one on ramps whose average has a half-life of 100 queries, ridge on target encodings, small trees that
+        forget within some 200 queries, and large trees. `"light"`: the first three. Both take raw features, since they contain
+        a `StreamQuantileMap` in front of all members, and both follow a stream that drifts: they contain members that forget,
+        which get the weight once they rank better.
     measure
         The measure of the loss (see `online_rank.measure`).
     grid
@@ -320,18 +322,18 @@ def _recommended(name: str | None) -> list[Ranker | RankingPipeline]:
     """The default blend, and the light one."""
     from online_rank.preprocessing import Ramps, StreamTargetEncoder
     from online_rank.rankers.boosted import BoostedRanker
-    from online_rank.rankers.gradient import GradientRanker
     from online_rank.rankers.perceptron import PerceptronRanker
     from online_rank.rankers.ridge import RidgeRanker
 
     if name not in (None, "light"):
         raise ValueError(f"rankers is {name!r}; it is a list of rankers, None for the default blend, or 'light'")
     # Chosen by `python -m benchmarks.blends`.
-    on_ramps = Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1)
-    light = [PerceptronRanker(), on_ramps, StreamTargetEncoder(keep="relative") | RidgeRanker()]
+    fast = Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, average=100)
+    light = [PerceptronRanker(), fast, StreamTargetEncoder(keep="relative") | RidgeRanker()]
     if name == "light":
         return light
-    return [*light, Ramps() | GradientRanker("logistic", optimizer="adagrad"), BoostedRanker()]
+    fast_trees = BoostedRanker(window=150, depth=4, rate=30.0, decay=0.03, learning_rate=0.3, longest_gap=5)
+    return [*light, fast_trees, BoostedRanker()]
 
 
 def _own_map() -> Any:

@@ -40,6 +40,8 @@ _REMEMBERED = 200
 # Limits of query weights, leaves and scores, so that squares of their sums stay finite.
 _HEAVIEST, _LARGEST = 1e100, 1e120
 _MAX_TREES = 800
+#: Trees of a ranker that forgets are dropped after this many times 1/decay newer ones: they count by a factor of e^-5 then.
+_FADED = 5.0
 #: Most bytes of bins in the window.
 _MAX_BYTES = 1 << 24
 #: Growing a tree is cut into steps of this many queries, or 16 columns, each, and spread over at most this many queries.
@@ -104,6 +106,10 @@ class BoostedRanker(Ranker):
         rho. About 1/`decay` trees count.
     learning_rate
         eta, at most 1.
+    longest_gap
+        A tree is grown at the latest this many queries after the one before, for streams that drift: what was learned more than
+        `longest_gap`/`decay` queries ago then fades, however long the stream, and trees are dropped once 5/`decay` newer ones
+        have grown. None: no limit; trees grow ever more slowly, and remember a constant share of the stream.
     seed
         Seed of the draws of queries and columns.
 
@@ -157,6 +163,7 @@ class BoostedRanker(Ranker):
         rate: float = 200.0,
         decay: float = 0.006,
         learning_rate: float = 0.1,
+        longest_gap: int | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -166,6 +173,7 @@ class BoostedRanker(Ranker):
         arguments.number("rate", rate, 1.0)
         arguments.number("decay", decay, 0.0, below=1.0)
         arguments.number("learning_rate", learning_rate, high=1.0, above=0.0)
+        arguments.integer("longest_gap", longest_gap, 1, optional=True)
         arguments.seed(seed)
         self.measure = measure
         self.window = window
@@ -173,6 +181,7 @@ class BoostedRanker(Ranker):
         self.rate = rate
         self.decay = decay
         self.learning_rate = learning_rate
+        self.longest_gap = longest_gap
         self.seed = seed
         self._measure = parsed
         # For each tree, oldest first: feature and threshold of its nodes, values of its leaves.
@@ -297,12 +306,22 @@ class BoostedRanker(Ranker):
         while self._n_queries >= self._due:
             while self._growing:
                 self._take_steps(self._n_steps)
-            due, self._due = self._due, self._due * (1.0 + 1.0 / self.rate)
+            gap = self._due / self.rate
+            if self.longest_gap is None:
+                self._due *= 1.0 + 1.0 / self.rate
+            else:
+                gap = min(gap, float(self.longest_gap))
+                self._due += gap
             self._slide()
             self._growing = len(self._bins)
-            gap = min(_LONGEST_GROWTH, max(1, math.floor(due / self.rate)))
-            self._pace = math.ceil(self._n_steps / gap)
+            self._pace = math.ceil(self._n_steps / min(_LONGEST_GROWTH, max(1, math.floor(gap))))
             self._take_steps(self._pace)
+
+    @property
+    def _most_trees(self) -> int:
+        """How many trees are kept."""
+        forgets = self.longest_gap is not None and self.decay > 0.0
+        return math.ceil(min(_MAX_TREES, _FADED / self.decay)) if forgets else _MAX_TREES
 
     def _slide(self) -> None:
         """Drop old queries from the window."""
@@ -423,9 +442,9 @@ class BoostedRanker(Ranker):
         gains = self._gains.copy()
         np.add.at(gains, features[0][split], growth.best[:, split, 0].max(axis=0))
         self._gains = gains
-        self._features = np.concatenate([self._features, features])[-_MAX_TREES:]
-        self._thresholds = np.concatenate([self._thresholds, thresholds])[-_MAX_TREES:]
-        self._leaves = np.concatenate([self._leaves, leaves])[-_MAX_TREES:]
+        self._features = np.concatenate([self._features, features])[-self._most_trees :]
+        self._thresholds = np.concatenate([self._thresholds, thresholds])[-self._most_trees :]
+        self._leaves = np.concatenate([self._leaves, leaves])[-self._most_trees :]
         self._n_grown += 1
         self._growing = self._step = self._pace = 0
         _GROWTHS.pop(self, None)

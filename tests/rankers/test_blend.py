@@ -258,3 +258,14 @@ def test_equal_transformers_without_state_work_once_for_a_query(monkeypatch):
             widths.clear()
         for own, member in zip(model.learners, alone, strict=True):
             assert own.predict_one(X) == member.predict_one(X)
+
+
+@pytest.mark.parametrize("name", [None, "light"])
+def test_the_recommended_blends_follow_a_truth_that_jumps(name):
+    """It becomes another one after 700 queries. Members that count all queries alike would serve 0.66 at the end."""
+    stream = {"truth": "additive", "n_features": 30, "n_documents": 20, "world_seed": 3, "turn": 1e3}
+    model, ndcg, served = BlendRanker(name), measure("ndcg@10"), []
+    for X, y in [*WebLike(700, seed=5, **stream), *WebLike(500, seed=6, first=2000, **stream)]:
+        served.append(ndcg.value(model.predict_one(X), y))
+        model.learn_one(X, y)
+    assert np.mean(served[-300:]) > 0.74

@@ -157,6 +157,18 @@ def test_growth_is_spread_over_queries_and_costs_about_the_same_each():
     assert model._n_grown == pytest.approx(np.log(400 / 8) / np.log(1 + 1 / 8), abs=2)
 
 
+def test_trees_grow_at_the_longest_gap_and_old_ones_are_dropped():
+    """From 4 `rate` queries on, one every 4; of 5 times 1/decay trees the oldest go."""
+    model, grown = BoostedRanker(window=20, depth=2, rate=10.0, decay=0.2, longest_gap=4), []
+    for X, y in queries(200):
+        model.learn_one(X, y)
+        grown.append(model._n_grown + (model._growing > 0))
+    assert set(np.diff(grown[60::4]).tolist()) == {1}
+    assert model.n_trees == 25
+    ever_slower = taught(200, window=20, depth=2, rate=10.0, decay=0.2)
+    assert ever_slower.n_trees == ever_slower._n_grown < model._n_grown
+
+
 def test_a_copy_and_a_file_in_the_middle_of_a_tree_go_on_with_the_same_bits():
     stream = list(queries(260))
     model, met = BoostedRanker(window=40, rate=6.0), 0
