@@ -45,7 +45,7 @@ MEMBERS: dict[str, Callable[[], Ranker]] = {
     "S": lambda: BoostedRanker(window=300, depth=3),
     "T": BoostedRanker,
     "Q": lambda: Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, average=100),
-    "U": lambda: BoostedRanker(window=150, depth=4, rate=30.0, decay=0.03, learning_rate=0.3, longest_gap=5),
+    "U": lambda: BoostedRanker(window=150, depth=3, rate=30.0, decay=0.03, learning_rate=0.3, longest_gap=5),
 }
 BLENDS = (
     *MEMBERS,
@@ -169,7 +169,7 @@ All behind one `StreamQuantileMap()`. R: `RidgeRanker()`; D: `PerceptronRanker()
 `Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1)`; E: `StreamTargetEncoder(keep="relative") | RidgeRanker()`;
 F: the same with `keep="none"`; trees, S: `BoostedRanker(window=300, depth=3)`, T: `BoostedRanker()`. Those that forget, Q:
 `Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, average=100)`, U:
-`BoostedRanker(window=150, depth=4, rate=30, decay=0.03, learning_rate=0.3, longest_gap=5)`. `BlendRanker()` is
+`BoostedRanker(window=150, depth=3, rate=30, decay=0.03, learning_rate=0.3, longest_gap=5)`. `BlendRanker()` is
 {CHOSEN.replace(" ", " + ")}, `BlendRanker("light")` is {LIGHT.replace(" ", " + ")}. {environment()}
 
 {table(["blend", *chosen.sets, "ms a query"], rows)}

@@ -332,7 +332,7 @@ def _recommended(name: str | None) -> list[Ranker | RankingPipeline]:
     light = [PerceptronRanker(), fast, StreamTargetEncoder(keep="relative") | RidgeRanker()]
     if name == "light":
         return light
-    fast_trees = BoostedRanker(window=150, depth=4, rate=30.0, decay=0.03, learning_rate=0.3, longest_gap=5)
+    fast_trees = BoostedRanker(window=150, depth=3, rate=30.0, decay=0.03, learning_rate=0.3, longest_gap=5)
     return [*light, fast_trees, BoostedRanker()]
 
 
