@@ -60,7 +60,8 @@ class BlendRanker(FadingRanker, NestedRanker):
     worse than their candidates by more than the loss of one query, a candidate drawn from pi is served alone, until the excess
     is made up. Then, on any stream and at any time: **the loss of what was served is at most that of the best fixed blend, plus
     ln N / eta + Delta + G**, with G the sum of the served losses less the mean losses of the candidates.
-    `online_rank.bounds.certificate_of` prints it.
+    `online_rank.bounds.certificate_of` prints it. It speaks of fixed blends of the members as they were at each query: where a
+    stream drifts, members that forget carry the blend along.
 
     A document's score depends on the other documents of its query.
 
