@@ -347,7 +347,7 @@ class QueryEstimator(QueryStep, abc.ABC):
             columns = Columns() if columns is None else columns
             new = columns.missing(names)
             columns.require_one_type(new)
-            new = plain_names(new)
+            new = [*plain_names(new)]
             if (beyond := self._n_features + len(new) - self.max_features) > 0:
                 new = new[: len(new) - beyond]
                 self._ignore(beyond)
