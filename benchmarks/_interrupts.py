@@ -478,12 +478,12 @@ def _others() -> dict[str, Callable[[], Scenario]]:
         return made
 
     def fused() -> Scenario:
-        model = online_rank.hybrid()
+        model = online_rank.hybrid(["a", "b"])
         runs = [Runs({"a": {"x": 3.0 + i, "y": 1.0}, "b": {"y": 2.0, "z": float(i)}}) for i in range(6)]
         grades = {"x": 0, "y": 2, "z": 1}
         for each in runs[:4]:
             model.learn_one(each, grades)
-        new = Runs({"a": {"x": 3.0, "y": 1.0}, "new": {"x": 2.0, "z": 5.0}})
+        new = Runs({"a": {"x": 3.0, "y": 1.0}, "b": {"x": 2.0, "z": 5.0}})
         return Scenario(model, lambda model: model.learn_one(new, grades), lambda model: model.rank_one(runs[5]))
 
     def explained(make: Callable[[], Any]) -> Scenario:

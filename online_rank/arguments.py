@@ -136,7 +136,7 @@ def flag(name: str, value: Any) -> None:
 
 
 def names(name: str, value: Any, wanted: str, *, optional: bool = False) -> None:
-    """Require a list or tuple of different names, at least one; `wanted` says of what.
+    """Require a list or tuple of different strings, at least one; `wanted` says of what.
 
     Examples
     --------
@@ -153,6 +153,10 @@ def names(name: str, value: Any, wanted: str, *, optional: bool = False) -> None
         raise TypeError(f"{name} is {_shown(value)}; it must be {expected}")
     if not value or len({*value}) < len(value):
         raise ValueError(f"{name} is {value!r:.60}; it must be {expected}")
+    for i, each in enumerate(value):
+        # Files hold no other strings.
+        if type(each) is not str:
+            raise TypeError(f"{name}[{i}] is {each!r:.60} of type {type(each).__name__}; {wanted} are of type str")
 
 
 def seed(value: Any, name: str = "seed") -> None:

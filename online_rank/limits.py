@@ -121,8 +121,10 @@ def is_name(value: Any) -> bool:
     >>> is_name("clicks"), is_name(("title", 3)), is_name(None), is_name(2**64), is_name(frozenset())
     (True, True, True, False, False)
     """
-    if isinstance(value, str | float | np.generic) or value is None or value is True or value is False:
+    if type(value) in (str, float, bool) or value is None:
         return True
+    if isinstance(value, np.generic):
+        return value.dtype.kind in "biuf"
     if type(value) is tuple:
         return all(map(is_name, value))
     return type(value) is int and INT64_LOW <= value <= INT64_HIGH

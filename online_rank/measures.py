@@ -212,8 +212,11 @@ def as_scores(scores: Any) -> np.ndarray:
     ValueError
         They are not a plain sequence.
     """
-    if type(scores) is np.ndarray and scores.dtype is _FLOAT64 and scores.ndim == 1:
-        return _as_plain(scores)
+    if type(scores) is np.ndarray:
+        # A view, whose shape and type stay as they are: another thread may change those of the caller's array.
+        scores = scores[...]
+        if scores.dtype is _FLOAT64 and scores.ndim == 1:
+            return _as_plain(scores)
     array = as_array("scores", scores)
     if array.ndim != 1:
         raise ValueError(f"scores have shape {array.shape}; they are a sequence of numbers, one a document")

@@ -18,7 +18,7 @@ from online_rank.base.schema import Integer, Names, Schema
 from online_rank.base.step import QueryStep
 from online_rank.base.undo import joined
 from online_rank.query import MAX_FEATURES, Block, SparseRows, with_features
-from online_rank.query.names import HashedNames, are_texts
+from online_rank.query.names import HashedNames, are_texts, plain_names
 from online_rank.query.sparse import as_rows, worth_rows
 
 __all__ = ["Columns", "QueryEstimator", "are_numbers", "as_array", "numbers", "require_array_room"]
@@ -347,6 +347,7 @@ class QueryEstimator(QueryStep, abc.ABC):
             columns = Columns() if columns is None else columns
             new = columns.missing(names)
             columns.require_one_type(new)
+            new = [*plain_names(new)]
             if (beyond := self._n_features + len(new) - self.max_features) > 0:
                 new = new[: len(new) - beyond]
                 self._ignore(beyond)

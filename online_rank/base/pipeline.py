@@ -21,7 +21,7 @@ from online_rank.base.signs import require_signs_hold
 from online_rank.base.step import QueryStep, check_calling_pipeline, require_query_step
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import all_or_nothing, joined, snapshot
-from online_rank.query import Block, answer_in_kind, are_plain, feature_dicts, in_form, is_plain, plain_block
+from online_rank.query import Block, answer_in_kind, feature_dicts, in_form, plain_array, plain_block, plain_query
 
 __all__ = ["RankingPipeline", "learn_within"]
 
@@ -133,18 +133,9 @@ class RankingPipeline(Able, compose.Pipeline):
         """
         if y is None:
             self._require_grades_unneeded()
-        arrays = type(x) is np.ndarray and type(y) is np.ndarray
-        if (
-            arrays
-            and type(w) is float
-            and w == 1.0
-            and served is None
-            and context is None
-            and at is None
-            and self._reads_plain(x, y)
-        ):
-            block = plain_block(x, y)
-        else:
+        alone = type(w) is float and w == 1.0 and served is None and context is None and at is None
+        block = self._plain(x, y) if alone and type(x) is np.ndarray else None
+        if block is None:
             block = read_for(self, x, y, w, served=served, context=context, at=at)
         with self._lock, all_or_nothing() as changes, changes:
             self._learn_block(block, changes)
@@ -327,17 +318,16 @@ class RankingPipeline(Able, compose.Pipeline):
         n_features: int = getattr(first, "_n_features", 0)
         return n_features if n_features and first._columns is None else 0
 
-    def _reads_plain(self, x: Any, y: Any) -> bool:
-        """Whether a query and its grades are arrays with the columns of the first step, which need no conversion."""
+    def _plain(self, x: Any, y: Any) -> Block | None:
+        """A query and its grades if they are arrays with the columns of the first step, which need no conversion."""
         n_features = self._n_unnamed
-        return n_features > 0 and are_plain(x, y, n_features)
+        return plain_query(x, y, n_features) if n_features else None
 
     def _read(self, x: Any, context: Any = None) -> Block:
         """A query to rank."""
         n_features = self._n_unnamed
-        if context is None and n_features and is_plain(x, n_features):
-            return plain_block(x)
-        return read_for(self, x, context=context)
+        X = plain_array(x, n_features) if context is None and n_features else None
+        return read_for(self, x, context=context) if X is None else plain_block(X)
 
     def _require_grades_unneeded(self) -> None:
         if self._supervised:

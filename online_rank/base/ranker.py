@@ -21,10 +21,9 @@ from online_rank.query import (
     Block,
     SparseRows,
     answer_in_kind,
-    are_plain,
     document_name,
-    is_plain,
-    plain_block,
+    plain_array,
+    plain_query,
     require_finite,
     require_grades,
 )
@@ -211,9 +210,9 @@ class Ranker(QueryEstimator):
         """
         with self._lock:
             alone = type(w) is float and w == 1.0 and served is None and context is None and at is None
-            plain = alone and self._columns is None and are_plain(x, y, self._n_features)
-            block = plain_block(x, y) if plain else read_for(self, x, y, w, served=served, context=context, at=at)
-            if not self._learn_at_once(block, plain):
+            plain = plain_query(x, y, self._n_features) if alone and self._columns is None else None
+            block = read_for(self, x, y, w, served=served, context=context, at=at) if plain is None else plain
+            if not self._learn_at_once(block, plain is not None):
                 self._learn_all(block)
 
     def learn_many(
@@ -259,11 +258,12 @@ class Ranker(QueryEstimator):
 
     def explain_one(self, x: Any, a: Hashable, b: Hashable, *, context: Any = None) -> Explanation:
         """Explain the difference between the scores of documents a and b: see `online_rank.base.explain.explain_one`."""
-        if self._columns is None and context is None and is_plain(x, self._n_features):
+        X = plain_array(x, self._n_features) if self._columns is None and context is None else None
+        if X is not None:
             with self._lock:
                 weights = self._linear_weights()
-                if weights is not None and all_finite(self._score(x)):
-                    return explain_linear(weights, x, a, b)
+                if weights is not None and all_finite(self._score(X)):
+                    return explain_linear(weights, X, a, b)
         return explain_one(self, x, a, b, context=context)
 
     def predict_many(self, X: Any, qid: Any = None, *, context: Any = None) -> np.ndarray:
@@ -299,9 +299,10 @@ class Ranker(QueryEstimator):
 
     def _answer(self, x: Any, context: Any = None) -> tuple[np.ndarray, Block | None]:
         """Scores of a query, float64 (m,), and the query as it was read; None for an array that needed no conversion."""
-        if self._columns is None and context is None and is_plain(x, self._n_features):
+        X = plain_array(x, self._n_features) if self._columns is None and context is None else None
+        if X is not None:
             with self._lock:
-                scores = self._score(x)
+                scores = self._score(X)
             if all_finite(scores):
                 return scores, None
         block = read_for(self, x, context=context)

@@ -10,6 +10,7 @@ from online_rank._kernels.click_comparators import compare_on_clicks
 from online_rank.base import Round, steps_of
 from online_rank.measures import discounts, learned_measure
 from online_rank.query import Block
+from online_rank.query.names import plain_names
 from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.drift import DriftAwareRanker
@@ -100,10 +101,12 @@ def extend_path(row: np.ndarray, before: np.ndarray, after: np.ndarray, weights:
 
 
 def copied(name: Hashable, u: Any) -> Any:
-    """A private copy of a comparator. Raises TypeError or ValueError if it is not valid."""
+    """A private copy of a comparator. Raises TypeError or ValueError if it, or its name, is not valid."""
+    if type(name) is not str:  # Files hold no other names of them.
+        raise TypeError(f"comparators has the name {name!r:.60} of type {type(name).__name__}; names are of type str")
     values = np.array(list(u.values()) if isinstance(u, Mapping) else u)
     if values.ndim != 1 or (values.size and values.dtype.kind not in "biuf"):
         raise TypeError(f"comparators[{name!r}] must be a vector of numbers or a dict {{feature: weight}}")
     if not math.hypot(*values.tolist()) <= _LARGEST_NORM:
         raise ValueError(f"comparators[{name!r}] has weights that are not finite, or a norm above {_LARGEST_NORM:g}")
-    return dict(u) if isinstance(u, Mapping) else values
+    return dict(zip(plain_names([*u], f"comparators[{name!r}]"), u.values(), strict=True)) if isinstance(u, Mapping) else values

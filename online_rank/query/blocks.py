@@ -174,7 +174,8 @@ def as_array(name: str, value: Any) -> np.ndarray:
     """`np.asarray`, except that masked arrays are refused: their masked values would be used. Raises TypeError."""
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array; fill in or leave out what is missing first, as by {name}.filled(0)")
-    return np.asarray(value)
+    # A view, whose shape and type stay as they are: another thread may change those of the caller's array.
+    return np.asarray(value)[...]
 
 
 def document_name(i: int, ids: Sequence[Hashable] | None) -> str:

@@ -18,6 +18,7 @@ from online_rank.query.blocks import (
     as_times,
     as_weights,
     document_name,
+    plain_block,
     query_offsets,
     single,
     with_feedback,
@@ -39,7 +40,8 @@ __all__ = [
     "feature_dicts",
     "flat",
     "in_form",
-    "is_plain",
+    "plain_array",
+    "plain_query",
     "read_block",
     "read_query",
 ]
@@ -188,15 +190,22 @@ def read_block(
     return Block(features, feedback, offsets, weights, ids, names, scores, form, context=known, at=times)
 
 
-def is_plain(x: Any, n_features: int) -> bool:
-    """Whether a query is an array (m, n_features) that needs no conversion."""
-    return (
-        type(x) is _ARRAY
-        and (x.dtype is _FLOAT64 or x.dtype is _FLOAT32)
-        and x.ndim == 2
-        and x.shape[1] == n_features
-        and x.flags.c_contiguous
-    )
+def plain_array(x: Any, n_features: int) -> np.ndarray | None:
+    """A view of a query that is an array (m, n_features) and needs no conversion; None for any other."""
+    if type(x) is not _ARRAY:
+        return None
+    # Another thread may change the shape and the type of the caller's array, also after they were checked.
+    x = x[...]
+    plain = (x.dtype is _FLOAT64 or x.dtype is _FLOAT32) and x.ndim == 2 and x.shape[1] == n_features and x.flags.c_contiguous
+    return x if plain else None
+
+
+def plain_query(x: Any, y: Any, n_features: int) -> Block | None:
+    """A query of weight 1 whose documents and grades need no conversion (`are_plain`), as views; None for any other."""
+    if type(x) is not _ARRAY or type(y) is not _ARRAY:
+        return None
+    x, y = x[...], y[...]
+    return plain_block(x, y) if are_plain(x, y, n_features) else None
 
 
 def are_plain(x: Any, y: Any, n_features: int) -> bool:
@@ -320,7 +329,8 @@ def _require_no_runs(x: Any, y: Any) -> None:
 
 
 def _as_matrix(x: np.ndarray) -> np.ndarray:
-    """An (m, d) float array, C-contiguous, without a copy if possible."""
+    """An (m, d) float array, C-contiguous, without a copy if possible; a view, whose shape and type nobody else can change."""
+    x = x[...]
     if (x.dtype is _FLOAT64 or x.dtype is _FLOAT32) and x.ndim == 2 and x.flags.c_contiguous and x.shape[1] <= MAX_FEATURES:
         return x
     if x.ndim != 2:

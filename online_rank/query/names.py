@@ -1,21 +1,34 @@
 """Names of features with hashes, to find and look up many at once."""
 
 import functools
+import operator
 import os
 import re
+import reprlib
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from online_rank._kernels.names import hash_texts, number_names
+from online_rank.limits import is_name
 
-__all__ = ["HashedNames", "are_texts", "distinct", "hashes_of", "index_among", "is_index_name"]
+__all__ = ["HashedNames", "are_texts", "distinct", "hashes_of", "index_among", "is_index_name", "plain_names"]
 
 #: Random seeds of the hash, so that nobody can choose names that collide. Nothing that is stored depends on them.
 _SEEDS = np.frombuffer(os.urandom(16), np.uint64)
 
 _ONLY_TEXTS = {str}
+
+#: Plain classes of names, and what makes a plain name of one of a subclass. True and False stay what they are.
+_PLAIN: tuple[tuple[type, Any], ...] = (
+    (bool, bool),
+    (str, str.__str__),
+    (int, int.__index__),
+    (float, float.__float__),
+)
+#: How deep tuples are nested in a name.
+_DEEPEST = 8
 
 #: Names under which pandas reads back the unnamed index of a frame, as a column.
 _INDEX = re.compile(r"Unnamed: \d+(_level_\d+)?(\.\d+)*|__index_level_\d+__")
@@ -40,6 +53,48 @@ class HashedNames(tuple):
     def __reduce__(self) -> Any:
         # The seeds differ in another process.
         return tuple, (tuple(self),)
+
+
+def plain_names(names: Sequence[Hashable], where: str = "x") -> Sequence[Hashable]:
+    """Names of new features as a model keeps them: strings and numbers of other classes as plain ones.
+
+    Raises TypeError or ValueError, which says `where` they are, for names that no file can hold.
+
+    Examples
+    --------
+    >>> plain_names([np.str_("clicks"), ("title", 3)])
+    ['clicks', ('title', 3)]
+    >>> plain_names(["clicks", frozenset()])
+    Traceback (most recent call last):
+        ...
+    TypeError: x has a feature frozenset(): names are strings, integers of 64 bits, other numbers, or tuples of these
+    """
+    if not names or are_texts(names):
+        return names
+    return [_plain_name(name, name, where, _DEEPEST) for name in names]
+
+
+def _plain_name(name: Any, whole: Any, where: str, depth: int) -> Hashable:
+    if isinstance(name, np.str_):
+        return str(name.item())
+    if type(name) is tuple and depth:
+        plain = tuple([_plain_name(part, whole, where, depth - 1) for part in name])
+        return name if all(map(operator.is_, name, plain)) else plain
+    for kind, as_plain in _PLAIN:
+        # A class that compares in its own way may take two names for one that are two as plain ones.
+        if isinstance(name, kind) and type(name).__hash__ is kind.__hash__ and type(name).__eq__ is kind.__eq__:
+            name = as_plain(name)
+            break
+    # `repr` of a name that is nested too deeply would be a RecursionError.
+    if type(name) is tuple or not is_name(name):
+        error = ValueError if type(name) in (int, tuple) else TypeError
+        what = "names are strings, integers of 64 bits, other numbers, or tuples of these"
+        raise error(f"{where} has a feature {reprlib.repr(whole)}: {what}")
+    if name != name:
+        raise ValueError(
+            f"{where} has a feature {reprlib.repr(whole)}: NaN equals no name, so that it would not be found again"
+        )
+    return name
 
 
 def are_texts(names: Iterable[Hashable]) -> bool:

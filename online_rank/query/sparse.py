@@ -148,7 +148,7 @@ def checked_rows(rows: SparseRows) -> SparseRows:
     Raises TypeError or ValueError for rows that would make a kernel read outside an array.
     """
     integer("x.n_columns", rows.n_columns, 0, _MOST_COLUMNS)
-    n_columns, values = int(rows.n_columns), np.ascontiguousarray(rows.values)
+    n_columns, values = int(rows.n_columns), np.ascontiguousarray(rows.values)[...]
     if values.dtype not in (np.float32, np.float64):
         raise TypeError(f"x: values have dtype {values.dtype}; they are float32 or float64")
     if values.ndim != 1:

@@ -9,6 +9,7 @@ from typing import Any
 from online_rank.arguments import integer, require_time
 from online_rank.base.schema import Schema
 from online_rank.base.undo import Staged, at_once
+from online_rank.limits import is_name
 from online_rank.serving.gathering import GatheredFeedback, n_values
 from online_rank.serving.plan import GRADE, FeedbackPlan
 
@@ -97,6 +98,7 @@ class PendingQueries(GatheredFeedback):
         ValueError
             Before anything changes: it takes more than `max_bytes` by itself, or `at` is missing or no time.
         """
+        _require_names(query_id)
         self.require_room(n_bytes)
         self._require_at(at)
         crowded, before = self.crowded_out(query_id, n_bytes), self._queries.get(query_id)
@@ -132,6 +134,7 @@ class PendingQueries(GatheredFeedback):
         ValueError
             There is no window, or too much feedback waits for queries that have not come.
         """
+        _require_names(query_id, *grades)
         return self._add(query_id, dict(grades), GRADE, at, ungraded)
 
     def add_event(self, query_id: Hashable, event: str, document: Hashable, value: float | None = None, *, at: float) -> str:
@@ -141,6 +144,7 @@ class PendingQueries(GatheredFeedback):
         """
         if self.plan is None:
             raise ValueError("events need a plan: PendingQueries(plan=FeedbackPlan(window=..., events=...))")
+        _require_names(query_id, document)
         return self._add(query_id, {document: self.plan.value_of(event, value)}, event, at, None)
 
     def closed(self, at: float) -> Iterator[tuple[Hashable, Any, dict[Hashable, float]]]:
@@ -300,3 +304,12 @@ class PendingQueries(GatheredFeedback):
             raise ValueError("early feedback is of queries that have come, or is missing")
         if self._n_early != sum(n_values(self._given[query_id]) for query_id in self._early):
             raise ValueError("early feedback does not add up")
+
+
+def _require_names(*names: Hashable) -> None:
+    """Raise TypeError for an id of a query or a document that no file can hold."""
+    for name in names:
+        if not is_name(name):
+            raise TypeError(
+                f"the id {name!r:.80} is of type {type(name).__name__}: ids are strings, integers of 64 bits, or tuples"
+            )

@@ -176,6 +176,8 @@ def _constructed(cls: type, parameters: dict[str, Any], where: str) -> Any:
     parts = {name: part for name, part in arguments.items() if isinstance(part, base.Estimator)}
     try:
         made = cls(*positional, **{**arguments, **{name: part.clone() for name, part in parts.items()}})
+    except MemoryError:  # The file is right.
+        raise
     except Exception as error:  # Any error, because river's constructors raise errors of all kinds.
         raise StateError(f"{where}: {cls.__name__} does not accept its parameters: {error}") from None
     vars(made).update(parts)

@@ -24,6 +24,8 @@ from online_rank import (
 from online_rank.base import parts_of, steps_of
 from online_rank.base.lock import Locked, locked
 from online_rank.checks._threads import methods_hold_the_lock, one_lock
+from online_rank.metrics import NDCG
+from online_rank.query import SparseRows
 from online_rank.storage.files import from_bytes, to_bytes
 from tests.helpers import state_of
 
@@ -248,3 +250,55 @@ def test_children_forked_beside_a_learner_have_whole_models_with_free_locks(quic
             alone.learn_one(*stream[n_learned % len(stream)])
             n_learned += 1
         assert to_bytes(alone) == state
+
+
+ROWS = SparseRows(np.array([0, 1, 2, 3, 3, 3]), np.array([0, 1, 2], np.int32), np.array([1.0, 2.0, 3.0]), 3)
+CALLS = {
+    "learn_one": lambda model, X, y, w: model.learn_one(X, y),
+    "weighted": lambda model, X, y, w: model.learn_one(X, y, 2.5),
+    "learn_many": lambda model, X, y, w: model.learn_many(X, y, [1, 1, 2, 2, 2], w=w),
+    "sparse": lambda model, X, y, w: model.learn_one(ROWS._replace(values=w), y),
+    "rank": lambda model, X, y, w: model.predict_one(X),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("make", [PerceptronRanker, lambda: StreamScaler() | PerceptronRanker()])
+def test_arrays_that_get_another_shape_and_type_during_a_call(make, call, monkeypatch):
+    """Kernels took the new shape of the caller's array: outside of the model's arrays, or an error of numba's."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(5, 3)), np.array([0, 2, 1, 0, 1])
+    w = np.array([1.0, 2.5, 3.0]) if call is CALLS["sparse"] else np.array([1.0, 2.5])
+    model = make()
+    model.learn_one(X, y)
+    plain, given = copy.deepcopy(model), [X.copy(), y.copy(), w.copy()]
+    answer = call(plain, X, y, w)
+
+    def changed(name, owner):
+        method = getattr(owner, name)
+
+        def after_changes(self, *arguments, **named):
+            given[0].shape = (3, 5)
+            for array in given:
+                array.dtype = array.dtype.newbyteorder(">")
+            return method(self, *arguments, **named)
+
+        monkeypatch.setattr(owner, name, after_changes)
+
+    for name in ("_learn_at_once", "_learn_all", "_score", "_score_all"):
+        changed(name, PerceptronRanker)
+    assert call(model, *given) == answer
+    assert given[0].shape == (3, 5)
+    assert to_bytes(model) == to_bytes(plain)
+
+
+def test_scores_that_get_another_type_while_a_metric_reads_them(monkeypatch):
+    y, scores, values = [0, 2, 1], np.array([0.5, 0.25, 1.0]), NDCG._values
+    wanted = NDCG().value_one(y, scores)
+
+    def after_changes(*arguments):
+        scores.dtype = ">f8"
+        return values(*arguments)
+
+    monkeypatch.setattr(NDCG, "_values", after_changes)
+    assert NDCG().value_one(y, scores) == wanted

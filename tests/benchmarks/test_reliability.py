@@ -103,6 +103,14 @@ def test_what_is_interrupted_is_whole(monkeypatch):
     assert 5 < result["doubled"] < 25
 
 
+def test_every_call_that_is_interrupted_can_be_made():
+    for name, make in _interrupts._others().items():
+        scenario = make()
+        given = scenario.act(scenario.subject)
+        assert not _interrupts._is_refusal(given), name
+        scenario.go_on(scenario.subject)
+
+
 def test_what_is_torn_is_noticed(monkeypatch):
     def torn(pending):
         for i in range(50):

@@ -1,14 +1,29 @@
 """Names told apart by their hashes."""
 
+import enum
 import pickle
 import random
 
 import numpy as np
 import pytest
 
+from online_rank import (
+    BlendRanker,
+    KernelPerceptronRanker,
+    LossTracker,
+    PerceptronRanker,
+    RunFeatures,
+    StreamScaler,
+    StreamTargetEncoder,
+    hybrid,
+)
 from online_rank._kernels.names import add_names, find_names, number_names
 from online_rank.query import SparseRows, read_query
 from online_rank.query.names import are_texts, distinct, hashes_of
+from online_rank.serving import FeedbackPlan, PendingQueries
+from online_rank.storage.files import from_bytes, to_bytes
+
+PLAN = FeedbackPlan(window=10, events={"click": 1})
 
 ODD = ["", "\n", "a\nb", "a", "b", "\x00", "ä", "a\u0308", "\ud83d\ude00", "\U0001f600", "\ud83d", "ÿ", "x" * 500]
 
@@ -98,3 +113,112 @@ def test_names_of_which_one_half_of_the_hash_is_the_same_are_told_apart():
     add_names(hashes[:2], 3, table)
     find_names(hashes, table, found)
     assert found.tolist() == [3, 4, -1, 3]
+
+
+class Text(str):
+    """A string of another class."""
+
+
+class Number(int):
+    """An integer of another class."""
+
+
+class Level(enum.IntEnum):
+    """Integers with names."""
+
+    HIGH = 3
+
+
+class AsPlain(str):
+    """Compares in a way of its own."""
+
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        return False
+
+
+def deep(n):
+    name = ("a",)
+    for _ in range(n):
+        name = (name,)
+    return name
+
+
+MODELS = {
+    "perceptron": PerceptronRanker,
+    "scaler | perceptron": lambda: StreamScaler() | PerceptronRanker(),
+    "encoder | perceptron": lambda: StreamTargetEncoder() | PerceptronRanker(),
+    "blend": BlendRanker,
+    "kernel": KernelPerceptronRanker,
+    "tracker": lambda: LossTracker(PerceptronRanker()),
+}
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [frozenset([1]), 2**70, -(2**63) - 1, b"x", 1j, range(3), ("a", 2**70), float("nan"), AsPlain("x"), deep(20), deep(5000)],
+    ids=lambda name: type(name).__name__,
+)
+def test_names_that_no_file_can_hold_are_refused_when_they_are_met(make, name):
+    """They were learned, and `save` refused the model."""
+    model, plain = make(), make()
+    known = [{"a": 1.0}, {"a": 0.5}]
+    for each in (model, plain):
+        each.learn_one(known, [0, 1])
+    with pytest.raises((TypeError, ValueError), match="x has a feature"):
+        model.learn_one([{name: 1.0}, {name: 2.0}], [0, 1])
+    assert to_bytes(model) == to_bytes(plain)
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        (Text("x"), "x"),
+        (np.str_("x"), "x"),
+        (Number(3), 3),
+        (Level.HIGH, 3),
+        (("a", Text("b")), ("a", "b")),
+        (-(2**63), -(2**63)),
+        ((1, ("a", 2.5)), (1, ("a", 2.5))),
+        (True, True),
+        (None, None),
+    ],
+    ids=str,
+)
+def test_names_of_other_classes_are_kept_as_plain_ones(make, name, plain):
+    model, twin = make(), make()
+    for i in range(3):
+        model.learn_one([{name: 1.0 + i}, {name: 2.0}], [0, 1])
+        twin.learn_one([{plain: 1.0 + i}, {plain: 2.0}], [0, 1])
+    assert to_bytes(model) == to_bytes(twin)
+    again = from_bytes(to_bytes(model))
+    assert again.predict_one([{name: 1.0}, {plain: 3.0}]) == twin.predict_one([{plain: 1.0}, {plain: 3.0}])
+
+
+def test_a_name_is_kept_as_what_it_is_beside_an_equal_one_of_another_class():
+    for name in (Number(4), np.int64(4), 4):
+        model = StreamScaler() | PerceptronRanker()
+        model.learn_one([{name: 1.0}, {name: 2.0}], [0, 1])
+        assert from_bytes(to_bytes(model)).predict_one([{4: 1.0}]) == model.predict_one([{4: 1.0}])
+
+
+@pytest.mark.parametrize(
+    ("call", "wanted"),
+    [
+        (lambda: hybrid([b"x", "y"]), r"runs\[0\] is b'x'"),
+        (lambda: hybrid(["y", np.str_("x")]), r"runs\[1\]"),
+        (lambda: RunFeatures([1.5]), r"runs\[0\] is 1.5"),
+        (lambda: LossTracker(PerceptronRanker(), {3: np.ones(2)}), "comparators has the name 3"),
+        (lambda: LossTracker(PerceptronRanker(), {"u": {frozenset(): 1.0}}), r"comparators\['u'\] has a feature frozenset"),
+        (lambda: PerceptronRanker.from_weights({b"x": 1.0}), "a feature b'x'"),
+        (lambda: PendingQueries().remember(frozenset(), None), "the id frozenset"),
+        (lambda: PendingQueries(plan=PLAN).add("q", {b"d": 1.0}, at=1.0), "the id b'd'"),
+        (lambda: PendingQueries(plan=PLAN).add_event(2**64, "click", "d", at=1.0), "the id 18446744073709551616"),
+    ],
+)
+def test_other_names_that_no_file_can_hold_are_refused(call, wanted):
+    with pytest.raises(TypeError, match=wanted):
+        call()

@@ -638,3 +638,15 @@ def test_a_parameter_that_an_older_version_did_not_know_takes_its_default():
     lacking = repacked(lifted, lambda header: header["object"]["parameters"].pop("transformer") and None)
     with pytest.raises(ModelFileError, match="has no parameter 'transformer'"):
         from_bytes(lacking)
+
+
+def test_a_file_is_not_blamed_for_a_lack_of_memory(monkeypatch):
+    """It said that the class does not accept its parameters."""
+    content = to_bytes(PerceptronRanker())
+
+    def without_memory(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(PerceptronRanker, "__init__", without_memory)
+    with pytest.raises(ModelFileError, match="needs more memory than there is"):
+        from_bytes(content)
