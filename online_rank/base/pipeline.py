@@ -134,7 +134,9 @@ class RankingPipeline(Able, compose.Pipeline):
         if y is None:
             self._require_grades_unneeded()
         alone = type(w) is float and w == 1.0 and served is None and context is None and at is None
-        block = self._plain(x, y) if alone and type(x) is np.ndarray else None
+        n_features = self._n_unnamed if alone and type(x) is np.ndarray else 0
+        # The columns of the first step, which need no conversion.
+        block = plain_query(x, y, n_features) if n_features else None
         if block is None:
             block = read_for(self, x, y, w, served=served, context=context, at=at)
         with self._lock, all_or_nothing() as changes, changes:
@@ -317,11 +319,6 @@ class RankingPipeline(Able, compose.Pipeline):
         first: Any = next(iter(self.steps.values()), None)
         n_features: int = getattr(first, "_n_features", 0)
         return n_features if n_features and first._columns is None else 0
-
-    def _plain(self, x: Any, y: Any) -> Block | None:
-        """A query and its grades if they are arrays with the columns of the first step, which need no conversion."""
-        n_features = self._n_unnamed
-        return plain_query(x, y, n_features) if n_features else None
 
     def _read(self, x: Any, context: Any = None) -> Block:
         """A query to rank."""
