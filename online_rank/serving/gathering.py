@@ -145,14 +145,13 @@ class GatheredFeedback(WaitingQueries):
                 self._forget_early(staged, query_id)
                 staged["n_expired"] += 1
 
-    def n_late(self, query_id: Hashable, at: float | None) -> int:
-        """How many values that were given early are late for a query that was ranked at a time."""
-        return n_values(self._given[query_id]) - n_values(self._timely(query_id, at)) if query_id in self._early else 0
-
-    def n_unknown(self, query_id: Hashable, at: float | None, documents: Container[Any]) -> int:
-        """How many of the other values that were given early are of documents that the query does not have."""
-        timely = self._timely(query_id, at) if query_id in self._early else {}
-        return sum(len(kinds) for document, kinds in timely.items() if document not in documents)
+    def lost(self, query_id: Hashable, at: float | None, documents: Container[Any]) -> tuple[int, int]:
+        """Of the values that were given early to a query, which was ranked at a time: how many are late, and how many of the
+        others are of documents that it does not have.
+        """
+        timely = self._timely(query_id, at)
+        of_others = {document: kinds for document, kinds in timely.items() if document not in documents}
+        return n_values(self._given[query_id]) - n_values(timely), n_values(of_others)
 
     def _timely(self, query_id: Hashable, at: float | None) -> Given:
         """What was given early to a query that was ranked at a time, until the end of its window."""

@@ -389,9 +389,9 @@ class RankingService(WindowedService):
         changes = [*self._pending.putting(query_id, tuple(query), size, number, gone, at), *self._counting("ranked")]
         if self._pending.is_early(query_id):
             text, _, drawn = query
-            of_others = self._pending.n_unknown(query_id, at, {*self._known(text, drawn)})
-            for name, number in (("late", self._pending.n_late(query_id, at)), ("unknown_documents", of_others)):
-                changes.append(functools.partial(self._counts.__setitem__, name, self._counts[name] + number))
+            lost = self._pending.lost(query_id, at, {*self._known(text, drawn)})
+            for name, n_lost in zip(("late", "unknown_documents"), lost, strict=True):
+                changes.append(functools.partial(self._counts.__setitem__, name, self._counts[name] + n_lost))
         return changes
 
     def _command(self, command: Any) -> Reply:
