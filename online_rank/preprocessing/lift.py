@@ -182,8 +182,9 @@ class ForEachDocument(QueryTransformer):
         unnamed = block.ids is None or isinstance(block.ids, range)
         read = read_query(answers if unnamed else dict(zip(block.ids or (), answers, strict=True)))
         X = as_array(read.X, self)
-        # The input was finite, so NaN means that the transformer cannot compute the value yet.
-        answer = block._replace(X=np.where(np.isnan(X), 0.0, X), names=read.names)
+        # The input was finite, so NaN means that the transformer cannot compute the value yet. The array is a new one.
+        np.copyto(X, 0.0, where=np.isnan(X))
+        answer = block._replace(X=X, names=read.names)
         require_finite(answer)
         return answer
 

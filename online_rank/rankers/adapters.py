@@ -69,7 +69,8 @@ class _RiverRanker(Ranker):
             X, grades, weight = query.X, query.y, float(query.w[0])
             scores = [self._score_document(x) for x in self._documents(X)]
             loss = name.loss(scores, grades, ties="pessimistic") if np.isfinite(scores).all() else 1.0
-            norm = float(np.sqrt((X.astype(np.float64) ** 2).sum(axis=1)).max(initial=0.0))
+            # Row by row: squares of the whole array would be another two arrays of its size.
+            norm = float(np.sqrt(max((np.square(row, dtype=np.float64).sum() for row in X), default=0.0)))
             skipped = weight == 0.0 or not self._teaches(grades)
             if not skipped:
                 self._learn_documents(X, grades, {"w": weight} if self._accepts_weights else {})
@@ -78,7 +79,10 @@ class _RiverRanker(Ranker):
 
     def _learnable(self, block: Block) -> int:
         """The number of queries before the first one with a bad value."""
-        bad = ~(np.abs(block.X.astype(np.float64)) <= _LARGEST).all(axis=1) | (block.y < 0) | (block.y > MAX_GRADE)
+        # NaN where a document has one. The absolute values of the whole array would be another one of its size.
+        ends = block.X.min(axis=1, initial=0.0), block.X.max(axis=1, initial=0.0)
+        low, high = (end.astype(np.float64) for end in ends)
+        bad = ~((low >= -_LARGEST) & (high <= _LARGEST)) | (block.y < 0) | (block.y > MAX_GRADE)
         bad_queries = ~np.isfinite(block.w) | (block.w < 0)
         if bad.any():
             bad_queries[np.searchsorted(block.offsets, np.flatnonzero(bad)[0], side="right") - 1] = True

@@ -10,6 +10,7 @@ import pytest
 from river import checks, compose, feature_extraction, feature_selection, linear_model, preprocessing, stats
 
 from online_rank import ForEachDocument, PerceptronRanker, RankingPipeline, RunFeatures, Runs, StreamScaler
+from online_rank.query import read_query
 from tests.helpers import NAMES, as_block, as_dicts, state_of, teacher_queries
 
 
@@ -298,3 +299,15 @@ def test_a_text_never_reaches_a_norm_which_would_take_500_bytes_for_each_of_its_
     assert peak < 200_000
     categories = ForEachDocument(preprocessing.OneHotEncoder() | preprocessing.Normalizer())
     assert categories.transform_one([{"x": text}]) is not None
+
+
+def test_the_answer_takes_one_array():
+    lifted = ForEachDocument(compose.FuncTransformer(dict))
+    block = read_query([{f"f{i}": 1.0, f"f{i + 1}": 2.0} for i in range(1000)])
+    tracemalloc.start()
+    answer = lifted._transform_block(block)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert answer.X.shape == (1000, 1001)
+    # By hand: 8 MB, beside a mask of 1 MB, and dicts of two names.
+    assert peak < 1.5 * answer.X.nbytes

@@ -260,3 +260,32 @@ def test_the_dicts_of_documents_and_pairs_are_made_one_at_a_time():
         tracemalloc.stop()
         # By hand: a dict of 3,000 numbers takes 250 kB; forty take 10 MB. Arrays like X take 1 MB.
         assert peak < 5e6
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_learning_takes_no_further_arrays_like_that_of_the_query(dtype):
+    X = np.random.default_rng(0).normal(size=(1000, 300)).astype(dtype)
+    model = PointwiseRanker(linear_model.LinearRegression())
+    model.learn_one(X[:3], [0, 1, 2])
+    tracemalloc.start()
+    model.learn_one(X, np.arange(1000) % 3)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # By hand: the copy of 300 weights is small, dicts of documents are made one at a time; X again would be X.nbytes.
+    assert peak < X.nbytes / 2
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e151, -1e151])
+@pytest.mark.parametrize("column", [0, 1])
+def test_a_value_that_cannot_be_learned_ends_a_block_before_its_query(value, column):
+    X = np.ones((4, 2))
+    X[2, column] = value
+    model = PointwiseRanker(linear_model.LinearRegression())
+    with pytest.raises(ValueError, match="document 2"):
+        model.learn_many(X, [0, 1, 0, 1], [0, 0, 1, 1])
+
+
+def test_the_reported_norm_is_that_of_the_longest_document():
+    model = PointwiseRanker(linear_model.LinearRegression())
+    model.learn_one(np.array([[3.0, 4.0], [0.0, -1.0]], np.float32), [0, 1])
+    assert model.last_round.largest_norm == 5.0
