@@ -90,7 +90,8 @@ def split(value: Any, where: str) -> tuple[dict[str, Any], dict[str, Any]]:
             continue
         state[name] = field.trim(attributes[name], value)
     variadic = _variadic(cls)
-    return {name: _listed(attributes[name]) if name == variadic else _plain(attributes[name]) for name in settings}, state
+    listed = {name: _listed(attributes[name]) if name == variadic else attributes[name] for name in settings}
+    return {name: _plain(setting) for name, setting in listed.items()}, state
 
 
 def _plain(setting: Any) -> Any:
@@ -101,6 +102,8 @@ def _plain(setting: Any) -> Any:
         return setting.item()
     if type(setting) in (list, tuple):
         return type(setting)(map(_plain, setting))
+    if type(setting) is dict:
+        return {_plain(key): _plain(value) for key, value in setting.items()}
     return setting
 
 

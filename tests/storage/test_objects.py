@@ -12,10 +12,12 @@ from online_rank import (
     PerceptronRanker,
     PositionBias,
     QueryNormalizer,
+    RankingPipeline,
     StreamQuantileMap,
     StreamScaler,
 )
 from online_rank.evaluate import Trace
+from online_rank.serving import FeedbackPlan
 from online_rank.storage.files import from_bytes, to_bytes
 
 
@@ -23,6 +25,8 @@ def in_numpy(value):
     """A setting as it comes from an array or a frame of settings."""
     if type(value) in (tuple, list):
         return type(value)(map(in_numpy, value))
+    if type(value) is dict:
+        return {in_numpy(key): in_numpy(each) for key, each in value.items()}
     kinds = {bool: np.bool_, int: np.int64, float: np.float64, str: np.str_}
     return kinds[type(value)](value) if type(value) in kinds else value
 
@@ -30,6 +34,8 @@ def in_numpy(value):
 SETTINGS = [
     (PerceptronRanker, {"average": 10}),
     (PerceptronRanker, {"measure": "ap"}),
+    (PerceptronRanker, {"signs": {"clicks": 1}}),
+    (FeedbackPlan, {"window": 30, "events": {"click": 1.0}}),
     (KernelPerceptronRanker, {"budget": 20}),
     (DirectRanker, {"hidden": (4, 3), "seed": 7, "learning_rate": 0.5}),
     (BoostedRanker, {"window": 8, "depth": 2, "seed": 1}),
@@ -51,6 +57,11 @@ def test_settings_from_numpy_are_saved_as_plain_ones(cls, settings):
     loaded = from_bytes(to_bytes(given))
     assert to_bytes(given) == to_bytes(plain) == to_bytes(loaded)
     assert all(type(getattr(loaded, name)) is type(value) for name, value in settings.items())
+
+
+def test_names_of_steps_from_numpy_are_saved_as_plain_ones():
+    plain, given = (RankingPipeline((name, StreamScaler()), PerceptronRanker()) for name in ("scaler", np.str_("scaler")))
+    assert to_bytes(given) == to_bytes(plain) == to_bytes(from_bytes(to_bytes(given)))
 
 
 def test_settings_that_no_file_gives_back_are_refused_by_save():
