@@ -328,7 +328,7 @@ def _recommended(name: str | None) -> list[Ranker | RankingPipeline]:
 
     if name not in (None, "light"):
         raise ValueError(f"rankers is {name!r}; it is a list of rankers, None for the default blend, or 'light'")
-    # Chosen by `python -m benchmarks.blends`.
+    # Chosen by `python -m benchmarks.blends`, and on two other worlds of `benchmarks.year`; they forget, as those truths turn.
     fast = Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, average=100)
     light = [PerceptronRanker(), fast, StreamTargetEncoder(keep="relative") | RidgeRanker()]
     if name == "light":
