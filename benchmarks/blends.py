@@ -45,6 +45,8 @@ MEMBERS: dict[str, Callable[[], Ranker]] = {
     "S": lambda: BoostedRanker(window=300, depth=3),
     "T": BoostedRanker,
     "Q": lambda: Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, average=100),
+    "G": lambda: StreamTargetEncoder(keep="relative") | RidgeRanker(half_life=500),
+    "V": lambda: BoostedRanker(longest_gap=10),
     "U": lambda: BoostedRanker(window=150, depth=3, rate=30.0, decay=0.03, learning_rate=0.3, longest_gap=5),
 }
 BLENDS = (
@@ -54,9 +56,10 @@ BLENDS = (
     "E T", "P E T", "R E T", "A E T", "P F T", "R A E T", "R P E T", "A P E T", "R A P E T",
     "D E T", "D A E T", "D P E T", "D R E T", "D A P E T",
     "D Q E", "D Q E T", "D A Q E T", "D Q E U", "D P E U T", "D Q E U T", "D A Q E U T",
+    "D Q G", "D Q G U T", "D Q E U V", "D Q G U V",
 )  # fmt: skip
 #: The default, and the light one.
-CHOSEN, LIGHT = "D Q E U T", "D Q E"
+CHOSEN, LIGHT = "D Q G U V", "D Q G"
 
 
 class Blend:
@@ -169,7 +172,8 @@ All behind one `StreamQuantileMap()`. R: `RidgeRanker()`; D: `PerceptronRanker()
 `Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1)`; E: `StreamTargetEncoder(keep="relative") | RidgeRanker()`;
 F: the same with `keep="none"`; trees, S: `BoostedRanker(window=300, depth=3)`, T: `BoostedRanker()`. Those that forget, Q:
 `Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, average=100)`, U:
-`BoostedRanker(window=150, depth=3, rate=30, decay=0.03, learning_rate=0.3, longest_gap=5)`. `BlendRanker()` is
+`BoostedRanker(window=150, depth=3, rate=30, decay=0.03, learning_rate=0.3, longest_gap=5)`, V: `BoostedRanker(longest_gap=10)`,
+G: `StreamTargetEncoder(keep="relative") | RidgeRanker(half_life=500)`. `BlendRanker()` is
 {CHOSEN.replace(" ", " + ")}, `BlendRanker("light")` is {LIGHT.replace(" ", " + ")}. {environment()}
 
 {table(["blend", *chosen.sets, "ms a query"], rows)}

@@ -45,7 +45,7 @@ def test_names_that_files_hold(name):
     Plain().check(name, "a name", None)
 
 
-@pytest.mark.parametrize("name", [INT64_LOW - 1, 2**63, frozenset(), b"x", ("a", [1])])
+@pytest.mark.parametrize("name", [INT64_LOW - 1, 2**63, frozenset(), b"x", ("a", [1]), np.complex64(1), np.datetime64("2026")])
 def test_names_that_files_do_not_hold(name):
     assert not is_name(name)
     with pytest.raises(StateError, match="a name should be"):

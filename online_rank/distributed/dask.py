@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from online_rank import arguments
 from online_rank._progress import Progress
 from online_rank.distributed.mixing import learn_shard
 from online_rank.distributed.rounds import Run, Training, learn_rounds
@@ -124,8 +125,7 @@ def train(
     ...     train(client, model, ["day1.txt", "day2.txt.gz"], shards=16)
     """
     for name, value in (("shards", shards), ("rounds", rounds), ("passes", passes)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} is {value!r}; it must be an integer >= 1")
+        arguments.integer(name, value, 1)
     parts = plan(files, shards * rounds, n_features=n_features, negative=negative)
     in_rounds = [parts[k : k + shards] for k in range(0, len(parts), shards)] * passes
     return learn_rounds(

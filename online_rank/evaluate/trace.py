@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank.base.rounds import Round
 from online_rank.base.schema import Array, Count, DictOf, Integer, ListOf, Real, Schema, Text
 from online_rank.intervals import EXPECTATION, Better, Difference, Interval, LossInterval, PairedLosses, add_losses
@@ -59,8 +60,7 @@ class Trace:
     )
 
     def __init__(self, *, every: int | None = None) -> None:
-        if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
-            raise ValueError(f"every is {every!r}; it must be an integer >= 1, or None")
+        arguments.integer("every", every, 1, optional=True)
         self.every = every
         self.n_queries = 0
         self.n_documents = 0
@@ -70,7 +70,7 @@ class Trace:
         self.skipped = 0
         self.elapsed = 0.0
         self._served = np.zeros(3)
-        self._spacing = every or 1
+        self._spacing = int(every or 1)
         self._records: list[tuple[float, ...]] = []
 
     @property

@@ -5,6 +5,7 @@ import math
 import numpy as np
 from river import base
 
+from online_rank import arguments
 from online_rank._kernels import clicks as kernels
 from online_rank.base.schema import Array, Count, Schema
 from online_rank.feedback.impressions import Clicks
@@ -59,8 +60,7 @@ class PositionBias(base.Base):
     _schema = Schema(_n_updates=Count(), _wins=Array(_N_GROUPS, lambda bias: bias.k, lambda bias: bias.k, low=0.0))
 
     def __init__(self, k: int = 10) -> None:
-        if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= _MOST:
-            raise ValueError(f"k is {k!r}; it is the number of positions, an integer from 1 to {_MOST}")
+        arguments.integer("k", k, 1, _MOST)
         self.k = k
         self._n_updates = 0
         # Groups of impressions for the jackknife, which estimates the standard error.

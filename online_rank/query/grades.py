@@ -44,11 +44,11 @@ def as_grades(y: Any, n_documents: int, ids: Sequence[Hashable] | None = None) -
     >>> as_grades({"a": 2, "b": 0}, 2, ids=("b", "a"))
     array([0, 2])
     """
+    if type(y) is np.ndarray:
+        y = y[...]  # Another thread may change the shape and the type of the caller's array.
     if type(y) is np.ndarray and y.dtype is _INT64 and y.ndim == 1:
         # A copy: kernels use checked grades as indices, and another thread may write to the caller's array.
         grades = y.copy()
-        if grades.dtype is not _INT64 or grades.ndim != 1:
-            raise ValueError("y was changed to another type or shape while it was read")
     else:
         if type(y) is not dict:
             y = by_id("y", y, ids)

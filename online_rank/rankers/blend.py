@@ -69,10 +69,10 @@ class BlendRanker(FadingRanker, NestedRanker):
     ----------
     rankers
         Rankers and pipelines that end in one, which all get the same features; copies of them learn. None: the default blend of
-        a perceptron, one on ramps whose average has a half-life of 100 queries, ridge on target encodings, small trees that
-        forget within some 200 queries, and large trees. `"light"`: the first three. Both take raw features, since they contain
-        a `StreamQuantileMap` in front of all members, and both follow a stream that drifts: they contain members that forget,
-        which get the weight once they rank better.
+        a perceptron, one on ramps whose average has a half-life of 100 queries, ridge with one of 500 on target encodings, small
+        trees that forget within some 200 queries, and large ones that forget within some thousands. `"light"`: the first three.
+        Both take raw features, since they contain a `StreamQuantileMap` in front of all members, and both follow a stream that
+        drifts: members that forget get the weight once they rank better.
     measure
         The measure of the loss (see `online_rank.measure`).
     grid
@@ -328,13 +328,13 @@ def _recommended(name: str | None) -> list[Ranker | RankingPipeline]:
 
     if name not in (None, "light"):
         raise ValueError(f"rankers is {name!r}; it is a list of rankers, None for the default blend, or 'light'")
-    # Chosen by `python -m benchmarks.blends`.
+    # Chosen by `python -m benchmarks.blends`, and on two other worlds of `benchmarks.year`; they forget, as those truths turn.
     fast = Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, average=100)
-    light = [PerceptronRanker(), fast, StreamTargetEncoder(keep="relative") | RidgeRanker()]
+    light = [PerceptronRanker(), fast, StreamTargetEncoder(keep="relative") | RidgeRanker(half_life=500)]
     if name == "light":
         return light
     fast_trees = BoostedRanker(window=150, depth=3, rate=30.0, decay=0.03, learning_rate=0.3, longest_gap=5)
-    return [*light, fast_trees, BoostedRanker()]
+    return [*light, fast_trees, BoostedRanker(longest_gap=10)]
 
 
 def _own_map() -> Any:

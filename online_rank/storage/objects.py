@@ -13,6 +13,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from river import base, utils
 
 from online_rank import _registry, extensions
@@ -89,18 +90,31 @@ def split(value: Any, where: str) -> tuple[dict[str, Any], dict[str, Any]]:
             continue
         state[name] = field.trim(attributes[name], value)
     variadic = _variadic(cls)
-    return {name: _listed(attributes[name]) if name == variadic else attributes[name] for name in settings}, state
+    listed = {name: _listed(attributes[name]) if name == variadic else attributes[name] for name in settings}
+    return {name: _plain(setting) for name, setting in listed.items()}, state
+
+
+def _plain(setting: Any) -> Any:
+    """A setting with numbers of NumPy, and strings of other classes, as plain ones: files hold no other settings."""
+    if isinstance(setting, str):
+        return str.__str__(setting)
+    if isinstance(setting, np.generic):
+        return setting.item()
+    if type(setting) in (list, tuple):
+        return type(setting)(map(_plain, setting))
+    if type(setting) is dict:
+        return {_plain(key): _plain(value) for key, value in setting.items()}
+    return setting
 
 
 def check_settled(value: Any, parameters: dict[str, Any], state: dict[str, Any], where: str) -> None:
     """Raise TypeError if settings or state of an object (`split`) do not match what its class declares."""
     cls: Any = type(value)
-    fields, river = schema(cls), river_name(cls)
+    fields = schema(cls)
     try:
         for name, item in state.items():
             fields[name].check(item, f"{where}.{name}", value)
-        if river is not None:
-            _check_river_settings(river, parameters, where)
+        _check_settings(cls, parameters, where)
     except StateError as error:
         raise TypeError(f"cannot save {error}") from None
 

@@ -107,7 +107,7 @@ def test_bad_arguments(tmp_path):
     path.write_text("# nothing\n")
     for files, parts, error, message in [
         ([path], 0, ValueError, "parts is 0"),
-        ([path], True, ValueError, "parts is True"),
+        ([path], True, TypeError, "parts is True"),
         ([], 1, ValueError, "nothing to read"),
         (str(path), 1, TypeError, "files is one path"),
         (["-"], 1, ValueError, "standard input"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import IO, Any
 
+from online_rank.arguments import integer
 from online_rank.stream.letor.iterate import iter_letor
 from online_rank.stream.letor.rows import LetorError
 from online_rank.stream.letor.source import FileRange, is_gzip, is_stdin
@@ -75,7 +76,7 @@ def plan(
 
     Raises
     ------
-    ValueError
+    TypeError, ValueError
         There is no file, `parts` is not an integer >= 1, or `n_features` is not given and the first file has no query.
     OSError
         A file cannot be read.
@@ -89,8 +90,7 @@ def plan(
     >>> [[y.tolist() for X, y in part] for part in plan([path], 2)]
     [[[2, 0]], [[1, 0]]]
     """
-    if isinstance(parts, bool) or not isinstance(parts, int) or parts < 1:
-        raise ValueError(f"parts is {parts!r}; it must be an integer >= 1")
+    integer("parts", parts, 1)
     if isinstance(files, str | os.PathLike):
         raise TypeError("files is one path; give a list of paths")
     paths = [os.fspath(file) for file in files]
