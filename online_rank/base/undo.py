@@ -88,6 +88,8 @@ class all_or_nothing:
             or (self._written_last is not None and self._written_last[0, -1] == self._written_last[0, -1])
         ):
             return
+        # Once the row is restored it looks written. If Ctrl-C ends this exit there, the next one must not take it for that.
+        self._written_last = None
         tries = _TRIES
         while not self._undone() and tries:
             tries -= 1

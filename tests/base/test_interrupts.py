@@ -293,3 +293,26 @@ def test_changes_that_are_kept_are_not_undone():
     with pytest.raises(KeyboardInterrupt):
         keeps("a")
     assert (undone, kept) == ([], {"a": 1})
+
+
+def test_an_exit_that_is_interrupted_after_the_last_row_was_restored_is_gone_on_with():
+    """The restored row was taken for one that the kernel had written: what was before it in the list stayed changed."""
+
+    class Interrupted(all_or_nothing):
+        done = False
+
+        def _undone(self):
+            if self.done:
+                return super()._undone()
+            self.done = True
+            self._undo[-1]()
+            raise KeyboardInterrupt
+
+    row, learned = np.array([[1.0, 2.0]]), []
+    with pytest.raises(KeyboardInterrupt), Interrupted() as changes, changes:
+        changes.undo_by(learned.clear)
+        learned.append("a query")
+        changes.until_written(row)
+        raise MemoryError
+    assert learned == []
+    assert row.tolist() == [[1.0, 2.0]]
