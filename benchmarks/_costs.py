@@ -2,10 +2,10 @@
 
 A request may cost 16 kB and a millisecond, and the time that the model itself needs for a query of that shape. It may cost the
 memory that a request with two documents of a known and a new feature takes (learning may copy a model's state), two of the
-arrays that `online_rank.limits` grants to any request, and what it grants to new features of any request. The rest is divided
-by the size of the request. Each request is answered in a fork of this process, where everything it needs is loaded and
-compiled; its time is the least of three, if the first is not little. The lines of `stream` and the bodies of `/rank`, `/learn`
-and `/explain` go through the same `handle`.
+arrays that `online_rank.limits` grants to any request, and what it grants to new features of any request, twice where it is
+learned. The rest is divided by the size of the request. Each request is answered in a fork of this process, where everything
+it needs is loaded and compiled; its time is the least of three, if the first is not little, and its resident memory if that is
+much. The lines of `stream` and the bodies of `/rank`, `/learn` and `/explain` go through the same `handle`.
 """
 
 import contextlib
@@ -38,6 +38,8 @@ SIZE, SIZE_WIDE = 100_000, 20_000
 #: Seconds for each byte, beyond the model's own, below which a time is not measured again.
 _LITTLE = 0.25e-6
 
+#: Bytes for each byte, beyond what is granted, above which resident memory is measured again.
+_MUCH = 50
 #: Resident memory that a fork takes for its first request, whatever it is.
 _NOISE = 1 << 20
 #: What models are called that know many features.
@@ -258,7 +260,10 @@ def _cost(
         own = min(own, *(in_child(alone) for _ in range(2)))
     learned = copy.deepcopy(service)
     answer, peak = _traced(learned, last)
-    granted = _granted(service, lines[0]) + least[learns] + _granted_to_features(service, learned)
+    # What is learned of new features is copied, too, before it is changed.
+    granted = _granted(service, lines[0]) + least[learns] + (1 + learns) * _granted_to_features(service, learned)
+    if resident - _NOISE - FIXED_BYTES - granted > _MUCH * size:
+        resident = min(resident, *(in_child(answered)[1] for _ in range(2)))
     taken = max(0, max(peak, resident - _NOISE) - FIXED_BYTES - granted)
     return size, answer.get("error"), taken / size, max(0.0, seconds - own - FIXED_SECONDS) / size * 1e6, own
 

@@ -309,10 +309,14 @@ def test_an_exit_that_is_interrupted_after_the_last_row_was_restored_is_gone_on_
             raise KeyboardInterrupt
 
     row, learned = np.array([[1.0, 2.0]]), []
-    with pytest.raises(KeyboardInterrupt), Interrupted() as changes, changes:
+
+    def learn(changes):
         changes.undo_by(learned.clear)
         learned.append("a query")
         changes.until_written(row)
         raise MemoryError
+
+    with pytest.raises(KeyboardInterrupt), Interrupted() as changes, changes:
+        learn(changes)
     assert learned == []
     assert row.tolist() == [[1.0, 2.0]]
