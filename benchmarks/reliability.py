@@ -213,7 +213,7 @@ def cost_slice(number: int, seed: int) -> Tally:
 
 def _named(cost: RequestCost) -> str:
     """The model and its request, for a cell of a table."""
-    return f"{cost.model}: {cost.what}".replace("|", r"\|")
+    return f"{cost.model}: {cost.what}{' (refused)' if cost.refused else ''}".replace("|", r"\|")
 
 
 def cost_rows(tally: Tally) -> list[Row]:
@@ -231,8 +231,9 @@ def cost_rows(tally: Tally) -> list[Row]:
         some = [each for each in found if each.model.endswith(WIDE) is few]
         memory = sorted({each.bytes_a_byte: each for each in some}.items(), reverse=True)[:8]
         seconds = sorted({each.seconds_a_mb: each for each in some}.items(), reverse=True)[:8]
-        over = sum(each.bytes_a_byte > 64.0 for each in some), sum(each.seconds_a_mb > 1.0 for each in some)
-        rows.append((f"{title}: requests / over 64 bytes a byte / over 1 s a MB", len(some), *over))
+        answered = [each for each in some if not each.refused]
+        over = sum(each.bytes_a_byte > 64.0 for each in answered), sum(each.seconds_a_mb > 1.0 for each in some)
+        rows.append((f"{title}: requests / answered, over 64 bytes a byte / over 1 s a MB", len(some), *over))
         rows += [(f"memory: {_named(each)}: bytes / bytes a byte", each.size, f"{worst:.1f}", "") for worst, each in memory]
         rows += [
             (f"time: {_named(each)}: bytes / s a MB / the model's own, ms", each.size, f"{worst:.2f}",
