@@ -27,6 +27,8 @@ _TIME = re.compile(
     r"µs|(?<!['\w])(?:ns|ms|s|seconds|minutes|MB|p50|p99|processor|clock|memory|speed|latency)\b"
     r"|/ ?s\b|\btime\b|ratio of times|times as fast|to full sort"
 )
+#: Headers of speeds, of whatever.
+_SPEED = re.compile(r"/ ?s\b|to full sort")
 #: What a table of times may have besides: it is compared all the same.
 _QUALITY = re.compile(r"NDCG|MAP\b|differs|error")
 _NUMBER = re.compile(r"\d[\d,]*\.?\d*(?:e-?\d+)?")
@@ -154,7 +156,8 @@ class _Table(NamedTuple):
         for name, row in zip(self.names(self.width()), self.rows, strict=True):
             for header, cell in zip(self.columns()[1:], row[1:], strict=True):
                 if cell:
-                    yield name, header, cell, not _QUALITY.search(header) and (times or bool(_TIME.search(header)))
+                    is_time = times or bool(_TIME.search(header))
+                    yield name, header, cell, bool(_SPEED.search(header)) or (is_time and not _QUALITY.search(header))
 
 
 class _Cells:

@@ -123,7 +123,7 @@ CATALOGUE: dict[str, list[Entry]] = {
     "letor_parse": [Entry("", "0", "10 minutes", times=True)],
     "lifting": [Entry("", "0", "3 minutes", times=True)],
     "log": [Entry("", "0", "10 minutes", times=True)],
-    "metrics": [Entry("", "0", "5 minutes")],
+    "metrics": [Entry("", "0", "5 minutes", times=True)],
     "missing": [Entry("", "0 to 4", "2 minutes")],
     "mutations": [
         Entry(

@@ -48,6 +48,12 @@ def test_figures_are_compared_and_times_are_not():
     assert both(PAGE, again.replace(row, row + "| new | 1 | 1 |\n")).changed == ("Rankers: table 1 has more rows",)
 
 
+def test_the_speed_of_a_measure_is_a_time():
+    table = "# Metrics\n\n| metric | NDCG@10 queries/s | NDCG@10 differs |\n|---|---:|---:|\n| ours | 969,051 | 2e-16 |\n"
+    assert both(table, table.replace("969,051", "7"), times=True) == Compared(same=1, times=1)
+    assert both(table, table.replace("2e-16", "2e-12"), times=True).changed
+
+
 def test_verdicts_in_words_are_compared():
     page = PAGE.replace("0.750", "equal")
     assert both(page, page) == both(PAGE, PAGE)
