@@ -22,13 +22,13 @@ __all__ = ["Compared", "Section", "check_page", "compared", "sections_of", "unsa
 
 _MADE_BY = re.compile(r"(?m)^`python -m (benchmarks\.\w+[^`]*)`$")
 _TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
+#: Headers of speeds.
+_SPEED = re.compile(r"/ ?s\b|to full sort")
 #: Headers of what depends on the machine and its load; a header of the first column speaks of all others.
 _TIME = re.compile(
     r"µs|(?<!['\w])(?:ns|ms|s|seconds|minutes|MB|p50|p99|processor|clock|memory|speed|latency)\b"
-    r"|/ ?s\b|\btime\b|ratio of times|times as fast|to full sort"
+    rf"|\btime\b|ratio of times|times as fast|{_SPEED.pattern}"
 )
-#: Headers of speeds, of whatever.
-_SPEED = re.compile(r"/ ?s\b|to full sort")
 #: What a table of times may have besides: it is compared all the same.
 _QUALITY = re.compile(r"NDCG|MAP\b|differs|error")
 _NUMBER = re.compile(r"\d[\d,]*\.?\d*(?:e-?\d+)?")

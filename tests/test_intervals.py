@@ -84,6 +84,10 @@ def test_bad_numbers():
             interval.interval(level) if level == 1.0 else interval.upper_limit(level)
     with pytest.raises(ValueError, match="variation is"):
         largest_deviation(math.inf, 0.05)
+    # The next update would divide by 0.
+    for sums in ((-1.0, 0.0, 0.0), (1.0, math.nan, 0.0), (1.0, 0.5)):
+        with pytest.raises(ValueError, match="sums is"):
+            LossInterval(sums)
     assert pickle.loads(pickle.dumps(filled([0.5]))).interval() == filled([0.5]).interval()
 
 
@@ -212,6 +216,9 @@ def test_paired_intervals_are_those_of_half_differences():
 def test_what_pairs_refuse():
     with pytest.raises(ValueError, match="at least two names"):
         PairedLosses(["a", "a"])
+    for sums in (np.zeros((3, 3)), [[-1.0, 0.0, 0.0]]):
+        with pytest.raises(ValueError, match="sums is"):
+            PairedLosses(["a", "b"], sums)
     paired = PairedLosses(["a", "b"])
     assert paired.difference("a", "b")[:2] == (-1.0, 1.0)
     assert paired.better() == []

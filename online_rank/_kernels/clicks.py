@@ -27,7 +27,7 @@ from online_rank._kernels.vector_math import exp_negative, log
 
 # Logits are cut this far below the largest: e^-600 is still a number.
 _DEEPEST = 600.0
-# From here on rho is 1.
+# From here on rho is 1, and so is confidence.
 _CERTAIN = 1e300
 # Number of cells of the baseline of positions, and of cells for a single position.
 PLACES, _OWN_PLACES = 24, 16
@@ -128,7 +128,7 @@ def evidence(direction, squares):
 @inner
 def confidence_of(total, n):
     """`confidence` computed from the output of `evidence`."""
-    excess = total / n - 1.0 if n > 0 else 0.0
+    excess = min(total / n - 1.0, _CERTAIN) if n > 0 else 0.0
     return excess / (excess + 2.0) if excess > 0.0 else 0.0
 
 

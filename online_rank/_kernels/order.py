@@ -24,6 +24,9 @@ def sort_descending(keys, items, spare_keys, spare_items):
         in_order += 1
     if in_order >= n:
         return
+    # NaN is neither before nor after a number, so two items can claim one place; the place left over is an item's all the same.
+    for i in range(n):
+        spare_items[i] = items[i]
     for first in range(0, n, _RUN):
         # A slice that starts at 0: only this vectorises.
         run = keys[first : min(first + _RUN, n)]

@@ -209,10 +209,12 @@ class Ranker(QueryEstimator):
             `x` or `y` is bad input, or the query would make the model's state non-finite. The model is then as it was.
         """
         with self._lock:
-            alone = type(w) is float and w == 1.0 and served is None and context is None and at is None
-            plain = plain_query(x, y, self._n_features) if alone and self._columns is None else None
-            block = read_for(self, x, y, w, served=served, context=context, at=at) if plain is None else plain
-            if not self._learn_at_once(block, plain is not None):
+            alone = self._columns is None and type(w) is float and w == 1.0 and served is context is at is None
+            block = plain_query(x, y, self._n_features) if alone else None
+            plain = block is not None
+            if block is None:
+                block = read_for(self, x, y, w, served=served, context=context, at=at)
+            if not self._learn_at_once(block, plain):
                 self._learn_all(block)
 
     def learn_many(

@@ -117,7 +117,8 @@ class Array(Field):
     dtype
         Name of the dtype, or of the attribute that holds it.
     low, high
-        Smallest and largest entry: numbers, or names of attributes.
+        Smallest and largest entry: numbers, or names of attributes. `low` may be a tuple, with one number for each entry of the
+        last dimension.
     finite
         Whether NaN and infinity are refused.
     spare
@@ -131,7 +132,7 @@ class Array(Field):
         self,
         *shape: Size,
         dtype: str = "float64",
-        low: float | str = -math.inf,
+        low: float | str | tuple[float, ...] = -math.inf,
         high: float | str = math.inf,
         finite: bool = True,
         spare: bool = False,
@@ -161,9 +162,10 @@ class Array(Field):
         if self.finite and dtype.kind == "f" and not np.isfinite(value).all():
             raise StateError(f"{where} has entries that are not finite")
         # Comparisons with NaN are False, so NaN passes if it is allowed.
-        low, high = (getattr(owner, end) if isinstance(end, str) else end for end in (self.low, self.high))
-        if (low > -math.inf and (value < low).any()) or (high < math.inf and (value > high).any()):
-            raise StateError(f"{where} has entries outside {low:g} to {high:g}")
+        low, high = (np.asarray(getattr(owner, end) if isinstance(end, str) else end) for end in (self.low, self.high))
+        if ((low > -math.inf).any() and (value < low).any()) or (high < math.inf and (value > high).any()):
+            least = f"{low:g}" if not low.ndim else low.tolist()
+            raise StateError(f"{where} has entries outside {least} to {high:g}")
 
     def _matches(self, value: Any, dtype: np.dtype, shape: tuple[int | None, ...]) -> bool:
         if not isinstance(value, np.ndarray) or value.dtype != dtype or value.ndim != len(shape):

@@ -10,7 +10,7 @@ from online_rank.base.undo import all_or_nothing
 from online_rank.intervals.losses import served_losses
 from online_rank.measures import AnyMeasure
 from online_rank.query import Block
-from online_rank.query.forms import are_plain
+from online_rank.query.forms import plain_query
 
 __all__ = ["Met", "Together", "lessons"]
 
@@ -54,7 +54,7 @@ def _form(item: Any) -> tuple[Any, int] | None:
         return None
     X, y = item
     width = X.shape[-1] if type(X) is np.ndarray and X.ndim == 2 else -1
-    return (X.dtype, width) if are_plain(X, y, width) and len(y) > 0 else None
+    return (X.dtype, width) if plain_query(X, y, width) is not None and len(y) > 0 else None
 
 
 def _bytes(item: Any, form: Any) -> int:

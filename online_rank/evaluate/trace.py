@@ -54,7 +54,7 @@ class Trace:
         values=DictOf(Text(), Real()),
         loss=Real(0.0),
         elapsed=Real(0.0),
-        _served=Array(3),
+        _served=Array(3, low=0.0),
         _spacing=Integer(1),
         _records=ListOf(ListOf(Real(), kind=tuple)),
     )

@@ -64,8 +64,9 @@ class Policy(base.Base, abc.ABC):
         Raises
         ------
         ValueError
-            A score is not finite.
+            A score is not finite, or `confidence` is not between 0 and 1.
         """
+        arguments.number("confidence", confidence, 0.0, 1.0)
         ids: Sequence[Hashable] = tuple(scores) if isinstance(scores, Mapping) else range(len(scores))
         values = np.array(list(scores.values()) if isinstance(scores, Mapping) else scores, np.float64)
         if not np.isfinite(values).all():
@@ -156,8 +157,9 @@ class PlackettLuce(Policy):
         Raises
         ------
         ValueError
-            The scores have no finite standard deviation.
+            The scores have no finite standard deviation, or `confidence` is not between 0 and 1.
         """
+        arguments.number("confidence", confidence, 0.0, 1.0)
         values = np.asarray(scores, np.float64)
         logits = np.empty(len(values))
         if not kernels.mixed_logits(values, float(confidence), logits):

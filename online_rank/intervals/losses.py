@@ -17,6 +17,7 @@ __all__ = [
     "Interval",
     "LossInterval",
     "add_losses",
+    "checked_sums",
     "largest_deviation",
     "running_sums",
     "served_loss",
@@ -91,6 +92,11 @@ class LossInterval:
     sums
         Number of losses, their sum, and v, to continue an earlier account. The attribute `sums` (3,) holds them.
 
+    Raises
+    ------
+    ValueError
+        `sums` is not three finite numbers >= 0.
+
     Examples
     --------
     >>> from online_rank.intervals import LossInterval
@@ -104,7 +110,7 @@ class LossInterval:
     """
 
     def __init__(self, sums: Any = (0.0, 0.0, 0.0)) -> None:
-        self.sums = np.array(sums, dtype=np.float64)
+        self.sums = checked_sums(sums, (3,))
 
     @property
     def n(self) -> int:
@@ -163,6 +169,14 @@ class LossInterval:
         if not 0.0 < level < 1.0:
             raise ValueError(f"level is {level}; it must be a probability between 0 and 1")
         return largest_deviation(float(self.sums[2]), 1.0 - level) / max(1.0, float(self.sums[0]))
+
+
+def checked_sums(sums: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """A copy of the sums of earlier accounts, float64; ValueError unless they have this shape and are finite and >= 0."""
+    copied = np.array(sums, dtype=np.float64)
+    if copied.shape != shape or not ((copied >= 0.0) & np.isfinite(copied)).all():
+        raise ValueError(f"sums is {sums!r}; it is numbers >= 0 of shape {shape}: in turn a count, a sum, and a variation")
+    return copied
 
 
 def add_losses(sums: np.ndarray, losses: Sequence[float] | np.ndarray) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank.intervals.losses import Interval, LossInterval, add_losses
+from online_rank.intervals.losses import Interval, LossInterval, add_losses, checked_sums
 
 __all__ = ["EXPECTATION", "Better", "Difference", "PairedLosses"]
 
@@ -92,7 +92,7 @@ class PairedLosses:
     Raises
     ------
     ValueError
-        There are fewer than two names, or one occurs twice.
+        There are fewer than two names, or one occurs twice; or `sums` has another shape, or numbers below 0.
 
     Examples
     --------
@@ -112,7 +112,7 @@ class PairedLosses:
         if len(self.names) < 2 or len(set(self.names)) < len(self.names):
             raise ValueError(f"names is {self.names}; it is at least two names, no two of them the same")
         self._first, self._second = np.triu_indices(len(self.names), 1)
-        self.sums = np.zeros((len(self._first), 3)) if sums is None else np.array(sums, dtype=np.float64)
+        self.sums = np.zeros((len(self._first), 3)) if sums is None else checked_sums(sums, (len(self._first), 3))
 
     @property
     def n(self) -> int:

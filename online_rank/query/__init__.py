@@ -31,7 +31,6 @@ from online_rank.query.feedback import Feedback, as_feedback
 from online_rank.query.forms import (
     MAX_FEATURES,
     answer_in_kind,
-    are_plain,
     feature_dicts,
     in_form,
     plain_array,
@@ -56,7 +55,6 @@ __all__ = [
     "SparseRows",
     "Vectors",
     "answer_in_kind",
-    "are_plain",
     "as_array",
     "as_feedback",
     "as_grades",

@@ -117,7 +117,7 @@ _new = tuple.__new__
 
 
 def plain_block(x: np.ndarray, y: np.ndarray | None = None) -> Block:
-    """A query of weight 1 that needs no conversion (`are_plain`). `Block(...)` takes three times as long."""
+    """A query of weight 1 that needs no conversion (`plain_query`). `Block(...)` takes three times as long."""
     return _new(Block, (x, y, single(len(x)), ONE, None, None, None, None, None, None, None, None))
 
 

@@ -35,7 +35,6 @@ from online_rank.query.vectors import Vectors
 __all__ = [
     "MAX_FEATURES",
     "answer_in_kind",
-    "are_plain",
     "as_floats",
     "feature_dicts",
     "flat",
@@ -201,25 +200,20 @@ def plain_array(x: Any, n_features: int) -> np.ndarray | None:
 
 
 def plain_query(x: Any, y: Any, n_features: int) -> Block | None:
-    """A query of weight 1 whose documents and grades need no conversion (`are_plain`), as views; None for any other."""
+    """A query of weight 1 whose m documents and m grades are arrays that need no conversion, as views; None for any other."""
     if type(x) is not _ARRAY or type(y) is not _ARRAY:
         return None
     x, y = x[...], y[...]
-    return plain_block(x, y) if are_plain(x, y, n_features) else None
-
-
-def are_plain(x: Any, y: Any, n_features: int) -> bool:
-    """Whether a query of m documents and its m grades are arrays that need no conversion."""
-    return (
-        type(x) is _ARRAY
-        and type(y) is _ARRAY
-        and (x.dtype is _FLOAT64 or x.dtype is _FLOAT32)
+    if (
+        (x.dtype is _FLOAT64 or x.dtype is _FLOAT32)
         and y.dtype is _INT64
         and y.ndim == 1
         and x.shape == (len(y), n_features)
         and x.flags.c_contiguous
         and y.flags.c_contiguous
-    )
+    ):
+        return plain_block(x, y)
+    return None
 
 
 def answer_in_kind(scores: np.ndarray, block: Block | None) -> list[float] | dict[Hashable, float]:

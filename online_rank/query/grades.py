@@ -44,13 +44,15 @@ def as_grades(y: Any, n_documents: int, ids: Sequence[Hashable] | None = None) -
     >>> as_grades({"a": 2, "b": 0}, 2, ids=("b", "a"))
     array([0, 2])
     """
-    if type(y) is np.ndarray:
-        y = y[...]  # Another thread may change the shape and the type of the caller's array.
-    if type(y) is np.ndarray and y.dtype is _INT64 and y.ndim == 1:
+    # A view: another thread may change the shape and the type of the caller's array.
+    view = y[...] if type(y) is np.ndarray else None
+    if view is not None and view.dtype is _INT64 and view.ndim == 1:
         # A copy: kernels use checked grades as indices, and another thread may write to the caller's array.
-        grades = y.copy()
+        grades = view.copy()
     else:
-        if type(y) is not dict:
+        if view is not None:
+            y = view
+        elif type(y) is not dict:
             y = by_id("y", y, ids)
         grades = _as_integers(_in_order(y, ids) if isinstance(y, _MAPPING) else y, ids)
     if len(grades) != n_documents:

@@ -35,7 +35,7 @@ from online_rank.measures import measure as parse_measure
 from online_rank.preprocessing._columns import StatelessTransformer, names_made
 from online_rank.query import Block, single
 from online_rank.rankers.fading import FadingRanker
-from online_rank.rankers.hedge import BUDGET, HedgeAccount, choose, opening, shares_of, step_of
+from online_rank.rankers.hedge import BUDGET, LEAST, HedgeAccount, choose, opening, shares_of, step_of
 from online_rank.rankers.nested import NestedRanker, first_step, require_model
 
 __all__ = ["BlendRanker"]
@@ -116,7 +116,7 @@ class BlendRanker(FadingRanker, NestedRanker):
         _candidates=Derived(),
         _learners=ListOf(Nested("Ranker", "RankingPipeline"), lambda ranker: ranker._candidates.shape[1]),
         _losses=Array(lambda ranker: len(ranker._candidates)),
-        _account=Array(len(HedgeAccount._fields)),
+        _account=Array(len(HedgeAccount._fields), low=LEAST),
         _n_queries=Count(),
         _prior=Derived(),
         _front=Nested("StreamQuantileMap", optional=True),

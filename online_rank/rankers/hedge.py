@@ -7,7 +7,7 @@ import numpy as np
 
 from online_rank._kernels import blend as kernels
 
-__all__ = ["HedgeAccount", "choose", "opening", "shares_of", "step_of"]
+__all__ = ["LEAST", "HedgeAccount", "choose", "opening", "shares_of", "step_of"]
 
 #: By how much blends may be worse than their candidates before candidates are drawn: the loss of one query.
 BUDGET = 1.0
@@ -50,6 +50,10 @@ class HedgeAccount(NamedTuple):
     n_counted: float
     n_drawn: float
     counted_weight: float
+
+
+#: The smallest value of each. The gap of mixability is rounded, and the gaps of serving have either sign.
+LEAST = HedgeAccount(0.0, 0.0, -math.inf, 0.0, -math.inf, -math.inf, 1.0, 0.0, 0.0, 0.0)
 
 
 def opening() -> np.ndarray:

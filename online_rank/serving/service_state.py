@@ -40,7 +40,7 @@ class ServiceState:
         _metric=Nested("RankingMetric"),
         _learned=DictOf(Plain(), TupleOf(Count(), Count())),
         _counts=DictOf(Text(*_COUNTED), Count()),
-        _served=Array(3),
+        _served=Array(3, low=0.0),
         _kept=Array(2, low=0.0),
         _longest_delay=Count(),
         _promoted=Text(optional=True),

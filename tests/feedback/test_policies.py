@@ -111,6 +111,9 @@ def test_little_to_show(policy, m):
         (lambda: PlackettLuce().show({"a": 1.0, "b": math.nan}, 0), "scores: that of document 'b' is nan"),
         (lambda: FairPairs().show(np.array([0.0, np.inf]), 0), "scores: that of document 1 is inf"),
         (lambda: PlackettLuce().show([1e200, -1e200], 0), "scores are too large"),
+        (lambda: PlackettLuce().show([0.0, 1.0], 0, confidence=math.nan), "confidence is nan"),
+        (lambda: FairPairs().show([0.0, 1.0], 0, confidence=1.5), "confidence is 1.5"),
+        (lambda: PlackettLuce().logits([0.0, 1.0], math.inf), "confidence is inf"),
     ],
 )
 def test_bad_input(call, message):

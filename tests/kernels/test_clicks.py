@@ -353,3 +353,5 @@ def test_confidence_by_hand():
     assert kernels.confidence(np.array([0.5]), np.array([1.0])) == 0.0
     assert kernels.confidence(np.zeros(3), np.zeros(3)) == 0.0
     assert kernels.confidence(np.empty(0), np.empty(0)) == 0.0
+    # The square of 1e300 is infinite, and infinity / infinity would be no confidence at all.
+    assert kernels.confidence(np.array([1e300]), np.array([1.0])) == 1.0

@@ -36,6 +36,17 @@ def test_sort_across_runs_and_merges(n):
     assert items.tolist() == expected.tolist()
 
 
+@pytest.mark.parametrize("n", [5, 33, 300])
+@pytest.mark.parametrize("nan", [slice(None), slice(None, None, 3), slice(1, 2)])
+def test_every_item_written_was_given_even_where_keys_are_nan(n, nan):
+    """Callers index by the items: memory that nobody wrote would send them anywhere."""
+    keys = np.random.default_rng(n).normal(size=n)
+    keys[nan] = np.nan
+    items = np.arange(n)
+    order.sort_descending(keys, items, np.empty(n), np.full(n, 10**12))
+    assert 0 <= items.min() <= items.max() < n
+
+
 @given(scores.filter(len), st.data())
 @settings(deadline=None)
 def test_bound_is_reached_by_k_documents(values, data):

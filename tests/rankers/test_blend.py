@@ -24,6 +24,7 @@ from online_rank import (
 from online_rank._kernels import blend as kernels
 from online_rank.base.schema import mismatches
 from online_rank.preprocessing import Ramps
+from online_rank.rankers.hedge import HedgeAccount
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.stream import WebLike
 from online_rank.stream.synth import NoisyTeacher
@@ -223,6 +224,10 @@ def test_bad_parameters_and_files():
     model = BlendRanker(rankers())
     model._losses[3] = np.nan
     assert "_losses has entries that are not finite" in mismatches(model)[0]
+    # The step is divided by the largest weight of a query.
+    model = BlendRanker(rankers())
+    model._account[HedgeAccount._fields.index("largest_weight")] = 0.0
+    assert "_account has entries outside [0.0, 0.0, -inf, 0.0, -inf, -inf, 1.0, 0.0, 0.0, 0.0] to inf" in mismatches(model)[0]
     unknown = BlendRanker([PairwiseRanker(linear_model.LogisticRegression())])
     with pytest.raises(TypeError, match="PairwiseRanker"):
         to_bytes(unknown)

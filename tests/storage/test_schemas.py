@@ -26,6 +26,8 @@ from online_rank.base.schema import (
     mismatches,
     settings_names,
 )
+from online_rank.bounds import LossTracker
+from online_rank.evaluate import Trace
 from online_rank.metrics import NDCG, OffPolicyValue, RandomRanking, SwapComparison, TeamDraft, metric
 from online_rank.preprocessing._columns import StatelessTransformer
 from online_rank.rankers.fixed import FixedRanker
@@ -372,3 +374,22 @@ def test_spare_room_is_allowed_in_memory_and_neither_saved_nor_loaded():
 def test_fields_name_what_does_not_match(field, value, message):
     with pytest.raises(StateError, match=message):
         field.check(value, "x", Holder(2, 2))
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: LossTracker(PerceptronRanker(), {"first": {"a": 1.0}}), "_served"),
+        (lambda: LossTracker(PerceptronRanker(), {"first": {"a": 1.0}}), "_paired"),
+        (Trace, "_served"),
+        (lambda: RankingService(PerceptronRanker()), "_served"),
+    ],
+)
+def test_the_sums_of_an_interval_are_not_negative(make, name):
+    """With -1 losses so far the next one divides by 0."""
+    model = make()
+    assert not mismatches(model)
+    sums = np.zeros_like(getattr(model, name))
+    sums[..., 0] = -1.0
+    setattr(model, name, sums)
+    assert f"{name} has entries outside 0 to inf" in mismatches(model)[0]
