@@ -133,7 +133,7 @@ class Wrapper(abc.ABC):
 
 
 def steps_of(model: Any) -> list[Any]:
-    """The steps of a pipeline, in order; of anything else, itself.
+    """The steps of a pipeline, in order; of a pipeline without steps and of anything else, itself.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def steps_of(model: Any) -> list[Any]:
     """
     if not _is_pipeline(type(model)):  # type: ignore[arg-type]
         return [model]
-    return [part for step in model.steps.values() for part in steps_of(step)]
+    return [part for step in model.steps.values() for part in steps_of(step)] or [model]
 
 
 @functools.cache

@@ -69,6 +69,13 @@ class RankingPipeline(Able, compose.Pipeline):
     def __init__(self, *steps: Any) -> None:
         super().__init__(*steps)
 
+    @property
+    def _last_step(self) -> Any:
+        # Not an IndexError: river's `isinstance` asks whether there is one.
+        if not self.steps:
+            raise AttributeError("the pipeline has no steps")
+        return super()._last_step
+
     def _add_step(self, obj: Any, at_start: bool) -> None:
         name, step = obj if isinstance(obj, tuple) else (None, obj)
         if isinstance(step, compose.Pipeline):

@@ -2,6 +2,7 @@
 
 import functools
 import heapq
+import itertools
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any
@@ -298,6 +299,9 @@ class PendingQueries(GatheredFeedback):
                 staged["n_evicted"] += 1
 
     def _check_state(self) -> None:
+        numbers = [0, *(number for number, *_ in self._queries.values()), self.next_number]
+        if any(one >= later for one, later in itertools.pairwise(numbers)):
+            raise ValueError("the waiting queries are not in the order of their numbers, or have numbers still to come")
         if self._n_bytes != sum(n_bytes for _, n_bytes, _, _ in self._queries.values()):
             raise ValueError("the waiting queries do not add up to the bytes that they take")
         if any(query_id not in self._given or query_id in self._queries for query_id in self._early):

@@ -99,6 +99,15 @@ class SameAs(Field):
             raise StateError(f"{where} should be a {expected.__name__}, not {type(value).__name__}")
 
 
+class Steps(ListOf):
+    """At least one step: of a pipeline without steps, river's `isinstance` asks for the last one."""
+
+    def _check(self, value: Any, where: str, owner: Any) -> None:
+        super()._check(value, where, owner)
+        if not value:
+            raise StateError(f"{where} is empty")
+
+
 class Kinds(Field):
     """A type of values, one of `TYPES`."""
 
@@ -156,7 +165,7 @@ _CALL = TupleOf(ListOf(Anything(), kind=tuple), DictOf(Text(), Anything()))
 _SIZE = Integer(1, 2**31 - 1, optional=True)
 #: Only None: with a window, means and variances are objects that cannot be saved.
 _NO_WINDOW = Integer(1, 0, optional=True)
-_STEPS = ListOf(TupleOf(Text(), Anything()))
+_STEPS = Steps(TupleOf(Text(), Anything()))
 _PIPELINE = {name: Derived() for name in ("_plan", "_inference_transformers", "_last_step_cached", "_last_step_params")}
 _DRIFT = {"_drift_detected": Flag()}
 _SEED = Integer(-(2**63), 2**63 - 1, optional=True)

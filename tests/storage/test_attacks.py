@@ -201,3 +201,35 @@ def test_an_empty_array_with_a_size_beyond_all_arrays_is_refused(shape):
     members["0.npy"] = b"\x93NUMPY\x01\x00v\x00" + header.encode()
     with pytest.raises(ModelFileError, match="impossible shape"):
         from_bytes(write_archive((name, bytes(data)) for name, data in members.items()))
+
+
+@pytest.mark.parametrize("numbers", [(1, 9), (2, 1), (1, 1), (0, 1)])
+def test_waiting_queries_have_numbers_in_order_that_have_come(numbers):
+    """Beyond the next number they were written past the end of what waits."""
+    pending = PendingQueries()
+    for name in "ab":
+        pending.remember(name, ("text", [0.5], None))
+
+    def edit(tree):
+        for row, number in zip(tree["state"]["_queries"]["dict"][1], numbers, strict=True):
+            row["tuple"][0] = number
+
+    with pytest.raises(ModelFileError, match="the waiting queries are not in the order of their numbers"):
+        from_bytes(forged(to_bytes(pending), edit=edit))
+
+
+@pytest.mark.parametrize("inner", ["ours", "river's"])
+def test_a_pipeline_without_steps_is_refused_where_a_model_stands(inner):
+    """river's `isinstance` asks a pipeline for its last step, which was an IndexError."""
+    model = online_rank.BestRanker([StreamScaler() | PerceptronRanker()])
+
+    def edit(tree):
+        pipeline = tree["parameters"]["rankers"][0]
+        pipeline["parameters"]["steps"] = []
+        if inner == "river's":
+            pipeline.update({"class": "river.compose.Pipeline", "state": {}})
+
+    with pytest.raises(ModelFileError, match=r"does not end in a ranker|it is a ranker, or a pipeline|steps is empty"):
+        from_bytes(forged(to_bytes(model), edit=edit))
+    with pytest.raises(TypeError, match="it is a ranker, or a pipeline"):
+        online_rank.BestRanker([online_rank.RankingPipeline()])
