@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -22,6 +23,8 @@ def in_child(work: Callable[[], Any], seconds: int = 600) -> Any:
             os.close(reader)
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(seconds)
+            # Work may use the alarm too, and a kernel that never ends lets no handler of Python run.
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
             answer = pickle.dumps(work())
             signal.alarm(0)
             with os.fdopen(writer, "wb") as pipe:

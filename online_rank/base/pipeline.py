@@ -284,7 +284,7 @@ class RankingPipeline(Able, compose.Pipeline):
 
     @property
     def _ranker(self) -> Ranker:
-        ranker: Any = self._last_step if self.steps else None
+        ranker: Any = next(reversed(self.steps.values()), None)
         if not getattr(ranker, "_is_ranker", False):
             raise TypeError(f"the pipeline {' | '.join(self.steps)} does not end in a ranker")
         return ranker

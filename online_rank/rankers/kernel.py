@@ -18,6 +18,8 @@ __all__ = ["KernelPerceptronRanker"]
 
 #: For this many documents the Cholesky factor takes 800 MB.
 _LARGEST_BUDGET = 10_000
+#: Each power is a multiplication; beyond this, values of a kernel are 0, 1 or infinite for most documents.
+_LARGEST_DEGREE = 100
 
 #: ||e|| / V of an exact projection: the square root of a difference keeps half of the digits.
 _ROUNDING = 1e-6
@@ -50,7 +52,7 @@ class KernelPerceptronRanker(AveragedRanker):
     gamma
         A number > 0. None: 1 / d, where d is the number of features of the first query.
     degree, coef0
-        Parameters of the polynomial kernel: an integer >= 1 and a number >= 0.
+        Parameters of the polynomial kernel: an integer from 1 to 100, and a number >= 0.
     budget
         The largest number of stored documents; memory is O(budget (budget + d)).
     tolerance
@@ -217,7 +219,7 @@ class KernelPerceptronRanker(AveragedRanker):
     def _checked(self) -> tuple[np.ndarray, np.ndarray]:
         """The arguments in the form that the kernel takes. Raises TypeError or ValueError for a value that is not allowed."""
         arguments.choice("kernel", self.kernel, KERNELS)
-        arguments.integer("degree", self.degree, 1)
+        arguments.integer("degree", self.degree, 1, _LARGEST_DEGREE)
         arguments.integer("budget", self.budget, 1, _LARGEST_BUDGET)
         arguments.number("gamma", self.gamma, above=0.0, optional=True)
         for name in ("coef0", "tolerance", "relative_margin"):

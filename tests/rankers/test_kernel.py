@@ -235,6 +235,8 @@ def test_many_documents_take_the_long_way_to_the_same_credit():
         ({"gamma": 0.0}, ValueError, "gamma is 0.0"),
         ({"gamma": "1"}, TypeError, "gamma is '1'"),
         ({"degree": 0}, ValueError, "degree is 0"),
+        # One multiplication for each: a model file with 2^62 would never have answered.
+        ({"degree": 1 << 62}, ValueError, "degree is 4611686018427387904"),
         ({"degree": 2.0}, TypeError, "degree is 2.0"),
         ({"budget": 0}, ValueError, "budget is 0"),
         ({"coef0": -1.0}, ValueError, "coef0 is -1.0"),
