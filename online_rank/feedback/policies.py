@@ -160,6 +160,10 @@ class PlackettLuce(Policy):
             The scores have no finite standard deviation, or `confidence` is not between 0 and 1.
         """
         arguments.number("confidence", confidence, 0.0, 1.0)
+        return self._mixed(scores, confidence)
+
+    def _mixed(self, scores: Sequence[float] | np.ndarray, confidence: float) -> np.ndarray:
+        """`logits`, at a confidence from 0 to 1."""
         values = np.asarray(scores, np.float64)
         logits = np.empty(len(values))
         if not kernels.mixed_logits(values, float(confidence), logits):
@@ -178,7 +182,7 @@ class PlackettLuce(Policy):
     ) -> Impression:
         """As `Policy.draw_list`."""
         n = min(k + (HELD_BACK if k <= FEW else 0), len(scores))
-        logits = self.logits(scores, confidence)
+        logits = self._mixed(scores, confidence)
         order, drawn_logits = np.empty(n, np.int64), np.empty(n)
         rest = kernels.draw(logits, rng.gumbel(size=len(scores)), n, order, drawn_logits)
         drawn = tuple(order.tolist() if isinstance(ids, range) else [ids[i] for i in order.tolist()])

@@ -165,7 +165,7 @@ _CALL = TupleOf(ListOf(Anything(), kind=tuple), DictOf(Text(), Anything()))
 _SIZE = Integer(1, 2**31 - 1, optional=True)
 #: Only None: with a window, means and variances are objects that cannot be saved.
 _NO_WINDOW = Integer(1, 0, optional=True)
-_STEPS = Steps(TupleOf(Text(), Anything()))
+_STEP = TupleOf(Text(), Anything())
 _PIPELINE = {name: Derived() for name in ("_plan", "_inference_transformers", "_last_step_cached", "_last_step_params")}
 _DRIFT = {"_drift_detected": Flag()}
 _SEED = Integer(-(2**63), 2**63 - 1, optional=True)
@@ -188,13 +188,13 @@ _VECTORIZER = {
 #: Classes by their names in files.
 RIVER = {
     "river.compose.Discard": Declaration({"keys": ListOf(Plain())}, {}),
-    "river.compose.Pipeline": Declaration({"steps": _STEPS}, _PIPELINE),
+    "river.compose.Pipeline": Declaration({"steps": Steps(_STEP)}, _PIPELINE),
     "river.compose.Prefixer": Declaration({"prefix": Text()}, {}),
     "river.compose.Renamer": Declaration({"mapping": DictOf(Plain(), Plain())}, {}),
     "river.compose.Select": Declaration({"keys": ListOf(Plain())}, {}),
     "river.compose.SelectType": Declaration({"types": ListOf(Kinds())}, {}),
     "river.compose.Suffixer": Declaration({"suffix": Text()}, {}),
-    "river.compose.TransformerUnion": Declaration({"transformers": _STEPS}, {}),
+    "river.compose.TransformerUnion": Declaration({"transformers": ListOf(_STEP)}, {}),
     "river.drift.ADWIN": Declaration(
         {
             "delta": Real(1e-300, 1.0),

@@ -6,6 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from river import compose
 
 import online_rank
 from online_rank import DriftAwareRanker, PerceptronRanker, StreamGaussianizer, StreamQuantileMap, StreamScaler, _registry
@@ -233,3 +234,10 @@ def test_a_pipeline_without_steps_is_refused_where_a_model_stands(inner):
         from_bytes(forged(to_bytes(model), edit=edit))
     with pytest.raises(TypeError, match="it is a ranker, or a pipeline"):
         online_rank.BestRanker([online_rank.RankingPipeline()])
+
+
+def test_a_union_without_transformers_is_a_model_like_any_other():
+    """Only river's `Pipeline` needs a step; what was accepted can be saved."""
+    model = online_rank.preprocessing.ForEachDocument(compose.TransformerUnion()) | PerceptronRanker()
+    model.learn_one({"a": {"x": 1.0}, "b": {"x": 2.0}}, {"a": 0, "b": 1})
+    assert repr(from_bytes(to_bytes(model))) == repr(model)
