@@ -9,12 +9,12 @@ import numpy as np
 from online_rank._kernels._jit import leaf
 
 # Runs of this length are sorted by counting before they are merged.
-_RUN = 32
+_RUN = 64
 
 
 @leaf
 def sort_descending(keys, items, spare_keys, spare_items):
-    """Sort `keys` (n,) in descending order, stably, and `items` (n,) along with it; the other two are workspace.
+    """Sort `keys` (n,) in descending order, stably, and integers `items` (n,) along with it; the other two are workspace.
 
     Equal keys keep their order, so the order in which a caller lists documents decides ties.
     """
@@ -28,17 +28,8 @@ def sort_descending(keys, items, spare_keys, spare_items):
     for i in range(n):
         spare_items[i] = items[i]
     for first in range(0, n, _RUN):
-        # A slice that starts at 0: only this vectorises.
-        run = keys[first : min(first + _RUN, n)]
-        for i in range(run.shape[0]):
-            # The number of items before it is an item's position.
-            key = run[i]
-            place = 0
-            for j in range(run.shape[0]):
-                place += (run[j] > key) | ((run[j] == key) & (j < i))
-            spare_keys[first + place], spare_items[first + place] = key, items[first + i]
-        for i in range(first, first + run.shape[0]):
-            keys[i], items[i] = spare_keys[i], spare_items[i]
+        stop = min(first + _RUN, n)
+        _sort_run(keys[first:stop], items[first:stop], spare_keys[first:stop], spare_items[first:stop])
     width = _RUN
     while width < n:
         for first in range(0, n, 2 * width):
@@ -49,18 +40,74 @@ def sort_descending(keys, items, spare_keys, spare_items):
 
 
 @leaf
+def _sort_run(keys, items, spare_keys, spare_items):
+    """Sort a short run: an item's place is the number of greater keys, and of equal ones that were placed before it."""
+    n = keys.shape[0]
+    for i in range(n):
+        spare_keys[i] = 0.0
+    # Four at a time, which read each key once; slices start at 0, because only then this vectorises.
+    for i in range(0, n - 3, 4):
+        a, b, c, d = keys[i], keys[i + 1], keys[i + 2], keys[i + 3]
+        before_a = before_b = before_c = before_d = 0
+        for j in range(n):
+            key = keys[j]
+            before_a += key > a
+            before_b += key > b
+            before_c += key > c
+            before_d += key > d
+        _put(i, before_a, items, spare_keys, spare_items)
+        _put(i + 1, before_b, items, spare_keys, spare_items)
+        _put(i + 2, before_c, items, spare_keys, spare_items)
+        _put(i + 3, before_d, items, spare_keys, spare_items)
+    for i in range(n - n % 4, n):
+        before = 0
+        for j in range(n):
+            before += keys[j] > keys[i]
+        _put(i, before, items, spare_keys, spare_items)
+    for i in range(n):
+        spare_keys[items[i]] = keys[i]
+    for i in range(n):
+        keys[i], items[i] = spare_keys[i], spare_items[i]
+
+
+@leaf
+def _put(i, before, items, equal, sorted_items):
+    """Put item i behind `before` others and the `equal[before]` with its key that came first; `items[i]` becomes its place."""
+    place = before + np.int64(equal[before])
+    equal[before] += 1.0
+    sorted_items[place] = items[i]
+    items[i] = place
+
+
+@leaf
 def _merge(keys, items, first, middle, stop, keys_out, items_out):
-    """Merge the sorted neighbours `first:middle` and `middle:stop`."""
-    i, j, out = first, middle, first
-    while i < middle and j < stop:
-        right = np.int64(keys[j] > keys[i])
-        source = i + (j - i) * right
+    """Merge the sorted neighbours `first:middle` and `middle:stop` from both ends, in two chains that need not wait for each
+    other.
+    """
+    i, j, left, right = first, middle, middle - 1, stop - 1
+    # In so many steps neither end can run out of either neighbour.
+    safe = min(middle - first, stop - middle)
+    for n in range(safe):
+        take = np.int64(keys[j] > keys[i])
+        source = i + (j - i) * take
+        keys_out[first + n], items_out[first + n] = keys[source], items[source]
+        j += take
+        i += 1 - take
+        take = np.int64(keys[right] > keys[left])
+        source = right + (left - right) * take
+        keys_out[stop - 1 - n], items_out[stop - 1 - n] = keys[source], items[source]
+        left -= take
+        right -= 1 - take
+    out, end = first + safe, stop - safe
+    while out < end and i <= left and j <= right:
+        take = np.int64(keys[j] > keys[i])
+        source = i + (j - i) * take
         keys_out[out], items_out[out] = keys[source], items[source]
-        j += right
-        i += 1 - right
+        j += take
+        i += 1 - take
         out += 1
-    source = i if i < middle else j
-    while out < stop:
+    source = i if i <= left else j
+    while out < end:
         keys_out[out], items_out[out] = keys[source], items[source]
         source += 1
         out += 1

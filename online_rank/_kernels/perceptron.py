@@ -211,8 +211,8 @@ def learn_block(X, y, offsets, weights, discounts, config, w, average, counters,
         require(served.shape[0] >= y.shape[0])
     target, rule = settings(config, discounts)
     work = workspace(longest_query(offsets))
-    z, new = np.empty_like(w), np.empty_like(w)
-    other_z = np.empty(w.shape[0] if rule.credit == ADAPTIVE else 0)
+    steps = np.empty((3, w.shape[0]))
+    z, other_z, new = steps[0], steps[1], steps[2]
     for q in range(weights.shape[0]):
         first, weight = offsets[q], weights[q]
         m = offsets[q + 1] - first

@@ -62,16 +62,23 @@ def sort_credit(graded, violation, work, c):
     next_place[levels - 1] = 0
     for lev in range(levels - 2, -1, -1):
         next_place[lev] = next_place[lev + 1] + graded.size[lev + 1]
-    mass, total, first = 0.0, 0.0, 0
-    for p in range(m):
-        lev = level[placed[p]]
-        total += phi[next_place[lev]] - phi[p]
-        next_place[lev] += 1
-        if p + 1 == m or keys[p + 1] != keys[p] or level[placed[p + 1]] != lev:
-            for q in range(first, p + 1):
-                c[placed[q]] = total / (p + 1 - first)
-            mass += max(total, 0.0)
-            total, first = 0.0, p + 1
+    mass, p = 0.0, 0
+    while p < m:
+        lev, stop = level[placed[p]], p + 1
+        while stop < m and keys[stop] == keys[p] and level[placed[stop]] == lev:
+            stop += 1
+        ideal = next_place[lev]
+        next_place[lev] = ideal + stop - p
+        total = phi[ideal] - phi[p]
+        for q in range(1, stop - p):
+            total += phi[ideal + q] - phi[p + q]
+        if stop == p + 1:
+            c[placed[p]] = total
+        else:
+            for q in range(p, stop):
+                c[placed[q]] = total / (stop - p)
+        mass += total if total > 0.0 else 0.0
+        p = stop
     return mass
 
 

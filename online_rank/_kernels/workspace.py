@@ -50,11 +50,9 @@ class Workspace(NamedTuple):
 @inner
 def workspace(longest):
     """A `Workspace` for queries of up to `longest` documents; rows have two elements more."""
-    return Workspace(
-        np.empty((_REALS, longest + 2)),
-        np.empty((_INTEGERS, longest + 2), dtype=np.int64),
-        np.empty(MAX_GRADE + 1, dtype=np.int64),
-    )
+    integers = np.empty(_INTEGERS * (longest + 2) + MAX_GRADE + 1, dtype=np.int64)
+    rows = integers[: _INTEGERS * (longest + 2)].reshape((_INTEGERS, longest + 2))
+    return Workspace(np.empty((_REALS, longest + 2)), rows, integers[_INTEGERS * (longest + 2) :])
 
 
 @leaf

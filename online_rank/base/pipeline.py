@@ -331,7 +331,7 @@ class RankingPipeline(Able, compose.Pipeline):
         """A query to rank."""
         n_features = self._n_unnamed
         X = plain_array(x, n_features) if context is None and n_features else None
-        return read_for(self, x, context=context) if X is None else plain_block(X)
+        return read_for(self, x, context=context) if X is None else plain_block(X, None, len(X))
 
     def _require_grades_unneeded(self) -> None:
         if self._supervised:

@@ -155,6 +155,7 @@ class Ranker(QueryEstimator):
 
     @n_shown.setter
     def n_shown(self, n: int) -> None:
+        """Go on from draw number n, an integer >= 0. Raises TypeError or ValueError for anything else."""
         integer("n_shown", n, 0)
         with self._lock:
             self._n_shown = n
@@ -209,8 +210,9 @@ class Ranker(QueryEstimator):
             `x` or `y` is bad input, or the query would make the model's state non-finite. The model is then as it was.
         """
         with self._lock:
-            alone = self._columns is None and type(w) is float and w == 1.0 and served is context is at is None
-            block = plain_query(x, y, self._n_features) if alone else None
+            block = None
+            if served is None and context is None and at is None and type(w) is float and w == 1.0 and self._columns is None:
+                block = plain_query(x, y, self._n_features)
             plain = block is not None
             if block is None:
                 block = read_for(self, x, y, w, served=served, context=context, at=at)
@@ -388,7 +390,7 @@ class Ranker(QueryEstimator):
         `_learn_all` finds the error message. `changes` are those of earlier steps, kept if the query is learned.
         """
         rounds = self._last_round
-        if rounds is None or not ((plain or self._fits(block)) and self._learns_atomically and len(block.w) == 1):
+        if rounds is None or not (self._learns_atomically and (plain or (len(block.w) == 1 and self._fits(block)))):
             return False
         if changes is not None:
             changes.until_written(rounds)

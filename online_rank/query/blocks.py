@@ -116,9 +116,9 @@ def single(n_documents: int) -> np.ndarray:
 _new = tuple.__new__
 
 
-def plain_block(x: np.ndarray, y: np.ndarray | None = None) -> Block:
-    """A query of weight 1 that needs no conversion (`plain_query`). `Block(...)` takes three times as long."""
-    return _new(Block, (x, y, single(len(x)), ONE, None, None, None, None, None, None, None, None))
+def plain_block(x: np.ndarray, y: np.ndarray | None, m: int) -> Block:
+    """A query of m documents and weight 1 that needs no conversion (`plain_query`). `Block(...)` takes three times as long."""
+    return _new(Block, (x, y, single(m), ONE, None, None, None, None, None, None, None, None))
 
 
 def with_features(block: Block, X: Any, names: tuple[Hashable, ...] | None) -> Block:

@@ -204,15 +204,15 @@ def plain_query(x: Any, y: Any, n_features: int) -> Block | None:
     if type(x) is not _ARRAY or type(y) is not _ARRAY:
         return None
     x, y = x[...], y[...]
+    kind, m = x.dtype, len(y) if y.ndim == 1 else -1
     if (
-        (x.dtype is _FLOAT64 or x.dtype is _FLOAT32)
+        (kind is _FLOAT64 or kind is _FLOAT32)
         and y.dtype is _INT64
-        and y.ndim == 1
-        and x.shape == (len(y), n_features)
+        and x.shape == (m, n_features)
         and x.flags.c_contiguous
         and y.flags.c_contiguous
     ):
-        return plain_block(x, y)
+        return plain_block(x, y, m)
     return None
 
 

@@ -296,9 +296,9 @@ class PerceptronRanker(LinearRanker):
 
     def _learn(self, block: Block, rounds: np.ndarray, *, free: bool = False) -> int:
         """Learn queries; `free` without regard to signs and to a measure of the user's own."""
-        if not (free or (self.signs is None and self._own is None)):
+        if not (self._learns_atomically or free or (self.signs is None and self._own is None)):
             return self._learn_in_turn(block, rounds)
-        X, y, offsets, w, _, _, served, *_ = block
+        X, y, offsets, w, _, _, served, _, _, _, _, _ = block
         if self._rows is None and type(X) is not SparseRows:
             if served is None and self._all_forms is None:
                 return dense.learn(

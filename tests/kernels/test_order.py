@@ -27,7 +27,7 @@ def test_sort_is_pythons_stable_sort(values, dtype):
     assert keys.tolist() == by_key.tolist()
 
 
-@pytest.mark.parametrize("n", [31, 32, 33, 64, 65, 1000])
+@pytest.mark.parametrize("n", [31, 32, 33, 63, 64, 65, 127, 128, 129, 200, 1000])
 def test_sort_across_runs_and_merges(n):
     keys = np.random.default_rng(n).integers(0, n // 3, n).astype(float)
     expected = np.argsort(-keys, kind="stable")
@@ -36,7 +36,7 @@ def test_sort_across_runs_and_merges(n):
     assert items.tolist() == expected.tolist()
 
 
-@pytest.mark.parametrize("n", [5, 33, 300])
+@pytest.mark.parametrize("n", [5, 33, 100, 300])
 @pytest.mark.parametrize("nan", [slice(None), slice(None, None, 3), slice(1, 2)])
 def test_every_item_written_was_given_even_where_keys_are_nan(n, nan):
     """Callers index by the items: memory that nobody wrote would send them anywhere."""
