@@ -55,10 +55,11 @@ def mix(models: Sequence[Any], base: Any = None, *, weights: str = "uniform") ->
     r"""Mix several models that began alike and have each learned a part of a stream.
 
     Weights that learn are averaged, :math:`w = \sum_k \mu_k w_k`. Weights that serve are averages of vectors: they are averaged
-    by the number of vectors in them. Means and variances of `StreamScaler` are pooled by the formula of Chan, Golub & LeVeque,
-    and the sums of `RidgeRanker` add up: both equal those of one machine with all documents, up to rounding. Counters and the
-    account of a `LossTracker` add up. The base counts once. All sums are taken in the order of `models`,
-    so equal models give equal bits.
+    by the number of vectors in them; with a half-life, which then counts queries of one machine, they are the average of the
+    mixed weights, as if the n-th last queries of all machines had come together. Means and variances of `StreamScaler` are
+    pooled by the formula of Chan, Golub & LeVeque, and the sums of `RidgeRanker` add up: both equal those of one machine with
+    all documents, up to rounding. Counters and the account of a `LossTracker` add up. The base counts once. All sums are taken
+    in the order of `models`, so equal models give equal bits.
 
     Parameters
     ----------
@@ -80,7 +81,7 @@ def mix(models: Sequence[Any], base: Any = None, *, weights: str = "uniform") ->
     TypeError
         A step has no rule for mixing.
     ValueError
-        There is no model; settings or features differ; a model did not begin as a fork of the base; or an average has a
+        There is no model; settings or features differ; a model did not begin as a fork of the base; or a `RidgeRanker` has a
         half-life.
 
     References

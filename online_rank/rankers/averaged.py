@@ -228,31 +228,47 @@ class LinearRanker(AveragedRanker):
             self._counters[[AVERAGED, SINCE_REFERENCE]] = 0.0
 
     def _mix_weights(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
-        """Average weights by `shares` and averages by the number of vectors in them; add up counters, counting `base` once."""
-        if self._decay < 1.0:
-            raise ValueError(
-                f"average={self.average} is an average with a half-life: it depends on the order of queries, which several "
-                "machines do not have; average=True and average=False can be mixed"
-            )
-        weights, sums = (
-            np.zeros(self._n_features),
-            self._placed_from(base, base.served_weights[None])[0] * base._counters[AVERAGED],
-        )
-        before, counters = sums.copy(), base._counters.copy()
+        """Average weights by `shares`, mix averages (`_mixed_average`), and add up counters, counting `base` once."""
+        weights, counters = np.zeros(self._n_features), base._counters.copy()
+        served = []
         for shard, share in zip(shards, shares, strict=True):
-            learned, served = self._placed_from(shard, np.stack((shard.weights, shard.served_weights)))
+            learned, its_average = self._placed_from(shard, np.stack((shard.weights, shard.served_weights)))
             weights += share * learned
-            sums += shard._counters[AVERAGED] * served - before
+            served.append(its_average)
             counters += shard._counters - base._counters
+        average, number = self._mixed_average(shards, served, base, shares)
         # The relative error that two roundings leave in a sum of numbers >= 0.
         self._counters = np.maximum(counters, 0.0)
+        self._counters[[AVERAGED, SINCE_REFERENCE]] = number, 0.0
         sparse_state = any(ranker._rows is not None for ranker in (base, *shards))
         self._rows, self._weights = None, weights
         if self._averages:
-            self._average = sums / counters[AVERAGED] if counters[AVERAGED] > 0.0 else weights.copy()
+            self._average = average if number > 0.0 else weights.copy()
         if sparse_state:
             self._make_sparse()
         self._last_round = copy.copy(shards[-1]._last_round)  # Each instance overwrites its own row.
+
+    def _mixed_average(
+        self, shards: Sequence[Any], served: Sequence[np.ndarray], base: Any, shares: Sequence[float]
+    ) -> tuple[np.ndarray, float]:
+        """The average of a mixture (d,), given those of its shards in its own columns, and the number of vectors in it.
+
+        An average of all vectors is that of the vectors of all machines; those of `base` count once. With a half-life it is the
+        average of the mixed weights, as if the n-th last queries of all machines had come together: the sum of vectors, each
+        times its power of one half, is linear in them.
+        """
+        total, number = np.zeros(self._n_features), 0.0
+        if self._decay == 1.0:
+            before = self._placed_from(base, base.served_weights[None])[0] * base._counters[AVERAGED]
+            total, number = before.copy(), float(base._counters[AVERAGED])
+            for shard, average in zip(shards, served, strict=True):
+                total += shard._counters[AVERAGED] * average - before
+                number += shard._counters[AVERAGED] - base._counters[AVERAGED]
+        else:
+            for shard, average, share in zip(shards, served, shares, strict=True):
+                total += share * shard._counters[AVERAGED] * average
+                number += share * shard._counters[AVERAGED]
+        return (total / number if number > 0.0 else total), max(number, 0.0)
 
     def _grow(self, n_new: int) -> None:
         if self._rows is not None:

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ from online_rank import (
     SwapRanker,
 )
 from online_rank.distributed import fork, from_bytes, learn_shard, mix, to_bytes
+from online_rank.rankers.inside import total_mass
 from tests.helpers import linear_queries, state_of
 from tests.reference import mixing as reference
 
@@ -72,6 +74,30 @@ def test_two_machines_by_hand():
     assert mix([right, wrong], base, weights="mass").weights == pytest.approx([2.0 * loss])
     assert mix([right, wrong], base).served_weights == pytest.approx([2.0 * loss])  # the only vector there was
     assert mix([right, right], base, weights="mass").weights == pytest.approx([0.0])
+
+
+@pytest.mark.parametrize("weights", ["uniform", "mass"])
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+def test_an_average_with_a_half_life_is_that_of_the_mixed_weights(form, weights):
+    """Its sum of vectors, by hand: each machine's own, after the base's, at the machine's share."""
+    half_life, queries = 3.0, [(form(X), y) for X, y in linear_queries(30, d=3, seed=4) if len(set(y)) > 1]
+    forget = 0.5 ** (1 / half_life)
+    base, total, number = PerceptronRanker(average=half_life), np.zeros(3), 0.0
+    for parts in (cut(run, 2) for run in cut(queries, 3)):
+        shards, sums, numbers = [fork(base) for _ in parts], [], []
+        for shard, part in zip(shards, parts, strict=True):
+            sums.append(total)
+            numbers.append(number)
+            for X, y in part:
+                shard.learn_one(X, y)
+                sums[-1], numbers[-1] = forget * sums[-1] + shard.weights, forget * numbers[-1] + 1
+            assert shard.served_weights == pytest.approx(sums[-1] / numbers[-1])
+        masses = [total_mass(shard) - total_mass(base) for shard in shards]
+        shares = [mass / sum(masses) for mass in masses] if weights == "mass" else [0.5, 0.5]
+        base = mix(shards, base, weights=weights)
+        total, number = (sum(share * of for share, of in zip(shares, one, strict=True)) for one in (sums, numbers))
+        assert base.served_weights == pytest.approx(total / number)
+    assert from_bytes(to_bytes(base)).served_weights.tolist() == base.served_weights.tolist()
 
 
 @given(st.integers(0, 2**32), st.integers(1, 6), st.integers(1, 3), st.sampled_from([1e-9, 1.0, 1e9]))
@@ -196,7 +222,6 @@ def test_models_and_base_stay_as_they_are_and_equal_ones_give_equal_bits():
         (LossTracker(DriftAwareRanker(PerceptronRanker())), TypeError, "DriftAwareRanker has no rule"),
         (GradientRanker(), TypeError, r"GradientRanker\(optimizer='scale_free'\) has no rule"),
         ((SignedLog() + StreamScaler()) | PerceptronRanker(), TypeError, "QueryUnion has no rule"),
-        (PerceptronRanker(average=10), ValueError, "average=10 is an average with a half-life"),
         (RidgeRanker(half_life=5.0), ValueError, "half_life=5.0 depends on the order"),
         ("model", TypeError, "str is not a model"),
     ],
