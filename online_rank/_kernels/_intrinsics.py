@@ -14,7 +14,7 @@ _FOUR = ir.VectorType(_DOUBLE, LANES)
 
 # Rows that are read side by side look like no sequence to a processor, which then fetches nothing ahead from memory, and a pass
 # over a block takes three times as long. So that is asked for: this many bytes ahead, a cache line at a time. (Of 1 to 32 kB,
-# 8 took least.)
+# 8 took least.) It takes a twentieth off one row after the other, too.
 _BYTES_AHEAD, _CACHE_LINE = 8192, 64
 _READ, _INTO_ALL_CACHES, _DATA = 0, 3, 1
 
@@ -67,10 +67,10 @@ class _Line:
         return lanes
 
 
-def _lane_sums(builder: Any, lines: list[_Line], terms: Any, rows: int = 1) -> list[Any]:
+def _lane_sums(builder: Any, lines: list[_Line], terms: Any, rows: int = 0) -> list[Any]:
     """Sums over the elements of lines of equal length of the values of `terms`, in the order of the lanes.
 
-    The first `rows` lines are rows of one matrix that follow one another in memory.
+    The first `rows` lines are rows of one matrix that follow one another in memory, as do those of the next sums.
     """
     b, length = builder, lines[0].length
     zero = ir.Constant(_INT64, 0)
@@ -78,7 +78,7 @@ def _lane_sums(builder: Any, lines: list[_Line], terms: Any, rows: int = 1) -> l
     n_sums = len(terms(b, [ir.Constant(_DOUBLE, 0.0)] * len(lines)))
     sums = [cgutils.alloca_once_value(b, ir.Constant(_FOUR, [0.0] * LANES)) for _ in range(n_sums)]
     with cgutils.for_range_slice(b, zero, whole, ir.Constant(_INT64, LANES)) as (j, _):
-        if rows > 1:
+        if rows:
             lines[0].fetch_ahead(j, rows)
         for place, term in zip(sums, terms(b, [line.four(j) for line in lines]), strict=True):
             b.store(b.fadd(b.load(place), term), place)
@@ -103,8 +103,11 @@ def _add_lanes(b: Any, lanes: Any) -> Any:
     return b.fadd(b.fadd(one, other), b.fadd(third, fourth))
 
 
-def _sums(function: Any, rows: int, vectors: int, n_sums: int, terms: Any) -> None:
-    """Teach numba a sum: of `vectors`, or of `rows` rows of a matrix from row i on and the vectors after them."""
+def _sums(function: Any, rows: int, vectors: int, n_sums: int, terms: Any, in_turn: bool = True) -> None:
+    """Teach numba a sum: of `vectors`, or of `rows` rows of a matrix from row i on and the vectors after them.
+
+    `in_turn` says whether callers go through a matrix row after row.
+    """
 
     @type_callable(function)
     def typed(context: Any) -> Any:
@@ -122,7 +125,7 @@ def _sums(function: Any, rows: int, vectors: int, n_sums: int, terms: Any) -> No
             ] + [_Line(context, builder, kind, value) for kind, value in zip(kinds[2:], args[2:], strict=True)]
         else:
             lines = [_Line(context, builder, kind, value) for kind, value in zip(kinds, args, strict=True)]
-        sums = _lane_sums(builder, lines, terms, rows if rows and kinds[0].layout == "C" else 1)
+        sums = _lane_sums(builder, lines, terms, rows if rows and in_turn and kinds[0].layout == "C" else 0)
         return sums[0] if n_sums == 1 else context.make_tuple(builder, signature.return_type, sums)
 
     kinds = ((types.Array, types.Integer) if rows else ()) + (types.Array,) * vectors
@@ -156,7 +159,7 @@ _sums(primitives.lane_sum, 0, 1, 1, lambda b, values: values)
 _sums(primitives.dot, 0, 2, 1, _products)
 _sums(primitives.sum_of_squares, 0, 1, 1, _squares)
 _sums(primitives.squared_distance, 0, 2, 1, _squared_difference)
-_sums(primitives.row_dot, 1, 1, 1, _products)
+_sums(primitives.row_dot, 1, 1, 1, _products, in_turn=False)
 _sums(primitives.four_row_dots, 4, 1, 4, _products)
 _sums(primitives.four_row_squares, 4, 0, 4, _squares)
 _sums(primitives.row_dot_and_square, 1, 1, 2, _products_and_squares)
