@@ -19,7 +19,7 @@ PLAIN = "average of all weights"
 AWARE = "DriftAwareRanker, reset"
 
 CONTESTANTS: dict[str, Callable[[], Ranker]] = {
-    PLAIN: lambda: PerceptronRanker(),
+    PLAIN: lambda: PerceptronRanker(average=True),
     "average with half-life 1000": lambda: PerceptronRanker(average=1000),
     "average with half-life 300": lambda: PerceptronRanker(average=300),
     "average with half-life 100": lambda: PerceptronRanker(average=100),

@@ -255,7 +255,7 @@ class LossTracker(NestedRanker):
         >>> tracker = LossTracker(PerceptronRanker(), {"first feature": [1.0] + [0.0] * 9}, served=True)
         >>> tracker.learn_many(*NoisyTeacher(n_queries=500, n_features=10, n_documents=20).block())
         >>> print(*tracker.paired().better())
-        the ranker is better than first feature by at least 0.4658 a query (measured 0.5148, n = 499, 95 %)
+        the ranker is better than first feature by at least 0.4656 a query (measured 0.5146, n = 499, 95 %)
         """
         if not self.served:
             raise ValueError("served rankings are not measured; LossTracker(ranker, comparators, served=True) measures them")

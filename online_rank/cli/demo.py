@@ -31,7 +31,7 @@ def run(n_queries: int, seed: int, beside: subprocess.Popen | None = None) -> No
     console = Console(highlight=False)
     *stream, last = Drifting(n_queries + 1, drift_points=(n_queries // 2,), n_features=40, n_documents=(10, 40), seed=seed)
     learners = [
-        _Learner("average of all weights", StreamQuantileMap() | PerceptronRanker(_MEASURE)),
+        _Learner("average of all weights", StreamQuantileMap() | PerceptronRanker(_MEASURE, average=True)),
         _Learner(f"average with half-life {_HALF_LIFE}", StreamQuantileMap() | PerceptronRanker(_MEASURE, average=_HALF_LIFE)),
     ]
     console.print(

@@ -47,7 +47,7 @@ def run() -> None:
         model ranks each page before readers see it, and learns from their reactions afterwards. No list of features is given
         to it, and nothing is tuned.""")
     models: dict[str, Any] = {
-        "remembers all": StreamQuantileMap() | PerceptronRanker(),
+        "remembers all": StreamQuantileMap() | PerceptronRanker(average=True),
         "half-life 100": StreamQuantileMap() | PerceptronRanker(average=100),
     }
     seen = {name: [metric("ndcg@10")] for name in models}

@@ -51,7 +51,7 @@ def trained(base, rounds, weights="uniform"):
 @pytest.mark.parametrize("options", [{"credit": "spread"}, {"relative_margin": 0.3, "credit": "pairs"}])
 def test_rounds_of_machines_equal_the_slow_twin(scaled, weights, options):
     rounds = [cut(queries, 3) for queries in cut(linear_queries(36, d=3, seed=4), 3)]
-    ranker = PerceptronRanker(**options)
+    ranker = PerceptronRanker(average=True, **options)
     mixed = trained(StreamScaler() | ranker if scaled else ranker, rounds, weights)
     w, served, documents = reference.train(rounds, 3, scaled=scaled, weights=weights, **options)
     last = mixed["PerceptronRanker"] if scaled else mixed

@@ -115,8 +115,10 @@ def test_a_new_ranker_takes_no_more_features_than_the_old_one():
 
 def test_restarted_average_keeps_what_was_learned():
     before, after = drifting()
-    model = teach(DriftAwareRanker(PerceptronRanker(), detector=At((70,)), on_drift="restart_average"), before + after[:10])
-    plain = teach(PerceptronRanker(), before + after[:10])
+    model = teach(
+        DriftAwareRanker(PerceptronRanker(average=True), detector=At((70,)), on_drift="restart_average"), before + after[:10]
+    )
+    plain = teach(PerceptronRanker(average=True), before + after[:10])
     assert model.n_drifts == 1
     assert model.learner.weights.tolist() == plain.weights.tolist()
     assert model.learner.served_weights.tolist() == plain.weights.tolist()

@@ -72,7 +72,7 @@ def test_an_update_by_hand():
 
 def test_the_linear_kernel_is_the_perceptron():
     linear = KernelPerceptronRanker("polynomial", gamma=1.0, degree=1, coef0=0.0, tolerance=0.0, relative_margin=0.0)
-    perceptron = PerceptronRanker(credit="spread")
+    perceptron = PerceptronRanker(credit="spread", average=True)
     for X, y in stream(60, seed=3):
         linear.learn_one(X, y)
         perceptron.learn_one(X, y)

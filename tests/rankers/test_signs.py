@@ -58,7 +58,7 @@ def taught(model, stream):
 
 
 def test_a_weight_of_the_wrong_sign_becomes_0_and_the_average_is_of_projected_weights():
-    free, model = PerceptronRanker("ndcg"), PerceptronRanker("ndcg", signs={"1": -1, "2": 1})
+    free, model = PerceptronRanker("ndcg"), PerceptronRanker("ndcg", average=True, signs={"1": -1, "2": 1})
     X, y = np.array([[2.0, 1.0], [0.0, 0.0]]), [1, 0]
     for ranker in (free, model):
         ranker.learn_one(X, y)
@@ -91,7 +91,7 @@ def test_each_update_is_the_free_one_projected(options):
         assert not (model.served_weights * signs < 0.0).any()
     assert projections > 5
     if options == {}:
-        again = PerceptronRanker(signs=SIGNS)
+        again = PerceptronRanker(average=True, signs=SIGNS)
         for X, y in queries():
             again.learn_one(X, y)
             if not again.last_round.skipped:

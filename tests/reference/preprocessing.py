@@ -96,7 +96,7 @@ def joined(parts, room, draw):
     found, above, left = [], 0.0, iter(ordered)
     value = None
     for n in range(room):
-        while above <= (n + draw) * step:
+        while value is None or above <= (n + draw) * step:
             value, weight = next(left, (value, math.inf))
             above += weight
         found.append(value)
