@@ -92,7 +92,7 @@ class PerceptronRanker(LinearRanker):
         Which weights serve rankings: a number, an average with that half-life in queries, which follows a truth that drifts;
         True, the average of all weight vectors so far; False, the last weights. The last weights are the ones that learn, and
         the bounds hold for them. 1000 is chosen on validation parts and synthetic streams: where the truth stays as it is,
-        it ranks as well as True.
+        NDCG@10 is some .001 lower than with True.
 
     served
         Whose mistakes to learn from if `learn_one` gets no served scores: `"current"`, those of the weights that learn;
