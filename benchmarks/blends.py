@@ -37,9 +37,9 @@ from online_rank.rankers.blend import _grid, _Made, _rank_and_learn, _scores
 #: Behind one map.
 MEMBERS: dict[str, Callable[[], Ranker]] = {
     "R": RidgeRanker,
-    "D": PerceptronRanker,
+    "D": lambda: PerceptronRanker(average=True),
     "A": lambda: Ramps() | GradientRanker("logistic", optimizer="adagrad"),
-    "P": lambda: Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1),
+    "P": lambda: Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, average=True),
     "E": lambda: StreamTargetEncoder(keep="relative") | RidgeRanker(),
     "F": lambda: StreamTargetEncoder(keep="none") | RidgeRanker(),
     "S": lambda: BoostedRanker(window=300, depth=3),
@@ -167,10 +167,11 @@ NDCG@10 on development data after one pass over {chosen.queries} synthetic queri
 {chosen.orders} orders; in parentheses the difference to {CHOSEN.replace(" ", " + ")} ± its standard error, paired over
 queries. The milliseconds are of processor time a query, learning the queries of the first column.
 
-All behind one `StreamQuantileMap()`. R: `RidgeRanker()`; D: `PerceptronRanker()`; A:
+All behind one `StreamQuantileMap()`. R: `RidgeRanker()`; D: `PerceptronRanker(average=True)`; A:
 `Ramps() | GradientRanker("logistic", optimizer="adagrad")`; P:
-`Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1)`; E: `StreamTargetEncoder(keep="relative") | RidgeRanker()`;
-F: the same with `keep="none"`; trees, S: `BoostedRanker(window=300, depth=3)`, T: `BoostedRanker()`. Those that forget, Q:
+`Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, average=True)`; E:
+`StreamTargetEncoder(keep="relative") | RidgeRanker()`; F: the same with `keep="none"`; trees, S:
+`BoostedRanker(window=300, depth=3)`, T: `BoostedRanker()`. Those that forget, Q:
 `Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, average=100)`, U:
 `BoostedRanker(window=150, depth=3, rate=30, decay=0.03, learning_rate=0.3, longest_gap=5)`, V: `BoostedRanker(longest_gap=10)`,
 G: `StreamTargetEncoder(keep="relative") | RidgeRanker(half_life=500)`. `BlendRanker()` is

@@ -69,10 +69,10 @@ class BlendRanker(FadingRanker, NestedRanker):
     ----------
     rankers
         Rankers and pipelines that end in one, which all get the same features; copies of them learn. None: the default blend of
-        a perceptron, one on ramps whose average has a half-life of 100 queries, ridge with one of 500 on target encodings,
-        small trees that forget within some 200 queries, and large ones that forget within some thousands. `"light"`: the first
-        three. Both take raw features, since they contain a `StreamQuantileMap` in front of all members, and both follow a
-        stream that drifts: members that forget get the weight once they rank better.
+        a perceptron that averages all its weights, one on ramps with a half-life of 100 queries, ridge with one of 500 on
+        target encodings, small trees that forget within some 200 queries, and large ones that forget within some thousands.
+        `"light"`: the first three. Both take raw features, since they contain a `StreamQuantileMap` in front of all members,
+        and both follow a stream that drifts: members that forget get the weight once they rank better.
     measure
         The measure of the loss (see `online_rank.measure`).
     grid

@@ -76,7 +76,8 @@ def test_half_life_follows_a_change():
     # The truth turns round: the average of all weights goes on to serve the old one.
     stream = queries(300)
     stream += [(-X, y) for X, y in queries(40, seed=1)]
-    slow, fast = (BestRanker([PerceptronRanker(), PerceptronRanker(average=5.0)], half_life=h) for h in (None, 10.0))
+    averages = [PerceptronRanker(average=True), PerceptronRanker(average=5.0)]
+    slow, fast = (BestRanker(averages, half_life=h) for h in (None, 10.0))
     for X, y in stream:
         slow.learn_one(X, y)
         fast.learn_one(X, y)
