@@ -46,8 +46,8 @@ MEMBERS: dict[str, Callable[[], Ranker]] = {
     "T": BoostedRanker,
     "Q": lambda: Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, average=100),
     "G": lambda: StreamTargetEncoder(keep="relative") | RidgeRanker(half_life=500),
-    "V": lambda: BoostedRanker(longest_gap=10),
-    "U": lambda: BoostedRanker(window=150, depth=3, rate=30.0, decay=0.03, learning_rate=0.3, longest_gap=5),
+    "V": lambda: BoostedRanker(decay=0.012, learning_rate=0.2, longest_gap=20),
+    "U": lambda: BoostedRanker(window=150, depth=3, rate=30.0, decay=0.06, learning_rate=0.6, longest_gap=10),
 }
 BLENDS = (
     *MEMBERS,
@@ -173,8 +173,9 @@ All behind one `StreamQuantileMap()`. R: `RidgeRanker()`; D: `PerceptronRanker(a
 `StreamTargetEncoder(keep="relative") | RidgeRanker()`; F: the same with `keep="none"`; trees, S:
 `BoostedRanker(window=300, depth=3)`, T: `BoostedRanker()`. Those that forget, Q:
 `Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, average=100)`, U:
-`BoostedRanker(window=150, depth=3, rate=30, decay=0.03, learning_rate=0.3, longest_gap=5)`, V: `BoostedRanker(longest_gap=10)`,
-G: `StreamTargetEncoder(keep="relative") | RidgeRanker(half_life=500)`. `BlendRanker()` is
+`BoostedRanker(window=150, depth=3, rate=30, decay=0.06, learning_rate=0.6, longest_gap=10)`, V:
+`BoostedRanker(decay=0.012, learning_rate=0.2, longest_gap=20)`, G:
+`StreamTargetEncoder(keep="relative") | RidgeRanker(half_life=500)`. `BlendRanker()` is
 {CHOSEN.replace(" ", " + ")}, `BlendRanker("light")` is {LIGHT.replace(" ", " + ")}. {environment()}
 
 {table(["blend", *chosen.sets, "ms a query"], rows)}

@@ -11,6 +11,7 @@ from online_rank._kernels._jit import kernel, leaf
 from online_rank._kernels.fits import require
 from online_rank._kernels.primitives import (
     four_row_dots,
+    four_row_squares,
     four_rows_by_two,
     row_dot,
     row_dot_and_square,
@@ -51,6 +52,19 @@ def score_with_norms(X, w, s):
         norms += norm
         largest = max(largest, norm)
     return largest, norms
+
+
+@kernel
+def largest_square(X):
+    """The largest squared norm of documents X (m, d); 0 without documents."""
+    m = X.shape[0]
+    largest = 0.0
+    for i in range(0, m - 3, 4):
+        a, b, c, d = four_row_squares(X, i)
+        largest = max(largest, a, b, c, d)
+    for i in range(m - m % 4, m):
+        largest = max(largest, sum_of_squares(X[i]))
+    return largest
 
 
 @leaf

@@ -22,6 +22,8 @@ _LARGEST = 1e6
 # The columns of a growing tree are stored in parts of this many: a power of 2.
 PART = 16
 _SHIFT = 4
+# Documents that are scored side by side.
+_TOGETHER = 64
 
 
 @kernel
@@ -50,16 +52,30 @@ def score_trees(bins, features, thresholds, leaves, keep, rate, scores):
     require(features.shape[0] == thresholds.shape[0] == leaves.shape[0] and features.shape[1] == thresholds.shape[1])
     require(leaves.shape[1] == features.shape[1] + 1 and scores.shape[0] >= bins.shape[0])
     require(features.size == 0 or (features.min() >= 0 and features.max() < bins.shape[1]))
+    nodes = np.empty(min(bins.shape[0], _TOGETHER), dtype=np.int64)
+    for first in range(0, bins.shape[0], _TOGETHER):
+        own = bins[first : first + _TOGETHER]
+        _score_together(own, features, thresholds, leaves, keep, rate, nodes[: own.shape[0]], scores[first:])
+
+
+@leaf
+def _score_together(bins, features, thresholds, leaves, keep, rate, nodes, scores):
+    """Scores of a few documents, which go down a tree side by side: steps of different documents do not wait for each other.
+
+    nodes : (n,) workspace
+    """
     inner = features.shape[1]
-    for i in range(bins.shape[0]):
-        row = bins[i]
-        s = scores[i]
-        for t in range(features.shape[0]):
-            node = 0
-            while node < inner:
-                node = 2 * node + (2 if row[features[t, node]] > thresholds[t, node] else 1)
-            s = keep * s + rate * leaves[t, node - inner]
-        scores[i] = s
+    for t in range(features.shape[0]):
+        columns, least, values = features[t], thresholds[t], leaves[t]
+        nodes[:] = 0
+        begin = 0
+        while begin < inner:
+            for i in range(nodes.shape[0]):
+                node = nodes[i]
+                nodes[i] = 2 * node + 1 + (bins[i, columns[node]] > least[node])
+            begin = 2 * begin + 1
+        for i in range(nodes.shape[0]):
+            scores[i] = keep * scores[i] + rate * values[nodes[i] - inner]
 
 
 @kernel

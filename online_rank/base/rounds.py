@@ -1,9 +1,11 @@
 """The record of one round of learning."""
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from online_rank._kernels import dense as kernels
 from online_rank.base.schema import Array, StateError
 from online_rank.query import SparseRows
 
@@ -11,15 +13,14 @@ __all__ = ["LastRound", "Round", "largest_norm"]
 
 
 def largest_norm(X: np.ndarray | SparseRows) -> float:
-    """The largest l2 norm of a document; 0 without documents, infinity where a square overflows. No BLAS: its order varies."""
+    """The largest l2 norm of a document; 0 without documents, infinity where a square overflows."""
+    if not isinstance(X, SparseRows):
+        return math.sqrt(kernels.largest_square(X))
+    # Without making an array, which may be too large.
+    rows = np.repeat(np.arange(X.shape[0]), np.diff(X.starts))
     with np.errstate(over="ignore"):
-        if isinstance(X, SparseRows):
-            # Without making an array, which may be too large.
-            rows = np.repeat(np.arange(X.shape[0]), np.diff(X.starts))
-            squares = np.bincount(rows, X.values.astype(np.float64) ** 2, minlength=X.shape[0])
-        else:
-            squares = np.square(X, dtype=np.float64).sum(axis=1)
-        return float(np.sqrt(squares.max(initial=0.0)))
+        squares = np.bincount(rows, X.values.astype(np.float64) ** 2, minlength=X.shape[0])
+    return math.sqrt(squares.max(initial=0.0))
 
 
 class Round(NamedTuple):

@@ -334,8 +334,8 @@ def _recommended(name: str | None) -> list[Ranker | RankingPipeline]:
     light = [PerceptronRanker(average=True), fast, StreamTargetEncoder(keep="relative") | RidgeRanker(half_life=500)]
     if name == "light":
         return light
-    fast_trees = BoostedRanker(window=150, depth=3, rate=30.0, decay=0.03, learning_rate=0.3, longest_gap=5)
-    return [*light, fast_trees, BoostedRanker(longest_gap=10)]
+    fast_trees = BoostedRanker(window=150, depth=3, rate=30.0, decay=0.06, learning_rate=0.6, longest_gap=10)
+    return [*light, fast_trees, BoostedRanker(decay=0.012, learning_rate=0.2, longest_gap=20)]
 
 
 def _own_map() -> Any:

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import math
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from online_rank.base.form import Head, Trees, first_at_least, full_tree
 from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
 from online_rank.base.rounds import largest_norm
-from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Real, Schema
+from online_rank.base.schema import Array, Count, Derived, ListOf, Real, Schema
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
 from online_rank.query import Block
@@ -33,8 +34,8 @@ _FIRST = 8
 #: Shares of the queries and of the columns that a tree is grown from, and the largest number of columns.
 _QUERIES, _COLUMNS, _MOST_COLUMNS = 0.8, 0.3, 2000
 _LEAST_DOCUMENTS = 20
-#: Its powers, modulo 2^64, are factors of a hash.
-_PRIME = np.uint64(0x9E3779B97F4A7C55)
+#: Factors of a hash of at most so many numbers: powers of a prime, modulo 2^64.
+_FACTORS = np.uint64(0x9E3779B97F4A7C55) ** np.arange(1, 65, dtype=np.uint64)
 #: Columns are drawn in proportion to their splits in so many of the last trees; three tenths of the draws are of any column.
 _REMEMBERED = 200
 # Limits of query weights, leaves and scores, so that squares of their sums stay finite.
@@ -44,8 +45,10 @@ _MAX_TREES = 800
 _FADED = 5.0
 #: Most bytes of bins in the window.
 _MAX_BYTES = 1 << 24
-#: Growing a tree is cut into steps of this many queries, or 16 columns, each, and spread over at most this many queries.
-_QUERIES_A_STEP, _LONGEST_GROWTH = 16, 64
+#: Queries of the window are joined into pages of at least so many documents.
+_PAGE = 2048
+#: A tree grows in steps of a page or of 16 columns, spread over at most this many queries.
+_LONGEST_GROWTH = 64
 
 
 @dataclasses.dataclass
@@ -57,6 +60,7 @@ class _Growth:
     chosen: np.ndarray
     used: np.ndarray
     offsets: np.ndarray
+    pages: np.ndarray
     bins: np.ndarray
     gh: np.ndarray
     rows: np.ndarray
@@ -140,16 +144,17 @@ class BoostedRanker(Ranker):
         _thresholds=Array("n_trees", "_n_inner", dtype="int64", low=0, high=_N_BINS),
         _leaves=Array("n_trees", lambda ranker: ranker._n_inner + 1, low=-_LARGEST, high=_LARGEST),
         _gains=Array("d"),
+        _lengths=Array(None, dtype="int64", low=1),
         _bins=ListOf(Array(None, "d", dtype="uint8", high=_N_BINS - 1), kind=tuple),
-        _grades=ListOf(Array(None, dtype="int64", low=0, high=MAX_GRADE), lambda ranker: len(ranker._bins), kind=tuple),
-        _scores=ListOf(Array(None, low=-_LARGEST, high=_LARGEST), lambda ranker: len(ranker._bins), kind=tuple),
-        _query_weights=ListOf(Real(5e-324, _HEAVIEST), lambda ranker: len(ranker._bins), kind=tuple),
+        _scores=ListOf(Array(None, low=-_LARGEST, high=_LARGEST), kind=tuple),
+        _grades=ListOf(Array(None, dtype="int64", low=0, high=MAX_GRADE), lambda ranker: len(ranker._scores), kind=tuple),
+        _query_weights=ListOf(Array(None, low=5e-324, high=_HEAVIEST), lambda ranker: len(ranker._scores), kind=tuple),
         _n_queries=Count(),
         _n_grown=Count(),
         _due=Real(_FIRST),
-        _growing=Integer(0, lambda ranker: len(ranker._bins)),
         _step=Count(),
         _pace=Count(),
+        _ranked=Derived(),
     )
 
     _changes_in_place = False
@@ -190,18 +195,22 @@ class BoostedRanker(Ranker):
         self._thresholds = np.empty((0, inner), dtype=np.int64)
         self._leaves = np.empty((0, inner + 1))
         self._gains = np.empty(0)
-        # The window, oldest query first: bins of each query; grades and scores of all documents; a weight for each query.
+        # The window, oldest query first: bins, grades and scores of its documents, and a weight for each query. The first entry
+        # of each is of all queries that the last tree grew from, which have `_lengths`; each later entry is of one query.
+        # Bins, most of it, are in pages instead of a first entry, so that a tree more does not copy them.
+        self._lengths = np.empty(0, dtype=np.int64)
         self._bins: tuple[np.ndarray, ...] = ()
-        self._grades: tuple[np.ndarray, ...] = ()
-        self._scores: tuple[np.ndarray, ...] = ()
-        self._query_weights: tuple[float, ...] = ()
+        self._grades: tuple[np.ndarray, ...] = (np.empty(0, dtype=np.int64),)
+        self._scores: tuple[np.ndarray, ...] = (np.empty(0),)
+        self._query_weights: tuple[np.ndarray, ...] = (np.empty(0),)
         self._n_queries = 0
         self._n_grown = 0
         self._due = float(_FIRST)
-        # The growing tree: number of queries of the window (0 if no tree grows), steps done, and steps for each query.
-        self._growing = 0
+        # The growing tree: steps done, and steps for each query (0 if no tree grows).
         self._step = 0
         self._pace = 0
+        # The query that was ranked last, which is mostly the next to be learned: the trees, its bins and its scores.
+        self._ranked: tuple[np.ndarray, tuple[Any, bytes], np.ndarray] | None = None
 
     @classmethod
     def _unit_test_params(cls) -> Any:
@@ -260,8 +269,12 @@ class BoostedRanker(Ranker):
         return self._score_bins(bins)
 
     def _score_bins(self, bins: np.ndarray) -> np.ndarray:
-        scores = np.zeros(len(bins))
-        kernels.score_trees(bins, self._features, self._thresholds, self._leaves, 1.0 - self.decay, self.learning_rate, scores)
+        query = bins.shape, bins.tobytes()
+        if self._ranked is not None and self._ranked[0] is self._leaves and self._ranked[1] == query:
+            return self._ranked[2].copy()
+        scores, keep = np.zeros(len(bins)), 1.0 - self.decay
+        kernels.score_trees(bins, self._features, self._thresholds, self._leaves, keep, self.learning_rate, scores)
+        self._ranked = self._leaves, query, scores.copy()
         return scores
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
@@ -294,7 +307,7 @@ class BoostedRanker(Ranker):
             self._bins += (bins,)
             self._grades += (y.copy(),)
             self._scores += (scores,)
-            self._query_weights += (w,)
+            self._query_weights += (np.array([w]),)
             self._n_queries += 1
             self._grow_trees()
         return scores
@@ -313,7 +326,6 @@ class BoostedRanker(Ranker):
                 gap = min(gap, float(self.longest_gap))
                 self._due += gap
             self._slide()
-            self._growing = len(self._bins)
             self._pace = math.ceil(self._n_steps / min(_LONGEST_GROWTH, max(1, math.floor(gap))))
             self._take_steps(self._pace)
 
@@ -324,12 +336,22 @@ class BoostedRanker(Ranker):
         return math.ceil(min(_MAX_TREES, _FADED / self.decay)) if forgets else _MAX_TREES
 
     def _slide(self) -> None:
-        """Drop old queries from the window."""
+        """Join the queries since the last tree to the window, and drop old ones."""
+        lengths = np.append(self._lengths, np.array([len(scores) for scores in self._scores[1:]], dtype=np.int64))
         most = max(1, _MAX_BYTES // max(1, self._n_features))
-        documents = np.cumsum([len(scores) for scores in self._scores[::-1]])
-        kept = min(self.window, max(1, int(np.searchsorted(documents, most, side="right"))))
-        self._bins, self._grades = self._bins[-kept:], self._grades[-kept:]
-        self._scores, self._query_weights = self._scores[-kept:], self._query_weights[-kept:]
+        kept = min(self.window, max(1, int(np.searchsorted(np.cumsum(lengths[::-1]), most, side="right"))))
+        n = int(lengths[-kept:].sum())
+        self._bins = _last_rows(_joined(self._bins, self._n_pages), n)
+        self._grades, self._scores = (np.concatenate(self._grades)[-n:],), (np.concatenate(self._scores)[-n:],)
+        self._lengths, self._query_weights = lengths[-kept:], (np.concatenate(self._query_weights)[-kept:],)
+
+    @property
+    def _n_pages(self) -> int:
+        return len(self._bins) - (len(self._scores) - 1)
+
+    @property
+    def _growing(self) -> bool:
+        return self._pace > 0
 
     @property
     def _n_chosen(self) -> int:
@@ -341,7 +363,7 @@ class BoostedRanker(Ranker):
 
     @property
     def _n_steps(self) -> int:
-        return math.ceil(self._growing / _QUERIES_A_STEP) + self.depth * self._n_parts + 1
+        return self._n_pages + self.depth * self._n_parts + 1
 
     def _take_steps(self, number: int) -> None:
         """Grow the tree by some steps; after the last step it joins the others."""
@@ -349,7 +371,7 @@ class BoostedRanker(Ranker):
         self._step = min(self._step + number, last + 1)
         growth = _GROWTHS.get(self)
         # It is missing, or another one, in a copy and after a change was undone: the steps are then repeated.
-        if growth is None or growth.last is not self._bins[self._growing - 1]:
+        if growth is None or growth.last is not self._bins[self._n_pages - 1]:
             growth = _GROWTHS[self] = self._begin_growth()
         for step in range(growth.done, min(self._step, last)):
             self._take_step(step, growth)
@@ -360,25 +382,28 @@ class BoostedRanker(Ranker):
     def _begin_growth(self) -> _Growth:
         """Draw queries and columns for a new tree."""
         rng = counted_generator(self, self.seed, self._n_grown)
-        k, inner, parts = self._growing, self._n_inner, self._n_parts
+        pages, k, inner, parts = self._bins[: self._n_pages], len(self._lengths), self._n_inner, self._n_parts
         # Columns are identified by a hash of the last documents' values, so that neither their order nor their names matter.
-        recent = np.concatenate(self._bins[max(0, k - 8) : k])[-64:]
-        order = np.argsort(_PRIME ** np.arange(1, len(recent) + 1, dtype=np.uint64) @ recent, kind="stable")
-        chosen = order[np.sort(rng.choice(self._n_features, self._n_chosen, replace=False, p=self._chances[order]))]
+        recent = np.concatenate(_last_rows(pages, min(len(_FACTORS), int(self._lengths[-8:].sum()))))
+        order = np.argsort(_FACTORS[: len(recent)] @ recent, kind="stable")
+        # The first to arrive at these rates: drawn without replacement, each in proportion to its chance among those left.
+        arrivals = rng.standard_exponential(self._n_features) / self._chances[order]
+        chosen = order[np.sort(np.argsort(arrivals, kind="stable")[: self._n_chosen])]
         used = np.zeros(k, dtype=np.bool_)
         used[rng.choice(k, max(1, round(_QUERIES * k)), replace=False)] = True
-        offsets = np.concatenate([[0], np.cumsum([len(scores) for scores in self._scores[:k]])])
+        offsets = np.concatenate([[0], np.cumsum(self._lengths)])
         rows = np.empty((self.depth + 1, int(np.diff(offsets)[used].sum())), dtype=np.int64)
         rows[0] = np.flatnonzero(np.repeat(used, np.diff(offsets)))
         bounds = np.zeros((2 * inner + 1, 2), dtype=np.int64)
         bounds[0, 1] = rows.shape[1]
         n = int(offsets[-1])
         return _Growth(
-            last=self._bins[k - 1],
+            last=pages[-1],
             done=0,
             chosen=chosen,
             used=used.view(np.uint8),  # Kernels compiled ahead take no arrays of flags.
             offsets=offsets,
+            pages=np.searchsorted(offsets, np.cumsum([0, *map(len, pages)])),
             bins=np.empty((parts, n, kernels.PART), dtype=np.uint8),
             gh=np.empty((n, 2)),
             rows=rows,
@@ -391,21 +416,17 @@ class BoostedRanker(Ranker):
 
     @property
     def _chances(self) -> np.ndarray:
-        """How likely each column is drawn: float64 (d,), with sum 1."""
+        """In what proportion each column is drawn: float64 (d,)."""
         features, split = self._features[-_REMEMBERED:], self._thresholds[-_REMEMBERED:] < _N_BINS
         splits, d = np.bincount(features[split], minlength=self._n_features), self._n_features
-        # In whole numbers, whose sum is the same on every machine.
-        chances = 3 * max(1, int(splits.sum())) + 7 * d * splits
-        return chances / chances.sum()
+        return 3.0 * max(1, int(splits.sum())) + 7.0 * d * splits
 
     def _take_step(self, step: int, growth: _Growth) -> None:
-        """One step: residuals of some queries, or histograms of a level for some columns."""
-        chunks = math.ceil(self._growing / _QUERIES_A_STEP)
-        if step < chunks:
-            first, stop = step * _QUERIES_A_STEP, min((step + 1) * _QUERIES_A_STEP, self._growing)
-            self._prepare(first, stop, growth)
+        """One step: columns and residuals of a page, or histograms of a level for some columns."""
+        if step < self._n_pages:
+            self._prepare(step, growth)
             return
-        level, part = divmod(step - chunks, self._n_parts)
+        level, part = divmod(step - self._n_pages, self._n_parts)
         first = part * kernels.PART
         kernels.find_splits(
             level, first, min(kernels.PART, len(growth.chosen) - first), growth.bins[part], growth.rows, growth.bounds,
@@ -414,16 +435,13 @@ class BoostedRanker(Ranker):
         if part == self._n_parts - 1:
             kernels.split_level(level, growth.best, growth.bins, growth.rows, growth.bounds, growth.columns, growth.thresholds)
 
-    def _prepare(self, first: int, stop: int, growth: _Growth) -> None:
-        """Columns and residuals of the queries first..stop of the window."""
-        begin = int(growth.offsets[first])
-        end = int(growth.offsets[stop])
-        offsets = growth.offsets[first : stop + 1] - begin
-        kernels.gather(np.concatenate(self._bins[first:stop]), growth.chosen, begin, growth.bins)
+    def _prepare(self, page: int, growth: _Growth) -> None:
+        """Columns and residuals of the queries of a page."""
+        first, stop = growth.pages[page : page + 2].tolist()
+        kernels.gather(self._bins[page], growth.chosen, int(growth.offsets[first]), growth.bins)
         kernels.residuals(
-            np.concatenate(self._scores[first:stop]), np.concatenate(self._grades[first:stop]),
-            np.array(self._query_weights[first:stop]), offsets, growth.used[first:stop], 0, stop - first, growth.gh[begin:end],
-        )  # fmt: skip
+            self._scores[0], self._grades[0], self._query_weights[0], growth.offsets, growth.used, first, stop, growth.gh
+        )
 
     def _finish(self, growth: _Growth) -> None:
         """Add the finished tree to the others, and to the scores of the window."""
@@ -433,12 +451,11 @@ class BoostedRanker(Ranker):
         features = np.where(split, growth.chosen[growth.columns], 0)[None]
         thresholds = np.where(split, growth.thresholds, _N_BINS)[None]
         keep, rate = 1.0 - self.decay, self.learning_rate
-        scores = np.concatenate(self._scores[: self._growing])
-        kernels.add_tree(growth.bins, growth.columns, growth.thresholds, leaves[0], keep, rate, scores)
-        later = [scores.copy() for scores in self._scores[self._growing :]]
-        for bins, own in zip(self._bins[self._growing :], later, strict=True):
+        scores = tuple(own.copy() for own in self._scores)
+        kernels.add_tree(growth.bins, growth.columns, growth.thresholds, leaves[0], keep, rate, scores[0])
+        for bins, own in zip(self._bins[self._n_pages :], scores[1:], strict=True):
             kernels.score_trees(bins, features, thresholds, leaves, keep, rate, own)
-        self._scores = (*(scores[a:b] for a, b in itertools.pairwise(growth.offsets.tolist())), *later)
+        self._scores = scores
         gains = self._gains.copy()
         np.add.at(gains, features[0][split], growth.best[:, split, 0].max(axis=0))
         self._gains = gains
@@ -446,17 +463,50 @@ class BoostedRanker(Ranker):
         self._thresholds = np.concatenate([self._thresholds, thresholds])[-self._most_trees :]
         self._leaves = np.concatenate([self._leaves, leaves])[-self._most_trees :]
         self._n_grown += 1
-        self._growing = self._step = self._pace = 0
+        self._step = self._pace = 0
         _GROWTHS.pop(self, None)
 
     def _check_state(self) -> None:
         """Raise ValueError if loaded trees or windows would make kernels read out of bounds or run forever."""
         if self._features.max(initial=-1) >= self._n_features:
             raise ValueError("a tree splits by a feature that does not exist")
-        sizes = [[len(part) for part in parts] for parts in (self._bins, self._grades, self._scores)]
-        if sizes[0] != sizes[1] or sizes[0] != sizes[2] or 0 in sizes[0]:
+        if not self._scores or self._n_pages < 0:
+            raise ValueError("the window lacks its documents' bins or scores")
+        later = [[len(part) for part in parts[1:]] for parts in (self._grades, self._scores)]
+        pages, bins = self._n_pages, [len(part) for part in self._bins]
+        n, k = len(self._scores[0]), len(self._lengths)
+        # None is longer than all together, so their sum does not overflow.
+        fits = self._lengths.max(initial=0) <= n == len(self._grades[0]) and self._lengths.sum() == n
+        if later != [bins[pages:]] * 2 or 0 in bins or not fits:
             raise ValueError("a query of the window is empty, or its parts have different lengths")
+        if not np.isin(np.cumsum(bins[:pages]), np.cumsum(self._lengths)).all() or sum(bins[:pages]) != n:
+            raise ValueError("a page of the window ends within a query")
+        if [len(weights) for weights in self._query_weights] != [k, *[1] * len(later[0])]:
+            raise ValueError("the window does not have one weight for each query")
         if not self._n_queries < self._due:
             raise ValueError("a tree is overdue")
-        if self._growing and not (self._step < self._n_steps and self._pace > 0):
+        if self._step >= (self._n_steps if self._growing else 1) or (self._growing and k == 0):
             raise ValueError("the tree that is growing does not fit the window")
+
+
+def _joined(bins: tuple[np.ndarray, ...], n_pages: int) -> list[np.ndarray]:
+    """Full pages as they are; the last one, and the queries behind it, joined into pages."""
+    full = n_pages - 1 if n_pages and len(bins[n_pages - 1]) < _PAGE else n_pages
+    pages, page = list(bins[:full]), list[np.ndarray]()
+    for part in bins[full:]:
+        page.append(part)
+        if sum(map(len, page)) >= _PAGE:
+            pages.append(np.concatenate(page))
+            page = []
+    return [*pages, np.concatenate(page)] if page else pages
+
+
+def _last_rows(pages: Sequence[np.ndarray], n: int) -> tuple[np.ndarray, ...]:
+    """The last n rows of some pages."""
+    kept = list[np.ndarray]()
+    for page in pages[::-1]:
+        if n <= 0:
+            break
+        kept.append(page[-n:])
+        n -= len(page)
+    return tuple(kept[::-1])
