@@ -27,6 +27,7 @@ from online_rank.cli.shards import Machines, learn_passes
 from online_rank.cli.speed import Speed, speed_in_words
 from online_rank.evaluate import Trace, progressive
 from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
+from online_rank.storage.files import require_replaceable, save
 
 __all__ = ["Checkpoints", "Output", "new_model", "run", "scaled"]
 
@@ -96,38 +97,16 @@ def run(settings: Settings, checkpoints: Checkpoints, output: Output, machines: 
 
 
 def _run(settings: Settings, checkpoints: Checkpoints, output: Output, machines: Machines) -> None:
-    from online_rank.storage.files import require_replaceable, save
-
     if checkpoints.resume and not settings.files:
         settings, checkpoints = _begun(settings, checkpoints)
-    settings.check()
-    machines.check(settings)
-    read = [*settings.files, *settings.test, *([output.feature_names] if output.feature_names else [])]
-    for option, place in (("--save", output.save), ("--report", output.report), ("--checkpoint", checkpoints.directory)):
-        if place is not None:
-            refuse_overwriting(option, place, read)
-    if output.save is not None:
-        require_replaceable(output.save)
-    given_names = None if output.feature_names is None else read_names(output.feature_names)
+    given_names = _checked(settings, checkpoints, output, machines)
     log = _log_for(output.report, settings, checkpoints)
     shown = False if output.quiet or output.json else None
     plan = settings.reading.plan(settings.files)
-    _require_known(settings, plan)
-    model = new_model(settings.measure, settings.scale, settings.log, settings.ranker, settings.signs)
-    if plan is not None:
-        model = declared(model, settings.reading.strict, plan.features)
-    elif settings.reading.strict:
-        raise ValueError("--strict is for tables, whose columns have names")
-    for line in (plan.in_words() if plan else []) + advice(settings):
-        output.warn(line)
-    if settings.certify:
-        from online_rank.cli.certify import tracked
-
-        model = tracked(model, settings.queries(0), settings.teacher, shown)
-    speed = Speed()
+    model = _untaught(settings, plan, output, shown)
+    speed, sharded = Speed(), dict[str, Any]()
     if settings.shards is None:
         traces, counted = _learn(settings, checkpoints, model, log, speed, shown)
-        sharded: dict[str, Any] = {}
     else:
         with _opened(settings, checkpoints):
             traces, training = learn_passes(settings, checkpoints.directory, model, machines, shown)
@@ -144,17 +123,7 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, machines:
         **sharded,
     }
     if settings.test:
-        models = [model, _by_last_weights(model)]
-        values = measure_files(models, settings.test, Measuring([settings.measure]), settings.reading, shown)
-        served, last = values.means
-        report["test"] = {
-            "files": settings.test,
-            "queries": values.n_queries,
-            "counted": values.counted[settings.measure],
-            "served": served,
-            "last": last,
-            "random": values.chance,
-        }
+        report["test"] = _tested(model, settings, shown)
     certificate = ranker_of(model).certificate() if settings.certify else None
     if certificate is not None:
         report["certificate"] = certificate.to_dict()
@@ -162,20 +131,70 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, machines:
         save(model, output.save)
         report["saved"] = output.save
     if log is not None and output.report is not None:
-        from online_rank.report import write_report
-
-        command = shlex.join(["online-rank", *sys.argv[1:]])
-        about = {"figures": report, "settings": settings.shown(), "trace": traces[0], "log": log, "model": model}
         names = given_names or (list(plan.features) if plan else None)
-        about |= {"certificate": certificate, "feature_names": names}
+        about = {"trace": traces[0], "log": log, "model": model, "certificate": certificate, "feature_names": names}
         with progress("writing the report", unit="", shown=shown):
-            report["report"] = str(write_report(output.report, command=command, **about))
+            report["report"] = _report_page(output.report, report, settings, about)
     if output.json:
         print(json.dumps(report))
     elif not output.quiet:
         _print(report, traces)
         if certificate is not None:
             print(certificate)
+
+
+def _checked(settings: Settings, checkpoints: Checkpoints, output: Output, machines: Machines) -> list[str] | None:
+    """Check what can be checked before anything is read; returns the names of features that a file gives."""
+    settings.check()
+    machines.check(settings)
+    read = [*settings.files, *settings.test, *([output.feature_names] if output.feature_names else [])]
+    for option, place in (("--save", output.save), ("--report", output.report), ("--checkpoint", checkpoints.directory)):
+        if place is not None:
+            refuse_overwriting(option, place, read)
+    if output.save is not None:
+        require_replaceable(output.save)
+    return None if output.feature_names is None else read_names(output.feature_names)
+
+
+def _untaught(settings: Settings, plan: Any, output: Output, shown: bool | None) -> Any:
+    """The model before the first query; says what was found in a table, and what may be better."""
+    _require_known(settings, plan)
+    model = new_model(settings.measure, settings.scale, settings.log, settings.ranker, settings.signs)
+    if plan is not None:
+        model = declared(model, settings.reading.strict, plan.features)
+    elif settings.reading.strict:
+        raise ValueError("--strict is for tables, whose columns have names")
+    for line in (plan.in_words() if plan else []) + advice(settings):
+        output.warn(line)
+    if not settings.certify:
+        return model
+    from online_rank.cli.certify import tracked
+
+    return tracked(model, settings.queries(0), settings.teacher, shown)
+
+
+def _tested(model: Any, settings: Settings, shown: bool | None) -> dict[str, Any]:
+    """How well the model, and its last weights, rank the files of `--test`."""
+    values = measure_files(
+        [model, _by_last_weights(model)], settings.test, Measuring([settings.measure]), settings.reading, shown
+    )
+    served, last = values.means
+    return {
+        "files": settings.test,
+        "queries": values.n_queries,
+        "counted": values.counted[settings.measure],
+        "served": served,
+        "last": last,
+        "random": values.chance,
+    }
+
+
+def _report_page(place: str, figures: dict[str, Any], settings: Settings, about: dict[str, Any]) -> str:
+    """Write the page of `--report`; returns where it is."""
+    from online_rank.report import write_report
+
+    command = shlex.join(["online-rank", *sys.argv[1:]])
+    return str(write_report(place, command=command, figures=figures, settings=settings.shown(), **about))
 
 
 def _require_known(settings: Settings, plan: Any) -> None:

@@ -257,18 +257,15 @@ class LinearRanker(AveragedRanker):
         average of the mixed weights, as if the n-th last queries of all machines had come together: the sum of vectors, each
         times its power of one half, is linear in them.
         """
-        total, number = np.zeros(self._n_features), 0.0
+        # The sum of the vectors, and their number behind it.
+        sums = [shard._counters[AVERAGED] * np.append(own, 1.0) for shard, own in zip(shards, served, strict=True)]
         if self._decay == 1.0:
-            before = self._placed_from(base, base.served_weights[None])[0] * base._counters[AVERAGED]
-            total, number = before.copy(), float(base._counters[AVERAGED])
-            for shard, average in zip(shards, served, strict=True):
-                total += shard._counters[AVERAGED] * average - before
-                number += shard._counters[AVERAGED] - base._counters[AVERAGED]
+            before = base._counters[AVERAGED] * np.append(self._placed_from(base, base.served_weights[None])[0], 1.0)
+            mixed = sum((own - before for own in sums), before)
         else:
-            for shard, average, share in zip(shards, served, shares, strict=True):
-                total += share * shard._counters[AVERAGED] * average
-                number += share * shard._counters[AVERAGED]
-        return (total / number if number > 0.0 else total), max(number, 0.0)
+            mixed = sum((share * own for share, own in zip(shares, sums, strict=True)), np.zeros(self._n_features + 1))
+        number = max(float(mixed[-1]), 0.0)
+        return (mixed[:-1] / number if number > 0.0 else mixed[:-1]), number
 
     def _grow(self, n_new: int) -> None:
         if self._rows is not None:

@@ -6,6 +6,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+import types
 
 import numpy as np
 import pytest
@@ -265,3 +267,17 @@ def test_a_replica_is_compared_with_its_server():
     found = _lag.lag(1.0, 40)
     assert (found.learned, found.compared, found.same) == (40, 105, 105)
     assert 0 <= found.median <= found.largest
+
+
+def _busy(seconds):
+    ended = time.process_time() + seconds
+    while time.process_time() < ended:
+        pass
+
+
+def test_a_hang_is_noticed_and_compiling_is_none():
+    with pytest.raises(TimeoutError, match="hang"), _hostile.at_most(1):
+        _busy(3)
+    compiler = types.FunctionType(_busy.__code__, {"__name__": "numba.core.compiler", "time": time})
+    with _hostile.at_most(1):
+        compiler(1.3)
