@@ -72,8 +72,27 @@ def test_bins():
         assert not kernels.to_bins(np.array([[0.0, bad]]), -2.6, 5.2 / 62, 64, bins[:, :2])
 
 
-def test_every_tree_is_that_of_plain_loops(monkeypatch):
+@pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 200])
+def test_documents_that_go_down_trees_side_by_side(n):
+    """As one after the other, from the scores that they have."""
+    rng = np.random.default_rng(n)
+    bins, scores = rng.integers(0, 64, (n, 5), dtype=np.uint8), rng.normal(size=n + 2)
+    features, thresholds, leaves = rng.integers(0, 5, (7, 7)), rng.integers(0, 65, (7, 7)), rng.normal(size=(7, 8))
+    expected = scores.tolist()
+    for i, row in enumerate(bins.tolist()):
+        for t in range(7):
+            node = 0
+            while node < 7:
+                node = 2 * node + 1 + (row[features[t, node]] > thresholds[t, node])
+            expected[i] = 0.9 * expected[i] + 0.5 * leaves[t, node - 7]
+    kernels.score_trees(bins, features, thresholds, leaves, 0.9, 0.5, scores)
+    assert scores.tolist() == expected
+
+
+@pytest.mark.parametrize("page", [25, boosted._PAGE])
+def test_every_tree_is_that_of_plain_loops(monkeypatch, page):
     """A slow ranker beside it: the same draws, trees by trying every split, scores by adding tree after tree."""
+    monkeypatch.setattr(boosted, "_PAGE", page)
     monkeypatch.setattr(boosted, "_LEAST_DOCUMENTS", 4)
     monkeypatch.setattr(boosted, "_COLUMNS", 0.5)
     monkeypatch.setattr(boosted, "_REMEMBERED", 4)
@@ -170,7 +189,9 @@ def test_trees_grow_at_the_longest_gap_and_old_ones_are_dropped():
     assert ever_slower.n_trees == ever_slower._n_grown < model._n_grown
 
 
-def test_a_copy_and_a_file_in_the_middle_of_a_tree_go_on_with_the_same_bits():
+@pytest.mark.parametrize("page", [25, boosted._PAGE])
+def test_a_copy_and_a_file_in_the_middle_of_a_tree_go_on_with_the_same_bits(monkeypatch, page):
+    monkeypatch.setattr(boosted, "_PAGE", page)
     stream = list(queries(260))
     model, met = BoostedRanker(window=40, rate=6.0), 0
     for t, (X, y) in enumerate(stream[:200]):
@@ -244,6 +265,13 @@ def test_an_undone_block_leaves_the_growing_tree_as_it_was():
 def test_the_window_is_bounded_in_queries_and_bytes(monkeypatch):
     model = taught(300, window=20, rate=50.0)
     assert len(model._lengths) == 20
+    assert [len(page) for page in model._bins[:1]] == [len(model._scores[0])]
+    monkeypatch.setattr(boosted, "_PAGE", 30)
+    paged = taught(300, window=20, rate=50.0)
+    pages = paged._bins[: paged._n_pages]
+    assert all(len(page) >= 30 for page in pages[1:-1])
+    assert len(pages) > 3
+    np.testing.assert_array_equal(np.concatenate(pages), model._bins[0])
     assert len(model._scores) <= 1 + 300 / 50
     monkeypatch.setattr(boosted, "_MAX_BYTES", 600)
     model = taught(60, window=40)
