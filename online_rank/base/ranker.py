@@ -112,7 +112,7 @@ class Ranker(QueryEstimator):
         Returns None, with nothing learned, if the query cannot be learned.
         """
         scores = self._score_all(query)
-        return scores if self._learn(self._align_and_grow(query), row) else None
+        return scores if self._learn(query if self._is_aligned(query) else self._align_and_grow(query), row) else None
 
     def _rank_and_learn_block(self, asked: Block, block: Block, rounds: np.ndarray, answers: np.ndarray) -> int:
         """Score and learn queries in turn, and write one row of `rounds` (q, fields) for each; returns how many.

@@ -289,7 +289,7 @@ class BoostedRanker(Ranker):
         return super()._rejection(query)
 
     def _rank_and_learn(self, query: Block, row: np.ndarray) -> np.ndarray | None:
-        query = self._align_and_grow(query)
+        query = query if self._is_aligned(query) else self._align_and_grow(query)
         return self._learn_query(query.X, query.y, float(query.w[0]), row[0])
 
     def _learn_query(self, X: np.ndarray, y: np.ndarray, w: float, row: np.ndarray) -> np.ndarray | None:
