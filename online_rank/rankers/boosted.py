@@ -41,6 +41,8 @@ _REMEMBERED = 200
 # Limits of query weights, leaves and scores, so that squares of their sums stay finite.
 _HEAVIEST, _LARGEST = 1e100, 1e120
 _MAX_TREES = 800
+#: Largest `rate`: after query n all trees of that query grow, `rate`/n of them.
+_FASTEST = 1000.0
 #: Trees of a ranker that forgets are dropped after this many times 1/decay newer ones: they count by a factor of e^-5 then.
 _FADED = 5.0
 #: Most bytes of bins in the window.
@@ -105,7 +107,7 @@ class BoostedRanker(Ranker):
         Depth of the trees.
     rate
         A tree is grown when the stream has become longer by the factor 1 + 1/`rate`; after n queries there have been about
-        `rate` ln(n / 8).
+        `rate` ln(n / 8). From 1 to 1,000.
     decay
         rho. About 1/`decay` trees count.
     learning_rate
@@ -175,7 +177,7 @@ class BoostedRanker(Ranker):
         parsed = parse_measure(measure)
         arguments.integer("window", window, _FIRST)
         arguments.integer("depth", depth, 1, 6)
-        arguments.number("rate", rate, 1.0)
+        arguments.number("rate", rate, 1.0, _FASTEST)
         arguments.number("decay", decay, 0.0, below=1.0)
         arguments.number("learning_rate", learning_rate, high=1.0, above=0.0)
         arguments.integer("longest_gap", longest_gap, 1, optional=True)

@@ -366,6 +366,7 @@ def test_bad_parameters():
         ({"depth": 0}, "depth is 0"),
         ({"depth": 7}, "depth is 7"),
         ({"rate": 0.5}, "rate is"),
+        ({"rate": 1e300}, "rate is"),  # A query had no end: the next tree was due at once.
         ({"decay": 1.0}, "decay is"),
         ({"learning_rate": 0.0}, "learning_rate is"),
         ({"learning_rate": 1.5}, "learning_rate is"),
