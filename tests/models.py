@@ -86,7 +86,7 @@ REGISTRY = {
     "pairwise": lambda: PairwiseRanker(linear_model.LogisticRegression()),
     "ridge": lambda: RidgeRanker(),
     "ridge, half-life": lambda: RidgeRanker("ap", half_life=20.0),
-    "boosted": lambda: BoostedRanker(depth=2, window=8, rate=10.0),
+    "boosted": lambda: BoostedRanker(depth=2, window=12, rate=10.0),
     "blend": lambda: BlendRanker([PerceptronRanker(), StreamScaler() | GradientRanker(), RidgeRanker()]),
     "blend, default": lambda: BlendRanker(half_life=100.0),
     "drift, blend": lambda: DriftAwareRanker(BlendRanker([RidgeRanker(), StreamTargetEncoder() | PerceptronRanker()])),

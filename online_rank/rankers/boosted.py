@@ -76,6 +76,9 @@ class _Growth:
 #: The tree that each ranker is growing. It is not state: it follows from the window and the number of steps done.
 _GROWTHS: "weakref.WeakKeyDictionary[BoostedRanker, _Growth]" = weakref.WeakKeyDictionary()
 
+#: The query that each ranker scored last, which is often the next to be learned: leaves of the trees, bins, and scores.
+_SCORED: "weakref.WeakKeyDictionary[BoostedRanker, tuple[np.ndarray, Any, np.ndarray]]" = weakref.WeakKeyDictionary()
+
 
 class BoostedRanker(Ranker):
     r"""Gradient boosting along the stream: grows another tree at intervals, from a window of the last queries.
@@ -156,7 +159,6 @@ class BoostedRanker(Ranker):
         _due=Real(_FIRST),
         _step=Count(),
         _pace=Count(),
-        _ranked=Derived(),
     )
 
     _changes_in_place = False
@@ -211,8 +213,6 @@ class BoostedRanker(Ranker):
         # The growing tree: steps done, and steps for each query (0 if no tree grows).
         self._step = 0
         self._pace = 0
-        # The query that was ranked last, which is mostly the next to be learned: the trees, its bins and its scores.
-        self._ranked: tuple[np.ndarray, tuple[Any, bytes], np.ndarray] | None = None
 
     @classmethod
     def _unit_test_params(cls) -> Any:
@@ -271,12 +271,12 @@ class BoostedRanker(Ranker):
         return self._score_bins(bins)
 
     def _score_bins(self, bins: np.ndarray) -> np.ndarray:
-        query = bins.shape, bins.tobytes()
-        if self._ranked is not None and self._ranked[0] is self._leaves and self._ranked[1] == query:
-            return self._ranked[2].copy()
+        query, last = (bins.shape, bins.tobytes()), _SCORED.get(self)
+        if last is not None and last[0] is self._leaves and last[1] == query:
+            return last[2].copy()
         scores, keep = np.zeros(len(bins)), 1.0 - self.decay
         kernels.score_trees(bins, self._features, self._thresholds, self._leaves, keep, self.learning_rate, scores)
-        self._ranked = self._leaves, query, scores.copy()
+        _SCORED[self] = self._leaves, query, scores.copy()
         return scores
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
