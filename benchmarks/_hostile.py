@@ -19,11 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks._kills import forked, letor_text, requests
-from online_rank import PerceptronRanker, StreamScaler, _registry
+from online_rank import PerceptronRanker, StreamScaler
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.archive import read_archive, write_archive
 from online_rank.storage.files import ModelFileError, from_bytes, to_bytes
 from online_rank.stream.letor import LetorError, iter_letor, read_letor
+from online_rank.support import registry
 
 HANG_SECONDS = 10
 
@@ -206,8 +207,8 @@ def models() -> Iterator[tuple[bytes, Any]]:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(5, 3)), [0, 1, 2, 1, 0]
     named = [{f"f{j}": value for j, value in enumerate(row)} for row in X.tolist()]
-    for name in _registry.classes():
-        cls = _registry.public_class(name)
+    for name in registry.classes():
+        cls = registry.public_class(name)
         if inspect.isabstract(cls) or not issubclass(cls, QueryStep) or name_of(cls) is None:
             continue
         try:

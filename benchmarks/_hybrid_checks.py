@@ -11,7 +11,7 @@ from benchmarks._retrievers import Fused
 from online_rank import BlendRanker, RunFeatures, Runs, hybrid
 from online_rank.base import ranker_of, transformers_of
 from online_rank.export import TARGETS, fusion_weights
-from online_rank.measures import measure
+from online_rank.measures.learned import measure
 from online_rank.rankers.fixed import FixedRanker
 from online_rank.rankers.rules import rule_weights
 from tests.reference import fusion

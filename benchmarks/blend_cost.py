@@ -23,9 +23,9 @@ import numpy as np
 from benchmarks._common import ROOT, environment, parser, save, table
 from benchmarks.throughput import peak_megabytes
 from online_rank import BlendRanker, PerceptronRanker, RidgeRanker, StreamQuantileMap
-from online_rank._progress import progress
 from online_rank.base import Ranker
 from online_rank.stream import WebLike
+from online_rank.support.progress import progress
 
 DEFAULT, RIDGE, LIGHT, BLEND = "PerceptronRanker()", "map | RidgeRanker()", "BlendRanker('light')", "BlendRanker()"
 RANKERS: dict[str, Callable[[], Ranker]] = {

@@ -27,12 +27,12 @@ from online_rank import (
     measure,
 )
 from online_rank._kernels import blend as kernels
-from online_rank._progress import progress
 from online_rank.base import Ranker
-from online_rank.measures import discounts
+from online_rank.measures.learned import discounts
 from online_rank.preprocessing import Ramps
 from online_rank.query import read_query
 from online_rank.rankers.blend import _grid, _Made, _rank_and_learn, _scores
+from online_rank.support.progress import progress
 
 #: Behind one map.
 MEMBERS: dict[str, Callable[[], Ranker]] = {

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks._common import parser, save, table
-from online_rank.measures import measure
+from online_rank.measures.learned import measure
 from online_rank.rankers.fixed import FixedRanker
 from online_rank.serving import Challenge, RankingService
 

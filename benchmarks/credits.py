@@ -16,10 +16,10 @@ from benchmarks._common import environment, parser, save, table
 from benchmarks._data import LIGHTGBM, MQ2008, Triple, data_folder, folds, offsets_of, shuffled
 from benchmarks._timing import interleaved
 from online_rank import PerceptronRanker, StreamScaler
-from online_rank._progress import progress
 from online_rank.metrics import NDCG
 from online_rank.stream import NoisyTeacher
 from online_rank.stream.letor import LetorBlock
+from online_rank.support.progress import progress
 
 Make = Callable[[], Any]
 

@@ -11,9 +11,9 @@ from river import drift
 
 from benchmarks._common import environment, parser, save, table
 from online_rank import DriftAwareRanker, PerceptronRanker, Ranker
-from online_rank._progress import progress
 from online_rank.metrics import NDCG
 from online_rank.stream.synth import Drifting
+from online_rank.support.progress import progress
 
 PLAIN = "average of all weights"
 AWARE = "DriftAwareRanker, reset"

@@ -4,7 +4,7 @@
 
 Models learn the same queries in processes of many kinds; from each comes a digest of the model's whole state and of its scores
 of another query. `--objects` has the kernels of all targets, which this command makes:
-`python -m online_rank._warm_up FOLDER x86-64-v4,x86-64-v3,x86-64,aarch64`.
+`python -m online_rank.support.warm_up FOLDER x86-64-v4,x86-64-v3,x86-64,aarch64`.
 A model whose digests differ must stand on the list `NOT_PORTABLE`, with the reason; else the command fails. Plain Python learns
 fewer queries, which are compared with the same number elsewhere.
 

@@ -36,7 +36,7 @@ from online_rank import (
     StreamTargetEncoder,
 )
 from online_rank.base import Ranker
-from online_rank.measures import gains, measure, query_values
+from online_rank.measures.learned import gains, measure, query_values
 from online_rank.metrics import NDCG
 from online_rank.stream.letor import LetorBlock
 

@@ -24,11 +24,11 @@ from benchmarks._timing import interleaved
 from benchmarks.throughput import peak_megabytes
 from online_rank import GradientRanker, HashedFeatures, PerceptronRanker
 from online_rank._kernels.sparse import score_by
-from online_rank._progress import progress
 from online_rank.metrics import NDCG
 from online_rank.query import SparseRows
 from online_rank.stream import ZipfText
 from online_rank.stream.letor.sparse import rows_at
+from online_rank.support.progress import progress
 
 PAIRS = 100
 BITS = 22

@@ -3,8 +3,8 @@
 The public names are loaded on first use, so that `import online_rank` costs next to nothing and compiles nothing.
 """
 
-from online_rank._lazy import lazily
-from online_rank._registry import ROOMS, TOP_LEVEL
+from online_rank.support.lazy import lazily
+from online_rank.support.registry import ROOMS, TOP_LEVEL
 
 __version__ = "0.1.0"
 __all__ = [*TOP_LEVEL, "__version__"]

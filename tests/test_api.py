@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 import online_rank
-from online_rank._registry import ROOMS
+from online_rank.support.registry import ROOMS
 
 pdoc = pytest.importorskip("pdoc")
 

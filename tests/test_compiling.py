@@ -6,8 +6,8 @@ import time
 
 import numba
 
-from online_rank import _compiling
 from online_rank._kernels._jit import on_first_compilation
+from online_rank.support import compiling
 
 
 def test_what_is_being_compiled_is_known():
@@ -23,55 +23,55 @@ def test_what_is_being_compiled_is_known():
 
     class Spy(numba.core.event.Listener):
         def on_start(self, event):
-            seen.append(_compiling.compiling())
+            seen.append(compiling.compiling())
 
         def on_end(self, event):
             pass
 
-    _compiling.watch_compilation()
+    compiling.watch_compilation()
     spy = Spy()
     with numba.core.event.install_listener("numba:compile", spy):
         assert outer_kernel(1) == 2
     assert [text.partition(",")[0] for text in seen] == ["compiling"] * 2
     assert "outer_kernel" in seen[0]
     assert "inner_kernel" in seen[1]
-    assert _compiling.compiling() is None
+    assert compiling.compiling() is None
 
 
 def test_a_display_that_begins_during_a_compilation(monkeypatch):
     """It hears the end of what it has not heard begin."""
-    monkeypatch.setattr(_compiling, "_watching", False)
-    monkeypatch.setattr(_compiling, "_listener", None)
+    monkeypatch.setattr(compiling, "_watching", False)
+    monkeypatch.setattr(compiling, "_listener", None)
     told = []
     on_first_compilation(lambda: told.append("compiling"))
-    _compiling.watch_compilation()
+    compiling.watch_compilation()
 
     @numba.njit
     def late_kernel(x):
         return x + 2
 
     assert late_kernel(1) == 3
-    _compiling._listener.on_end(None)
+    compiling._listener.on_end(None)
     assert told == ["compiling"]
-    assert _compiling.compiling() is None
-    numba.core.event.unregister("numba:compile", _compiling._listener)
+    assert compiling.compiling() is None
+    numba.core.event.unregister("numba:compile", compiling._listener)
 
 
 def test_a_thread_that_waits_for_ever_does_not_keep_the_command(monkeypatch):
-    monkeypatch.setattr(_compiling, "_POLL", 0.001)
-    monkeypatch.setattr(_compiling, "watch_compilation", lambda: threading.Event().wait(20.0))
+    monkeypatch.setattr(compiling, "_POLL", 0.001)
+    monkeypatch.setattr(compiling, "watch_compilation", lambda: threading.Event().wait(20.0))
     start = time.monotonic()
-    with _compiling.lines_while_compiling():
+    with compiling.lines_while_compiling():
         time.sleep(0.1)
     assert time.monotonic() - start < 10.0
 
 
 def test_lines_in_a_pipe(monkeypatch, capsys):
-    monkeypatch.setattr(_compiling, "_EVERY", 0.05)
-    monkeypatch.setattr(_compiling, "_POLL", 0.01)
-    monkeypatch.setattr(_compiling._state, "names", ["_learn"])
-    monkeypatch.setattr(_compiling._state, "since", time.monotonic())
-    with _compiling.lines_while_compiling():
+    monkeypatch.setattr(compiling, "_EVERY", 0.05)
+    monkeypatch.setattr(compiling, "_POLL", 0.01)
+    monkeypatch.setattr(compiling._state, "names", ["_learn"])
+    monkeypatch.setattr(compiling._state, "since", time.monotonic())
+    with compiling.lines_while_compiling():
         time.sleep(0.3)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) >= 2
@@ -85,9 +85,7 @@ def test_help_needs_no_numba():
 
 
 def test_what_is_compiled_can_be_watched_without_numba():
-    code = (
-        "import sys\nfrom online_rank._compiling import watch_compilation\nwatch_compilation()\nprint('numba' in sys.modules)"
-    )
+    code = "import sys\nfrom online_rank.support import compiling\ncompiling.watch_compilation()\nprint('numba' in sys.modules)"
     environment = {k: v for k, v in os.environ.items() if k != "ONLINE_RANK_JIT"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     assert done.stdout.splitlines() == ["False"]
@@ -129,13 +127,14 @@ def test_who_asks_while_another_thread_imports_numba_waits_for_it():
 def test_another_process_compiles_the_perceptron_meanwhile(tmp_path):
     script = """
 import numpy as np
-from online_rank import StreamQuantileMap, PerceptronRanker, _warm_up
+from online_rank import StreamQuantileMap, PerceptronRanker
+from online_rank.support import warm_up
 from online_rank._kernels import perceptron, quantile_map
 X, y = np.arange(15.0).reshape(5, 3), np.array([0, 1, 2, 0, 1])
 for _ in range(2):
     # The second time there is nothing to compile, and the process is ended.
-    beside = _warm_up.start_compiling_default()
-    _warm_up.compile_default(beside, X, y)
+    beside = warm_up.start_compiling_default()
+    warm_up.compile_default(beside, X, y)
     print(beside.returncode)
 model = StreamQuantileMap() | PerceptronRanker()
 model.learn_one(X, y)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from online_rank import _registry
+from online_rank.support import registry
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -104,7 +104,7 @@ def test_every_paper_of_the_table_is_among_the_references():
 
 def test_every_public_module_has_a_page():
     """Modules that a guide imports from, and those of the rooms whose names their room does not repeat."""
-    pages = {*_registry.ROOMS, *_registry.MODULES}
+    pages = {*registry.ROOMS, *registry.MODULES}
     imported = {name for page in PAGES for name in re.findall(r"from online_rank\.([\w.]+) import", page.read_text())}
     assert {name for name in imported if not {name, name.rpartition(".")[0]} & pages} == set()
     for name in sorted(pages):

@@ -8,7 +8,7 @@ from river import utils
 from online_rank import GradientRanker, PerceptronRanker, PlackettLuce, RidgeRanker, StreamScaler, SwapRanker
 from online_rank.bounds import LossInterval
 from online_rank.evaluate import Trace, progressive
-from online_rank.measures import measure
+from online_rank.measures.learned import measure
 from online_rank.metrics import NDCG
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.stream.synth import NoisyTeacher

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from online_rank import PerceptronRanker
 from online_rank.bounds import FrozenCopy, LossInterval, largest_deviation
 from online_rank.intervals import PairedLosses
-from online_rank.measures import measure
+from online_rank.measures.learned import measure
 from tests.reference import intervals as reference
 
 LOSSES = st.lists(st.floats(0.0, 1.0), max_size=40)

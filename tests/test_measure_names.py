@@ -2,10 +2,11 @@
 
 import pytest
 
-from online_rank import measure, measure_names
+from online_rank import measure
 from online_rank._kernels.codes import PRECISION
-from online_rank.measure_names import MEASURES, listed, parsed
-from online_rank.measures import Measure
+from online_rank.measures import table
+from online_rank.measures.learned import Measure
+from online_rank.measures.table import MEASURES, listed, parsed
 from online_rank.metrics import metric
 
 FORMS = {"@K": "@7", ">=GRADE": ">=2", "@K>=GRADE": "@7>=2", "": ""}
@@ -52,8 +53,8 @@ def test_spellings():
 
 
 def test_a_name_may_have_digits(monkeypatch):
-    monkeypatch.setitem(measure_names.MEASURES, "f1", measure_names.Named(PRECISION, ("@K",)))
-    monkeypatch.setitem(measure_names._SPELLED, "f1", "f1")
+    monkeypatch.setitem(table.MEASURES, "f1", table.Named(PRECISION, ("@K",)))
+    monkeypatch.setitem(table._SPELLED, "f1", "f1")
     assert parsed("F1@5") == ("f1", 5, None)
     with pytest.raises(ValueError, match="metric 'ndcg10' is unknown"):
         parsed("ndcg10")

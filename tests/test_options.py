@@ -12,10 +12,10 @@ from river import linear_model, preprocessing
 
 import online_rank
 from online_rank import PerceptronRanker
-from online_rank._registry import ROOMS
 from online_rank.feedback import PositionBias
 from online_rank.serving import RankingService
 from online_rank.stream import clicks, synth
+from online_rank.support.registry import ROOMS
 
 #: What stands for arguments without a default.
 GIVEN = {

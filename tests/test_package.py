@@ -5,21 +5,21 @@ import sys
 import pytest
 
 import online_rank
-from online_rank._registry import ROOMS
+from online_rank.support.registry import ROOMS
 
 
 def test_import_is_lazy():
     # Neither numba nor any module of ours that could load it is there, so nothing can be compiled.
     code = "import sys, online_rank; print([m for m in sys.modules if m == 'numba' or m.startswith('online_rank.')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['online_rank._lazy', 'online_rank._registry']"
+    assert done.stdout.strip() == "['online_rank.support', 'online_rank.support.lazy', 'online_rank.support.registry']"
 
 
 def test_importing_every_module_compiles_nothing():
     code = (
         "import online_rank, importlib, sys\n"
         "from numba.core.registry import CPUDispatcher\n"
-        "from online_rank._registry import ROOMS\n"
+        "from online_rank.support.registry import ROOMS\n"
         "for name in (*online_rank.__all__, *ROOMS): getattr(online_rank, name)\n"
         "kernels = {id(v): v for m in list(sys.modules.values()) if getattr(m, '__name__', '').startswith('online_rank')\n"
         "           for v in vars(m).values() if isinstance(v, CPUDispatcher)}\n"

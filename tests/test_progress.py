@@ -5,11 +5,12 @@ import sys
 import numpy as np
 import pytest
 
-from online_rank import PerceptronRanker, _progress, best_in_hindsight
-from online_rank._progress import Progress, progress
+from online_rank import PerceptronRanker, best_in_hindsight
 from online_rank.evaluate import progressive
 from online_rank.stream.letor import iter_letor, read_letor, write_letor
 from online_rank.stream.synth import NoisyTeacher
+from online_rank.support import progress as progress_module
+from online_rank.support.progress import Progress, progress
 
 pytest.importorskip("rich")
 
@@ -25,8 +26,8 @@ class Terminal(io.StringIO):
 
 def opened(monkeypatch):
     """A terminal on which bars appear at once and show everything; not a fixture, as pytest opens stderr anew after those."""
-    monkeypatch.setattr(_progress, "_PATIENCE", 0.0)
-    monkeypatch.setattr(_progress, "_REFRESH", 0.0)
+    monkeypatch.setattr(progress_module, "_PATIENCE", 0.0)
+    monkeypatch.setattr(progress_module, "_REFRESH", 0.0)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "150")
     terminal = Terminal()
@@ -37,7 +38,7 @@ def opened(monkeypatch):
 def test_amount_rate_and_time_left(monkeypatch):
     terminal = opened(monkeypatch)
     clock = [10.0]
-    monkeypatch.setattr(_progress.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(progress_module.time, "monotonic", lambda: clock[0])
     with progress("reading", total=100) as show:
         show(0)
         clock[0] = 12.0
@@ -49,7 +50,7 @@ def test_amount_rate_and_time_left(monkeypatch):
 def test_the_total_follows_from_the_part(monkeypatch):
     terminal = opened(monkeypatch)
     clock = [10.0]
-    monkeypatch.setattr(_progress.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(progress_module.time, "monotonic", lambda: clock[0])
     parts = [0.0]
     with progress("reading", unit="documents", part=lambda: parts[-1]) as show:
         show(0)
@@ -74,12 +75,12 @@ def test_an_error_takes_the_bar_away(monkeypatch):
     opened(monkeypatch)
     with pytest.raises(KeyError), progress("reading"):
         raise KeyError
-    assert not _progress._SCREEN.locked()
+    assert not progress_module._SCREEN.locked()
 
 
 def test_short_calls_show_nothing(monkeypatch):
     terminal = opened(monkeypatch)
-    monkeypatch.setattr(_progress, "_PATIENCE", 60.0)
+    monkeypatch.setattr(progress_module, "_PATIENCE", 60.0)
     with progress("reading") as show:
         show(1)
     assert terminal.getvalue() == ""
@@ -100,7 +101,7 @@ def test_without_rich(monkeypatch):
     assert terminal.getvalue() == ""
     with pytest.raises(ImportError, match=r"online_rank\[cli\]"), progress("reading", shown=True):
         pass
-    assert not _progress._SCREEN.locked()
+    assert not progress_module._SCREEN.locked()
 
 
 def test_what_takes_long_shows_its_progress_on_a_terminal(tmp_path, monkeypatch):

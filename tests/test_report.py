@@ -11,7 +11,7 @@ import pytest
 from online_rank import LossTracker, PerceptronRanker, evaluate
 from online_rank.cli import main
 from online_rank.metrics import metric
-from online_rank.report import QueryLog, write_report
+from online_rank.plot.report import QueryLog, write_report
 from online_rank.stream.letor import iter_letor
 
 pytest.importorskip("matplotlib").use("Agg")

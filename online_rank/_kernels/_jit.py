@@ -24,7 +24,7 @@ _OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": True}
 # Wrappers for calls from Python and from C take a fifth of the compile time. A kernel called only from kernels needs neither.
 _NO_WRAPPERS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
-#: Entries and the argument types of their calls, while a process records them (`online_rank._warm_up`).
+#: Entries and the argument types of their calls, while a process records them (`online_rank.support.warm_up`).
 recorded: "dict[tuple[Kernel, tuple[Any, ...]], None] | None" = {} if os.environ.get("_ONLINE_RANK_RECORD") else None
 _recording = True
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 #: Largest accepted relevance grade: sums of the gains 2^grade - 1 stay finite for more than 10^7 documents.
 MAX_GRADE = 1000
 
-# Metrics; `measure_names` says which of them rankers learn for.
+# Metrics; `online_rank.measures.table` says which of them rankers learn for.
 NDCG, AP, LINEAR_NDCG, RECIPROCAL_RANK, PRECISION, ERR, PAIRWISE_ACCURACY, DCG, RECALL, HIT_RATE, AP_ATTAINABLE = range(11)
 
 # Tie policies: the sign by which the grade decides among equal scores; IGNORED never reaches a kernel.

@@ -11,7 +11,7 @@ How to declare a new class
 1. Write `_schema = Schema(attribute=field, ...)` in the class body. It adds to the schema of the base classes: declare only
    what the class itself sets.
    `_schema = None` says that a class and its subclasses cannot be saved, for example because they hold arbitrary objects.
-2. Add the class to the registry, `online_rank._registry`.
+2. Add the class to the registry, `online_rank.support.registry`.
 3. Run `tests/storage/test_schemas.py`. It trains an instance of every listed class, and fails when an attribute is
    undeclared, a declared one is missing, or a value does not match its field.
 

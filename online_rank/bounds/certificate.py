@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from online_rank.bounds.declaration import BOUNDS, Bound, setting, uncovered
 from online_rank.bounds.rows import Row, printed, rows_of
-from online_rank.own_measures import is_own, own_measure
+from online_rank.measures.own import is_own, own_measure
 
 __all__ = ["BoundCheck", "Certificate", "Run", "certify"]
 

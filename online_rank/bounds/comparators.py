@@ -8,7 +8,7 @@ import numpy as np
 
 from online_rank._kernels.click_comparators import compare_on_clicks
 from online_rank.base import Round, steps_of
-from online_rank.measures import discounts, learned_measure
+from online_rank.measures.learned import discounts, learned_measure
 from online_rank.query import Block
 from online_rank.query.names import plain_names
 from online_rank.rankers.blend import BlendRanker

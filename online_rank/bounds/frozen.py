@@ -6,8 +6,8 @@ from typing import Any
 from online_rank.arguments import integer
 from online_rank.base import Wrapper
 from online_rank.intervals import LossInterval, served_loss
-from online_rank.measures import learned_measure
-from online_rank.measures import measure as parse_measure
+from online_rank.measures.learned import learned_measure
+from online_rank.measures.learned import measure as parse_measure
 
 __all__ = ["FrozenCopy"]
 

@@ -7,12 +7,12 @@ import numpy as np
 
 from online_rank import arguments
 from online_rank._kernels import hindsight as kernels
-from online_rank._progress import progress as shown_progress
 from online_rank.base import QueryEstimator
 from online_rank.base.columns import as_array, numbers
-from online_rank.measures import discounts, measure
+from online_rank.measures.learned import discounts, measure
 from online_rank.query import MAX_GRADE, Block, read_block, read_query, require_finite, require_grades
 from online_rank.rankers.signs import checked_signs
+from online_rank.support.progress import progress as shown_progress
 
 __all__ = ["Hindsight", "best_in_hindsight"]
 

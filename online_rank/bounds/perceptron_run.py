@@ -7,8 +7,8 @@ import numpy as np
 
 from online_rank.bounds.certificate import Run
 from online_rank.bounds.declaration import setting
-from online_rank.measures import learned_measure
-from online_rank.own_measures import OwnMeasure
+from online_rank.measures.learned import learned_measure
+from online_rank.measures.own import OwnMeasure
 from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.signs import against_signs, signs_inside
 

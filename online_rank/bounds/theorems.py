@@ -13,7 +13,7 @@ from typing import Any
 from online_rank.arguments import choice
 from online_rank.bounds.declaration import bound, require_covered
 from online_rank.bounds.numbers import require_non_negative, require_positive
-from online_rank.measures import learned_measure
+from online_rank.measures.learned import learned_measure
 from online_rank.rankers.perceptron import PerceptronRanker
 
 __all__ = [

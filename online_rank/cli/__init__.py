@@ -68,7 +68,7 @@ def _run(arguments: list[str]) -> int:
         return _fail(f'the command needs {error.name}: pip install "online_rank[cli]"')
     # typer includes click and its errors, in a module that depends on its version.
     usage_error: Any = typer.BadParameter.__mro__[2]
-    from online_rank._compiling import lines_while_compiling
+    from online_rank.support.compiling import lines_while_compiling
 
     try:
         with lines_while_compiling():

@@ -9,7 +9,7 @@ from typer.core import TyperCommand, TyperGroup
 
 import online_rank
 from online_rank.export.table import TARGETS
-from online_rank.measure_names import listed
+from online_rank.measures.table import listed
 
 __all__ = ["app"]
 
@@ -286,7 +286,7 @@ def demo(
 
         demo_clicks.run(queries, seed)
         return
-    from online_rank._warm_up import start_compiling_default
+    from online_rank.support.warm_up import start_compiling_default
 
     # Before numba and river are imported, which takes a second.
     beside = start_compiling_default()

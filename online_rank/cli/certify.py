@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from online_rank._progress import progress
 from online_rank.base import steps_of
 from online_rank.base.columns import numbers
 from online_rank.bounds import LossTracker, best_in_hindsight
 from online_rank.query import Block, read_query
 from online_rank.rankers.blend import BlendRanker
+from online_rank.support.progress import progress
 
 __all__ = ["tracked"]
 

@@ -10,9 +10,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from online_rank._progress import progress
 from online_rank.cli.files import refuse_overwriting, warnings_as_lines
 from online_rank.cli.train import Output, scaled
+from online_rank.support.progress import progress
 
 __all__ = ["SAYS", "ClickLog", "examination_of", "learn", "learner_for"]
 

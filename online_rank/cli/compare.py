@@ -4,10 +4,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from online_rank._progress import progress
 from online_rank.cli.files import Asked, Reading, check_files, load_model
 from online_rank.intervals import EXPECTATION, PairedLosses, served_loss
-from online_rank.measures import measure as parse_measure
+from online_rank.measures.learned import measure as parse_measure
+from online_rank.support.progress import progress
 
 __all__ = ["compare"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from online_rank.cli.click_log import ClickLog
 from online_rank.cli.files import load_model
 from online_rank.feedback import Clicks
-from online_rank.measures import discounts
+from online_rank.measures.learned import discounts
 from online_rank.metrics import OffPolicyValue, SwapComparison
 
 __all__ = ["compare_clicks"]

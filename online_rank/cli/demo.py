@@ -11,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from online_rank import PerceptronRanker, RankingPipeline, StreamQuantileMap
-from online_rank._compiling import compiling, watch_compilation
-from online_rank._warm_up import compile_default
 from online_rank.metrics import metric
 from online_rank.stream.synth import Drifting
+from online_rank.support.compiling import compiling, watch_compilation
+from online_rank.support.warm_up import compile_default
 
 __all__ = ["run"]
 

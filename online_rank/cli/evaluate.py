@@ -8,8 +8,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from online_rank._progress import progress
 from online_rank.cli.files import Asked, Reading, check_files, load_model
+from online_rank.support.progress import progress
 
 __all__ = ["DEFAULT_METRICS", "Measuring", "Values", "evaluate", "evaluate_run", "measure_files", "of_queries"]
 

@@ -17,7 +17,7 @@ from online_rank.base import ranker_of, serving_steps
 from online_rank.bounds.account_run import run_of_account
 from online_rank.cli.files import refuse_overwriting
 from online_rank.intervals import EXPECTATION, PairedLosses
-from online_rank.measures import measure as parse_measure
+from online_rank.measures.learned import measure as parse_measure
 from online_rank.metrics import metric
 from online_rank.preprocessing import RunFeatures
 from online_rank.query import Runs

@@ -5,10 +5,10 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from online_rank._progress import progress
 from online_rank.cli.files import Asked, Reading, check_files, load_model
 from online_rank.stream.table_rows import first_repeated
 from online_rank.stream.trec import run_lines
+from online_rank.support.progress import progress
 
 __all__ = ["rank", "rank_runs"]
 

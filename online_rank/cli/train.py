@@ -15,7 +15,6 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from online_rank._progress import progress
 from online_rank.base import ranker_of, serving_ranker
 from online_rank.base.columns import are_numbers
 from online_rank.base.signs import signs_of_columns
@@ -28,6 +27,7 @@ from online_rank.cli.speed import Speed, speed_in_words
 from online_rank.evaluate import Trace, progressive
 from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
 from online_rank.storage.files import require_replaceable, save
+from online_rank.support.progress import progress
 
 __all__ = ["Checkpoints", "Output", "new_model", "run", "scaled"]
 
@@ -191,7 +191,7 @@ def _tested(model: Any, settings: Settings, shown: bool | None) -> dict[str, Any
 
 def _report_page(place: str, figures: dict[str, Any], settings: Settings, about: dict[str, Any]) -> str:
     """Write the page of `--report`; returns where it is."""
-    from online_rank.report import write_report
+    from online_rank.plot.report import write_report
 
     command = shlex.join(["online-rank", *sys.argv[1:]])
     return str(write_report(place, command=command, figures=figures, settings=settings.shown(), **about))
@@ -271,7 +271,7 @@ def _log_for(report_to: str | None, settings: Settings, checkpoints: Checkpoints
         raise ValueError("--report shows a whole run: leave out --checkpoint, which may resume in the middle of one")
     if importlib.util.find_spec("matplotlib") is None:
         raise ImportError('--report needs matplotlib: pip install "online_rank[plot]"')
-    from online_rank.report import QueryLog
+    from online_rank.plot.report import QueryLog
 
     return QueryLog(settings.measure)
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from online_rank import arguments
-from online_rank._progress import Progress
 from online_rank.distributed.mixing import learn_shard
 from online_rank.distributed.rounds import Run, Training, learn_rounds
 from online_rank.stream.letor import plan
+from online_rank.support.progress import Progress
 
 __all__ = ["local_client", "on_dask", "train"]
 

@@ -8,11 +8,11 @@ from contextlib import ExitStack
 from dataclasses import astuple
 from typing import Any, NamedTuple
 
-from online_rank._progress import Progress, progress
 from online_rank.distributed.mixing import learn_shard, mix, require_mixable
 from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import adopt, settings_of
+from online_rank.support.progress import Progress, progress
 
 __all__ = ["Run", "Training", "here", "learn_rounds"]
 

@@ -6,7 +6,7 @@ Otherwise it raises a TypeError with the reason and the targets that can.
 `from_ranklib` reads the weights of a linear RankLib model, to begin learning with: `PerceptronRanker.from_weights`.
 """
 
-from online_rank._lazy import lazily
+from online_rank.support.lazy import lazily
 
 _HOMES = {
     "FORMATS": "formats",

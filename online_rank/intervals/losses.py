@@ -8,8 +8,8 @@ import numpy as np
 
 from online_rank._kernels.codes import AP
 from online_rank._kernels.intervals import radius
-from online_rank.measures import TIES, AnyMeasure, as_scores, gains, query_values
-from online_rank.own_measures import OwnMeasure
+from online_rank.measures.learned import TIES, AnyMeasure, as_scores, gains, query_values
+from online_rank.measures.own import OwnMeasure
 from online_rank.query import as_grades
 from online_rank.query.blocks import single
 

@@ -4,7 +4,6 @@ They work wherever a river metric does: `evaluate.progressive_val_score`, `utils
 `metric + metric`.
 """
 
-from online_rank._lazy import lazily
 from online_rank.metrics import binary, graded
 from online_rank.metrics.base import RankingMetric
 from online_rank.metrics.baseline import RandomRanking
@@ -12,6 +11,7 @@ from online_rank.metrics.binary import *  # noqa: F403
 from online_rank.metrics.graded import *  # noqa: F403
 from online_rank.metrics.names import metric
 from online_rank.metrics.own import QueryMetric
+from online_rank.support.lazy import lazily
 
 __all__ = ["OffPolicyValue", "QueryMetric", "RandomRanking", "RankingMetric", "SwapComparison", "TeamDraft", "metric"]  # noqa: F405
 __all__ += binary.__all__

@@ -1,6 +1,6 @@
 """river's metrics, without the scipy imports of two of them, which take half a second and are not needed here."""
 
-from online_rank._lazy import postpone
+from online_rank.support.lazy import postpone
 
 postpone("scipy.stats", "scipy.integrate")
 

@@ -10,7 +10,7 @@ from online_rank import arguments
 from online_rank.base.anatomy import steps_of
 from online_rank.base.schema import Count, ListOf, Real, Schema
 from online_rank.base.undo import snapshot_arrays
-from online_rank.measures import TIES, as_scores, gains, query_values
+from online_rank.measures.learned import TIES, as_scores, gains, query_values
 from online_rank.metrics._river import Metric, Metrics
 from online_rank.query import as_grades, query_offsets
 

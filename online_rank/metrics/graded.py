@@ -6,7 +6,7 @@ import numpy as np
 
 from online_rank import arguments
 from online_rank._kernels import codes
-from online_rank.measures import gains
+from online_rank.measures.learned import gains
 from online_rank.metrics.base import RankingMetric
 from online_rank.query import MAX_GRADE
 

@@ -4,7 +4,7 @@ import inspect
 from typing import Any
 
 from online_rank.extensions import registered
-from online_rank.measure_names import MEASURES, parsed
+from online_rank.measures.table import MEASURES, parsed
 from online_rank.metrics import binary, graded
 from online_rank.metrics._river import Metric
 

@@ -1,6 +1,6 @@
 """Rankers: models that rank the documents of a query and learn from feedback, one query at a time."""
 
-from online_rank._lazy import lazily
+from online_rank.support.lazy import lazily
 
 _HOME = {
     "BestRanker": "selection",

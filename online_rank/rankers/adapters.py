@@ -11,7 +11,7 @@ from river import base
 from online_rank import arguments
 from online_rank.base import Ranker, Round
 from online_rank.base.draws import counted_generator
-from online_rank.measures import measure as parse_measure
+from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import MAX_GRADE, Block
 
 __all__ = ["PairwiseRanker", "PointwiseRanker"]

@@ -30,8 +30,8 @@ from online_rank.base.form import Blend, Head
 from online_rank.base.lock import locked
 from online_rank.base.rounds import largest_norm
 from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
-from online_rank.measures import discounts
-from online_rank.measures import measure as parse_measure
+from online_rank.measures.learned import discounts
+from online_rank.measures.learned import measure as parse_measure
 from online_rank.preprocessing._columns import StatelessTransformer, names_made
 from online_rank.query import Block, single
 from online_rank.rankers.fading import FadingRanker

@@ -20,8 +20,8 @@ from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
 from online_rank.base.rounds import largest_norm
 from online_rank.base.schema import Array, Count, Derived, ListOf, Real, Schema
-from online_rank.measures import discounts
-from online_rank.measures import measure as parse_measure
+from online_rank.measures.learned import discounts
+from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import Block
 
 __all__ = ["BoostedRanker"]

@@ -15,7 +15,7 @@ from online_rank.base.growth import with_zeros
 from online_rank.base.schema import Array, Derived, Flag, Schema
 from online_rank.feedback.arrays import ShownBlock, propensities_of, shown_block
 from online_rank.feedback.policies import PlackettLuce, Policy, require_policy
-from online_rank.measures import discounts
+from online_rank.measures.learned import discounts
 from online_rank.query import Block, SparseRows
 from online_rank.query.sparse import as_rows
 from online_rank.rankers.averaged import LinearRanker, averaging

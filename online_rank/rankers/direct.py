@@ -15,7 +15,7 @@ from online_rank.base import Round
 from online_rank.base.form import Head, Network
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Derived, Schema
-from online_rank.measures import discounts, measure
+from online_rank.measures.learned import discounts, measure
 from online_rank.query import MAX_GRADE, Block, answer_in_kind, read_query
 from online_rank.rankers.averaged import AveragedRanker, averaging
 from online_rank.rankers.breaks import natural_breaks

@@ -9,8 +9,8 @@ from river import base
 from online_rank import arguments
 from online_rank.base import Abilities, QueryEstimator, Ranker, RankingPipeline, Round, ranker_of, share_lock, steps_of
 from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
-from online_rank.measures import learned_measure
-from online_rank.measures import measure as parse_measure
+from online_rank.measures.learned import learned_measure
+from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import Block, single, with_features
 from online_rank.rankers.nested import NestedRanker, adopt_features, learn_query, require_model, share_columns
 

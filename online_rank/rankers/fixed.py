@@ -12,8 +12,8 @@ from online_rank.base.form import Head, Linear
 from online_rank.base.growth import with_zeros
 from online_rank.base.rounds import largest_norm
 from online_rank.base.schema import Derived, Schema
-from online_rank.measures import discounts
-from online_rank.measures import measure as parse_measure
+from online_rank.measures.learned import discounts
+from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import Block, SparseRows
 from online_rank.rankers.averaged import scores_by
 from online_rank.rankers.rules import as_weights

@@ -12,7 +12,7 @@ from online_rank._kernels.codes import N_GRADIENT_COUNTERS, OPTIMIZER_ROWS, OPTI
 from online_rank._kernels.sparse import OPTIMIZER
 from online_rank.base.anatomy import Abilities
 from online_rank.base.schema import Array, Derived, Schema
-from online_rank.measures import discounts
+from online_rank.measures.learned import discounts
 from online_rank.query import Block, SparseRows
 from online_rank.query.sparse import as_rows
 from online_rank.rankers.averaged import LinearRanker, averaging

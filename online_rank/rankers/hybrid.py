@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from online_rank import arguments
-from online_rank.measures import measure as parsed
+from online_rank.measures.learned import measure as parsed
 from online_rank.preprocessing import RunFeatures
 from online_rank.preprocessing.runs import PARTS
 from online_rank.rankers.blend import BlendRanker

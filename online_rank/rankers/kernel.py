@@ -10,7 +10,7 @@ from online_rank._kernels.codes import KERNELS
 from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Derived, Schema
-from online_rank.measures import discounts, measure
+from online_rank.measures.learned import discounts, measure
 from online_rank.query import Block, read_query
 from online_rank.rankers.averaged import AveragedRanker, averaging
 

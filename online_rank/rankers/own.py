@@ -8,7 +8,7 @@ import numpy as np
 from online_rank.base import Ranker, Round
 from online_rank.base.rounds import largest_norm
 from online_rank.base.schema import Array, Count, Derived, Schema, schema_of
-from online_rank.measures import measure_of
+from online_rank.measures.learned import measure_of
 from online_rank.query import MAX_GRADE, Block
 
 __all__ = ["QueryRanker"]

@@ -19,8 +19,8 @@ from online_rank.base.columns import are_numbers
 from online_rank.base.lock import locked
 from online_rank.base.rounds import Round
 from online_rank.base.schema import Array, Derived, Schema
-from online_rank.measures import discounts, measure
-from online_rank.own_measures import is_own, own_measure, share
+from online_rank.measures.learned import discounts, measure
+from online_rank.measures.own import is_own, own_measure, share
 from online_rank.query import Block, SparseRows
 from online_rank.query.sparse import as_rows
 from online_rank.rankers.averaged import LinearRanker, averaging
@@ -60,7 +60,7 @@ class PerceptronRanker(LinearRanker):
     measure
         What to learn for: `"ndcg@10"`, `"ndcg"`, `"ap"`, `"ap>=2"` (grades from 2 on are relevant), `"linear_ndcg"`. Or
         a measure of your own: a function from the grades in the order of a ranking to its loss, an object with a method `loss`
-        (`online_rank.own_measures`), or the name that it is registered under (Notes).
+        (`online_rank.measures.own`), or the name that it is registered under (Notes).
     credit
         Which pairs get the mass. `"spread"`: v_i in equal parts on all violators of document i. `"argmax"`: v_i on the
         best-scored violator ([CT]'s subgradient). `"pairs"`: all violated pairs alike. `"gain"`: G(R_i) - G(R_j).

@@ -15,8 +15,8 @@ from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Schema
 from online_rank.base.undo import all_or_nothing
-from online_rank.measures import discounts
-from online_rank.measures import measure as parse_measure
+from online_rank.measures.learned import discounts
+from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import Block
 from online_rank.rankers.fading import FadingRanker
 

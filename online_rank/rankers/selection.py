@@ -16,8 +16,8 @@ from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Nest
 from online_rank.base.undo import joined, snapshot
 from online_rank.feedback import Clicks
 from online_rank.intervals import LossInterval, add_losses
-from online_rank.measures import AnyMeasure, learned_measure
-from online_rank.measures import measure as parse_measure
+from online_rank.measures.learned import AnyMeasure, learned_measure
+from online_rank.measures.learned import measure as parse_measure
 from online_rank.metrics.interleaving import draft, vote
 from online_rank.query import Block, single
 from online_rank.rankers.fading import FadingRanker

@@ -20,7 +20,7 @@ from online_rank.base import Round
 from online_rank.base.columns import Columns
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Derived, Schema
-from online_rank.measures import discounts
+from online_rank.measures.learned import discounts
 from online_rank.query import Block
 from online_rank.rankers.averaged import AveragedRanker, averaging
 from online_rank.surrogates.own import resolve

@@ -15,7 +15,7 @@ from online_rank.feedback import Clicks, Impression
 from online_rank.intervals import add_losses, served_loss
 from online_rank.intervals.losses import served_losses
 from online_rank.limits import CELLS_A_BYTE, MAX_GROWTH
-from online_rank.measures import as_scores
+from online_rank.measures.learned import as_scores
 from online_rank.metrics.base import running_means
 from online_rank.query import Block, Runs, as_grades, read_query
 from online_rank.query.blocks import ONE, with_feedback

@@ -11,8 +11,8 @@ import numpy as np
 from online_rank.base import ranker_of, serving_ranker
 from online_rank.feedback import Clicks, PositionBias
 from online_rank.intervals import LossInterval
-from online_rank.measures import AnyMeasure
-from online_rank.measures import measure as parse_measure
+from online_rank.measures.learned import AnyMeasure
+from online_rank.measures.learned import measure as parse_measure
 from online_rank.serving.protocol import Reply
 
 __all__ = ["Course", "Monitor"]

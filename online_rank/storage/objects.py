@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 from river import base, utils
 
-from online_rank import _registry, extensions
+from online_rank import extensions
 from online_rank.base.anatomy import share_lock
 from online_rank.base.schema import Derived, Field, StateError, check_object, schema_of, settings_names
 from online_rank.base.step import QueryStep
 from online_rank.limits import is_integer
 from online_rank.storage.river_classes import RIVER, river_class, river_name
+from online_rank.support import registry
 
 __all__ = ["Budget", "check_settled", "class_of", "name_of", "registered", "restore", "schema", "split"]
 
@@ -43,7 +44,7 @@ def name_of(cls: type) -> str | None:
     """The name of a class in files; None for one that cannot be saved. Imports nothing."""
     if (own := extensions.name_of(cls)) is not None:
         return own
-    if _registry.home_of(cls) is not None:
+    if registry.home_of(cls) is not None:
         return cls.__name__ if schema_of(cls) is not None or hasattr(cls, "_fields") else None
     return river_name(cls)
 
@@ -55,8 +56,8 @@ def class_of(name: Any, where: str) -> type:
         cls = registered(name, f"{where} is of class {name[:80]!r}, which this version of online_rank does not restore")
         if not inspect.isclass(cls):
             raise StateError(f"{where} is of class {name!r}, but that is the name of a function here")
-    elif type(name) is str and (name in _registry.classes() or name in RIVER):
-        cls = _registry.public_class(name) if name in _registry.classes() else river_class(name)
+    elif type(name) is str and (name in registry.classes() or name in RIVER):
+        cls = registry.public_class(name) if name in registry.classes() else river_class(name)
     if cls is None or name_of(cls) is None:
         raise StateError(f"{where} is of class {str(name)[:80]!r}, which this version of online_rank does not restore")
     return cls

@@ -10,8 +10,8 @@ from online_rank._kernels import surrogates as kernels
 from online_rank._kernels.codes import AP, MAX_GRADE, SURROGATES, WITHIN_GRADE
 from online_rank._kernels.graded import discount, gain
 from online_rank.base.schema import Schema
-from online_rank.measures import Measure, discounts
-from online_rank.measures import measure as parse_measure
+from online_rank.measures.learned import Measure, discounts
+from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import as_grades, require_grades
 
 __all__ = [

@@ -13,7 +13,7 @@ import numpy as np
 
 from online_rank import extensions
 from online_rank._kernels.codes import OWN_SURROGATE, SURROGATES
-from online_rank.measures import measure as parse_measure
+from online_rank.measures.learned import measure as parse_measure
 from online_rank.surrogates.builtin import Surrogate, require_read
 
 __all__ = ["KernelArguments", "Loss", "OwnLoss", "resolve"]

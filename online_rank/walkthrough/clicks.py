@@ -1,10 +1,10 @@
 """Clicks: a ranker that shows lists and learns from clicks, and what the clicks reveal."""
 
 from online_rank import PlackettLuce, PositionBias, StreamQuantileMap, SwapRanker
-from online_rank._progress import progress
 from online_rank.metrics import NDCG, TeamDraft
 from online_rank.stream.clicks import user
 from online_rank.stream.synth import NoisyTeacher
+from online_rank.support.progress import progress
 from online_rank.walkthrough._say import course, heading, say, show
 
 _N, _ASKED, _K, _WINDOW = 4000, 2000, 10, 100

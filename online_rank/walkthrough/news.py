@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from online_rank import PerceptronRanker, StreamQuantileMap, rank_one
-from online_rank._progress import progress
 from online_rank.metrics import metric
+from online_rank.support.progress import progress
 from online_rank.walkthrough._say import course, heading, say, show
 
 _TOPICS = ("election", "football", "weather", "markets", "film", "science")

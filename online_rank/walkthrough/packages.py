@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank import PerceptronRanker, StreamQuantileMap
-from online_rank._progress import progress
 from online_rank.metrics import metric
+from online_rank.support.progress import progress
 from online_rank.walkthrough._say import course, heading, say, show
 
 _N_PAGES, _WINDOWS = 2000, 20

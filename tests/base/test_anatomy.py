@@ -27,7 +27,7 @@ from online_rank import (
 )
 from online_rank.base import Abilities, abilities_of, parts_of, ranker_of, serving_ranker, steps_of, transformers_of
 from online_rank.bounds.frozen import FrozenCopy
-from online_rank.measures import learned_measure
+from online_rank.measures.learned import learned_measure
 from tests.helpers import teacher_queries
 
 

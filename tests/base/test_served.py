@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from online_rank import BestRanker, DriftAwareRanker, GradientRanker, PerceptronRanker, StreamScaler
-from online_rank.measures import measure
+from online_rank.measures.learned import measure
 from online_rank.query import read_block, read_query
 
 

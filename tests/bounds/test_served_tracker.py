@@ -21,7 +21,7 @@ from online_rank import (
 )
 from online_rank.bounds import FrozenCopy, path_length, scaler_path_length
 from online_rank.intervals import PairedLosses, served_loss
-from online_rank.measures import measure
+from online_rank.measures.learned import measure
 from online_rank.storage.files import from_bytes, to_bytes
 from tests.reference import bound_streams, perceptron
 

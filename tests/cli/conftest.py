@@ -1,9 +1,9 @@
 import pytest
 
-from online_rank import _compiling
+from online_rank.support import compiling
 
 
 @pytest.fixture(autouse=True)
 def _no_lines_while_compiling(monkeypatch):
     """The first test to run compiles; what it writes must not depend on that."""
-    monkeypatch.setattr(_compiling, "_EVERY", float("inf"))
+    monkeypatch.setattr(compiling, "_EVERY", float("inf"))

@@ -349,7 +349,7 @@ def test_what_a_service_begins_with(beginning, expected):
 
 
 #: The command on a terminal, with bars that appear at once, however fast it is.
-IMPATIENT = "from online_rank import _progress, cli; _progress._PATIENCE = 0.0; cli.main()"
+IMPATIENT = "from online_rank import cli; from online_rank.support import progress; progress._PATIENCE = 0.0; cli.main()"
 
 
 def on_terminal(*arguments, columns=100, impatient=False):

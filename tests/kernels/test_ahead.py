@@ -28,7 +28,7 @@ def run(code, **variables):
 def folder(tmp_path_factory):
     """A folder with an object file of some small kernels, made as those of all are."""
     folder = tmp_path_factory.mktemp("objects")
-    command = [sys.executable, "-m", "online_rank._warm_up", str(folder), loading.targets()[0], *ENTRIES]
+    command = [sys.executable, "-m", "online_rank.support.warm_up", str(folder), loading.targets()[0], *ENTRIES]
     done = subprocess.run(command, capture_output=True, text=True, env=PLAIN)
     assert done.returncode == 0, done.stderr
     assert "left to numba" not in done.stdout
@@ -224,10 +224,10 @@ def test_what_later_queries_call_is_recorded():
     """Kernels of trees, of blocks that are ranked and learned, and of a second read-only query were left to numba."""
     code = (
         "import warnings; warnings.simplefilter('ignore')\n"
-        "from online_rank import _warm_up\n"
+        "from online_rank.support import warm_up\n"
         "from online_rank._kernels import _jit\n"
         "from online_rank._kernels.ahead.building import _merged\n"
-        "_warm_up._use_everything()\n"
+        "warm_up._use_everything()\n"
         "for kernel, kinds in _merged(_jit.recorded):\n"
         "    print(kernel.entry_name, *[getattr(kind, 'mutable', '') for kind in kinds[1:2]])\n"
         "print(*{str(kind.dtype) for _, kinds in _jit.recorded for kind in kinds if hasattr(kind, 'layout')})\n"

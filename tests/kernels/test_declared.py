@@ -5,7 +5,7 @@ import numpy as np
 from online_rank._kernels import pair_credits, weight_vectors
 from online_rank._kernels.codes import LINEAR_NDCG, MEAN
 from online_rank._kernels.graded import Target
-from online_rank.measures import discounts
+from online_rank.measures.learned import discounts
 from online_rank.surrogates import lambdarank
 from tests.kernels.calling import Module, graded, workspace
 

@@ -26,7 +26,7 @@ from online_rank._kernels import sparse_click_perceptron as sparse_clicked
 from online_rank._kernels.click_comparators import compare_on_clicks
 from online_rank._kernels.codes import N_COUNTERS
 from online_rank.feedback.arrays import ShownBlock
-from online_rank.measures import discounts
+from online_rank.measures.learned import discounts
 from online_rank.query import SparseRows, as_grades
 from online_rank.query.sparse import checked_rows
 from tests.kernels.calling import Module, workspace

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from online_rank._kernels import codes
 from online_rank._kernels import metrics as kernels
-from online_rank.measures import TIES, discounts, gains
+from online_rank.measures.learned import TIES, discounts, gains
 from tests.reference import metrics as reference
 
 # Kernel code, reference, and which of k and threshold it has.

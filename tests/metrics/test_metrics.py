@@ -15,7 +15,7 @@ from sklearn.metrics import ndcg_score, roc_auc_score
 
 from online_rank import metrics as ranking_metrics
 from online_rank.base import Ranker
-from online_rank.measures import measure
+from online_rank.measures.learned import measure
 from online_rank.metrics import (
     DCG,
     ERR,

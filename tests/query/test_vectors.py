@@ -5,7 +5,7 @@ from online_rank import BlendRanker, PerceptronRanker, Runs, StreamScaler, SwapR
 from online_rank.base import ranker_of
 from online_rank.export import adapt
 from online_rank.feedback import PlackettLuce
-from online_rank.measures import measure
+from online_rank.measures.learned import measure
 from online_rank.rankers.fixed import FixedRanker
 from online_rank.storage.files import from_bytes, to_bytes
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from online_rank import PerceptronRanker, RunFeatures, Runs, hybrid
 from online_rank.base import ranker_of
-from online_rank.measures import measure
+from online_rank.measures.learned import measure
 from online_rank.rankers.fixed import FixedRanker
 from online_rank.rankers.rules import rule_weights
 from online_rank.storage.files import from_bytes, to_bytes

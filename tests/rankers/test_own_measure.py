@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 from online_rank import BlendRanker, DriftAwareRanker, LossTracker, PerceptronRanker, evaluate, load, measure, register, save
 from online_rank.checks import check_ranker
-from online_rank.own_measures import RankingLoss
+from online_rank.measures.own import RankingLoss
 from online_rank.stream import NoisyTeacher
 
 NDCG = measure("ndcg")

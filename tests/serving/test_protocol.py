@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import online_rank
 from online_rank import BlendRanker, LossTracker, PerceptronRanker, StreamScaler, load
 from online_rank.bounds import certificate_of
-from online_rank.measures import measure
+from online_rank.measures.learned import measure
 from online_rank.metrics import metric
 from online_rank.serving.pending import PendingQueries
 from online_rank.serving.plan import FeedbackPlan

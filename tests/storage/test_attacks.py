@@ -9,11 +9,12 @@ import pytest
 from river import compose
 
 import online_rank
-from online_rank import DriftAwareRanker, PerceptronRanker, StreamGaussianizer, StreamQuantileMap, StreamScaler, _registry
+from online_rank import DriftAwareRanker, PerceptronRanker, StreamGaussianizer, StreamQuantileMap, StreamScaler
 from online_rank.serving import PendingQueries
 from online_rank.storage.archive import read_archive, write_archive
 from online_rank.storage.files import ModelFileError, from_bytes, to_bytes
 from online_rank.storage.objects import class_of
+from online_rank.support import registry
 
 X, Y = np.random.default_rng(0).normal(size=(6, 3)), [0, 1, 2, 1, 0, 2]
 
@@ -104,7 +105,7 @@ def test_members_that_overlap_do_not_take_their_size_again_and_again():
 
 
 def settings_that_are_numbers():
-    for name in _registry.classes():
+    for name in registry.classes():
         if name in ("Ranker", "Round", "CheckpointError", "ModelFileError", "Trace", "LetorPosition"):
             continue
         cls = class_of_or_none(name)

@@ -10,7 +10,7 @@ from river import base, compose, drift, feature_extraction, preprocessing, stats
 
 import online_rank
 import online_rank.preprocessing
-from online_rank import PerceptronRanker, _registry
+from online_rank import PerceptronRanker
 from online_rank.base import Columns, RankingPipeline
 from online_rank.base.schema import (
     Array,
@@ -36,6 +36,7 @@ from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.objects import class_of, name_of, schema
 from online_rank.storage.river_classes import RIVER
 from online_rank.stream.clicks import user
+from online_rank.support import registry
 
 #: Listed classes that may not stand in files, each with the reason.
 NOT_SAVED = {
@@ -206,7 +207,7 @@ def kept(model):
 
 
 def storable():
-    return sorted(name for name in _registry.classes() if name not in NOT_SAVED and name != "Round")
+    return sorted(name for name in registry.classes() if name not in NOT_SAVED and name != "Round")
 
 
 @pytest.mark.parametrize("name", storable())
@@ -242,7 +243,7 @@ def test_every_public_class_with_state_is_listed_or_says_why_not():
 
 
 def test_every_listed_class_exists():
-    for name in (*_registry.classes(), *RIVER):
+    for name in (*registry.classes(), *RIVER):
         if name not in NOT_SAVED:
             assert inspect.isclass(class_of(name, "here"))
 
@@ -304,7 +305,7 @@ class Halved(StatelessTransformer):
 
 
 def test_a_class_without_a_constructor_has_no_settings_and_can_be_saved(monkeypatch):
-    monkeypatch.setitem(_registry.classes(), "Halved", "preprocessing")
+    monkeypatch.setitem(registry.classes(), "Halved", "preprocessing")
     monkeypatch.setattr(online_rank.preprocessing, "Halved", Halved, raising=False)
     assert settings_names(Halved) == ()
     assert settings_names(RankingPipeline) == ("steps",)

@@ -1,4 +1,4 @@
-"""Compiles kernels to one object file: `python -m online_rank._warm_up FOLDER` records the signatures and calls this."""
+"""Compiles kernels to one object file: `python -m online_rank.support.warm_up FOLDER` records the signatures and calls this."""
 
 import ctypes
 import os

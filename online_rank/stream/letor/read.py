@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from online_rank import arguments
-from online_rank._progress import progress as shown_progress
 from online_rank.stream.letor.arguments import Sizes, row_reader
 from online_rank.stream.letor.repeated import (
     LetorWarning,
@@ -21,6 +20,7 @@ from online_rank.stream.letor.repeated import (
 from online_rank.stream.letor.rows import LetorError, LetorPosition
 from online_rank.stream.letor.source import Source
 from online_rank.stream.letor.sparse import Gathered, Sparse, rows_at
+from online_rank.support.progress import progress as shown_progress
 
 __all__ = ["LetorBlock", "read_letor"]
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from online_rank import arguments
-from online_rank._progress import progress as shown_progress
+from online_rank.support.progress import progress as shown_progress
 
 _FLUSH = 1 << 20
 

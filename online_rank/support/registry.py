@@ -21,13 +21,13 @@ ROOMS = (
     "export",
     "extensions",
     "feedback",
+    "intervals",
     "metrics",
-    "own_measures",
+    "measures",
     "plot",
     "preprocessing",
     "query",
     "rankers",
-    "report",
     "serving",
     "storage",
     "stream",
@@ -41,9 +41,9 @@ MODULES = (
     "distributed.mixing",
     "distributed.parts",
     "distributed.rounds",
-    "intervals",
     "limits",
-    "measures",
+    "measures.own",
+    "plot.report",
     "stream.clicks",
     "stream.synth",
 )
@@ -94,11 +94,11 @@ TOP_LEVEL = {
     "hybrid": "rankers.hybrid",
     "judged": "query",
     "load": "storage",
-    "measure": "measures",
+    "measure": "measures.learned",
     "rank_one": "base",
     "register": "extensions",
     "save": "storage",
-    "warm_up": "_warm_up",
+    "warm_up": "support.warm_up",
 }
 
 #: The same for classes that can be saved but are public only in their subpackages.
@@ -107,21 +107,31 @@ _IN_ROOMS = {
     "BrowsingUser": "stream.clicks",
     "CascadeUser": "stream.clicks",
     "Challenge": "serving",
+    "DCG": "metrics",
     "DependentUser": "stream.clicks",
+    "ERR": "metrics",
     "FeedbackPlan": "serving",
     "FixedRanker": "rankers.fixed",
+    "HitRate": "metrics",
     "LetorPosition": "stream.letor",
+    "LinearNDCG": "metrics",
+    "MAP": "metrics",
+    "MRR": "metrics",
+    "NDCG": "metrics",
     "OffPolicyValue": "metrics",
+    "PairwiseAccuracy": "metrics",
     "PendingQueries": "serving",
     "PositionUser": "stream.clicks",
+    "PrecisionAtK": "metrics",
     "QueryUnion": "base",
     "Ramps": "preprocessing",
     "RandomRanking": "metrics",
     "RankingService": "serving",
+    "RecallAtK": "metrics",
+    "SatisfiedUser": "stream.clicks",
     "Surrogate": "surrogates",
     "SwapComparison": "metrics",
     "TeamDraft": "metrics",
-    "SatisfiedUser": "stream.clicks",
     "Trace": "evaluate",
     "TrustUser": "stream.clicks",
 }
@@ -129,11 +139,8 @@ _IN_ROOMS = {
 
 @functools.cache
 def classes() -> dict[str, str]:
-    """Module, relative to `online_rank`, of every listed class. Metrics are listed in the table of measures."""
-    from online_rank.measure_names import MEASURES
-
-    metrics = {one.metric: "metrics" for one in MEASURES.values() if one.metric}
-    return {name: module for name, module in {**TOP_LEVEL, **_IN_ROOMS, **metrics}.items() if name[0].isupper()}
+    """Module, relative to `online_rank`, of every listed class."""
+    return {name: module for name, module in {**TOP_LEVEL, **_IN_ROOMS}.items() if name[0].isupper()}
 
 
 def home_of(cls: type) -> str | None:

@@ -11,8 +11,8 @@ from online_rank._kernels.codes import DCG, EXPECTED, IGNORED, MAX_GRADE, NDCG, 
 from online_rank._kernels.graded import ranking_losses
 from online_rank._kernels.metrics import cumulative_gains, ideal_value, metric_values
 from online_rank.base import serving_chain
-from online_rank.measure_names import MEASURES, parsed
-from online_rank.own_measures import OwnMeasure, is_own, own_measure
+from online_rank.measures.own import OwnMeasure, is_own, own_measure
+from online_rank.measures.table import MEASURES, parsed
 from online_rank.query import as_array, as_grades, document_name, require_grades
 
 __all__ = [
@@ -39,7 +39,7 @@ class Measure(NamedTuple):
     Attributes
     ----------
     kind
-        The code by which kernels know it (`online_rank.measure_names`).
+        The code by which kernels know it (`online_rank.measures.table`).
     k
         Cutoff; 0 for none.
     threshold

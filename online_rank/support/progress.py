@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from online_rank._compiling import compiling, watch_compilation
+from online_rank.support.compiling import compiling, watch_compilation
 
 __all__ = ["Progress", "progress"]
 

@@ -1,4 +1,4 @@
-"""Compiles kernels ahead of time."""
+"""Compiles kernels ahead of time: models are made by their public names, as users make them."""
 
 import itertools
 import os
@@ -54,7 +54,7 @@ def warm_up(*models: Any) -> None:
 
 def _use(model: Any, X: Any, grades: np.ndarray) -> None:
     """Let a copy of a model learn and rank two small queries, one at a time and as a block."""
-    from online_rank.metrics import metric
+    import online_rank as o
 
     qid = [0, 0, 1, 1]
     learner = model.clone()
@@ -63,7 +63,7 @@ def _use(model: Any, X: Any, grades: np.ndarray) -> None:
     learner.learn_one(X, grades)
     learner.learn_many(X, grades, qid)
     for name in ("ndcg@10", "map"):
-        metric(name).update(grades, learner.predict_one(X))
+        o.metrics.metric(name).update(grades, learner.predict_one(X))
     learner.rank_one(X)
     learner.predict_many(X, qid)
 
@@ -80,7 +80,9 @@ def start_compiling_default() -> subprocess.Popen | None:
         return None
     # What it has to say, and whether it fails, does not matter: then this process compiles the perceptron.
     return subprocess.Popen(
-        [sys.executable, "-m", "online_rank._warm_up", "--perceptron"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [sys.executable, "-m", "online_rank.support.warm_up", "--perceptron"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
 
 
@@ -98,17 +100,16 @@ def compile_default(beside: subprocess.Popen | None, X: np.ndarray, grades: np.n
     """
     if beside is None:
         return
-    from online_rank import StreamQuantileMap
-    from online_rank._compiling import compiled_elsewhere
+    import online_rank as o
     from online_rank._kernels.perceptron import learn
-    from online_rank.metrics import metric
+    from online_rank.support.compiling import compiled_elsewhere
 
     try:
         if _is_new(learn):
-            first = StreamQuantileMap()
+            first = o.StreamQuantileMap()
             first.learn_one(X)
             mapped = first.transform_one(X)
-            metric("ndcg@10").update(grades, mapped[:, 0].tolist())
+            o.metrics.metric("ndcg@10").update(grades, mapped[:, 0].tolist())
             with compiled_elsewhere("learn"):
                 beside.wait()
     finally:
@@ -178,7 +179,6 @@ def _use_everything() -> None:
 def _learn_what_was_served() -> None:
     """Learn queries whose grades come late."""
     import online_rank as o
-    from online_rank.intervals import largest_deviation
 
     X, grades = np.arange(12.0).reshape(4, 3) % 5, np.array([0, 1, 2, 0])
     for array in (X, grades):
@@ -189,7 +189,7 @@ def _learn_what_was_served() -> None:
     tracked = o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)}, served=True)
     _use(tracked, X, grades)
     _use(o.StreamScaler() | tracked, X, grades)
-    largest_deviation(1.0, 0.05)
+    o.intervals.largest_deviation(1.0, 0.05)
 
 
 def _grow_trees() -> None:
@@ -256,29 +256,27 @@ def _use_clicks() -> None:
 def _use_streams() -> None:
     """Read text, and rank and learn it one by one and in blocks, with an interval of the loss."""
     import online_rank as o
-    from online_rank import evaluate, metrics, stream
 
     text = "".join(f"{g} qid:{q} 1:{q}.5 2:{g} # doc\n" for q in range(24) for g in (0, 2, 1))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "queries.txt")
         path.write_text(text)
-        queries = list(stream.iter_letor(path))
+        queries = list(o.stream.iter_letor(path))
         for ranker in (o.PerceptronRanker(), o.LossTracker(o.PerceptronRanker(), served=True)):
             for model in (ranker, o.StreamScaler() | ranker, o.StreamQuantileMap() | ranker):
-                evaluate.progressive(queries, model.clone(), {"ndcg@10": metrics.NDCG(k=10)})
+                o.evaluate.progressive(queries, model.clone(), {"ndcg@10": o.metrics.NDCG(k=10)})
         o.best_in_hindsight(queries[:2], max_evaluations=2, progress=False)
 
 
 def _use_machines() -> None:
-    from online_rank import PerceptronRanker, StreamQuantileMap, StreamScaler
-    from online_rank.distributed import mix
+    import online_rank as o
 
     X, grades = np.arange(12.0).reshape(4, 3) % 5, [0, 1, 2, 0]
-    for first in (StreamScaler(), StreamQuantileMap()):
-        parts = [(first | PerceptronRanker()).clone() for _ in range(2)]
+    for first in (o.StreamScaler(), o.StreamQuantileMap()):
+        parts = [(first | o.PerceptronRanker()).clone() for _ in range(2)]
         for part in parts:
             part.learn_one(X, grades)
-        mix(parts)
+        o.distributed.mix(parts)
 
 
 def _build(folder: Path, targets: Iterable[str], only: Iterable[str] = ()) -> int:
@@ -293,7 +291,7 @@ def _build(folder: Path, targets: Iterable[str], only: Iterable[str] = ()) -> in
     folder.mkdir(parents=True, exist_ok=True)
     failed = 0
     with tempfile.TemporaryDirectory(dir=folder) as untried:
-        command = [sys.executable, "-m", "online_rank._warm_up"]
+        command = [sys.executable, "-m", "online_rank.support.warm_up"]
         running = {
             target: subprocess.Popen(
                 [*command, untried, target, *only],
@@ -341,5 +339,5 @@ if __name__ == "__main__":
     elif sys.argv[1:] == ["--perceptron"]:
         _compile_perceptron()
     else:
-        # python -m online_rank._warm_up FOLDER TARGET [KERNEL ...]; several targets are separated by commas.
+        # python -m online_rank.support.warm_up FOLDER TARGET [KERNEL ...]; several targets are separated by commas.
         sys.exit(_build(Path(sys.argv[1]), sys.argv[2].split(","), sys.argv[3:]))

@@ -1,0 +1,109 @@
+"""How large is the house? Lines of code, public names, options and parameters, counted the same way at every commit.
+
+    python -m benchmarks.house [--root FOLDER]
+
+A line of code is a line that holds part of a statement: blank lines, comments and docstrings do not count. A public name is a
+name that a public module lists in `__all__`; a name that several modules list counts once. An option counts once for each
+command of `online-rank` that takes it. `--root` counts the lines of another checkout; names, options and parameters are always
+those of the package that is imported.
+"""
+
+import ast
+import importlib
+import inspect
+import io
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import online_rank
+from benchmarks._common import parser, table
+
+_ROOT = Path(__file__).parents[1]
+_NO_CODE = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+    tokenize.ENCODING,
+}
+
+
+def code_lines(text: str) -> int:
+    """The lines of a Python file that hold code."""
+    lines = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in _NO_CODE:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    return len(lines - set(_docstring_lines(ast.parse(text))))
+
+
+def _docstring_lines(tree: ast.AST) -> Iterator[int]:
+    """The lines of strings that stand alone: docstrings, and comments written as strings."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield from range(node.lineno, (node.end_lineno or node.lineno) + 1)
+
+
+def lines_of(folder: Path) -> int:
+    """The lines of code of all Python files in a folder."""
+    return sum(code_lines(path.read_text()) for path in sorted(folder.rglob("*.py")))
+
+
+def public_names() -> set[str]:
+    """The names that the public modules list."""
+    from online_rank.support.registry import MODULES, ROOMS
+
+    modules = ["online_rank", *(f"online_rank.{name}" for name in (*ROOMS, *MODULES))]
+    return {name for module in modules for name in importlib.import_module(module).__all__} - {"__version__"}
+
+
+def options() -> dict[str, list[str]]:
+    """The options of each command of `online-rank`."""
+    import typer
+
+    from online_rank.cli.app import app
+
+    return {command.name: _options_of(command) for command in _commands(typer.main.get_command(app))}
+
+
+def _commands(command: Any) -> Iterator[Any]:
+    """The commands that do something: those without commands below them."""
+    below = getattr(command, "commands", None)
+    if below is None:
+        yield command
+    else:
+        for one in below.values():
+            yield from _commands(one)
+
+
+def _options_of(command: Any) -> list[str]:
+    return [one.name for one in command.params if one.param_type_name == "option"]
+
+
+def parameters(name: str) -> list[str]:
+    """The parameters of the constructor of a public class."""
+    return [*inspect.signature(getattr(online_rank, name)).parameters]
+
+
+def main() -> None:
+    arguments = parser(__doc__)
+    arguments.add_argument("--root", type=Path, default=_ROOT, help="the checkout whose lines are counted")
+    root = arguments.parse_args().root
+    rooms = {folder.name: lines_of(folder) for folder in sorted((root / "online_rank").iterdir()) if folder.is_dir()}
+    rows = [
+        ("code lines of online_rank/", lines_of(root / "online_rank")),
+        *((f"of these in {room}/", lines) for room, lines in rooms.items() if lines),
+        *((f"code lines of {folder}/", lines_of(root / folder)) for folder in ("tests", "benchmarks", "examples")),
+        ("public names", len(public_names())),
+        ("options of all commands", sum(map(len, options().values()))),
+        ("parameters of PerceptronRanker", len(parameters("PerceptronRanker"))),
+    ]
+    print(table(("what", "number"), [(what, f"{number:,}") for what, number in rows]))
+
+
+if __name__ == "__main__":
+    main()
