@@ -23,7 +23,6 @@ class Entry(NamedTuple):
 
 _NO_SEED = "none, nothing is drawn"
 _FILES = "none, queries come in the order of the files"
-_CAMPAIGN = "a campaign; what it counts, but for what was lost, depends on when processes are stopped"
 _STATEMENTS = Entry(
     "", "0 to the number of streams, after the number of the section", "40 minutes", reason="40 minutes of streams"
 )
@@ -139,17 +138,12 @@ CATALOGUE: dict[str, list[Entry]] = {
     "planted": [Entry("", _NO_SEED, "3 minutes")],
     "portable": [Entry("", "1", "20 minutes", reason="it needs kernels of three targets and a Python for aarch64")],
     "quality": [Entry("", "orders 0 to 4", "3 minutes")],
-    "reliability": [
-        Entry("extremes", "0", "1 hour", reason="an hour of extreme values"),
-        Entry("files", "0", "10 minutes"),
-        Entry("", "0 and on", "hours", reason=_CAMPAIGN),
-    ],
     "scaling": [
         Entry(
             "", "0", "20 minutes", by="benchmarks.scaling --repetitions 1", reason="20 minutes of five repetitions", times=True
         )
     ],
-    "serving": [Entry("", "0", "1 hour", reason=_CAMPAIGN, times=True)],
+    "serving": [Entry("", "0", "1 hour", times=True)],
     "signs": [Entry("", "0 to 39, bounds 0 to 999", "2 minutes")],
     "sparse": [
         Entry(

@@ -1,8 +1,7 @@
 """A server is killed and its standby takes over: what was acknowledged and is lost, by the model.
 
-`python -m benchmarks._kills_taken TAKEOVERS` prints the figures. One client sends queries, events of three kinds and new models
-to a server that a standby follows. What is checked is what is promised: a change that the standby has followed is neither lost
-nor doubled.
+One client sends queries, events of three kinds and new models to a server that a standby follows. What is checked is what is
+promised: a change that the standby has followed is neither lost nor doubled.
 
 In half of the cases the client waits until the standby is level with the server, which is then killed: the client goes on
 with its next query, and sends nothing again. In the others the server is killed in the middle of a request: what it had
@@ -11,10 +10,8 @@ standby is then killed, too, and started again with the same command. At the end
 in one process that nobody killed, bit for bit.
 """
 
-import argparse
 import contextlib
 import http.client
-import importlib
 import json
 import os
 import random
@@ -22,14 +19,16 @@ import signal
 import threading
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from benchmarks._common import in_memory
-from benchmarks._kills import command, forked
-from benchmarks._kills_served import connectable, free_port
-from benchmarks._kills_windows import COUNTED, Files, killed, models_in, quietly, send, serve, uninterrupted
+from benchmarks._http import connectable, free_port
 from online_rank.serving.durable import read_service
 from online_rank.storage.files import to_bytes
+from tests.campaigns.found import Found
+from tests.campaigns.kills import command, forked
+from tests.campaigns.kills_served import import_server
+from tests.campaigns.kills_windows import COUNTED, Files, killed, models_in, quietly, send, serve, uninterrupted
 
 #: Seconds after which the standby takes over.
 _AFTER = 0.3
@@ -37,50 +36,16 @@ _AFTER = 0.3
 _PATIENCE = 60.0
 
 
-class Takeovers(NamedTuple):
-    """What became of servers that were killed.
-
-    Attributes
-    ----------
-    taken, level
-        How often a standby took over, and how often it was level with the server.
-    kills
-        How many servers and standbys were killed.
-    queries
-        How many queries were sent.
-    again
-        How many queries were acknowledged by the server, and not seen in full by the standby.
-    same_model, same_counts
-        Whether models and counts are those without kills.
-    """
-
-    taken: int
-    level: int
-    kills: int
-    queries: int
-    again: int
-    same_model: bool
-    same_counts: bool
-
-
-def kill_servers(n: int, seed: int = 0) -> Takeovers:
+def kill_servers(n: int, seed: int = 0) -> Found:
     """Let standbys take the places of servers that were killed."""
-    for name in ("online_rank.serving.server", "online_rank.serving.http", "uvicorn.protocols.http.auto", "uvicorn.loops.auto"):
-        importlib.import_module(name)  # once, and not in each child
-    rng = random.Random(seed)
-    found = [_taken_over(rng, is_level=bool(number % 2)) for number in range(n)]
-    return Takeovers(
-        taken=n,
-        level=n // 2,
-        kills=2 * n,
-        queries=sum(each["queries"] for each in found),
-        again=sum(each["again"] for each in found),
-        same_model=all(each["same_model"] for each in found),
-        same_counts=all(each["same_counts"] for each in found),
-    )
+    import_server()
+    rng, found = random.Random(seed), Found()
+    for number in range(n):
+        found.add(_taken_over(rng, is_level=bool(number % 2)))
+    return found
 
 
-def _taken_over(rng: random.Random, is_level: bool) -> dict[str, Any]:
+def _taken_over(rng: random.Random, is_level: bool) -> Found:
     with in_memory() as folder:
         files = models_in(folder)
         port, own = free_port(), free_port()
@@ -111,12 +76,10 @@ def _taken_over(rng: random.Random, is_level: bool) -> dict[str, Any]:
         os.kill(standby, signal.SIGTERM)
         os.waitpid(standby, 0)
         taken, whole = read_service(folder / "standby"), uninterrupted(n, files)
-    return {
-        "queries": n,
-        "again": again,
-        "same_model": to_bytes(taken.model) == to_bytes(whole.model),
-        "same_counts": all(taken.counts()[name] == whole.counts()[name] for name in COUNTED),
-    }
+    found = Found(takeovers=1, kills=2, queries=n, sent_again=again)
+    found.expect(to_bytes(taken.model) == to_bytes(whole.model), "standby: another model than without kills")
+    found.expect(all(taken.counts()[name] == whole.counts()[name] for name in COUNTED), "standby: other counts")
+    return found
 
 
 class _Sending(threading.Event):
@@ -171,11 +134,3 @@ def _stand_by(place: Path, own: int, port: int) -> None:
     quietly()
     follow = ("--follow", f"http://127.0.0.1:{port}", "--take-over-after", f"{_AFTER}s")
     command(("serve", "--port", str(own), "--checkpoint", str(place), "--every", "50", *follow))
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("number", type=int, nargs="?", default=4)
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    print(kill_servers(arguments.number, arguments.seed))

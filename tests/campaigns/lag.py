@@ -8,42 +8,20 @@ At five pauses, the last one at the end, model files of the two, scores and gree
 import asyncio
 import json
 import time
-from typing import NamedTuple
 
-from benchmarks._common import in_memory, parser
+from benchmarks._common import in_memory
 from benchmarks._http import Client, Server, bodies
+from tests.campaigns.found import Found
 
 RATE = 500
 _CONNECTIONS, _PAUSES, _ASKED = 8, 5, 20
 #: Seconds between two looks at the replica.
 _BETWEEN = 0.05
+#: Seconds that a replica may be behind.
+_LONGEST = 5.0
 
 
-class Lag(NamedTuple):
-    """What a replica did.
-
-    Attributes
-    ----------
-    learned, seconds
-        Queries learned, and in which time.
-    median, largest
-        The lag, in seconds.
-    looks
-        How often it was looked at.
-    compared, same
-        How many model files and rankings were compared, and how many of them were the same.
-    """
-
-    learned: int
-    seconds: float
-    median: float
-    largest: float
-    looks: int
-    compared: int
-    same: int
-
-
-def lag(seconds: float, rate: int = RATE) -> Lag:
+def lag(seconds: float, rate: int = RATE) -> Found:
     """Let a replica follow for some seconds."""
     with (
         in_memory() as folder,
@@ -66,10 +44,10 @@ class _Measured:
         self.lags.append(max(0.0, now - missing))
 
 
-async def _lag(port: int, own: int, seconds: float, rate: int) -> Lag:
+async def _lag(port: int, own: int, seconds: float, rate: int) -> Found:
     queries, measured = bodies(200, m=10, d=10), _Measured()
     clients = [await Client.connect(port) for _ in range(_CONNECTIONS)]
-    taken, number = 0.0, 0
+    number = 0
 
     async def pair(client: Client, number: int) -> None:
         rank, grades = queries[number % len(queries)]
@@ -103,7 +81,6 @@ async def _lag(port: int, own: int, seconds: float, rate: int) -> Lag:
             sent.append(asyncio.create_task(one(await free.get(), number)))
             number += 1
         await asyncio.gather(*sent)
-        taken += time.monotonic() - started
         while await _learned(own) < len(measured.acknowledged):
             await asyncio.sleep(_BETWEEN)
         ended.set()
@@ -111,8 +88,10 @@ async def _lag(port: int, own: int, seconds: float, rate: int) -> Lag:
         await _compare(port, own, [rank for rank, _ in queries[:_ASKED]], measured)
     for client in clients:
         client.close()
-    lags = sorted(measured.lags)
-    return Lag(number, taken, lags[len(lags) // 2], lags[-1], len(lags), measured.compared, measured.same)
+    found = Found(learned=number, looks=len(measured.lags), compared=measured.compared)
+    found.expect(measured.same == measured.compared, f"{measured.compared - measured.same} answers of the replica differ")
+    found.expect(max(measured.lags) <= _LONGEST, f"the replica was {max(measured.lags):.1f} s behind")
+    return found
 
 
 async def _learned(port: int) -> int:
@@ -142,11 +121,3 @@ async def _get(port: int, path: str) -> bytes:
     answer = await reader.read()
     writer.close()
     return answer.partition(b"\r\n\r\n")[2]
-
-
-if __name__ == "__main__":
-    options = parser(__doc__)
-    options.add_argument("seconds", type=float, nargs="?", default=10.0)
-    options.add_argument("--rate", type=int, default=RATE)
-    given = options.parse_args()
-    print(lag(given.seconds, given.rate))
