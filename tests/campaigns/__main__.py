@@ -9,7 +9,7 @@ status is 1 if anything went wrong. `--write` puts the figures into `tests/campa
 - kills: `train`, `stream` with grades and with clicks, `serve` with one model and with one for each key, and a worker of
   `KeyedRankers` are killed (SIGKILL) at random instants and started again. What was acknowledged must have been learned, once;
   where the client sends the same in the same order, the model has the bits of a run that nobody killed. `kills_windows`: in the
-  middle of events, of a replaced model and of a promotion, with a replica. `kills_taken`: a standby takes over.
+  middle of events, of a replaced model and of a promotion.
 - faults: a library between the process and the system lets writes, syncs and renames fail, kills at each such call, and takes
   back what was not synced (`faults`); what a disk may hold after power is lost at any instant, with and without calls that
   failed before (`crashes`). Linux and a C compiler are needed.
@@ -21,7 +21,7 @@ status is 1 if anything went wrong. `--write` puts the figures into `tests/campa
   changes nothing (`rule`); what requests cost (`costs`); mutated LETOR text, JSON and bodies over HTTP (`hostile`).
 - threads: threads that rank, save, copy and pickle what another one teaches, share its steps, or change its arrays.
 - soak: a long stream through the service of 20 tenants, with grades and with events in windows: memory, descriptors and files;
-  workers of keys that are killed and change in number (`keyed`); a replica behind a server that learns (`lag`).
+  workers of keys that are killed and change in number (`keyed`).
 """
 
 import argparse
@@ -50,9 +50,7 @@ from tests.campaigns import (
     keyed,
     kills,
     kills_served,
-    kills_taken,
     kills_windows,
-    lag,
     races,
     rows,
     rule,
@@ -85,7 +83,6 @@ PARTS: dict[str, dict[str, Campaign]] = {
         "serve, five tenants": Campaign(25, lambda seed: kills_served.kill_serve(4, seed, tuple("abcde"))),
         "a worker of keys": Campaign(25, lambda seed: kills_served.kill_keyed(8, seed)),
         "serve, events and new models": Campaign(12, lambda seed: kills_windows.kill_windows(16, seed)),
-        "serve with a standby": Campaign(12, lambda seed: kills_taken.kill_servers(2, seed)),
     },
     "faults": {
         "calls that fail, or kill": Campaign(25, lambda seed: faults.faults(40, seed)),
@@ -118,7 +115,6 @@ PARTS: dict[str, dict[str, Campaign]] = {
         "events in windows": Campaign(1, lambda seed: soak.soak_windows(500_000, seed)),
         "keys, state directory kept": Campaign(5, lambda seed: keyed.keyed(40_000, keeps_directory=True, seed=seed)),
         "keys, state directory lost": Campaign(5, lambda seed: keyed.keyed(40_000, keeps_directory=False, seed=seed)),
-        "a replica": Campaign(1, lambda seed: lag.lag(60.0)),
     },
 }
 

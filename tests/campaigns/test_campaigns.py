@@ -26,9 +26,7 @@ from tests.campaigns import (
     keyed,
     kills,
     kills_served,
-    kills_taken,
     kills_windows,
-    lag,
     races,
     rows,
     soak,
@@ -93,7 +91,6 @@ def test_servers_and_workers_that_are_killed_lose_nothing():
         kills_served.kill_keyed(5, seed=1, n_queries=60),
         kills_served.kill_serve(2, seed=1, keys=("a", "b")),
         kills_windows.kill_windows(2, seed=1),
-        kills_taken.kill_servers(2, seed=1),
     ):
         assert found.wrong == []
         assert found.counts["kills"] > 1
@@ -298,13 +295,6 @@ def test_keys_whose_workers_are_killed_end_as_if_they_had_not_been(keeps_directo
     assert found.wrong == []
     assert (found.counts["events"], found.counts["kills"]) == (1200, 10)
     assert found.counts["came_again"] > 0
-
-
-@pytest.mark.slow
-def test_a_replica_is_compared_with_its_server():
-    found = lag.lag(1.0, 40)
-    assert found.wrong == []
-    assert (found.counts["learned"], found.counts["compared"]) == (40, 105)
 
 
 def _busy(seconds):
