@@ -111,7 +111,6 @@ SHOWN = {
             "users",
             "runs",
             "online, less PDGD",
-            "online, less SwapRanker() of 3a8f3e3",
             "after 100, less PDGD",
             "after 1,000, less PDGD",
             "after 10,000, less PDGD",
