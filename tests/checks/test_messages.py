@@ -15,7 +15,7 @@ from online_rank import (
     PairwiseRanker,
     PerceptronRanker,
     PointwiseRanker,
-    SignedLog,
+    QueryNormalizer,
     StreamScaler,
     bounds,
     evaluate,
@@ -128,10 +128,10 @@ CALLS = {
     "a river scaler before a ranker": (
         lambda: (preprocessing.StandardScaler() | new()).learn_one(NAMED, [0, 1]), "StandardScaler", "ForEachDocument(",
     ),
-    "a river scaler in the middle": (lambda: SignedLog() | preprocessing.StandardScaler() | new(), "ForEachDocument("),
+    "a river scaler in the middle": (lambda: QueryNormalizer() | preprocessing.StandardScaler() | new(), "ForEachDocument("),
     "a river regressor as ranker": (lambda: StreamScaler() | linear_model.LinearRegression(), "PointwiseRanker(LinearReg"),
     "a ranker first": (lambda: new() | StreamScaler(), "StreamScaler cannot follow", "last step"),
-    "a pipeline without ranker": (lambda: (StreamScaler() | SignedLog()).predict_one(X), "does not end in a ranker"),
+    "a pipeline without ranker": (lambda: (StreamScaler() | QueryNormalizer()).predict_one(X), "does not end in a ranker"),
     "lifting what works on queries": (lambda: ForEachDocument(StreamScaler()), "StreamScaler works on queries already"),
     "a class in place of a model": (lambda: PointwiseRanker(linear_model.LinearRegression), "the class", "an instance"),
     "a regressor for pairs": (lambda: PairwiseRanker(linear_model.LinearRegression()), "LinearRegression", "classifier"),
@@ -147,9 +147,10 @@ CALLS = {
         lambda: LossTracker(new(), {"u": [1.0], "v": [2.0]}).certificate(), "2 comparators", "'u'", "certificate(name)",
     ),
     "an unknown comparator": (lambda: LossTracker(new(), {"u": [1.0]}).certificate("v"), "'v'", "'u'"),
-    "a bound for another update": (
-        lambda: bounds.theorem_5(comparator_loss=1.0, norm=1.0, R_X=1.0, m=3, v_max=1.0, learning_rate=0.1, model=new()),
-        "update",
+    "a bound for another update": (lambda: LossTracker(new(), {"u": [1.0]}).certificate().bound("theorem_5"), "update"),
+    "a step that is too large": (
+        lambda: bounds.theorem_5(comparator_loss=1.0, norm=1.0, R_X=1.0, m=3, v_max=1.0, learning_rate=0.9),
+        "learning_rate is 0.9", "steps below 0.166667",
     ),
     # Metrics and evaluation
     "an unknown metric": (lambda: metrics.metric("accuracy"), "'accuracy'", "ndcg[@K], ap"),
