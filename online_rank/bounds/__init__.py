@@ -15,8 +15,8 @@ in a round without a loss). All norms are l2. A *comparator* is any weight vecto
 .. math::
     F(u) = \sum_t \sum_{ij} a_{ij} \max(0, \Delta_{ij} - u \cdot (x_i - x_j)) \quad\text{and}\quad \sum_t f_t(u),
 
-the first on the pairs of the updates, the second on the rounds with an update. Delta_ij is 1 for the mistake-driven update,
-Delta or Delta (R_i - R_j) for the gradient update. With credit `argmax` or `spread` and mass `slam` or `loss` F(u) <= sum
+the first on the pairs of the updates, the second on the rounds with an update. Delta_ij is 1 for a `PerceptronRanker`, Delta or
+Delta (R_i - R_j) for a `SlamRanker`. With credit `argmax` or `spread` and mass `loss`, and for a `SlamRanker`, F(u) <= sum
 f_t(u). Sample weights multiply losses, a_ij and f_t. To close a bound: v <= F + c sqrt(v) implies v <= 2 F + c^2.
 
 Theorems
@@ -38,12 +38,12 @@ updates.
 **Given weights** (`beginning_data_bound`, `beginning_distance_bound`). If w_1 = w_0, then sum V <= F(u) + ||u|| sqrt(||w_0||^2
 + Q) - <u, w_0>; the sum of the updates is w_{T+1} - w_0.
 
-**Any step** (`any_step_hindsight_bound`, `any_step_data_bound`, `any_step_bound`). Gradient descent with any step eta and
-margin Delta: sum RML <= 2 F(u) / Delta + (4 B R_X^2 + 2 Delta / eta) ||u||^2 / Delta^2. *Proof*: as before, with <w_t, z_t>
+**Any step** (`any_step_hindsight_bound`, `any_step_data_bound`, `any_step_bound`). A `SlamRanker` with any step eta and margin
+Delta: sum RML <= 2 F(u) / Delta + (4 B R_X^2 + 2 Delta / eta) ||u||^2 / Delta^2. *Proof*: as before, with <w_t, z_t>
 >= -Delta V_t.
 
 **[CT]** (`regret_bound`, `gradient_norm_bound`, `theorem_5`, `corollary_6`, `corollary_7`, `theorem_8`). The bounds of the
-literature for gradient descent with credit `argmax` and mass `slam`. Theorem 5 is false for the step printed in Algorithm 1,
+literature for a `SlamRanker`. Theorem 5 is false for the step printed in Algorithm 1,
 because rankings do depend on the step; it holds for steps below Delta / (2 m R_X^2 v_max). [CT2] concedes the dependence.
 
 **Served weights** (`served_hindsight_bound`, `served_norm_bound`, `served_data_bound`, `averaged_bound`). Rankings are served

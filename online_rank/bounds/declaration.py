@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from online_rank.arguments import number
 
-__all__ = ["ANY_BEGINNING", "BOUNDS", "MISTAKES", "OWN_MISTAKES", "PLAIN", "UNCAPPED", "WORDS", "Bound", "bound",
+__all__ = ["ANY_BEGINNING", "BOUNDS", "OWN_MISTAKES", "PLAIN", "UNCAPPED", "WORDS", "Bound", "bound",
            "require_covered", "setting", "uncovered"]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., float])
@@ -97,9 +97,8 @@ class Bound(NamedTuple):
         return None
 
 
-#: Settings of a perceptron that learns from mistakes, from those of its own or of served rankings; without a cap; from its own.
-MISTAKES: dict[str, tuple[Any, ...]] = {"update": ("mistake",)}
-UNCAPPED = MISTAKES | {"norm_cap": (None,)}
+#: Settings of a perceptron without a cap, that learns from its own mistakes or those of served rankings; from its own alone.
+UNCAPPED: dict[str, tuple[Any, ...]] = {"norm_cap": (None,)}
 OWN_MISTAKES = UNCAPPED | {"served": ("current",)}
 
 #: Runs whatever weights they began with.
@@ -187,12 +186,12 @@ def uncovered(bound: str, model: Any) -> str | None:
     >>> uncovered("mass_bound", PerceptronRanker()) is None
     True
     >>> uncovered("theorem_5", PerceptronRanker())
-    "theorem_5 covers update='gradient', but the model has update='mistake'"
+    'theorem_5 covers a SlamRanker, not a PerceptronRanker'
     """
     declared, model = BOUNDS[bound], _held(model)
     # Not isinstance: river lets a pipeline pass for its last step.
     if not issubclass(type(model), declared.of):
-        return f"{bound} covers a {' or '.join(kind.__name__ for kind in declared.of)}, not of a {type(model).__name__}"
+        return f"{bound} covers a {' or '.join(kind.__name__ for kind in declared.of)}, not a {type(model).__name__}"
     for name, allowed in declared.covers.items():
         value = setting(model, name)
         if value not in allowed:

@@ -76,7 +76,6 @@ def scaler_path_length(scales: Any, comparator: Any) -> float:
 
 @bound(
     "F + <u_T, w> - sum <u_t - u_t-1, w_t>", of=(PerceptronRanker, ClickPerceptron),
-    covers={"update": ("mistake", "clicks")},
     runs={"comparator": ("moved",), "scores": ("own", "served"), "rankers": ("one", "successive"), **ANY_BEGINNING},
 )  # fmt: skip
 def master_bound(
@@ -221,7 +220,7 @@ def path_bound(
 
 
 @bound(
-    "F + sqrt(Q) (kappa P + U / kappa)", of=PerceptronRanker, covers={"update": ("mistake",), "served": ("current",)},
+    "F + sqrt(Q) (kappa P + U / kappa)", of=PerceptronRanker, covers={"served": ("current",)},
     runs={"comparator": ("fixed", "moved")},
 )  # fmt: skip
 def capped_bound(

@@ -6,13 +6,13 @@ Notation as in `online_rank.bounds`.
 import math
 from typing import Any
 
-from online_rank.bounds.declaration import ANY_BEGINNING, MISTAKES, OWN_MISTAKES, bound
+from online_rank.bounds.declaration import ANY_BEGINNING, OWN_MISTAKES, bound
 from online_rank.bounds.numbers import growth, require_finite, require_non_negative, require_positive, square
 from online_rank.rankers.perceptron import PerceptronRanker
+from online_rank.rankers.slam import SlamRanker
 
 #: Settings for which F(u) <= sum f_t(u): a_ij is at most v_i, or v_i in equal parts.
-_ON_SURROGATE = OWN_MISTAKES | {"credit": ("argmax", "spread"), "mass": ("slam", "loss")}
-_STEP_ON_SURROGATE = _ON_SURROGATE | {"update": ("gradient",)}
+_ON_SURROGATE = OWN_MISTAKES | {"credit": ("argmax", "spread"), "mass": ("loss",)}
 
 __all__ = [
     "any_step_bound",
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-@bound("F(u) + <u, w>", of=PerceptronRanker, covers=MISTAKES | {"served": ("current",)}, runs=ANY_BEGINNING)
+@bound("F(u) + <u, w>", of=PerceptronRanker, covers={"served": ("current",)}, runs=ANY_BEGINNING)
 def mass_hindsight_bound(*, comparator_loss: float, inner_product: float, model: Any = None) -> float:
     r"""The mass theorem once the stream is over: :math:`\sum_t RML_t \le \sum_t V_t \le F(u) + \langle u, w_{T+1} \rangle`.
 
@@ -141,7 +141,7 @@ def mass_surrogate_bound(
 
     .. math:: \sum_t RML_t \le \sum_t V_t \le 2 \sum_t f_t(u) + 4 B (1 + 2 \beta) R_X^2 \|u\|^2
 
-    Proof: with credit `argmax` or `spread` and mass `slam` or `loss` a_ij is at most v_i, or v_i in equal parts, so that
+    Proof: with credit `argmax` or `spread` and mass `loss` a_ij is at most v_i, or v_i in equal parts, so that
     F(u) <= sum f_t(u). With mass `sqrt` that is false.
 
     Parameters
@@ -185,11 +185,11 @@ def mass_separable_bound(
     return mass_bound(comparator_loss=0.0, norm=1.0 / gamma, R_X=R_X, largest_mass=largest_mass, model=model, **margin)
 
 
-@bound("(F(u) + <u, w> / eta) / Delta", of=PerceptronRanker, covers={"update": ("gradient",)}, runs=ANY_BEGINNING)
+@bound("(F(u) + <u, w> / eta) / Delta", of=SlamRanker, runs=ANY_BEGINNING)
 def any_step_hindsight_bound(
     *, comparator_loss: float, inner_product: float, learning_rate: float, margin: float = 1.0, model: Any = None
 ) -> float:
-    r"""The gradient update once the stream is over.
+    r"""Subgradient descent on SLAM, once the stream is over.
 
     .. math:: \Delta \sum_t RML_t \le \Delta \sum_t V_t \le F(u) + \langle u, w_{T+1} \rangle / \eta
 
@@ -213,9 +213,7 @@ def any_step_hindsight_bound(
     return (comparator_loss + inner_product / learning_rate) / margin
 
 
-@bound(
-    "V with Delta V = F(u) + ||u|| sqrt(2 Delta V / eta + sum ||z||^2)", of=PerceptronRanker, covers={"update": ("gradient",)}
-)
+@bound("V with Delta V = F(u) + ||u|| sqrt(2 Delta V / eta + sum ||z||^2)", of=SlamRanker)
 def any_step_data_bound(
     *,
     comparator_loss: float,
@@ -251,7 +249,7 @@ def any_step_data_bound(
     return (comparator_loss + half + root) / margin
 
 
-@bound("2 F(u) / Delta + (4 B R_X^2 + 2 Delta / eta) ||u||^2 / Delta^2", of=PerceptronRanker, covers={"update": ("gradient",)})
+@bound("2 F(u) / Delta + (4 B R_X^2 + 2 Delta / eta) ||u||^2 / Delta^2", of=SlamRanker)
 def any_step_bound(
     *,
     comparator_loss: float,
@@ -262,7 +260,7 @@ def any_step_bound(
     largest_mass: float = 1.0,
     model: Any = None,
 ) -> float:
-    r"""The gradient update with any step size, on any stream: a correct bound in place of Theorem 5.
+    r"""Subgradient descent on SLAM with any step size, on any stream: a correct bound in place of Theorem 5.
 
     .. math::
         \sum_t RML_t \le \sum_t V_t \le
@@ -292,7 +290,7 @@ def any_step_bound(
     return 2.0 * comparator_loss / margin + norm / margin * (norm / margin) * steps
 
 
-@bound("2 f(u) / Delta + (4 B R_X^2 + 2 Delta / eta) ||u||^2 / Delta^2", of=PerceptronRanker, covers=_STEP_ON_SURROGATE)
+@bound("2 f(u) / Delta + (4 B R_X^2 + 2 Delta / eta) ||u||^2 / Delta^2", of=SlamRanker)
 def any_step_surrogate_bound(
     *,
     surrogate_loss: float,

@@ -55,7 +55,6 @@ def mixing_penalty(masses: Any, *, mixing: str = "uniform") -> float:
 
 @bound(
     "F(u) + <u, sum of all gains>", of=(PerceptronRanker, ClickPerceptron),
-    covers={"update": ("mistake", "clicks")},
     runs={"machines": ("several", "uneven"), "comparator": ("fixed", "moved"), **ANY_BEGINNING,
           "scores": ("own", "served")},
     takes={"inner_product": "gain_product"},

@@ -7,7 +7,7 @@ from the pairs that **v_t** puts in the wrong order (s_j >= s_i - tau_t by its s
 import math
 from typing import Any
 
-from online_rank.bounds.declaration import ANY_BEGINNING, MISTAKES, UNCAPPED, bound
+from online_rank.bounds.declaration import ANY_BEGINNING, UNCAPPED, bound
 from online_rank.bounds.drift import master_bound
 from online_rank.bounds.numbers import growth, require_finite, require_non_negative, require_positive, square
 from online_rank.rankers.perceptron import PerceptronRanker
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 
-@bound("F(u) + <u, w>", of=PerceptronRanker, covers=MISTAKES, runs=_SERVED | ANY_BEGINNING)
+@bound("F(u) + <u, w>", of=PerceptronRanker, runs=_SERVED | ANY_BEGINNING)
 def served_hindsight_bound(*, comparator_loss: float, inner_product: float, model: Any = None) -> float:
     r"""The served-weights theorem once the stream is over.
 
@@ -47,7 +47,7 @@ def served_hindsight_bound(*, comparator_loss: float, inner_product: float, mode
     return master_bound(comparator_loss=comparator_loss, inner_product=inner_product)
 
 
-@bound("F(u) + ||u|| ||w||", of=PerceptronRanker, covers=MISTAKES, runs=_SERVED | ANY_BEGINNING)
+@bound("F(u) + ||u|| ||w||", of=PerceptronRanker, runs=_SERVED | ANY_BEGINNING)
 def served_norm_bound(*, comparator_loss: float, norm: float, weight_norm: float, model: Any = None) -> float:
     r"""The served-weights theorem with the measured norm of the weights: :math:`\sum_t RML(v_t) \le F(u) + \|u\| \|w_{T+1}\|`.
 

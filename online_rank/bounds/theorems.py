@@ -14,7 +14,7 @@ from online_rank.arguments import choice
 from online_rank.bounds.declaration import bound, require_covered
 from online_rank.bounds.numbers import require_non_negative, require_positive
 from online_rank.measures.learned import learned_measure
-from online_rank.rankers.perceptron import PerceptronRanker
+from online_rank.rankers.slam import SlamRanker
 
 __all__ = [
     "corollary_6",
@@ -27,9 +27,6 @@ __all__ = [
     "theorem_8_regularization",
     "theory_learning_rate",
 ]
-
-
-_SUBGRADIENT = {"update": ("gradient",), "credit": ("argmax",), "mass": ("slam",)}
 
 
 def _has_no_cutoff(model: Any) -> str | None:
@@ -64,7 +61,7 @@ def theory_learning_rate(
     return margin / (4.0 * m * R_X * R_X * v_max * weight)
 
 
-@bound("4 m R_X^2 v_max f(w) for ||z||^2", of=PerceptronRanker, covers=_SUBGRADIENT, takes={"loss": "surrogate_of_learner"})
+@bound("4 m R_X^2 v_max f(w) for ||z||^2", of=SlamRanker, takes={"loss": "surrogate_of_learner"})
 def gradient_norm_bound(
     *, loss: float, m: int, R_X: float, v_max: float, margin: float = 1.0, weight: float = 1.0, model: Any = None
 ) -> float:
@@ -90,7 +87,7 @@ def gradient_norm_bound(
 
 
 @bound(
-    "(f(u) + ||u||^2 / (2 eta) + eta / 2 sum ||z||^2) / Delta", of=PerceptronRanker, covers=_SUBGRADIENT,
+    "(f(u) + ||u||^2 / (2 eta) + eta / 2 sum ||z||^2) / Delta", of=SlamRanker,
     takes={"comparator_loss": "surrogate_loss"},
 )  # fmt: skip
 def regret_bound(
@@ -134,7 +131,7 @@ def regret_bound(
 
 
 @bound(
-    "Theorem 5 of [CT], with f(u)", of=PerceptronRanker, covers=_SUBGRADIENT,
+    "Theorem 5 of [CT], with f(u)", of=SlamRanker,
     takes={"comparator_loss": "surrogate_loss", "weight": "largest_weight"},
 )  # fmt: skip
 def theorem_5(
@@ -215,7 +212,7 @@ def corollary_6(*, gamma: float, m: int, R_X: float, v_max: float, model: Any = 
 
 
 @bound(
-    "Corollary 7 of [CT], with f(u)", of=PerceptronRanker, covers=_SUBGRADIENT,
+    "Corollary 7 of [CT], with f(u)", of=SlamRanker,
     takes={"comparator_loss": "surrogate_loss", "weight": "largest_weight"}, unless=_has_no_cutoff,
 )  # fmt: skip
 def corollary_7(

@@ -83,6 +83,7 @@ TOP_LEVEL = {
     "RunFeatures": "preprocessing",
     "Runs": "query",
     "SignedLog": "preprocessing",
+    "SlamRanker": "rankers.slam",
     "StreamGaussianizer": "preprocessing",
     "StreamQuantileMap": "preprocessing",
     "StreamScaler": "preprocessing",

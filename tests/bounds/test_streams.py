@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from online_rank import LossTracker, PerceptronRanker, bounds
+from online_rank import LossTracker, PerceptronRanker, SlamRanker, bounds
 from tests.reference import bound_streams as reference
 
 #: For each theorem, the statements that some stream attains.
@@ -102,11 +102,10 @@ def call(name, **changes):
 @pytest.mark.parametrize("name", NEW)
 def test_coverage_and_bad_numbers(name):
     call(name)
-    with pytest.raises(ValueError, match="not of a object"):
+    with pytest.raises(ValueError, match="not a object"):
         call(name, model=object())
-    gradient = PerceptronRanker("ndcg", update="gradient", credit="argmax", mass="slam", learning_rate=1.0)
     with pytest.raises(ValueError, match="covers"):
-        call(name, model=gradient)
+        call(name, model=SlamRanker("ndcg"))
     if not name.startswith(("averaged", "click")):
         plain = PerceptronRanker(average=False, relative_margin=0.0)
         assert call(name, model=plain) == call(name, model=LossTracker(plain)) == call(name)

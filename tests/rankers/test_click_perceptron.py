@@ -166,7 +166,7 @@ def test_bounds_that_speak_of_it():
     assert bounds.uncovered("click_bound", counted) is None
     assert "credit='propensity'" in bounds.uncovered("click_bound", swap)
     assert "the model has no" not in bounds.uncovered("mass_bound", swap)
-    assert "covers a PerceptronRanker, not of a ClickPerceptron" in bounds.uncovered("mass_bound", swap)
+    assert "covers a PerceptronRanker, not a ClickPerceptron" in bounds.uncovered("mass_bound", swap)
 
 
 @pytest.mark.parametrize("seed", range(3))

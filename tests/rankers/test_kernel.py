@@ -137,8 +137,8 @@ def test_bounds_know_what_they_cover():
     assert uncovered("projection_bound", lasting) is None
     assert "budget that lasts" in uncovered("projection_bound", used_up)
     assert uncovered("projection_data_bound", used_up) is None
-    assert "covers a PerceptronRanker, not of a KernelPerceptronRanker" in uncovered("mass_bound", lasting)
-    with pytest.raises(ValueError, match="covers a KernelPerceptronRanker, not of a PerceptronRanker"):
+    assert "covers a PerceptronRanker, not a KernelPerceptronRanker" in uncovered("mass_bound", lasting)
+    with pytest.raises(ValueError, match="covers a KernelPerceptronRanker, not a PerceptronRanker"):
         projection_data_bound(
             comparator_loss=0.0, norm=1.0, squared_gradient_norms=1.0, projection_error=0.0, model=PerceptronRanker()
         )

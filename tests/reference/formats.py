@@ -32,6 +32,7 @@ from online_rank import (
     QueryNormalizer,
     RidgeRanker,
     SignedLog,
+    SlamRanker,
     StreamGaussianizer,
     StreamQuantileMap,
     StreamScaler,
@@ -45,7 +46,7 @@ ANSWERS = "answers.json"
 
 MODELS: dict[str, Callable[[], Any]] = {
     "perceptron": lambda: PerceptronRanker(),
-    "perceptron-gradient": lambda: PerceptronRanker(update="gradient", learning_rate=0.1, average=10.0),
+    "slam": lambda: SlamRanker(learning_rate=0.1, within_grade="tight"),
     "perceptron-signs": lambda: StreamScaler() | PerceptronRanker(signs={"1": 1, "3": -1}),
     "perceptron-sparse": lambda: MaxAbsStreamScaler() | PerceptronRanker(),
     "hashed": lambda: HashedFeatures(9) | PerceptronRanker(),
