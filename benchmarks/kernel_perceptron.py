@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks._common import environment, parser, save, table
 from online_rank import DirectRanker, KernelPerceptronRanker, PerceptronRanker
-from online_rank.bounds import certify_projection
+from online_rank.bounds.projection import certify_projection
 from online_rank.metrics import NDCG
 
 GAMMA = 1 / 5
@@ -105,9 +105,9 @@ def bounds(n_streams: int) -> str:
         coefficients = np.linalg.lstsq(_gram(model, documents), best.values_one(documents), rcond=1e-6)[0]
         certificate = certify_projection(model, queries, documents, coefficients * 10.0 ** rng.uniform(-1, 1.5))
         violated += not certificate.holds
-        for name, value in certificate.bounds.items():
+        for check in certificate.bounds:
             checked += 1
-            tightest[name] = max(tightest.get(name, 0.0), certificate.mass / value)
+            tightest[check.name] = max(tightest.get(check.name, 0.0), certificate.totals["mass"] / check.value)
     rows = [(name, f"{ratio:.4f}") for name, ratio in sorted(tightest.items())]
     return f"""{n_streams:,} streams, {checked:,} bounds: **{violated} violated**.
 

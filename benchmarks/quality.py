@@ -30,7 +30,6 @@ from online_rank import (
     GradientRanker,
     PerceptronRanker,
     RidgeRanker,
-    StreamGaussianizer,
     StreamQuantileMap,
     StreamScaler,
     StreamTargetEncoder,
@@ -50,7 +49,7 @@ ONLINE: dict[str, Callable[[], Ranker]] = {
     "PerceptronRanker(credit='spread')": lambda: StreamScaler() | PerceptronRanker(credit="spread"),
     "PerceptronRanker(credit='argmax') ([CT]'s subgradient)": lambda: StreamScaler() | PerceptronRanker(credit="argmax"),
     "GradientRanker()": GradientRanker,
-    "StreamGaussianizer() | DirectRanker()": lambda: StreamGaussianizer() | DirectRanker(seed=0),
+    "map | DirectRanker()": lambda: StreamQuantileMap() | DirectRanker(seed=0),
     "map | PerceptronRanker()": lambda: StreamQuantileMap() | PerceptronRanker(),
     "map, ramps=12 | PerceptronRanker(credit='spread', relative_margin=0.1)": lambda: (
         StreamQuantileMap(12) | PerceptronRanker(credit="spread", relative_margin=0.1)

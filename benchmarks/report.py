@@ -88,7 +88,6 @@ SHOWN = {
             "PerceptronRanker(credit='argmax'), learn_many",
             "PerceptronRanker(credit='spread'), learn_many",
             "PerceptronRanker(), learn_many",
-            "PerceptronRanker(credit='gain'), learn_many",
             "PerceptronRanker(), learn_one",
             "StreamScaler() | PerceptronRanker(), learn_many",
             "GradientRanker(), learn_many",

@@ -920,10 +920,6 @@ LogLevel = Annotated[Level, typer.Option("--log-level", help="The least level of
 
 #: Options for a new model; a saved MODEL has its own settings.
 _OF_NEW = ("ranker", "clicks", "scale", "log")
-#: Options of a server that follows another one.
-_OF_REPLICA = (
-    "follow", "host", "port", "max_request", "checkpoint", "take_over_after", "every", "idle", "log_format", "log_level"
-)  # fmt: skip
 
 
 @app.command(cls=_Command)
@@ -1019,18 +1015,6 @@ def serve(
             "--key-ttl", metavar="TIME", help="Delete a key if nothing was ranked or learned for it for so long: 90d."
         ),
     ] = None,
-    follow: Annotated[
-        str | None,
-        typer.Option("--follow", metavar="URL", help="Be a read replica of this server: rank as it does, learn nothing."),
-    ] = None,
-    take_over_after: Annotated[
-        str | None,
-        typer.Option(
-            "--take-over-after",
-            metavar="TIME",
-            help="With --follow: take that server's place once it could not be reached for so long: 30s. Needs --checkpoint.",
-        ),
-    ] = None,
     max_request: MaxRequest = 1 << 22,
     max_pending: MaxPending = 10_000,
     max_age: MaxAge = 100_000,
@@ -1066,16 +1050,8 @@ def serve(
     _require_for_new(context, model)
     if replace_model and model is None:
         raise typer.BadParameter("--replace-model needs a MODEL")
-    if follow is not None and (checkpoint is None) != (take_over_after is None):
-        raise typer.BadParameter("with --follow, --checkpoint and --take-over-after together make a standby")
-    others = [name for name in context.params if _is_given(context, name) and name not in _OF_REPLICA]
-    if follow is not None and others:
-        name = "MODEL" if "model" in others else f"--{others[0].replace('_', '-')}"
-        raise typer.BadParameter(f"--follow takes model, feedback and limits from the other server: {name} would not apply")
-    if feedback_window is None and follow is None and idle is not None:
+    if feedback_window is None and idle is not None:
         raise typer.BadParameter("--idle needs a --feedback-window")
-    if follow is None and take_over_after is not None:
-        raise typer.BadParameter("--take-over-after needs --follow")
     beginning = Beginning(model, measure, ranker.value, clicks, scale.value, log, challenger, promote_at, strict)
     feedback = Feedback(feedback_window, event or (), total.value, ungraded.value, unanswered.value, null_features)
     make = maker(beginning, Pending(max_pending, max_age, max_pending_bytes), feedback)
@@ -1095,11 +1071,9 @@ def serve(
             max_request,
             replace_model,
             seconds,
-            follow,
             max_keys,
             max_bytes,
             ttl,
-            None if take_over_after is None else seconds_of(take_over_after, "--take-over-after"),
         ),
     )
 

@@ -61,10 +61,10 @@ def scaled(model: Any, scale: str, log: bool) -> Any:
 
 def _fronts(scale: str, log: bool) -> list[Any]:
     """The transformers that `--scale` and `--log` name."""
-    from online_rank import QueryNormalizer, SignedLog, StreamQuantileMap, StreamScaler
+    from online_rank import QueryNormalizer, StreamQuantileMap, StreamScaler
 
     fronts: dict[str, Any] = {"map": StreamQuantileMap, "stream": StreamScaler, "query": QueryNormalizer}
-    return ([SignedLog()] if log else []) + ([fronts[scale]()] if scale in fronts else [])
+    return [fronts[scale]()] if scale in fronts else []
 
 
 class Output(NamedTuple):

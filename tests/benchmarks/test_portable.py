@@ -30,8 +30,8 @@ MODELS = (
     "BoostedRanker()",
     "BlendRanker()",
     "StreamQuantileMap() | PerceptronRanker()",
-    "StreamScaler() | PerceptronRanker(credit='delta', average=200)",
-    "StreamGaussianizer() | GradientRanker('logistic')",
+    "StreamScaler() | PerceptronRanker(credit='argmax', average=200)",
+    "StreamScaler() | GradientRanker('logistic')",
 )
 
 

@@ -284,6 +284,41 @@ def test_an_interrupt_waits_for_an_import_and_is_not_lost_in_it(tmp_path):
     assert b"Traceback" not in err
 
 
+CALLBACKS = {
+    "a callback from C": "import ctypes; ctypes.CFUNCTYPE(None)(interrupted)()",
+    "a finalizer": "type('Resource', (), {'__del__': interrupted})()",
+    "a weak reference": "import weakref; made = type('Resource', (), {})(); ref = weakref.ref(made, interrupted); del made",
+}
+
+
+@pytest.mark.parametrize("callback", CALLBACKS)
+def test_an_interrupt_in_a_callback_is_not_lost(callback):
+    """Python prints exceptions of such callbacks and goes on; LLVM calls some after seconds of compiling."""
+    code = f"""
+import signal, time
+from online_rank import cli
+
+def interrupted(*_):
+    signal.raise_signal(signal.SIGINT)
+
+def run(arguments):
+    {CALLBACKS[callback]}
+    time.sleep(30.0)
+    return 0
+
+cli._run = run
+cli.main([])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (130, b"")
+
+
+def test_other_errors_of_callbacks_are_printed():
+    code = "from online_rank import cli; cli._run = lambda _: ctypes.CFUNCTYPE(None)(lambda: 1 / 0)() or 0; cli.main([])"
+    done = subprocess.run([sys.executable, "-c", f"import ctypes; {code}"], capture_output=True, timeout=60)
+    assert (done.returncode, b"ZeroDivisionError" in done.stderr) == (0, True)
+
+
 def test_demo_in_a_pipe(run):
     code, out, err = run("demo", "--queries", 240, "--seed", 1)
     assert (code, err) == (0, "")
@@ -322,7 +357,7 @@ def test_stream_and_serve_begin_alike():
     shared = options["serve"].keys() & options["stream"].keys()
     assert options["stream"].keys() - shared == {"save"}
     assert options["serve"].keys() - shared == {
-        *("follow", "take_over_after", "host", "port", "key", "max_models", "max_keys", "max_bytes", "key_ttl"),
+        *("host", "port", "key", "max_models", "max_keys", "max_bytes", "key_ttl"),
     }
     for name in shared:
         assert options["serve"][name].annotation == options["stream"][name].annotation

@@ -18,7 +18,6 @@ from online_rank import (
     PerceptronRanker,
     QueryNormalizer,
     RidgeRanker,
-    SignedLog,
     StreamScaler,
     SwapRanker,
 )
@@ -221,7 +220,7 @@ def test_models_and_base_stay_as_they_are_and_equal_ones_give_equal_bits():
         (BestRanker([PerceptronRanker()]), TypeError, "BestRanker has no rule"),
         (LossTracker(DriftAwareRanker(PerceptronRanker())), TypeError, "DriftAwareRanker has no rule"),
         (GradientRanker(), TypeError, r"GradientRanker\(optimizer='scale_free'\) has no rule"),
-        ((SignedLog() + StreamScaler()) | PerceptronRanker(), TypeError, "QueryUnion has no rule"),
+        ((QueryNormalizer() + StreamScaler()) | PerceptronRanker(), TypeError, "QueryUnion has no rule"),
         (RidgeRanker(half_life=5.0), ValueError, "half_life=5.0 depends on the order"),
         ("model", TypeError, "str is not a model"),
     ],
@@ -255,7 +254,7 @@ def test_what_does_not_fit_together_is_refused():
 
 
 def test_steps_without_state_are_passed_over():
-    base = SignedLog() | StreamScaler() | QueryNormalizer() | PerceptronRanker()
+    base = QueryNormalizer("minmax") | StreamScaler() | QueryNormalizer() | PerceptronRanker()
     assert trained(base, [cut(linear_queries(12), 2)]).predict_one(np.zeros((1, 4))) == [0.0]
     sgd = GradientRanker("listnet", optimizer="sgd")
     shards = [learned(fork(sgd), part) for part in cut(linear_queries(12), 2)]
@@ -294,7 +293,7 @@ def test_no_mixed_run_violates_its_certificate(seed, n_machines, n_rounds, beta,
     assert certificate.holds
     assert certificate.totals["n_rounds"] == 40
     names = [check.name for check in certificate.bounds]
-    assert names == (["mixing_hindsight_bound"] if raw else ["mixing_hindsight_bound", "mixing_data_bound", "mixing_bound"])
+    assert names == (["master_bound"] if raw else ["mass_hindsight_bound", "mixing_data_bound", "mixing_bound"])
     assert "covers one" in certificate.not_covered["mass_bound"]
 
 
@@ -307,7 +306,7 @@ def test_identical_shards_attain_the_bound():
     certificate = mixed.certificate()
     loss = K * d * (1.0 - 1.0 / np.log2(3.0))
     assert certificate.loss == pytest.approx(loss)
-    assert certificate.bound("mixing_hindsight_bound") == pytest.approx(loss)
+    assert certificate.bound("mass_hindsight_bound") == pytest.approx(loss)
     # ||u|| sqrt(K Q): sqrt(d / 4) sqrt(K K d (2 l)^2) = K d l
     assert certificate.bound("mixing_data_bound") == pytest.approx(loss)
 
@@ -326,7 +325,7 @@ def test_todays_bounds_are_violated_by_mixed_weights_and_refused():
 def test_what_the_exact_form_alone_covers():
     queries = linear_queries(40)
     rounds = [cut(queries[:20], 4), cut(queries[20:], 2)]
-    exact = ["mixing_hindsight_bound"]
+    exact = ["mass_hindsight_bound"]
     differing, by_mass = tracked(rounds), tracked([cut(queries, 4)], "mass")
     after = learned(tracked([cut(queries, 4)]), queries[:5])
     base = learned(LossTracker(PerceptronRanker(), {"u": np.ones(4)}), queries[:5])
