@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from online_rank._kernels.comparators import compare
+from online_rank._kernels.perceptron import compare
+from online_rank._kernels.slam import compare as compare_on_slam
 from online_rank._kernels.totals import accumulate
 from online_rank.arguments import flag, integer
 from online_rank.base import Abilities, Ranker, Round, share_lock
@@ -46,6 +47,7 @@ from online_rank.rankers.inside import (
 from online_rank.rankers.nested import NestedRanker, adopt_features, learn_query
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.selection import BestRanker
+from online_rank.rankers.slam import SlamRanker
 
 __all__ = ["LossTracker"]
 
@@ -567,6 +569,8 @@ class LossTracker(NestedRanker):
                 scores = np.array([scores_by(u, query.X) for u in self._aligned * self._scaled_by])
                 if isinstance(ranker, ClickPerceptron):
                     values[t, :, 0] = losses_on_clicks(ranker, query, decisive, Round.from_row(row), scores)
+                elif isinstance(ranker, SlamRanker):
+                    compare_on_slam(query.y, decisive, row[_WEIGHT], scores, table, kernel_state(ranker).config, values[t])
                 else:
                     config, _, _, counters = kernel_state(ranker)
                     weight = weight_of_pairs(ranker, query, decisive)

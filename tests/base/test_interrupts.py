@@ -122,7 +122,7 @@ def test_no_interrupt_tears_a_model_that_learns_from_its_first_sparse_query(make
 
 
 def test_a_sparse_query_that_is_refused_leaves_the_state_dense():
-    model = PerceptronRanker(credit="pairs")
+    model = PerceptronRanker(credit="argmax")
     model.learn_one(X, Y)
     before = answers(model)
     with pytest.raises(ValueError, match="finite"):
