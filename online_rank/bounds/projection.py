@@ -173,7 +173,7 @@ def certify_projection(
         if query.n_documents and query.X.shape[1] != z.shape[1]:
             raise ValueError(f"documents has {z.shape[1]} features, but the queries have {query.X.shape[1]}")
         row, value = np.empty((1, len(Round._fields))), np.zeros(1)
-        query = model._align_and_grow(query)
+        query = model._align(query, grow=True)
         if model._learn(query, row, (kernel_values(model, query.X, z, mu), value)) == 0:
             raise model._rejection(query)
         model._last_round = row

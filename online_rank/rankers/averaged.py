@@ -300,9 +300,9 @@ class LinearRanker(AveragedRanker):
         elif self._averages and self._decay < 1.0:
             rows[:, sparse.LAZY] = self._weights / self._decay
 
-    def _fits_rows(self, block: Block) -> bool:
+    def _fits(self, block: Block) -> bool:
         # The first sparse query converts the state to rows.
-        return self._rows is not None and super()._fits_rows(block)
+        return (self._rows is not None or type(block.X) is np.ndarray) and super()._fits(block)
 
     def _touched(self, block: Block) -> np.ndarray | None:
         # A lazy average with decay moves its reference once in 400 half-lives, which changes all rows.

@@ -281,16 +281,16 @@ class PerceptronRanker(LinearRanker):
             nobody = Watched(np.empty((0, self._n_features)), np.empty((len(w), 0, 2)), X, np.empty(0), np.empty(0))
             return self._learn_arrays(block, rounds, nobody)
         if self._rows is None and self.credit == "spread":
-            warnings.warn(_SPARSE_HINT, stacklevel=5)
+            warnings.warn(_SPARSE_HINT, stacklevel=4)
         rows, state = as_rows(X), self._make_sparse()
         return sparse.learn(
             rows.starts, rows.columns, rows.values, y, offsets, w, discounts(len(y)), self._config, state,
             self._averages, self._counters, rounds, served,
         )  # fmt: skip
 
-    def _rank_and_learn_block(self, asked: Block, block: Block, rounds: np.ndarray, answers: np.ndarray) -> int:
+    def _answer_in_turn(self, asked: Block, block: Block, rounds: np.ndarray, answers: np.ndarray) -> int:
         if self._rows is not None or type(block.X) is not np.ndarray or block.served is not None:
-            return super()._rank_and_learn_block(asked, block, rounds, answers)
+            return super()._answer_in_turn(asked, block, rounds, answers)
         nobody = np.empty((0, self._n_features)), np.empty((len(block.w), 0, 2))
         return self._learn_watched(asked, block, rounds, *nobody, answers, np.empty(0))
 

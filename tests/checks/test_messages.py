@@ -125,9 +125,6 @@ CALLS = {
     "a cost as the widths": (lambda: DirectRanker("logistic"), "hidden is 'logistic'", "tuple of widths"),
     "an unknown surrogate": (lambda: GradientRanker("rank_svm"), "'rank_svm'", "'hinge'"),
     # Pipelines
-    "a river scaler before a ranker": (
-        lambda: (preprocessing.StandardScaler() | new()).learn_one(NAMED, [0, 1]), "StandardScaler", "ForEachDocument(",
-    ),
     "a river scaler in the middle": (lambda: QueryNormalizer() | preprocessing.StandardScaler() | new(), "ForEachDocument("),
     "a river regressor as ranker": (lambda: StreamScaler() | linear_model.LinearRegression(), "PointwiseRanker(LinearReg"),
     "a ranker first": (lambda: new() | StreamScaler(), "StreamScaler cannot follow", "last step"),
