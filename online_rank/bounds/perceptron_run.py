@@ -107,23 +107,15 @@ def _add_facts_of_comparator(
     facts["beginning_product"] = float(u @ begun_with)
     facts["distance"] = float(np.linalg.norm(u - begun_with))
     if tracker._nested:
-        _add_segments(facts, unknown, tracker, norm)
+        n, roots, q = tracker._segments.tolist()
+        facts["n_segments"], facts["segment_roots"] = int(n), roots + math.sqrt(q)
+        if math.isnan(roots):
+            unknown |= dict.fromkeys(("n_segments", "segment_roots"), _LEARNED_BEFORE)
     # Largest divisor of F(u) and <u, w>.
     unit = (getattr(model, "learning_rate", None) or 1.0) * getattr(model, "margin", 1.0)
     weights = float(np.linalg.norm(gains)) + facts["beginning_norm"]
     # The score of a pair has a rounding error proportional to ||u|| R_X, and pairs of total weight V are added up.
     return pair_loss + norm * (weights / unit + totals["R_X"] * totals["mass"]) + abs(path_product)
-
-
-def _add_segments(facts: dict[str, Any], unknown: dict[str, str], tracker: Any, norm: float) -> None:
-    """The facts about a sequence of rankers."""
-    n, roots, q = tracker._segments.tolist()
-    n, roots = int(n), roots + math.sqrt(q)
-    facts["segment_norms"] = [norm] * n
-    # Only the sum of the roots of their Q is kept, and needed.
-    facts["segment_squares"] = [(roots / n) ** 2] * n
-    if math.isnan(roots):
-        unknown["segment_norms"] = _LEARNED_BEFORE
 
 
 def _what_the_loss_is_of(tracker: Any, model: Any, totals: dict[str, Any]) -> str:
