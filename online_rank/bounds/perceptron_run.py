@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 
 from online_rank.bounds.certificate import Run
+from online_rank.bounds.comparators import outside_the_signs
 from online_rank.bounds.declaration import setting
 from online_rank.measures.learned import learned_measure
 from online_rank.measures.own import OwnMeasure
 from online_rank.rankers.click_perceptron import ClickPerceptron
-from online_rank.rankers.signs import against_signs, signs_inside
+from online_rank.rankers.signs import signs_inside
 
 __all__ = ["run_of_perceptron"]
 
@@ -54,7 +55,8 @@ def run_of_perceptron(tracker: Any, comparator: str | None, delay: int | None) -
         size = _add_facts_of_comparator(facts, unknown, tracker, row, model, totals)
         if tracker.served and comparator is not None:
             facts["difference"] = tracker.paired(comparator).difference("the ranker", comparator)
-        if (reason := _outside_the_signs(tracker, row)) is not None:
+        if (wrong := outside_the_signs(tracker.learner, tracker._own_names(), tracker._aligned[row])) is not None:
+            reason = f"covers comparators with the signs of the ranker, and {wrong}"
             unknown |= dict.fromkeys(("comparator_loss", "surrogate_loss", "norm"), reason)
     return Run(properties, totals, facts, unknown, size, comparator, (_note(tracker),))
 
@@ -71,15 +73,6 @@ def _facts_of_model(tracker: Any, model: Any, totals: dict[str, Any]) -> dict[st
     if not isinstance(model, ClickPerceptron):
         facts["k"] = learned_measure(model).k
     return facts
-
-
-def _outside_the_signs(tracker: Any, row: int) -> str | None:
-    """Why bounds do not cover a comparator whose weights do not have the signs of a model's; None if they do."""
-    for signs in signs_inside(tracker.learner):
-        if (wrong := against_signs(signs, tracker._own_names(), tracker._aligned[row])) is not None:
-            name, weight = wrong
-            return f"covers comparators with the signs of the model, but {name!r} has weight {weight:g} and sign {signs[name]}"
-    return None
 
 
 def _add_facts_of_comparator(
