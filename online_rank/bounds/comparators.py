@@ -22,7 +22,7 @@ from online_rank.rankers.selection import BestRanker
 from online_rank.rankers.signs import against_signs, signs_inside
 from online_rank.rankers.slam import SlamRanker
 
-__all__ = ["MEASURED_ONLY", "copied", "extend_path", "losses_on_clicks", "require_perceptron", "require_signs"]
+__all__ = ["MEASURED_ONLY", "copied", "extend_path", "losses_on_clicks", "outside_the_signs", "require_perceptron"]
 
 #: Rankers whose losses are measured, though no bound covers them.
 MEASURED_ONLY = (GradientRanker, QueryRanker)
@@ -56,16 +56,12 @@ def require_perceptron(ranker: Any, *, alone: bool = True) -> None:
         raise TypeError(f"ranker is a {type(ranker).__name__}, which learns in its own way: no bound covers it")
 
 
-def require_signs(name: str, learner: Any, features: tuple[Hashable, ...], *weights: np.ndarray) -> None:
-    """Raise ValueError if weights that a comparator moves from or to have other signs than those of the ranker."""
-    for u in weights:
-        for signs in signs_inside(learner):
-            if (wrong := against_signs(signs, features, u)) is not None:
-                feature, weight = wrong
-                raise ValueError(
-                    f"comparators[{name!r}]: {feature!r} has weight {weight:g}, but sign {signs[feature]} in the ranker: "
-                    "no bound covers its path"
-                )
+def outside_the_signs(learner: Any, features: tuple[Hashable, ...], u: np.ndarray) -> str | None:
+    """The feature, weight and sign by which a comparator has another sign than a ranker; None if it has none such."""
+    for signs in signs_inside(learner):
+        if (wrong := against_signs(signs, features, u)) is not None:
+            return f"{wrong[0]!r} has weight {wrong[1]:g}, but sign {signs[wrong[0]]} in the ranker"
+    return None
 
 
 def losses_on_clicks(

@@ -160,14 +160,12 @@ def bound(
 
     def declare(function: F) -> F:
         parameters = inspect.signature(function).parameters
-        single = {name for name, p in parameters.items() if p.annotation in (float, int, float | None)}
 
         @functools.wraps(function)
         def checked(**numbers: Any) -> float:
             for name in parameters:
                 if name in numbers:
-                    for value in (numbers[name],) if name in single else numbers[name] or ():
-                        _require(name, value, optional=parameters[name].default is None)
+                    _require(name, numbers[name], optional=parameters[name].default is None)
             return function(**numbers)
 
         declared = Bound(

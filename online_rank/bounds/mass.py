@@ -177,7 +177,7 @@ def mass_bound(
 
 @bound("2 f(u) + 4 B (1 + 2 beta) R_X^2 ||u||^2", of=PerceptronRanker, covers=_ON_SURROGATE)
 def mass_surrogate_bound(
-    *, surrogate_loss: float, norm: float, R_X: float, largest_mass: float = 1.0, relative_margin: float = 0.0
+    *, surrogate_loss: float, norm: float, R_X: float, largest_mass: float, relative_margin: float
 ) -> float:
     r"""`mass_bound` with the surrogate of the comparator in place of its loss on the pairs.
 
@@ -195,7 +195,7 @@ def mass_surrogate_bound(
 
     Examples
     --------
-    >>> mass_surrogate_bound(surrogate_loss=3.0, norm=2.0, R_X=1.0)  # 2 * 3 + 1**2 * 2**2 * 4
+    >>> mass_surrogate_bound(surrogate_loss=3.0, norm=2.0, R_X=1.0, largest_mass=1.0, relative_margin=0.0)
     22.0
     """
     return mass_bound(
@@ -232,7 +232,7 @@ def beginning_data_bound(
     beginning_norm: float,
     beginning_product: float,
     squared_gradient_norms: float,
-    margin_mass: float = 0.0,
+    margin_mass: float,
 ) -> float:
     r"""A run that began with given weights, with measured norms; for w_0 = 0 it is `mass_data_bound`.
 
@@ -250,8 +250,8 @@ def beginning_data_bound(
 
     Examples
     --------
-    >>> beginning_data_bound(  # 1 + 2 * sqrt(3**2 + 16) - 4
-    ...     comparator_loss=1.0, norm=2.0, beginning_norm=3.0, beginning_product=4.0, squared_gradient_norms=16.0)
+    >>> w0 = {"beginning_norm": 3.0, "beginning_product": 4.0}
+    >>> beginning_data_bound(comparator_loss=1.0, norm=2.0, squared_gradient_norms=16.0, margin_mass=0.0, **w0)  # 1 + 2 * 5 - 4
     7.0
     """
     root = math.hypot(beginning_norm, math.sqrt(squared_gradient_norms + 2.0 * margin_mass))
@@ -260,7 +260,7 @@ def beginning_data_bound(
 
 @bound("F(u) + (||u - w0||^2 + sum ||z||^2 + 2 tau V) / 2", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_GIVEN)
 def beginning_distance_bound(
-    *, comparator_loss: float, distance: float, squared_gradient_norms: float, margin_mass: float = 0.0
+    *, comparator_loss: float, distance: float, squared_gradient_norms: float, margin_mass: float
 ) -> float:
     r"""A run that began with given weights, in terms of their distance from the comparator.
 
@@ -278,7 +278,7 @@ def beginning_distance_bound(
 
     Examples
     --------
-    >>> beginning_distance_bound(comparator_loss=1.0, distance=2.0, squared_gradient_norms=6.0)  # 1 + (2**2 + 6) / 2
+    >>> beginning_distance_bound(comparator_loss=1.0, distance=2.0, squared_gradient_norms=6.0, margin_mass=0.0)
     6.0
     """
     return comparator_loss + 0.5 * (distance * distance + squared_gradient_norms + 2.0 * margin_mass)

@@ -58,13 +58,7 @@ def served_norm_bound(*, comparator_loss: float, norm: float, weight_norm: float
     covers=UNCAPPED | {"served": ("average",)}, runs=_SERVED,
 )  # fmt: skip
 def averaged_bound(
-    *,
-    comparator_loss: float,
-    norm: float,
-    R_X: float,
-    half_life: float,
-    largest_mass: float = 1.0,
-    relative_margin: float = 0.0,
+    *, comparator_loss: float, norm: float, R_X: float, half_life: float, largest_mass: float, relative_margin: float
 ) -> float:
     r"""The served-weights theorem, in closed form, for learning from the mistakes of an average with a half-life.
 
@@ -85,7 +79,7 @@ def averaged_bound(
 
     Examples
     --------
-    >>> averaged_bound(comparator_loss=3.0, norm=2.0, R_X=1.0, half_life=1.0)  # rho = 1/2: 2 * 3 + 4 * (4 * (1 + 2))
+    >>> averaged_bound(comparator_loss=3.0, norm=2.0, R_X=1.0, half_life=1.0, largest_mass=1.0, relative_margin=0.0)
     54.0
     """
     # rho / (1 - rho) = 1 / (2^(1/h) - 1)
@@ -98,7 +92,7 @@ def averaged_bound(
     "2 F(u) + 4 B (1 + 2 D + 2 beta) R_X^2 ||u||^2", of=PerceptronRanker, covers=UNCAPPED | {"average": (False,)}, runs=_SERVED
 )
 def delay_bound(
-    *, comparator_loss: float, norm: float, R_X: float, delay: float, largest_mass: float = 1.0, relative_margin: float = 0.0
+    *, comparator_loss: float, norm: float, R_X: float, delay: float, largest_mass: float, relative_margin: float
 ) -> float:
     r"""Late grades, in closed form: when the grades of a query arrive, at most D other served queries are waiting for theirs.
 
@@ -118,7 +112,7 @@ def delay_bound(
 
     Examples
     --------
-    >>> delay_bound(comparator_loss=3.0, norm=2.0, R_X=1.0, delay=2)  # 2 * 3 + 2**2 * 4 * (1 + 2 * 2)
+    >>> delay_bound(comparator_loss=3.0, norm=2.0, R_X=1.0, delay=2, largest_mass=1.0, relative_margin=0.0)
     86.0
     """
     size = R_X * norm

@@ -21,7 +21,7 @@ def run(pair_loss, surrogate_loss=1.0, u=(), gains=(), **changes):
     norm, product = float(np.linalg.norm(u)), float(u @ gains) if len(u) else 0.0
     facts = {
         "comparator_loss": pair_loss, "surrogate_loss": surrogate_loss, "norm": norm, "inner_product": product,
-        "learning_rate": None, "margin": 1.0,
+        "learning_rate": None, "margin": 1.0, "relative_margin": 0.0,
     }  # fmt: skip
     return Run(PLAIN, TOTALS | changes, facts, size=pair_loss + norm * float(np.linalg.norm(gains)), comparator="u")
 

@@ -179,7 +179,7 @@ def test_a_certificate_covers_comparators_with_the_signs_and_says_why_not_others
     against = tracker.certificate("against")
     assert not against.bounds
     assert (
-        "covers comparators with the signs of the model, but '2' has weight 0.5 and sign -1"
+        "covers comparators with the signs of the ranker, and '2' has weight 0.5, but sign -1 in the ranker"
         in against.not_covered["mass_bound"]
     )
     with pytest.raises(ValueError, match="'2' has weight 2, but sign -1 in the ranker"):
