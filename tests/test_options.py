@@ -35,7 +35,6 @@ GIVEN = {
     ("PointwiseRanker", "model"): linear_model.LinearRegression(),
     ("hybrid", "runs"): ["a", "b"],
     ("mix", "models"): [PerceptronRanker()],
-    ("iter_vw", "top"): 3,
     "scores": [1.0, 0.0],
     ("CascadeUser", "click"): (0.0, 1.0),
     ("CascadeUser", "stop"): (0.0, 1.0),
@@ -44,7 +43,7 @@ GIVEN = {
     ("Models", "make"): lambda: RankingService(PerceptronRanker()),
 }
 #: Positional arguments of readers.
-EXTRA = {"iter_letor": (io.StringIO(""),), "read_letor": (io.StringIO(""),), "iter_vw": (io.StringIO(""),)}
+EXTRA = {"iter_letor": (io.StringIO(""),), "read_letor": (io.StringIO(""),)}
 
 
 def callables():

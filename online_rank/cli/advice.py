@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from online_rank.cli.files import warnings_as_lines
+from online_rank.cli.reading import warnings_as_lines
 from online_rank.cli.settings import SYNTHETIC, Settings
 
 __all__ = ["advice"]
@@ -39,7 +39,7 @@ def advice(settings: Settings) -> list[str]:
     lines = _leaks(of_width, called)
     if settings.reading.query is not None:
         lines += _counters(np.concatenate([X for X, _ in of_width]), called)
-    if not settings.log and settings.scale in ("stream", "none"):
+    if settings.scale in ("stream", "none"):
         lines += _heavy_tails(np.concatenate([X for X, _ in of_width]), called)
     return lines
 

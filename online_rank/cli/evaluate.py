@@ -8,7 +8,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from online_rank.cli.files import Asked, Reading, check_files, load_model
+from online_rank.cli.files import Asked, check_files, for_model, load_model
+from online_rank.cli.reading import Reading
 from online_rank.support.progress import progress
 
 __all__ = ["DEFAULT_METRICS", "Measuring", "Values", "evaluate", "evaluate_run", "measure_files", "of_queries"]
@@ -23,22 +24,18 @@ class Measuring(NamedTuple):
     ----------
     names
         Names of the metrics.
-    ties
-        How to treat documents with equal scores; None for each metric's default.
     no_relevant
         How to count a query without relevant documents: "skip" or "zero".
     """
 
     names: Sequence[str] = DEFAULT_METRICS
-    ties: str | None = None
     no_relevant: str = "skip"
 
     def metrics(self) -> dict[str, Any]:
         """New metrics, by name."""
         from online_rank.metrics import metric
 
-        options = {"no_relevant": self.no_relevant} | ({} if self.ties is None else {"ties": self.ties})
-        return {name: metric(name, **options) for name in self.names}
+        return {name: metric(name, no_relevant=self.no_relevant) for name in self.names}
 
     def chance(self) -> dict[str, Any]:
         """The same for a random ranking, where its expected value is known."""
@@ -111,12 +108,12 @@ def _values(of_models: Sequence[Mapping[str, Any]], chance: Mapping[str, Any], n
     return Values(means, {name: each.get() for name, each in chance.items()}, counted, n_queries)
 
 
-def evaluate(path: str, files: Sequence[str], measuring: Measuring, reading: Reading, as_json: bool, quiet: bool) -> None:
+def evaluate(path: str, files: Sequence[str], measuring: Measuring, reading: Reading, as_json: bool) -> None:
     """Measure a saved model on files and print the figures."""
     check_files(files, reading)
     model = load_model(path)
-    reading = reading.for_model(model, files)
-    values = measure_files([model], files, measuring, reading, False if quiet or as_json else None)
+    reading = for_model(reading, model, files)
+    values = measure_files([model], files, measuring, reading, False if as_json else None)
     _print({"model": path, "files": list(files)}, values, as_json)
 
 

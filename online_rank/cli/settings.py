@@ -4,14 +4,18 @@ import hashlib
 import os
 import random
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from online_rank.cli.files import Reading, check_files
+from online_rank.cli.files import check_files
+from online_rank.cli.reading import Reading
 
-__all__ = ["Made", "Settings"]
+__all__ = ["Made", "Settings", "signs_of"]
 
 SHUFFLE_BUFFER = 2048
+
+#: The signs of weights, as they may be written.
+_SIGNS = {"+": 1, "+1": 1, "1": 1, "-": -1, "-1": -1}
 
 #: How much of each end of a file is compared to recognise it.
 _END = 1 << 24
@@ -69,8 +73,7 @@ class Settings(NamedTuple):
     measure: str
     passes: int
     scale: str
-    log: bool
-    seed: int | None
+    shuffle: int | None
     reading: Reading = Reading()
     certify: bool = False
     ranker: str = "perceptron"
@@ -90,14 +93,14 @@ class Settings(NamedTuple):
             queries = _with_ids(source) if with_ids else source
         else:
             source = queries = self.reading.queries(self.files, position, with_ids)
-        if self.seed is not None:
-            queries = shuffled(queries, random.Random(f"{self.seed} {number}"))
+        if self.shuffle is not None:
+            queries = shuffled(queries, random.Random(f"{self.shuffle} {number}"))
         return Made(queries, source)
 
     @property
     def teacher(self) -> Any:
         """The weights that generated a synthetic stream, if the ranker sees its raw features; otherwise None."""
-        if self.files[0] not in SYNTHETIC or self.scale != "none" or self.log:
+        if self.files[0] not in SYNTHETIC or self.scale != "none":
             return None
         stream = synthetic(self.files[0])
         return stream.teacher / getattr(stream, "margin", 1.0)
@@ -144,11 +147,23 @@ class Settings(NamedTuple):
         """Raise ValueError for input that cannot be divided, and for options that need one machine."""
         if "-" in self.files or any(file in SYNTHETIC for file in self.files):
             raise ValueError("--shards divides files; it does not take standard input or synthetic streams")
-        for option, given in (("--seed", self.seed is not None), ("--group-by-qid", self.reading.group_by_qid)):
+        for option, given in (("--shuffle", self.shuffle is not None), ("--group-by-qid", self.reading.group_by_qid)):
             if given:
                 raise ValueError(f"{option} needs all queries in one place: leave it out with --shards")
         if self.certify:
             raise ValueError("--certify is for one machine; in Python, LossTracker also certifies mixed models")
+
+
+def signs_of(given: Sequence[str] | None) -> dict[str, int] | None:
+    """Signs of weights, given as NAME=+ or NAME=-. Raises ValueError."""
+    found: dict[str, int] = {}
+    for text in given or ():
+        name, _, sign = text.rpartition("=")
+        if not name or sign not in _SIGNS:
+            raise ValueError(f"--sign {text}: give the name of a feature and its sign, as in price=- or clicks=+")
+        if found.setdefault(name, _SIGNS[sign]) != _SIGNS[sign]:
+            raise ValueError(f"--sign {text}: {name} has both signs")
+    return found or None
 
 
 def _digest_of_ends(file: str) -> str:

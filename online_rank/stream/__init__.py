@@ -1,4 +1,4 @@
-"""Streams of queries: LETOR, svmlight and Vowpal Wabbit text, tables, synthetic streams with known truth, simulated users."""
+"""Streams of queries: LETOR and svmlight text, tables, synthetic streams with known truth, simulated users."""
 
 from online_rank.stream.columns import Column, TablePlan, plan_columns
 from online_rank.stream.impressions import iter_impressions
@@ -7,9 +7,7 @@ from online_rank.stream.synth import Drifting, GradedGaussians, NoisyTeacher, Se
 from online_rank.stream.table_parts import TablePart, plan_tables
 from online_rank.stream.table_rows import TableError
 from online_rank.stream.tables import TableWarning, iter_table
-from online_rank.stream.vw import iter_vw
 from online_rank.stream.weblike import WebLike
-from online_rank.stream.zipf import ZipfText
 
 __all__ = [
     "Column",
@@ -26,11 +24,9 @@ __all__ = [
     "TablePlan",
     "TableWarning",
     "WebLike",
-    "ZipfText",
     "iter_impressions",
     "iter_letor",
     "iter_table",
-    "iter_vw",
     "plan_columns",
     "plan_tables",
     "read_letor",

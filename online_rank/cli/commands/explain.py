@@ -1,0 +1,36 @@
+"""`online-rank explain`."""
+
+from typing import Annotated
+
+import typer
+
+from online_rank.cli.options import FILE, Json, ModelFile, Queries, TrecRuns
+
+__all__ = ["explain"]
+
+
+def explain(
+    model: ModelFile,
+    reading: Queries,
+    id: Annotated[str, typer.Option("--id", metavar="ID", help="The query.")],
+    file: Annotated[str | None, FILE] = None,
+    runs: TrecRuns = None,
+    a: Annotated[
+        str | None, typer.Option("--a", metavar="DOCUMENT", help="Explain why this document (default: the best)")
+    ] = None,
+    b: Annotated[
+        str | None, typer.Option("--b", metavar="DOCUMENT", help="ranks above this one (default: the second).")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Explain why one document ranks above another: the contribution of each feature to the difference of their scores."""
+    from online_rank.cli.explain import explain as explain_file
+    from online_rank.cli.explain import explain_runs
+    from online_rank.cli.reading import warned_on_stderr
+    from online_rank.cli.runs import one_of
+
+    with warned_on_stderr():
+        if one_of(file, runs):
+            explain_file(model, file or "", id, (a, b), reading.reading(), json)
+        else:
+            explain_runs(model, runs or [], id, (a, b), json)
