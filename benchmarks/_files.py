@@ -101,7 +101,7 @@ def _of_services() -> Iterator[Seed]:
             line(cmd="stats"), line(id="later", docs=docs, ts=200),
         ]  # fmt: skip
         acts = [functools.partial(_handled, line=each) for each in lines]
-        yield Seed(name, service.whole_file(), (*acts, to_bytes))
+        yield Seed(name, to_bytes(service), (*acts, to_bytes))
 
 
 def _handled(service: Any, line: bytes) -> Any:

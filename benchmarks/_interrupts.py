@@ -572,7 +572,7 @@ def _services() -> dict[str, Callable[[], Scenario]]:
         return first, service.handle(json.dumps({"id": "x", "docs": _named(13)[0], "greedy": True}).encode()).answer
 
     def again(act: bytes) -> Scenario:
-        """What a replica does."""
+        """What a restart does."""
         scenario = made(learner, act)
         outcome = copy.deepcopy(scenario.subject).handle(act).outcome
         done = outcome.fields, outcome.number, outcome.waiting, outcome.feedback

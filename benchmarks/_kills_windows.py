@@ -2,8 +2,8 @@
 
 `python -m benchmarks._kills_windows KILLS` prints the figures. One client sends queries, events of three kinds, repeated and
 corrected ones, and new models. Where it gets no answer it sends all of that query again. A challenger takes the place of the
-model that the server begins with. A replica follows, and is killed now and then, too. At the end the model, and that of the
-replica, are compared with that of a service in one process that nobody killed, bit for bit.
+model that the server begins with. At the end the model is compared, bit for bit, with that of a service in one
+process that nobody killed.
 """
 
 import argparse
@@ -53,8 +53,6 @@ class WindowKills(NamedTuple):
     same_model: bool
     same_counts: bool
     promoted: int
-    replica_kills: int
-    same_replica: bool
 
 
 def kill_windows(n_kills: int, seed: int = 0) -> WindowKills:
@@ -64,16 +62,10 @@ def kill_windows(n_kills: int, seed: int = 0) -> WindowKills:
     rng = random.Random(seed)
     with in_memory() as folder:
         files = models_in(folder)
-        done, replica_kills = 0, 0
-        # One port, so that the replica finds each server in turn.
-        port, own = free_port(), free_port()
-        replica: int | None = None
+        done, port = 0, free_port()
         for _ in range(n_kills):
             child = forked(lambda: serve(folder / "state", port, files))
             connectable(port)
-            if replica is None:
-                replica = forked(lambda: _follow(own, port))
-                connectable(own)
             stopped = threading.Event()
             progress = [done]
             client = threading.Thread(target=send, args=(port, files.other, progress, stopped))
@@ -82,59 +74,32 @@ def kill_windows(n_kills: int, seed: int = 0) -> WindowKills:
             while progress[0] < goal and time.monotonic() < patience:
                 time.sleep(0.001)
             time.sleep(0.01 * rng.random())
-            if rng.random() < 0.25:
-                killed(replica)
-                replica, replica_kills = None, replica_kills + 1
             killed(child)
             stopped.set()
             client.join()
             done = progress[0]
         child = forked(lambda: serve(folder / "state", port, files))
         connectable(port)
-        if replica is None:
-            replica = forked(lambda: _follow(own, port))
-            connectable(own)
         send(port, files.other, [done], threading.Event(), until=done + 3)
-        followed = _model_of(own, port)
-        killed(replica)
         os.kill(child, signal.SIGTERM)
         os.waitpid(child, 0)
         served, whole = read_service(folder / "state"), uninterrupted(done + 3, files)
     same = [served.counts()[name] == whole.counts()[name] for name in COUNTED]
     n_events = sum(path == "/learn" for i in range(done + 3) for path, _ in _requests(i))
-    model = to_bytes(whole.model)
     return WindowKills(
         kills=n_kills,
         queries=done + 3,
         events=n_events,
         replaced=(done + 2) // _REPLACED,
-        same_model=to_bytes(served.model) == model,
+        same_model=to_bytes(served.model) == to_bytes(whole.model),
         same_counts=all(same),
         promoted=int(served.challenge is None and whole.challenge is None),
-        replica_kills=replica_kills,
-        same_replica=followed == model,
     )
 
 
 def killed(child: int) -> None:
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-
-
-def _model_of(own: int, port: int) -> bytes:
-    """The model of the replica, once it has come to that of the server, or after half a minute."""
-    found, until = _get(own), time.monotonic() + 30.0
-    while found != _get(port) and time.monotonic() < until:
-        time.sleep(0.05)
-        found = _get(own)
-    return found
-
-
-def _get(port: int) -> bytes:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    with contextlib.closing(connection):
-        connection.request("GET", "/model")
-        return connection.getresponse().read()
 
 
 def _requests(i: int) -> Iterator[tuple[str, bytes]]:
@@ -216,11 +181,6 @@ def serve(place: Path, port: int, files: Files) -> None:
     where = (str(files.first), "--port", str(port), "--checkpoint", str(place), "--every", "50")
     challenged = ("--challenger", str(files.challenger), "--promote-at", str(_PROMOTE_AT))
     command(("serve", *where, *challenged, "--feedback-window", str(_WINDOW), *events))
-
-
-def _follow(own: int, port: int) -> None:
-    quietly()
-    command(("serve", "--port", str(own), "--follow", f"http://127.0.0.1:{port}"))
 
 
 def quietly() -> None:

@@ -35,7 +35,6 @@ from benchmarks._models import LambdaMART
 from benchmarks.quality import ndcg
 from online_rank import DirectRanker, GradientRanker, PairwiseRanker, PerceptronRanker, PointwiseRanker
 from online_rank.metrics import MAP
-from online_rank.preprocessing import batch_gaussianize
 from online_rank.query import query_offsets
 from online_rank.stream.letor import LetorBlock
 
@@ -144,7 +143,20 @@ def prepared(block: LetorBlock, threshold: int, reference: np.ndarray) -> LetorB
     y = (block.y >= threshold).astype(np.int64)
     offsets = query_offsets(block.qid, len(y))
     kept = np.repeat(np.add.reduceat(y, offsets[:-1]) > 0, np.diff(offsets))
-    return LetorBlock(batch_gaussianize(block.X[kept], reference), y[kept], np.asarray(block.qid)[kept], None)
+    return LetorBlock(_normal_scores(block.X[kept], reference), y[kept], np.asarray(block.qid)[kept], None)
+
+
+def _normal_scores(X: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    """Each feature mapped to a normal distribution of standard deviation 1/3 by its exact quantiles in `reference`."""
+    from scipy.special import ndtri
+
+    out = np.empty_like(X)
+    for j in range(X.shape[1]):
+        column = np.sort(reference[:, j])
+        x = np.clip(X[:, j], column[0], column[-1])
+        share = (np.searchsorted(column, x, side="left") + np.searchsorted(column, x, side="right")) / (2 * len(column))
+        out[:, j] = ndtri(share) / 3.0
+    return out
 
 
 def inner_split(block: LetorBlock) -> Fold:

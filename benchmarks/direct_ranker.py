@@ -32,7 +32,7 @@ from benchmarks._common import RESULTS, environment, parser, save, table
 from benchmarks._data import MQ2008, data_folder, folds, offsets_of, shuffled
 from benchmarks._paper_network import PaperNetwork
 from benchmarks._timing import seconds_of
-from online_rank import StreamGaussianizer, StreamScaler, plot
+from online_rank import StreamQuantileMap, StreamScaler, plot
 from online_rank.base import Ranker
 from online_rank.metrics import MAP, NDCG
 from online_rank.rankers.direct import FIRST_WEIGHTS, DirectRanker
@@ -199,7 +199,7 @@ def evaluate(model: Ranker, test: LetorBlock, y: np.ndarray) -> tuple[float, flo
 MODELS: dict[str, tuple[Callable[[int], Ranker], int]] = {
     "DirectRanker, one pass": (lambda seed: StreamScaler() | DirectRanker(seed=seed), 1),
     "DirectRanker, three passes": (lambda seed: StreamScaler() | DirectRanker(seed=seed), 3),
-    "DirectRanker behind StreamGaussianizer, one pass": (lambda seed: StreamGaussianizer() | DirectRanker(seed=seed), 1),
+    "DirectRanker behind StreamQuantileMap, one pass": (lambda seed: StreamQuantileMap() | DirectRanker(seed=seed), 1),
     "DirectRanker(output='tanh'), one pass": (lambda seed: StreamScaler() | DirectRanker(output="tanh", seed=seed), 1),
     "DirectRanker, [DR] to the letter, one pass": (lambda seed: StreamScaler() | DirectRanker(**TO_THE_LETTER, seed=seed), 1),
     "DirectRanker, cost of [DR], one pass": (lambda seed: StreamScaler() | DirectRanker(**COST_OF_THE_PAPER, seed=seed), 1),

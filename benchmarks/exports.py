@@ -42,7 +42,6 @@ from online_rank import (
     PointwiseRanker,
     QueryNormalizer,
     RidgeRanker,
-    SignedLog,
     StreamQuantileMap,
     StreamScaler,
     StreamTargetEncoder,
@@ -79,7 +78,6 @@ RANKERS: dict[str, Callable[[], Any]] = {
 FRONTS: dict[str, Callable[[], list[Any]]] = {
     "alone": list,
     "StreamScaler": lambda: [StreamScaler()],
-    "SignedLog": lambda: [SignedLog()],
     "QueryNormalizer": lambda: [QueryNormalizer()],
     "StreamQuantileMap": lambda: [StreamQuantileMap()],
     "StreamScaler, Ramps": lambda: [StreamScaler(), Ramps(4)],

@@ -88,9 +88,9 @@ SURVIVORS = [
 
 #: All over the library, outside the kernels.
 ANYWHERE = [
-    Mutation("query/judged.py", "if kind is None or policies[kind] == 0:", "if kind is None:", QUERY),
-    Mutation("query/judged.py", '"negative" if grade < 0', '"negative" if grade <= 0', QUERY),
-    Mutation("query/judged.py", "or grade != grade", "", QUERY),
+    Mutation("query/ungraded.py", "if kind is None or policies[kind] == 0:", "if kind is None:", QUERY),
+    Mutation("query/ungraded.py", '"negative" if grade < 0', '"negative" if grade <= 0', QUERY),
+    Mutation("query/ungraded.py", "or grade != grade", "", QUERY),
     Mutation("query/blocks.py", "self.offsets[first : stop + 1] - a", "self.offsets[first : stop + 1]", QUERY),
     Mutation("query/blocks.py", "self.w[first:stop]", "self.w[: stop - first]", QUERY),
     Mutation("query/blocks.py", "first[1:] > first[:-1]", "first[1:] != first[:-1]", QUERY),

@@ -30,7 +30,6 @@ from online_rank import (
     GradientRanker,
     PerceptronRanker,
     RidgeRanker,
-    StreamGaussianizer,
     StreamQuantileMap,
     StreamScaler,
     StreamTargetEncoder,
@@ -52,7 +51,7 @@ ONLINE: dict[str, Callable[[], Ranker]] = {
         StreamScaler() | PerceptronRanker(credit="argmax", mass="slam")
     ),
     "GradientRanker()": GradientRanker,
-    "StreamGaussianizer() | DirectRanker()": lambda: StreamGaussianizer() | DirectRanker(seed=0),
+    "map | DirectRanker()": lambda: StreamQuantileMap() | DirectRanker(seed=0),
     "map | PerceptronRanker()": lambda: StreamQuantileMap() | PerceptronRanker(),
     "map, ramps=12 | PerceptronRanker(credit='spread', relative_margin=0.1)": lambda: (
         StreamQuantileMap(12) | PerceptronRanker(credit="spread", relative_margin=0.1)

@@ -2,7 +2,7 @@
 
     python -m benchmarks.reliability [--campaign 0.05] [--seed 0] [--keep FILE] [--minutes 30]
         [--only kills,eventkills,crashes,points,rule,interrupts,files,rows,extremes,requests,damage,
-                faults,hostile,costs,threads,soak,windows,keyed,replica]
+                faults,hostile,costs,threads,soak,windows,keyed]
 
 `--campaign` multiplies the size of everything; 1.0 is the full campaign, hours on two cores; 0.02 is a smoke test. With
 `--keep`, parts that were measured before, with this seed, are not measured again. The first eleven are measured in slices, in
@@ -11,9 +11,8 @@ turn, and each slice is kept: with `--minutes` they stop early, and another run 
 - kills: `train`, `stream` for grades and for clicks, `serve` with one model and with one for each key, and a worker of
   `KeyedRankers` are killed (SIGKILL) at random instants and started again. What was acknowledged must have been learned, once;
   where the client sends the same in the same order, the model must be bit for bit that of a run that nobody killed.
-- eventkills: `serve` is killed in the middle of feedback in many events, of replaced models, and of a challenger's promotion,
-  and so is a replica; what the two have must be what a service has that nobody killed, bit for bit: `_kills_windows`.
-  And a server is killed, whose standby takes over and is killed, too: `_kills_taken`.
+- eventkills: `serve` is killed in the middle of feedback in many events, of replaced models, and of a challenger's promotion;
+  what it has must be what a service has that nobody killed, bit for bit: `_kills_windows`.
 - crashes: what a disk may hold after power is lost at any instant, from the calls that a service made: `_crashes`.
 - points: each call of a service that writes or syncs fails in turn; it is started again, and power is lost then, too.
 - faults: a library between the process and the system (compiled here, where there is a C compiler) lets writing, syncing and
@@ -37,7 +36,6 @@ turn, and each slice is kept: with `--minutes` they stop early, and another run 
   that are learned when windows end: `_soak`.
 - keyed: events of 20 keys in two topics, late and doubled ones among them, through workers of which ten are killed, and whose
   number changes from one to three and back, with and without a state directory: `_keyed`.
-- replica: how far a read replica is behind a server that learns 500 queries a second, and whether it is the same: `_lag`.
 """
 
 import math
@@ -59,9 +57,7 @@ from benchmarks._kept import Kept, add_keep
 from benchmarks._keyed import keyed
 from benchmarks._kills import Kills, StreamKills, clicked, kill_stream, kill_train, warm_up
 from benchmarks._kills_served import KeyedKills, ServedKills, kill_keyed, kill_serve
-from benchmarks._kills_taken import Takeovers, kill_servers
 from benchmarks._kills_windows import WindowKills, kill_windows
-from benchmarks._lag import lag
 from benchmarks._races import races
 from benchmarks._rows import rows
 from benchmarks._rule import Rule, rule
@@ -103,23 +99,19 @@ def kill_rows(tally: Tally) -> list[Row]:
 
 
 def event_kills(number: int, seed: int) -> Tally:
-    """Twenty kills in the middle of feedback in many events and of replaced models; a standby takes over in two of them."""
+    """Twenty kills in the middle of feedback in many events and of replaced models."""
     seed = seed_of(seed, number)
-    return {"events": kill_windows(16, seed)._asdict(), "taken": kill_servers(2, seed)._asdict()}
+    return {"events": kill_windows(20, seed)._asdict()}
 
 
 def event_kill_rows(tally: Tally) -> list[Row]:
-    k, t = WindowKills(**tally["events"]), Takeovers(**tally["taken"])
+    k = WindowKills(**tally["events"])
     return [
         ("events in windows, replaced models: kills / queries / events", k.kills, f"{k.queries:,}", f"{k.events:,}"),
         ("the same: models replaced / same model / same counts as without kills", k.replaced, yes(k.same_model),
          yes(k.same_counts)),
-        ("the same: challengers promoted / replicas killed / replica has the same model", k.promoted, k.replica_kills,
-         yes(k.same_replica)),
-        ("a standby takes over: times / level with its server / kills, of servers and standbys", t.taken, t.level, t.kills),
-        ("the same: queries / acknowledged and not followed, sent again", f"{t.queries:,}", t.again, ""),
-        ("the same: same model / same counts as without kills", "", yes(t.same_model), yes(t.same_counts)),
-        ("all: kills", k.kills + t.kills, "", ""),
+        ("the same: challengers promoted", k.promoted, "", ""),
+        ("all: kills", k.kills, "", ""),
     ]  # fmt: skip
 
 
@@ -319,18 +311,6 @@ def show_keyed(size: float, seed: int) -> list[Row]:
     return rows
 
 
-def show_replica(size: float, seed: int) -> list[Row]:
-    found = lag(max(5.0, 60.0 * size))
-    return [
-        ("queries learned / a second / seconds", f"{found.learned:,}", f"{found.learned / found.seconds:.0f}",
-         f"{found.seconds:.0f}"),
-        ("lag of the replica, ms: median / largest / how often it was looked at", f"{1e3 * found.median:.0f}",
-         f"{1e3 * found.largest:.0f}", found.looks),
-        ("model files and greedy rankings with scores: compared / not the same", found.compared,
-         found.compared - found.same, ""),
-    ]  # fmt: skip
-
-
 def soak_rows(s: Soak) -> list[Row]:
     first, last = s.readings[0], s.readings[-1]
     descriptors = [reading.descriptors for reading in s.readings[1:]]
@@ -369,7 +349,6 @@ PARTS: dict[str, Callable[[float, int], list[Row]]] = {
     "soak": show_soak,
     "windows": show_windows,
     "keyed": show_keyed,
-    "replica": show_replica,
 }
 
 

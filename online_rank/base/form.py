@@ -18,9 +18,7 @@ __all__ = [
     "Layer",
     "Linear",
     "Network",
-    "Quantiles",
     "Scale",
-    "SignedLogs",
     "Take",
     "Tree",
     "Trees",
@@ -52,14 +50,6 @@ class Scale(NamedTuple):
         return (X - self.means) * self.factors
 
 
-class SignedLogs(NamedTuple):
-    """sign(x) log(1 + |x|)."""
-
-    def __call__(self, X: np.ndarray) -> np.ndarray:
-        """The columns that it makes of those of one query."""
-        return np.sign(X) * np.log1p(np.abs(X))
-
-
 class Curves(NamedTuple):
     """Of column `sources[k]` its value where `knots[k]` is None, else the function linear between the points (xs, ys).
 
@@ -82,38 +72,6 @@ class Curves(NamedTuple):
         with np.errstate(over="ignore"):
             slopes = np.diff(ys) / np.diff(xs)
         return np.where(np.isfinite(slopes), slopes, 0.0)
-
-
-class Quantiles(NamedTuple):
-    """`deviation` times Phi^-1(F(x)), where F is the mid-rank distribution function of a sketch of weighted centroids.
-
-    Attributes
-    ----------
-    values
-        Ascending centroids of each feature.
-    weights
-        How many documents each stands for; negative for a centroid of several values.
-    n_documents
-        The sum of the absolute weights.
-    deviation
-        The factor.
-    """
-
-    values: tuple[np.ndarray, ...]
-    weights: tuple[np.ndarray, ...]
-    n_documents: int
-    deviation: float
-
-    def __call__(self, X: np.ndarray) -> np.ndarray:
-        """The columns that it makes of those of one query."""
-        from online_rank._kernels import quantiles
-
-        most = max(map(len, self.values), default=0)
-        tables = [np.stack([np.pad(row, (0, most - len(row))) for row in rows]) for rows in (self.values, self.weights)]
-        out = np.empty_like(X)
-        sizes = np.array([*map(len, self.values)])
-        quantiles.gaussianize(X, 0, len(X), self.n_documents, *tables, sizes, self.deviation, out)
-        return out
 
 
 class InQuery(NamedTuple):
@@ -166,7 +124,7 @@ def _ranks(X: np.ndarray, soft: float) -> np.ndarray:
 
 _RELATIVE = {"standard": _standard, "minmax": _minmax, "ranks": _ranks}
 
-Layer: TypeAlias = Take | Scale | SignedLogs | Curves | Quantiles | InQuery
+Layer: TypeAlias = Take | Scale | Curves | InQuery
 
 
 class Linear(NamedTuple):

@@ -48,8 +48,8 @@ def _columns(step: Any, feature: Hashable) -> tuple[Hashable, ...]:
     if columns is None:
         raise TypeError(
             f"signs names {feature!r}, but the columns of {type(step).__name__} need not rise with the feature: a sign would "
-            "say nothing about it. Signs hold behind StreamScaler, MaxAbsStreamScaler, StreamQuantileMap, StreamGaussianizer, "
-            "SignedLog and QueryNormalizer"
+            "say nothing about it. Signs hold behind StreamScaler, MaxAbsStreamScaler, StreamQuantileMap "
+            "and QueryNormalizer"
         )
     return columns
 

@@ -72,9 +72,9 @@ class ClickLog(NamedTuple):
 
 def read_as(files: Sequence[str], log: Clicks, reading: Queries, topic: str | None = None, **others: Any) -> ClickLog:
     """A log of clicks, as the options of a command name its columns."""
-    columns = {"query": reading.query or "query", "document": reading.document or "document"}
-    events = events_of(log.event) if log.event else None
-    return ClickLog(files, str(log.clicks), {**columns, "events": events, "exclude": names(reading.exclude) or (), **others}, topic)
+    columns = {"query": reading.query or "query", "document": reading.document or "document", **others}
+    columns |= {"events": events_of(log.event) if log.event else None, "exclude": names(reading.exclude) or ()}
+    return ClickLog(files, str(log.clicks), columns, topic)
 
 
 @dataclass

@@ -13,9 +13,7 @@ from online_rank.support.progress import progress
 __all__ = ["compare"]
 
 
-def compare(
-    paths: Sequence[str], files: Sequence[str], measure: str, reading: Reading, as_json: bool
-) -> None:
+def compare(paths: Sequence[str], files: Sequence[str], measure: str, reading: Reading, as_json: bool) -> None:
     """Rank the queries of files with two saved models, without learning, and print which is better."""
     if len(set(paths)) < len(paths):
         raise ValueError(f"{paths[0]} is compared with itself: give two models")

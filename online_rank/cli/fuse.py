@@ -73,9 +73,7 @@ def fuse(files: Sequence[str], qrels: str, settings: Fusion, written: Written, a
         "judged": n_judged,
         "measure": parse_measure(settings.measure).name,
         "values": {name: 1.0 - float(np.mean(values)) for name, values in losses.items()},
-        "differences": {
-            name: paired.difference(name, "rrf")._asdict() for name in losses if name != "rrf" and paired.n
-        },
+        "differences": {name: paired.difference(name, "rrf")._asdict() for name in losses if name != "rrf" and paired.n},
         "certificate": course.certified._asdict(),
         "weights": _weights(model, names),
         "written": [path for path in written if path is not None],

@@ -59,9 +59,7 @@ def _option(flag: str, metavar: str | None, help: str, **others: Any) -> Any:
 
 # Arguments, and options without a group.
 
-FILE = typer.Argument(
-    metavar="FILE", help="LETOR / svmlight text, plain or gzip, [bold]-[/bold] is standard input; or tables."
-)
+FILE = typer.Argument(metavar="FILE", help="LETOR / svmlight text, plain or gzip, [bold]-[/bold] is standard input; or tables.")
 Files = Annotated[list[str], FILE]
 ModelFile = Annotated[
     str,
@@ -158,9 +156,7 @@ _ORIGIN_HELP = (
 class Clicks(NamedTuple):
     """A log of clicks in place of grades. A row of its table is a candidate."""
 
-    clicks: Annotated[
-        Origin | None, _option("--clicks", None, f"FILE is a log of clicks. {_ORIGIN_HELP}", **OF_CLICKS)
-    ] = None
+    clicks: Annotated[Origin | None, _option("--clicks", None, f"FILE is a log of clicks. {_ORIGIN_HELP}", **OF_CLICKS)] = None
     event: Annotated[
         list[str] | None, _option("--event", "NAME=VALUE", "What an event is worth; once for each name.", **OF_CLICKS)
     ] = None

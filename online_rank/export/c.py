@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from online_rank.base.form import Blend, Curves, Form, InQuery, Linear, Network, Quantiles, Scale, SignedLogs, Take, Trees
+from online_rank.base.form import Blend, Curves, Form, InQuery, Linear, Network, Scale, Take, Trees
 from online_rank.export.c_functions import HELPERS
 from online_rank.export.linear import linear_form
-from online_rank.export.quantiles import intervals
 from online_rank.export.reading import Names, prepared
 
 __all__ = ["to_c"]
@@ -154,12 +153,8 @@ static int {called}_scores(const double *x, int n, double *scores) {{
         if isinstance(layer, Scale):
             tables = [self.table("double", values) for values in layer]
             return self.call("scale", "a", "n", width, *tables, "b"), width
-        if isinstance(layer, SignedLogs):
-            return self.call("logs", "a", "n", width, "b"), width
         if isinstance(layer, Curves):
             return self._curves(layer, width), len(layer.knots)
-        if isinstance(layer, Quantiles):
-            return self._quantiles(layer, width), width
         if isinstance(layer, InQuery):
             k = len(layer.sources)
             centred = np.ones(k, dtype=bool) if layer.centred is None else layer.centred
@@ -177,16 +172,6 @@ static int {called}_scores(const double *x, int n, double *scores) {{
         tables = [self.table("int", values) for values in (layer.sources, _starts(sizes), sizes)]
         tables += [self.table("double", values) for values in points]
         return self.call("curves", "a", "n", width, len(sizes), *tables, "b")
-
-    def _quantiles(self, layer: Quantiles, width: int) -> str:
-        self._used["find"] = self._used["quantile"] = None
-        sketches = intervals(layer)
-        sizes = [len(sketch.limits) for sketch in sketches]
-        lines = [line for sketch in sketches for line in sketch.lines]
-        tables = [self.table("int", _starts(sizes)), self.table("int", sizes)]
-        tables.append(self.table("double", [limit for sketch in sketches for limit in sketch.limits]))
-        tables += [self.table("double", values) for values in zip(*lines, strict=True)]
-        return self.call("quantiles", "a", "n", width, *tables, repr(float(layer.deviation)), "b")
 
     def _head(self, head: Any, width: int, called: str) -> tuple[str, list[str], int]:
         """Functions needed before, the lines that compute scores from the columns in a, and the number of columns of working

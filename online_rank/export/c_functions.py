@@ -1,17 +1,6 @@
 """The functions of C that the layers of a model call."""
 
-from collections.abc import Sequence
-
-from online_rank.export.quantiles import MIDDLE_DOWN, MIDDLE_UP, TAIL, TAIL_DOWN, TAIL_UP
-
 __all__ = ["HELPERS"]
-
-
-def _polynomial(x: str, coefficients: Sequence[float]) -> str:
-    text = repr(coefficients[0])
-    for coefficient in coefficients[1:]:
-        text = f"({text}) * {x} + ({coefficient!r})"
-    return text
 
 
 #: The functions that layers call. Each makes columns b (n, k), row by row, of columns a (n, d).
@@ -30,17 +19,6 @@ static int NAME_find(double x, const double *numbers, int k) {
     return low;
 }
 """,
-    "quantile": f"""/* The quantile of the normal distribution, by Acklam's rational functions. */
-static double NAME_quantile(double p) {{
-    double low = p < 0.5 ? p : 1.0 - p, q = p - 0.5, r = q * q;
-    if (low < {TAIL!r}) {{
-        double t = sqrt(-2.0 * log(low));
-        double outer = ({_polynomial("t", TAIL_UP)}) / ({_polynomial("t", TAIL_DOWN)});
-        return p < 0.5 ? outer : -outer;
-    }}
-    return q * ({_polynomial("r", MIDDLE_UP)}) / ({_polynomial("r", MIDDLE_DOWN)});
-}}
-""",
     "take": """static void NAME_take(const double *a, int n, int d, int k, const int *columns, double *b) {
     for (int i = 0; i < n; ++i) {
         for (int c = 0; c < k; ++c) {
@@ -57,12 +35,6 @@ static double NAME_quantile(double p) {{
     }
 }
 """,
-    "logs": """static void NAME_logs(const double *a, int n, int d, double *b) {
-    for (int i = 0; i < n * d; ++i) {
-        b[i] = a[i] < 0.0 ? -log1p(-a[i]) : log1p(a[i]);
-    }
-}
-""",
     "curves": """static void NAME_curves(const double *a, int n, int d, int k, const int *sources, const int *starts,
                         const int *sizes, const double *xs, const double *ys, const double *slopes, double *b) {
     for (int i = 0; i < n; ++i) {
@@ -75,17 +47,6 @@ static double NAME_quantile(double p) {{
                     : v[place - 1] + (x - u[place - 1]) * s[place - 1];
             }
             b[i * k + c] = x;
-        }
-    }
-}
-""",
-    "quantiles": """static void NAME_quantiles(const double *a, int n, int d, const int *starts, const int *sizes,
-                           const double *limits, const double *levels, const double *slopes, double deviation, double *b) {
-    for (int i = 0; i < n; ++i) {
-        for (int j = 0; j < d; ++j) {
-            double x = a[i * d + j];
-            int place = starts[j] + j + NAME_find(x, limits + starts[j], sizes[j]);
-            b[i * d + j] = deviation * NAME_quantile(levels[place] + (slopes[place] == 0.0 ? 0.0 : slopes[place] * x));
         }
     }
 }

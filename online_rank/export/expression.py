@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_rank.base.form import Curves, Form, Linear, Network, Quantiles, Scale, SignedLogs, Take, Tree, Trees
-from online_rank.export.quantiles import MIDDLE_DOWN, MIDDLE_UP, TAIL, TAIL_DOWN, TAIL_UP, intervals
+from online_rank.base.form import Curves, Form, Linear, Network, Scale, Take, Tree, Trees
 
 __all__ = ["Definitions", "Dialect", "definitions"]
 
@@ -18,13 +17,11 @@ class Dialect(NamedTuple):
     ----------
     choose
         Takes the texts of a condition and two values, and returns the text of the conditional expression.
-    log, sqrt, tanh
-        Names of functions.
+    tanh
+        Name of the function.
     """
 
     choose: Callable[[str, str, str], str]
-    log: str = "log"
-    sqrt: str = "sqrt"
     tanh: str = "tanh"
 
 
@@ -69,25 +66,6 @@ class _Writer:
         left, right = (self.tree(tree, int(side[n]), columns) for side in (tree.left, tree.right))
         return self.dialect.choose(f"{columns[tree.columns[n]]} < {number(tree.thresholds[n])}", left, right)
 
-    def polynomial(self, x: str, coefficients: Sequence[float]) -> str:
-        """A polynomial; the highest power first."""
-        text = number(coefficients[0])
-        for coefficient in coefficients[1:]:
-            text = f"({text}) * {x} + {number(coefficient)}"
-        return text
-
-    def normal_quantile(self, p: str) -> str:
-        """Phi^-1 by Acklam's rational functions."""
-        choose = self.dialect.choose
-        low = self.define(choose(f"{p} < 0.5", p, f"1 - {p}"))
-        t = self.define(f"{self.dialect.sqrt}(-2 * {self.dialect.log}({low}))")
-        outer = f"({self.polynomial(t, TAIL_UP)}) / ({self.polynomial(t, TAIL_DOWN)})"
-        q = self.define(f"{p} - 0.5")
-        r = self.define(f"{q} * {q}")
-        inner = f"{q} * ({self.polynomial(r, MIDDLE_UP)}) / ({self.polynomial(r, MIDDLE_DOWN)})"
-        signed = choose(f"{p} < 0.5", outer, f"-({outer})")
-        return choose(f"{low} < {number(TAIL)}", signed, inner)
-
 
 def definitions(form: Form, features: Sequence[str], dialect: Dialect) -> Definitions:
     """A form of single documents as definitions, given the texts of the raw features."""
@@ -100,24 +78,16 @@ def definitions(form: Form, features: Sequence[str], dialect: Dialect) -> Defini
 
 def _layer(layer: object, columns: list[str], writer: _Writer) -> list[str]:
     """The texts of the columns of a layer."""
-    define, choose, log = writer.define, writer.dialect.choose, writer.dialect.log
+    define = writer.define
     if isinstance(layer, Take):
         return [columns[j] if j >= 0 else "0" for j in layer.columns.tolist()]
     if isinstance(layer, Scale):
         each = zip(columns, layer.means, layer.factors, strict=True)
         return [define(f"({x} - {number(mean)}) * {number(factor)}") for x, mean, factor in each]
-    if isinstance(layer, SignedLogs):
-        return [define(choose(f"{x} < 0", f"-{log}(1 - {x})", f"{log}(1 + {x})")) for x in columns]
     if isinstance(layer, Curves):
         made = []
         for k, (j, curve) in enumerate(zip(layer.sources.tolist(), layer.knots, strict=True)):
             made.append(columns[j] if curve is None else define(writer.curve(columns[j], *curve, layer.slopes(k))))
-        return made
-    if isinstance(layer, Quantiles):
-        made = []
-        for x, sketch in zip(columns, intervals(layer), strict=True):
-            found = define(writer.search(x, sketch.limits, [f"{number(a)} + {x} * {number(b)}" for a, b in sketch.lines]))
-            made.append(define(f"{number(layer.deviation)} * ({writer.normal_quantile(found)})"))
         return made
     raise TypeError(f"{type(layer).__name__} needs all documents of a query")
 

@@ -6,14 +6,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank.base.closed import form_of
-from online_rank.base.form import Curves, Form, InQuery, Linear, Quantiles, Scale, SignedLogs, Take
+from online_rank.base.form import Curves, Form, InQuery, Linear, Scale, Take
 
 __all__ = ["LinearForm", "linear_form", "serving_weights"]
 
 #: The reasons why layers are not linear.
 _REASONS = {
-    SignedLogs: "SignedLog has no linear form: a logarithm is not linear",
-    Quantiles: "StreamGaussianizer has no linear form: quantiles are not linear",
     Curves: "piecewise linear functions of a feature have no linear form",
     InQuery: "QueryNormalizer has no linear form: it scales each query by the documents of that query",
 }

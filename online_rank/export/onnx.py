@@ -1,13 +1,11 @@
 """Models as ONNX graphs, from raw features to scores (extra `onnx`)."""
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from online_rank.base.form import Blend, Curves, Form, InQuery, Linear, Network, Quantiles, Scale, SignedLogs, Take, Trees
-from online_rank.export.quantiles import MIDDLE_DOWN, MIDDLE_UP, TAIL, TAIL_DOWN, TAIL_UP, shares
+from online_rank.base.form import Blend, Curves, Form, InQuery, Linear, Network, Scale, Take, Trees
 from online_rank.export.reading import Names, prepared
 
 __all__ = ["to_onnx", "to_onnx_bytes"]
@@ -149,14 +147,6 @@ def _scale(graph: Graph, X: str, layer: Scale) -> str:
     return graph.add("Mul", centred, layer.factors)
 
 
-def _signed_log(graph: Graph, X: str, layer: SignedLogs) -> str:
-    # log(1 + a) = log(u) + c, where u is 1 + a rounded, and c the rounding error divided by u.
-    a = graph.add("Abs", X)
-    u = graph.add("Add", a, 1.0)
-    lost = graph.add("Div", graph.add("Sub", a, graph.add("Sub", u, 1.0)), u)
-    return graph.add("Mul", graph.add("Sign", X), graph.add("Add", graph.add("Log", u), lost))
-
-
 def _curves(graph: Graph, X: str, layer: Curves) -> str:
     """For each column the interval among its points, then the line of that interval: level + slope (x - start)."""
     chosen = graph.add("Gather", X, layer.sources.astype(np.int64), axis=1)
@@ -227,68 +217,6 @@ def _ranks(graph: Graph, X: str, soft: float) -> str:
 _RELATIVE = {"standard": _standard, "minmax": _minmax, "ranks": _ranks}
 
 
-def _gaussianizer(graph: Graph, X: str, step: Quantiles) -> str:
-    """deviation Phi^-1(F(x)), F linear between neighbouring centroids: a search, six look-ups, a rational function."""
-    tables = _sketches(step)
-    d, capacity = tables["values"].shape
-    # Number of centroids below x, for each feature.
-    below = graph.add("Less", graph.constant(tables["values"][None]), graph.add("Unsqueeze", X, np.array([2])))
-    low = graph.add("ReduceSum", graph.add("Cast", below, to=7), np.array([2]), keepdims=0)
-    place = graph.add("Add", low, np.arange(d, dtype=np.int64) * (capacity + 1))
-
-    def at(table: str) -> str:
-        return graph.add("Gather", tables[table].ravel(), place, axis=0)
-
-    part = graph.add("Div", graph.add("Sub", graph.add("Mul", X, 0.5), at("half")), at("half_width"))
-    between = graph.add("Add", at("left"), graph.add("Mul", part, at("rise")))
-    share = graph.add("Where", graph.add("Equal", X, at("next")), at("middle"), between)
-    # One factor for each feature: onnxruntime would fuse a single one into the next product, in single precision.
-    return graph.add("Mul", _normal_quantile(graph, share), np.full(d, step.deviation))
-
-
-def _sketches(step: Quantiles) -> dict[str, np.ndarray]:
-    """The quantities that `_kernels.quantiles.gaussianize` computes for each interval of each feature: (d, capacity + 1) each.
-
-    Interval k of a feature begins at its centroid k - 1 and ends at centroid k; the first and the last have one end only.
-    """
-    d, most = len(step.values), max(map(len, step.values), default=0)
-    values = np.full((d, most), np.inf)
-    tables = {name: np.zeros((d, most + 1)) for name in ("next", "middle", "left", "rise", "half")}
-    tables["next"][:] = np.nan
-    tables["half_width"] = np.ones((d, most + 1))
-    for j, (v, weights) in enumerate(zip(step.values, step.weights, strict=True)):
-        n = len(v)
-        if not n:
-            tables["left"][j] = 0.5
-            continue
-        values[j, :n] = v
-        middle, left, right = shares(v, weights, step.n_documents)
-        tables["next"][j, :n], tables["middle"][j, :n] = v, middle
-        tables["left"][j, 0], tables["left"][j, n:] = middle[0], middle[-1]
-        tables["left"][j, 1:n], tables["rise"][j, 1:n] = left, right - left
-        tables["half"][j, 1:n], tables["half_width"][j, 1:n] = 0.5 * v[:-1], 0.5 * v[1:] - 0.5 * v[:-1]
-    return {**tables, "values": values}
-
-
-def _normal_quantile(graph: Graph, p: str) -> str:
-    """Phi^-1(p), 0 < p < 1."""
-    tail = graph.add("Min", p, graph.add("Sub", 1.0, p))
-    t = graph.add("Sqrt", graph.add("Mul", graph.add("Log", tail), -2.0))
-    outer = graph.add("Div", _polynomial(graph, t, TAIL_UP), _polynomial(graph, t, TAIL_DOWN))
-    q = graph.add("Sub", p, 0.5)
-    signed = graph.add("Mul", outer, graph.add("Neg", graph.add("Sign", q)))
-    r = graph.add("Mul", q, q)
-    inner = graph.add("Div", _polynomial(graph, r, MIDDLE_UP), _polynomial(graph, r, MIDDLE_DOWN))
-    return graph.add("Where", graph.add("Less", tail, TAIL), signed, graph.add("Mul", q, inner))
-
-
-def _polynomial(graph: Graph, x: str, coefficients: Sequence[float]) -> str:
-    value = graph.add("Add", graph.add("Mul", x, coefficients[0]), coefficients[1])
-    for coefficient in coefficients[2:]:
-        value = graph.add("Add", graph.add("Mul", value, x), coefficient)
-    return value
-
-
 def _network(graph: Graph, X: str, head: Network) -> str:
     value, activation = X, {"tanh": "Tanh", "relu": "Relu"}[head.activation]
     for weights, biases in head.layers:
@@ -332,9 +260,7 @@ def _blend(graph: Graph, X: str, head: Blend) -> str:
 _LAYERS: dict[type, Any] = {
     Curves: _curves,
     InQuery: _in_query,
-    Quantiles: _gaussianizer,
     Scale: _scale,
-    SignedLogs: _signed_log,
     Take: _take,
 }
 

@@ -10,8 +10,6 @@ __all__ = ["to_painless"]
 
 _DIALECT = Dialect(
     choose=lambda condition, then, other: f"({condition} ? {then} : {other})",
-    log="Math.log",
-    sqrt="Math.sqrt",
     tanh="Math.tanh",
 )
 _FIELD = re.compile(r"[\w@][\w@.-]*")

@@ -6,16 +6,14 @@ They are river transformers: `StreamScaler() | PerceptronRanker()` is a pipeline
 from online_rank.preprocessing._columns import StatelessTransformer
 from online_rank.preprocessing.crosses import CrossFeatures
 from online_rank.preprocessing.declared import DeclaredFeatures
-from online_rank.preprocessing.gaussianizer import StreamGaussianizer, batch_gaussianize
 from online_rank.preprocessing.hashing import HashedFeatures
 from online_rank.preprocessing.lift import ForEachDocument
 from online_rank.preprocessing.max_abs import MaxAbsStreamScaler
-from online_rank.preprocessing.per_query import QueryNormalizer, SignedLog
+from online_rank.preprocessing.per_query import QueryNormalizer
 from online_rank.preprocessing.quantile_map import Ramps, StreamQuantileMap
 from online_rank.preprocessing.ranks import QueryRanks
 from online_rank.preprocessing.runs import RunFeatures
 from online_rank.preprocessing.stream_scaler import StreamScaler
-from online_rank.preprocessing.tails import heavy_tails
 from online_rank.preprocessing.target_encoder import StreamTargetEncoder
 
 __all__ = [
@@ -28,12 +26,8 @@ __all__ = [
     "QueryRanks",
     "Ramps",
     "RunFeatures",
-    "SignedLog",
     "StatelessTransformer",
-    "StreamGaussianizer",
     "StreamQuantileMap",
     "StreamScaler",
     "StreamTargetEncoder",
-    "batch_gaussianize",
-    "heavy_tails",
 ]

@@ -1,41 +1,14 @@
-"""Transformers without memory: of single values, and of values relative to their query."""
+"""Makes features relative to their query."""
 
 from collections.abc import Hashable
 
 import numpy as np
 
 from online_rank._kernels import preprocessing as kernels
-from online_rank.base.form import InQuery, Layer, SignedLogs
+from online_rank.base.form import InQuery, Layer
 from online_rank.preprocessing._columns import StatelessTransformer
 
-__all__ = ["QueryNormalizer", "SignedLog"]
-
-
-class SignedLog(StatelessTransformer):
-    """Compress features with long tails: x becomes sign(x) log(1 + abs(x)).
-
-    Raw features of web search reach 10^8 while most of their values are small, and a linear model follows the few largest ones;
-    so put `SignedLog` before the scaler. Small values are hardly changed, and the sign and order of values are kept.
-
-    Examples
-    --------
-    >>> from online_rank import SignedLog
-    >>> SignedLog().transform_one([{"clicks": 0, "length": 1e8}, {"clicks": -1, "length": 10}])
-    [{'clicks': 0.0, 'length': 18.42...}, {'clicks': -0.693..., 'length': 2.397...}]
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-
-    def _rising(self, feature: Hashable) -> tuple[Hashable, ...]:
-        return (feature,)
-
-    def _layers(self, n_features: int) -> tuple[Layer, ...]:
-        return (SignedLogs(),)
-
-    def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> int:
-        kernels.signed_log(X, out)
-        return len(offsets) - 1
+__all__ = ["QueryNormalizer"]
 
 
 class QueryNormalizer(StatelessTransformer):

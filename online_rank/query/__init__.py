@@ -39,9 +39,9 @@ from online_rank.query.forms import (
     read_query,
 )
 from online_rank.query.grades import MAX_GRADE, as_grades, require_grades
-from online_rank.query.judged import judged
 from online_rank.query.runs import Retrieved, Runs
 from online_rank.query.sparse import SparseRows
+from online_rank.query.ungraded import drop_ungraded
 from online_rank.query.vectors import Vectors
 
 __all__ = [
@@ -59,9 +59,9 @@ __all__ = [
     "as_feedback",
     "as_grades",
     "document_name",
+    "drop_ungraded",
     "feature_dicts",
     "in_form",
-    "judged",
     "plain_array",
     "plain_block",
     "plain_query",

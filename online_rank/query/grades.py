@@ -67,7 +67,11 @@ def require_grades(y: np.ndarray, ids: Sequence[Hashable] | None = None) -> None
         i = int(bad[0])
         raise ValueError(
             f"y: the grade of {document_name(i, ids)} is {y[i]}; grades are integers from 0 to {MAX_GRADE}"
-            + ("; online_rank.judged(x, y, negative=0) counts it as 0, negative='skip' leaves it out" if y[i] < 0 else "")
+            + (
+                "; online_rank.drop_ungraded(x, y, negative=0) counts it as 0, negative='skip' leaves it out"
+                if y[i] < 0
+                else ""
+            )
         )
 
 
@@ -80,8 +84,8 @@ def _in_order(y: Mapping[Hashable, Any], ids: Sequence[Hashable] | None) -> list
     except KeyError:
         missing = [i for i in ids if i not in y]
         raise ValueError(
-            f"y has no grade for document {missing[0]!r} of x ({len(missing)} missing); online_rank.judged(x, y, missing=0) "
-            "counts it as 0, missing='skip' leaves it out"
+            f"y has no grade for document {missing[0]!r} of x ({len(missing)} missing); "
+            "online_rank.drop_ungraded(x, y, missing=0) counts it as 0, missing='skip' leaves it out"
         ) from None
     if len(y) != len(ids):
         known = set(ids)

@@ -25,10 +25,6 @@ _ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "requir
 _OK = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
 
 _KEY = {"type": "string", "pattern": f"^{KEY.pattern}$"}
-_FOLLOWING = [
-    {"name": "epoch", "in": "query", "schema": {"type": "string"}},
-    {"name": "after", "in": "query", "schema": {"type": "integer", "minimum": 0}},
-]
 _REFUSALS = {
     "400": "not a valid request; nothing has changed",
     "405": "another method than POST",
@@ -143,12 +139,6 @@ def description(key: str | None, with_token: bool, values: tuple[str, ...] = ("n
             "/metrics": get("Figures for Prometheus", "text/plain", also=secured, **closed),
             "/events": get(
                 "The data of the page, once a second", "text/event-stream", also=keyed | secured, **closed, **unknown
-            ),
-            "/follow": get(
-                "What read replicas ask for: the whole service, or, with epoch and after, what has changed since",
-                "application/octet-stream",
-                also={"parameters": [*parameters, *_FOLLOWING]} | secured,
-                **of_file,
             ),
             "/": get("The page", "text/html"),
             "/docs": get("This description, for people", "text/html"),

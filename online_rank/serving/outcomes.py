@@ -95,7 +95,7 @@ class Reply(NamedTuple):
 
 
 def waiting_query(value: Any) -> tuple[Any, ...]:
-    """What a journal or another server says of a query that waits: `Outcome.waiting`. Raises ValueError for anything else."""
+    """What a journal has of a query that waits: `Outcome.waiting`. Raises ValueError for anything else."""
     query_id, size, at, text, scores, drawn = value
     numbers = [size, *scores] if at is None else [size, at, *scores]
     if (

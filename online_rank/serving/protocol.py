@@ -169,19 +169,6 @@ class RankingService(WindowedService):
         known = {"id": query_id} if is_id(query_id) else {}
         return Reply({**known, "error": message, "line": line})
 
-    def rank_greedily(self, request: bytes) -> Reply | None:
-        """Rank a query by the scores; None for a request of another kind. Nothing changes."""
-        try:
-            fields = decoded(request)
-            kind = kind_of(fields)
-            if kind == "explain":
-                return self._explain(fields, request)
-            if kind != "rank":
-                return None
-            return self._rank({**fields, "greedy": True}, request, None)
-        except (ValueError, TypeError, OverflowError) as error:
-            return Reply({"error": str(error)})
-
     def answer_again(self, request: bytes) -> Reply:
         """Answer a request that was handled before, as far as possible; nothing changes.
 

@@ -111,7 +111,6 @@ RANKED = {
             "type": "integer",
             "description": "for models that learn from clicks: how many of the first documents were drawn to be shown",
         },
-        "replica": {"type": "boolean", "description": "ranked by a read replica: no feedback is expected"},
         "meta": _META,
     },
 }

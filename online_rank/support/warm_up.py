@@ -152,8 +152,8 @@ def models() -> Iterator[Any]:
     yield o.StreamScaler() | o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)})
     yield o.DriftAwareRanker(o.PerceptronRanker())
     for transformer in (
-        o.StreamScaler(), o.StreamQuantileMap(), o.StreamGaussianizer(), o.MaxAbsStreamScaler(),
-        o.SignedLog(), o.QueryNormalizer("standard"), o.QueryNormalizer("minmax"), o.QueryRanks(), o.StreamTargetEncoder(),
+        o.StreamScaler(), o.StreamQuantileMap(), o.MaxAbsStreamScaler(),
+        o.QueryNormalizer("standard"), o.QueryNormalizer("minmax"), o.QueryRanks(), o.StreamTargetEncoder(),
     ):  # fmt: skip
         yield transformer | o.PerceptronRanker()
     yield o.StreamQuantileMap() | o.BlendRanker()

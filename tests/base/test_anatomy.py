@@ -20,8 +20,8 @@ from online_rank import (
     MaxAbsStreamScaler,
     PerceptronRanker,
     PointwiseRanker,
+    QueryNormalizer,
     RidgeRanker,
-    SignedLog,
     StreamScaler,
     SwapRanker,
 )
@@ -42,8 +42,8 @@ def able(model):
 def test_steps_of_pipelines_and_of_what_stands_alone():
     scaler, ranker = StreamScaler(), PerceptronRanker()
     assert steps_of(ranker) == [ranker]
-    assert steps_of(SignedLog() | scaler | ranker)[1:] == [scaler, ranker]
-    assert kinds(transformers_of(SignedLog() | scaler | ranker)) == ["SignedLog", "StreamScaler"]
+    assert steps_of(QueryNormalizer() | scaler | ranker)[1:] == [scaler, ranker]
+    assert kinds(transformers_of(QueryNormalizer() | scaler | ranker)) == ["QueryNormalizer", "StreamScaler"]
     # River's own pipelines may hold pipelines.
     nested = preprocessing.StandardScaler() | (preprocessing.MinMaxScaler() | linear_model.LinearRegression())
     assert kinds(steps_of(nested)) == ["StandardScaler", "MinMaxScaler", "LinearRegression"]
@@ -57,7 +57,7 @@ def test_the_ranker_that_a_model_ends_in_and_the_one_that_serves():
     assert serving_ranker(FrozenCopy(model).model) is not tracker.learner.learner
     blend = BlendRanker([PerceptronRanker(), StreamScaler() | RidgeRanker()])
     assert serving_ranker(StreamScaler() | blend) is blend
-    for nothing in (StreamScaler(), StreamScaler() | SignedLog(), linear_model.LinearRegression(), None):
+    for nothing in (StreamScaler(), StreamScaler() | QueryNormalizer(), linear_model.LinearRegression(), None):
         with pytest.raises(TypeError, match="ranker, or a pipeline that ends in one"):
             ranker_of(nothing)
 
@@ -71,9 +71,9 @@ def test_the_best_ranker_is_the_one_that_serves():
 
 def test_parts_in_every_depth():
     blend = BlendRanker([StreamScaler() | RidgeRanker(), DriftAwareRanker(BoostedRanker())])
-    names = ["SignedLog", "BlendRanker", "StreamScaler", "RidgeRanker", "DriftAwareRanker", "BoostedRanker"]
-    assert kinds(parts_of(SignedLog() | blend)) == names
-    assert kinds(parts_of(SignedLog() + StreamScaler())) == ["QueryUnion", "SignedLog", "StreamScaler"]
+    names = ["QueryNormalizer", "BlendRanker", "StreamScaler", "RidgeRanker", "DriftAwareRanker", "BoostedRanker"]
+    assert kinds(parts_of(QueryNormalizer() | blend)) == names
+    assert kinds(parts_of(QueryNormalizer() + StreamScaler())) == ["QueryUnion", "QueryNormalizer", "StreamScaler"]
 
 
 ABILITIES = {
@@ -96,12 +96,12 @@ ABILITIES = {
         {"takes_sparse", "takes_served", "takes_clicks", "draws", "measures_answers", "learns"},
     ),
     "blend": (BlendRanker([PerceptronRanker(), RidgeRanker()]), {"takes_served", "learns"}),
-    "log": (SignedLog(), set()),
+    "normaliser": (QueryNormalizer(), set()),
     "hashed": (HashedFeatures(4) | PerceptronRanker(), {"takes_documents", "takes_sparse", "takes_served", "learns"}),
     "lifted": (ForEachDocument(preprocessing.StandardScaler()) | RidgeRanker(), {"takes_documents", "learns"}),
     "sparse all the way": (MaxAbsStreamScaler() | PerceptronRanker(), {"takes_sparse", "takes_served", "learns"}),
     # What a drift watcher measures before a stateless step is what it would measure itself.
-    "log | drift": (SignedLog() | DriftAwareRanker(RidgeRanker()), {"learns"}),
+    "normaliser | drift": (QueryNormalizer() | DriftAwareRanker(RidgeRanker()), {"learns"}),
     "scaler | drift": (StreamScaler() | DriftAwareRanker(RidgeRanker()), {"measures_answers", "learns"}),
 }
 
@@ -119,7 +119,7 @@ def test_nothing_is_known_of_what_is_not_of_this_library():
 
 
 def test_a_pipeline_that_gets_another_step_says_what_it_can_do_then():
-    model = StreamScaler() | SignedLog()
+    model = StreamScaler() | QueryNormalizer()
     assert not model.abilities.takes_clicks
     model |= SwapRanker()
     assert model.abilities.takes_clicks

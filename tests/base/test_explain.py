@@ -19,8 +19,6 @@ from online_rank import (
     PerceptronRanker,
     QueryNormalizer,
     RidgeRanker,
-    SignedLog,
-    StreamGaussianizer,
     StreamQuantileMap,
     StreamScaler,
     StreamTargetEncoder,
@@ -30,18 +28,17 @@ from online_rank.preprocessing import Ramps
 EXACT = {
     "perceptron": lambda: PerceptronRanker(),
     "scaled": lambda: StreamScaler() | PerceptronRanker(),
-    "logarithms": lambda: SignedLog() | StreamScaler() | GradientRanker(),
+    "scaled gradient": lambda: StreamScaler() | GradientRanker(),
     "in the query": lambda: QueryNormalizer() | RidgeRanker(),
     "ramps": lambda: StreamQuantileMap(5) | PerceptronRanker(),
     "ramps behind a scaler": lambda: StreamScaler() | Ramps(4) | LossTracker(PerceptronRanker()),
     "encodings": lambda: StreamQuantileMap() | StreamTargetEncoder() | RidgeRanker(),
-    "gaussianized": lambda: StreamGaussianizer() | PerceptronRanker(),
     "light blend": lambda: BlendRanker("light"),
     "blend of pipelines": lambda: BlendRanker([StreamScaler() | PerceptronRanker(), RidgeRanker()]),
 }
 SHARES = {
     "trees": lambda: StreamScaler() | BoostedRanker(),
-    "network": lambda: StreamGaussianizer() | DirectRanker(hidden=(6,)),
+    "network": lambda: StreamScaler() | DirectRanker(hidden=(6,)),
     "kernel": lambda: StreamScaler() | KernelPerceptronRanker(),
     "blend": lambda: BlendRanker(),
 }

@@ -21,8 +21,7 @@ from online_rank import (
     QueryNormalizer,
     Ranker,
     RankingPipeline,
-    SignedLog,
-    StreamGaussianizer,
+    StreamQuantileMap,
     StreamScaler,
 )
 from online_rank.base.function import QueryFunction
@@ -39,7 +38,7 @@ def squares(query):
 
 PIPELINES = {
     "scaler": lambda: StreamScaler() | PerceptronRanker(),
-    "chain": lambda: SignedLog() | StreamScaler() | QueryNormalizer() | PerceptronRanker(),
+    "chain": lambda: QueryNormalizer("minmax") | StreamScaler() | QueryNormalizer() | PerceptronRanker(),
     "function": lambda: squares | StreamScaler() | PerceptronRanker(),
     "function behind": lambda: StreamScaler() | squares | PerceptronRanker(),
 }
@@ -237,17 +236,21 @@ def test_composition():
     ranker = PerceptronRanker()
     assert type(StreamScaler() | ranker) is RankingPipeline
     assert list((squares | ranker).steps) == ["squares", "PerceptronRanker"]
-    assert list((("log", SignedLog()) | StreamScaler() | SignedLog() | ranker).steps) == [
-        "log",
+    assert list((("first", QueryNormalizer()) | StreamScaler() | QueryNormalizer() | ranker).steps) == [
+        "first",
         "StreamScaler",
-        "SignedLog",
+        "QueryNormalizer",
         "PerceptronRanker",
     ]
-    assert list((SignedLog() | (StreamScaler() | ranker)).steps) == ["SignedLog", "StreamScaler", "PerceptronRanker"]
-    assert list(((SignedLog() | StreamScaler()) | (SignedLog() | ranker)).steps) == [
-        "SignedLog",
+    assert list((QueryNormalizer() | (StreamScaler() | ranker)).steps) == [
+        "QueryNormalizer",
         "StreamScaler",
-        "SignedLog1",
+        "PerceptronRanker",
+    ]
+    assert list(((QueryNormalizer() | StreamScaler()) | (QueryNormalizer() | ranker)).steps) == [
+        "QueryNormalizer",
+        "StreamScaler",
+        "QueryNormalizer1",
         "PerceptronRanker",
     ]
     assert next(iter((compose.FuncTransformer(squares) | (StreamScaler() | ranker)).steps)) == "squares"
@@ -255,20 +258,20 @@ def test_composition():
     assert isinstance(pipeline["scale"], StreamScaler)
     assert isinstance(pipeline, Ranker)
     pipeline = StreamScaler()
-    pipeline |= SignedLog()
+    pipeline |= QueryNormalizer()
     pipeline |= ranker
     assert isinstance(pipeline[-1], PerceptronRanker)
     assert len(pipeline) == 3
 
 
 def test_a_pipeline_of_transformers_alone():
-    pipeline = SignedLog() | StreamScaler()
+    pipeline = QueryNormalizer() | StreamScaler()
     scaler = StreamScaler()
     for X, _ in teacher_queries():
         pipeline.learn_one(X)
-        scaler.learn_one(SignedLog().transform_one(X))
+        scaler.learn_one(QueryNormalizer().transform_one(X))
     assert state_of(pipeline[-1]) == state_of(scaler)
-    with pytest.raises(TypeError, match=r"SignedLog \| StreamScaler does not end in a ranker"):
+    with pytest.raises(TypeError, match=r"QueryNormalizer \| StreamScaler does not end in a ranker"):
         pipeline.predict_one([[1.0]])
 
 
@@ -400,15 +403,15 @@ def test_a_block_in_pieces_is_the_loop_and_counts_its_faults_from_the_beginning(
         assert pieces["StreamScaler"].n_documents == 60
     X[52] = 1e200
     with pytest.raises(ValueError, match="the query of document 50 would make PerceptronRanker non-finite"):
-        (SignedLog() | (lambda x: np.expm1(np.abs(x))) | PerceptronRanker()).learn_many(X, y, qid)
+        ((lambda x: np.abs(x)) | PerceptronRanker()).learn_many(X, y, qid)
 
 
 @pytest.mark.parametrize(
     "make",
     [
         *PIPELINES.values(),
-        lambda: StreamGaussianizer() | PerceptronRanker(),
-        lambda: SignedLog() | ForEachDocument(preprocessing.StandardScaler()) | PerceptronRanker(),
+        lambda: StreamQuantileMap() | PerceptronRanker(),
+        lambda: QueryNormalizer() | ForEachDocument(preprocessing.StandardScaler()) | PerceptronRanker(),
         lambda: StreamScaler() | PointwiseRanker(linear_model.LinearRegression()),
         lambda: StreamScaler() | LossTracker(PerceptronRanker()),
         lambda: StreamScaler() | BestRanker([PerceptronRanker(), PairwiseRanker(linear_model.LogisticRegression())]),

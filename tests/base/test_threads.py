@@ -17,8 +17,8 @@ from online_rank import (
     DriftAwareRanker,
     LossTracker,
     PerceptronRanker,
+    QueryNormalizer,
     RidgeRanker,
-    SignedLog,
     StreamScaler,
 )
 from online_rank.base import parts_of, steps_of
@@ -53,7 +53,7 @@ def quick_switches():
 MODELS = {
     "pipeline": lambda: StreamScaler() | PerceptronRanker(),
     "tracker": lambda: StreamScaler() | LossTracker(DriftAwareRanker(PerceptronRanker())),
-    "best": lambda: SignedLog() | BestRanker([PerceptronRanker(), RidgeRanker()]),
+    "best": lambda: QueryNormalizer() | BestRanker([PerceptronRanker(), RidgeRanker()]),
     "blend": lambda: BlendRanker([PerceptronRanker(), StreamScaler() | RidgeRanker()]),
     "union": lambda: (StreamScaler() + StreamScaler()) | PerceptronRanker(),
 }

@@ -2,30 +2,30 @@ import numpy as np
 import pytest
 from river import preprocessing
 
-from online_rank import ForEachDocument, PerceptronRanker, QueryNormalizer, SignedLog, StreamScaler
+from online_rank import ForEachDocument, PerceptronRanker, QueryNormalizer, StreamScaler
 from online_rank.base import QueryUnion
 from tests.helpers import as_dicts, teacher_queries
 
 
 def test_a_union_gives_what_its_parts_give():
-    union, scaler, log = StreamScaler() + SignedLog(), StreamScaler(), SignedLog()
+    union, scaler, normalizer = StreamScaler() + QueryNormalizer(), StreamScaler(), QueryNormalizer()
     for X, y in teacher_queries():
         union.learn_one(X, y)
         scaler.learn_one(X)
-        assert np.array_equal(union.transform_one(X), np.hstack([scaler.transform_one(X), log.transform_one(X)]))
+        assert np.array_equal(union.transform_one(X), np.hstack([scaler.transform_one(X), normalizer.transform_one(X)]))
 
 
 def test_names_are_told_apart():
     X, y = teacher_queries()[0]
     x, _ = as_dicts(X, y)
-    answer = (SignedLog() + QueryNormalizer()).transform_one(x)
-    assert list(answer["doc0"]) == [f"{kind}.{name}" for kind in ("SignedLog", "QueryNormalizer") for name in "abc"]
-    twice = (SignedLog() + SignedLog()).transform_one(x)
-    assert list(twice["doc0"]) == [f"{kind}.{name}" for kind in ("SignedLog", "SignedLog2") for name in "abc"]
+    answer = (StreamScaler() + QueryNormalizer()).transform_one(x)
+    assert list(answer["doc0"]) == [f"{kind}.{name}" for kind in ("StreamScaler", "QueryNormalizer") for name in "abc"]
+    twice = (QueryNormalizer() + QueryNormalizer()).transform_one(x)
+    assert list(twice["doc0"]) == [f"{kind}.{name}" for kind in ("QueryNormalizer", "QueryNormalizer2") for name in "abc"]
 
 
 def test_three_before_a_ranker():
-    model = (StreamScaler() + SignedLog() + QueryNormalizer()) | PerceptronRanker()
+    model = (StreamScaler() + QueryNormalizer("minmax") + QueryNormalizer()) | PerceptronRanker()
     for X, y in teacher_queries():
         model.learn_one(X, y)
     assert model["PerceptronRanker"].n_features == 9

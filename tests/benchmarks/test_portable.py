@@ -31,7 +31,7 @@ MODELS = (
     "BlendRanker()",
     "StreamQuantileMap() | PerceptronRanker()",
     "StreamScaler() | PerceptronRanker(credit='delta', average=200)",
-    "StreamGaussianizer() | GradientRanker('logistic')",
+    "StreamScaler() | GradientRanker('logistic')",
 )
 
 

@@ -357,7 +357,7 @@ def test_stream_and_serve_begin_alike():
     shared = options["serve"].keys() & options["stream"].keys()
     assert options["stream"].keys() - shared == {"save"}
     assert options["serve"].keys() - shared == {
-        *("follow", "take_over_after", "host", "port", "key", "max_models", "max_keys", "max_bytes", "key_ttl"),
+        *("host", "port", "key", "max_models", "max_keys", "max_bytes", "key_ttl"),
     }
     for name in shared:
         assert options["serve"][name].annotation == options["stream"][name].annotation

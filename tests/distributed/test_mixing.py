@@ -18,7 +18,6 @@ from online_rank import (
     PerceptronRanker,
     QueryNormalizer,
     RidgeRanker,
-    SignedLog,
     StreamScaler,
     SwapRanker,
 )
@@ -221,7 +220,7 @@ def test_models_and_base_stay_as_they_are_and_equal_ones_give_equal_bits():
         (BestRanker([PerceptronRanker()]), TypeError, "BestRanker has no rule"),
         (LossTracker(DriftAwareRanker(PerceptronRanker())), TypeError, "DriftAwareRanker has no rule"),
         (GradientRanker(), TypeError, r"GradientRanker\(optimizer='scale_free'\) has no rule"),
-        ((SignedLog() + StreamScaler()) | PerceptronRanker(), TypeError, "QueryUnion has no rule"),
+        ((QueryNormalizer() + StreamScaler()) | PerceptronRanker(), TypeError, "QueryUnion has no rule"),
         (RidgeRanker(half_life=5.0), ValueError, "half_life=5.0 depends on the order"),
         ("model", TypeError, "str is not a model"),
     ],
@@ -255,7 +254,7 @@ def test_what_does_not_fit_together_is_refused():
 
 
 def test_steps_without_state_are_passed_over():
-    base = SignedLog() | StreamScaler() | QueryNormalizer() | PerceptronRanker()
+    base = QueryNormalizer("minmax") | StreamScaler() | QueryNormalizer() | PerceptronRanker()
     assert trained(base, [cut(linear_queries(12), 2)]).predict_one(np.zeros((1, 4))) == [0.0]
     sgd = GradientRanker("listnet", optimizer="sgd")
     shards = [learned(fork(sgd), part) for part in cut(linear_queries(12), 2)]

@@ -21,8 +21,6 @@ from online_rank import (
     PerceptronRanker,
     QueryNormalizer,
     RidgeRanker,
-    SignedLog,
-    StreamGaussianizer,
     StreamScaler,
 )
 from online_rank.export import (
@@ -118,9 +116,7 @@ def test_a_constant_feature_has_no_weight():
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        (lambda: SignedLog() | PerceptronRanker(), "SignedLog has no linear form: a logarithm"),
         (lambda: QueryNormalizer() | PerceptronRanker(), "QueryNormalizer has no linear form: it scales each query"),
-        (lambda: StreamGaussianizer() | PerceptronRanker(), "StreamGaussianizer has no linear form: quantiles"),
         (lambda: DirectRanker(seed=0), "DirectRanker has no linear form"),
     ],
 )
@@ -361,10 +357,8 @@ class TestOnnx:
         "make",
         [
             *LINEAR.values(),
-            lambda: SignedLog() | (StreamScaler() | PerceptronRanker()),
-            lambda: StreamGaussianizer() | PerceptronRanker(),
-            lambda: StreamGaussianizer(n_centroids=16) | (StreamScaler() | GradientRanker()),
-            lambda: StreamGaussianizer() | DirectRanker(dtype="float64", seed=1),
+            lambda: StreamScaler() | (StreamScaler() | PerceptronRanker()),
+            lambda: StreamScaler() | DirectRanker(dtype="float64", seed=1),
             lambda: StreamScaler() | DirectRanker(hidden=(7, 4, 3), activation="relu", dtype="float64", seed=1),
         ],
     )
@@ -377,16 +371,6 @@ class TestOnnx:
         model, X = learned(StreamScaler() | DirectRanker(seed=1)), held_out()
         expected = model.predict_many(X)
         np.testing.assert_allclose(self.scores(model, X), expected, rtol=0.0, atol=1e-6 * np.abs(expected).max())
-
-    def test_quantiles_of_ties_and_of_joined_centroids(self):
-        model = StreamGaussianizer(n_centroids=16) | PerceptronRanker()
-        rng = np.random.default_rng(0)
-        for _ in range(40):
-            X = np.column_stack([rng.integers(0, 4, 10), rng.exponential(size=10), np.full(10, 3.0)]).astype(float)
-            model.learn_one(X, (X[:, 1] > 1).astype(int))
-        assert (model["StreamGaussianizer"]._weights < 0).any()
-        X = np.column_stack([np.tile([0.0, 1.0, 1.5, 3.0, -1.0], 8), rng.exponential(size=40), np.full(40, 3.0)])
-        assert_same_scores(self.scores(model, X), model.predict_many(X))
 
     def test_a_query_of_no_documents(self):
         assert self.scores(learned(StreamScaler() | PerceptronRanker()), np.empty((0, 3))).tolist() == []
@@ -423,8 +407,8 @@ class TestMQ2008:
         "make",
         [
             lambda: StreamScaler() | PerceptronRanker(),
-            lambda: StreamGaussianizer() | DirectRanker(seed=0, dtype="float64"),
-            lambda: StreamGaussianizer() | DirectRanker(seed=0),
+            lambda: StreamScaler() | DirectRanker(seed=0, dtype="float64"),
+            lambda: StreamScaler() | DirectRanker(seed=0),
         ],
     )
     def test_onnx_and_solr_score_and_rank_alike(self, parts, make):

@@ -20,8 +20,6 @@ from online_rank import (
     QueryNormalizer,
     QueryRanks,
     RidgeRanker,
-    SignedLog,
-    StreamGaussianizer,
     StreamQuantileMap,
     StreamScaler,
     StreamTargetEncoder,
@@ -42,15 +40,13 @@ MODELS = {
         lambda: StreamScaler() | RidgeRanker(),
         lambda: StreamScaler() | StreamScaler(with_std=False) | GradientRanker(),
     ],
-    "trees": [lambda: StreamScaler() | BoostedRanker(), lambda: SignedLog() | StreamScaler() | BoostedRanker()],
+    "trees": [lambda: StreamScaler() | BoostedRanker()],
     "document": [
-        lambda: SignedLog() | StreamScaler() | PerceptronRanker(),
         lambda: StreamScaler() | Ramps(4) | PerceptronRanker(),
         lambda: StreamScaler() | StreamTargetEncoder(6) | RidgeRanker(),
         # An encoding may fall as its feature rises: no split of the feature is one of the encoding.
         lambda: StreamScaler() | StreamTargetEncoder(6, prior=0.1) | BoostedRanker(window=16),
-        lambda: StreamGaussianizer() | PerceptronRanker(),
-        lambda: StreamGaussianizer() | DirectRanker(hidden=(6,), dtype="float64"),
+        lambda: StreamScaler() | DirectRanker(hidden=(6,), dtype="float64"),
     ],
     "query": [
         lambda: QueryNormalizer() | PerceptronRanker(),
@@ -59,7 +55,7 @@ MODELS = {
         lambda: StreamQuantileMap() | PerceptronRanker(),
         lambda: StreamQuantileMap() | BoostedRanker(),
         lambda: BlendRanker(),
-        lambda: BlendRanker([StreamScaler() | PerceptronRanker(), SignedLog() | RidgeRanker()]),
+        lambda: BlendRanker([StreamScaler() | PerceptronRanker(), StreamScaler() | RidgeRanker()]),
     ],
 }
 

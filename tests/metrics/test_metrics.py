@@ -30,7 +30,7 @@ from online_rank.metrics import (
     RecallAtK,
     metric,
 )
-from online_rank.preprocessing import SignedLog
+from online_rank.preprocessing import QueryNormalizer
 from online_rank.storage.files import to_bytes
 from tests.reference import metrics as reference
 
@@ -370,7 +370,7 @@ def test_river_evaluates_rankers_and_pipelines():
     for x, y in stream():
         fresh.update(y, model.predict_one(x))
         model.learn_one(x, y)
-    for model in (FirstFeature(), compose.Pipeline(SignedLog(), FirstFeature())):
+    for model in (FirstFeature(), compose.Pipeline(QueryNormalizer(), FirstFeature())):
         assert evaluate.progressive_val_score(stream(), model, NDCG()).get() == fresh.get()
     both = evaluate.progressive_val_score(stream(), FirstFeature(), NDCG() + MAP())
     assert both.get()[0] == fresh.get()

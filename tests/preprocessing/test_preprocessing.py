@@ -1,4 +1,4 @@
-"""StreamScaler, SignedLog and QueryNormalizer."""
+"""StreamScaler and QueryNormalizer."""
 
 import copy
 import math
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from online_rank import QueryNormalizer, SignedLog, StreamGaussianizer, StreamScaler
+from online_rank import QueryNormalizer, StreamScaler
 from online_rank.preprocessing._columns import ColumnTransformer
 from online_rank.query import read_block
 from tests.reference import preprocessing as reference
@@ -19,8 +19,6 @@ from tests.reference import preprocessing as reference
 TRANSFORMERS = [
     StreamScaler(),
     StreamScaler(with_std=False),
-    StreamGaussianizer(n_centroids=16),
-    SignedLog(),
     QueryNormalizer(),
     QueryNormalizer("minmax"),
 ]
@@ -241,20 +239,6 @@ def test_a_model_keeps_the_kind_of_features_that_it_learned():
         model.learn_one(np.ones((2, 2)))
     with pytest.raises(ValueError, match="names its features"):
         model.learn_one([{"a": 1.0}])
-
-
-@settings(deadline=None, max_examples=500)
-@given(x=st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.floats(-4, 4), st.integers(-(2**40), 2**40).map(float)))
-def test_signed_log(x):
-    answer = SignedLog().transform_one(np.array([[x]]))[0, 0]
-    assert abs(answer - reference.signed_log(x)) <= 2 * np.spacing(abs(answer))
-    assert math.copysign(1.0, answer) == math.copysign(1.0, x)
-
-
-def test_signed_log_by_hand():
-    # log(1 + |e - 1|) = log(e) = 1
-    answer = SignedLog().transform_one([{"x": math.e - 1.0, "y": 1.0 - math.e, "z": 0}])
-    assert answer == [{"x": pytest.approx(1.0), "y": pytest.approx(-1.0), "z": 0.0}]
 
 
 @settings(deadline=None, max_examples=60)

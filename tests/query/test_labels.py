@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from online_rank import PerceptronRanker, judged, metrics
+from online_rank import PerceptronRanker, drop_ungraded, metrics
 from online_rank.query import read_block, read_query
 
 pandas = pytest.importorskip("pandas")
@@ -66,7 +66,7 @@ def test_many_queries(frame):
 
 def test_judged_and_metrics_follow_labels_too(frame):
     by_label = grades([2.0, np.nan, 1.0], ["d3", "d1", "d2"])
-    assert judged(frame, by_label, missing=0)[1] == [0, 1.0, 2.0]
+    assert drop_ungraded(frame, by_label, missing=0)[1] == [0, 1.0, 2.0]
     scores = {"d1": 0.0, "d2": 1.0, "d3": 2.0}
     metric = metrics.NDCG(k=2)
     metric.update(grades([2, 0, 1], ["d3", "d1", "d2"]), scores)

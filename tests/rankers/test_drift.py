@@ -15,7 +15,7 @@ from online_rank import (
     LossTracker,
     PerceptronRanker,
     PointwiseRanker,
-    SignedLog,
+    QueryNormalizer,
     StreamScaler,
     load,
     measure,
@@ -290,7 +290,7 @@ def test_damaged_windows_are_refused():
 
 def test_refused():
     with pytest.raises(TypeError, match=r"(?s)^ranker is .*a pipeline that ends in one"):
-        DriftAwareRanker(StreamScaler() | SignedLog())
+        DriftAwareRanker(StreamScaler() | QueryNormalizer())
     with pytest.raises(ValueError, match="on_drift is 'panic'"):
         DriftAwareRanker(PerceptronRanker(), on_drift="panic")
     with pytest.raises(TypeError, match="PointwiseRanker has none"):

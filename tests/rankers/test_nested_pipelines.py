@@ -9,7 +9,7 @@ from online_rank import (
     DriftAwareRanker,
     LossTracker,
     PerceptronRanker,
-    SignedLog,
+    QueryNormalizer,
     StreamQuantileMap,
     StreamScaler,
     load,
@@ -166,7 +166,11 @@ def test_the_certificate_of_a_choice_among_pipelines_holds():
 
 def test_closed_form_has_the_transformers_inside():
     X = queries()[0][0]
-    for make in (MODELS["best"], MODELS["drift"], lambda: SignedLog() | DriftAwareRanker(StreamScaler() | PerceptronRanker())):
+    for make in (
+        MODELS["best"],
+        MODELS["drift"],
+        lambda: QueryNormalizer() | DriftAwareRanker(StreamScaler() | PerceptronRanker()),
+    ):
         model = teach(make(), queries())
         kinds = [type(step).__name__ for step in serving_steps(model)]
         assert kinds[-2:] == ["StreamScaler", "PerceptronRanker"]

@@ -294,33 +294,6 @@ def _curve(x, curve):
     return ys[-1]
 
 
-def _quantiles(layer, rows):
-    from statistics import NormalDist
-
-    def share(x, values, weights):
-        total, before = layer["n_documents"], 0.0
-        middles = []
-        for w in weights:
-            middles.append((before + abs(w) / 2) / total)
-            before += abs(w)
-        if x <= values[0]:
-            return middles[0]
-        if x >= values[-1]:
-            return middles[-1]
-        k = max(k for k, v in enumerate(values) if v <= x)
-        if x == values[k]:
-            return middles[k]
-        left = middles[k] if weights[k] < 0 else middles[k] + abs(weights[k]) / 2 / total
-        right = middles[k + 1] if weights[k + 1] < 0 else middles[k + 1] - abs(weights[k + 1]) / 2 / total
-        return left + (right - left) * (x - values[k]) / (values[k + 1] - values[k])
-
-    sketches = list(zip(layer["values"], layer["weights"], strict=True))
-    return [
-        [layer["deviation"] * NormalDist().inv_cdf(share(x, *sketch)) for x, sketch in zip(row, sketches, strict=True)]
-        for row in rows
-    ]
-
-
 def _relative(how, column, soft, centred=True):
     low, high, n = min(column), max(column), len(column)
     if low == high:
@@ -351,12 +324,10 @@ _LAYERS = {
     "Scale": lambda layer, rows: [
         [(x - m) * f for x, m, f in zip(row, layer["means"], layer["factors"], strict=True)] for row in rows
     ],
-    "SignedLogs": lambda layer, rows: [[float(np.sign(x) * np.log1p(abs(x))) for x in row] for row in rows],
     "Curves": lambda layer, rows: [
         [row[j] if curve is None else _curve(row[j], curve) for j, curve in zip(layer["sources"], layer["knots"], strict=True)]
         for row in rows
     ],
-    "Quantiles": _quantiles,
     "InQuery": _in_query,
 }
 

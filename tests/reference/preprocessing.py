@@ -36,28 +36,11 @@ def minmax_query(X):
     return [[float((Fraction(float(v)) - low[j]) / span[j]) if span[j] else 0.0 for j, v in enumerate(row)] for row in X]
 
 
-def signed_log(x):
-    return math.copysign(math.log1p(abs(x)), x)
-
-
 def _ratio(difference, variance):
     """difference / sqrt(variance), and 0 where there is no variance; exact up to the last rounding, at any scale."""
     if not variance:
         return 0.0
     return math.copysign(math.sqrt(difference**2 / variance), difference)
-
-
-def gaussianized(X, train, deviation=1 / 3):
-    """deviation Phi^-1(F(x)): F counts the smaller documents of `train` and half of the equal ones; x is cut to their range."""
-    answer = []
-    for row in X:
-        answer.append([])
-        for j, value in enumerate(row):
-            column = [float(document[j]) for document in train]
-            value = min(max(float(value), min(column)), max(column))
-            share = sum(1.0 if other < value else 0.5 if other == value else 0.0 for other in column) / len(column)
-            answer[-1].append(deviation * statistics.NormalDist().inv_cdf(share))
-    return answer
 
 
 def knots(sample, room):

@@ -163,8 +163,6 @@ class TestRequests:
             refused = await client.get("/rank")
             assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
             assert (await client.get("/nothing")).status_code == 404
-            # A digit that is no number: it ended in a traceback.
-            assert (await client.get("/follow?after=%C2%B2")).status_code == 200
 
             async def slow():
                 yield b"{"
@@ -450,17 +448,14 @@ class TestModel:
             await sent.wait()
             for refused in (
                 await client.get("/model"),
-                await client.get("/follow"),
                 await client.post("/model", content=to_bytes(self.model(1)), headers=OF_FILE),
                 await client.post("/model/rollback", json={}),
             ):
-                # A replica takes a server for lost that answers with 5xx.
                 assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
             assert (await client.post("/rank", json=query(0)[0])).status_code == 200
             waiting[0].cancel()
             await asyncio.wait(waiting[:1])
             assert (await client.get("/model")).status_code == 200
-            assert (await client.get("/follow")).status_code == 200
             waiting[1].cancel()
             await asyncio.wait(waiting)
             assert not app._n_files

@@ -20,7 +20,6 @@ from online_rank import (
     PerceptronRanker,
     RidgeRanker,
     RunFeatures,
-    StreamGaussianizer,
     StreamQuantileMap,
     StreamScaler,
     SwapRanker,
@@ -188,9 +187,9 @@ def test_columns_that_are_made_of_features_count(make, n_documents, n_features):
     assert "error" not in service.handle(request(id=2, docs=few, grades=dict.fromkeys(few, 1))).answer
 
 
-def test_new_features_of_a_gaussianizer_count():
+def test_new_features_of_a_map_count():
     docs = {each: {f"{each}{j}": 1 for j in range(4500)} for each in "ab"}
-    service = RankingService(StreamGaussianizer() | GradientRanker("logistic"))
+    service = RankingService(StreamQuantileMap() | GradientRanker("logistic"))
     assert "9000 new features" in service.handle(request(id=1, docs=docs, grades={"a": 1, "b": 0})).answer["error"]
 
 

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import online_rank
-from online_rank import BlendRanker, LossTracker, PerceptronRanker, StreamScaler, load
+from online_rank import BlendRanker, LossTracker, PerceptronRanker, StreamScaler, SwapRanker, load
 from online_rank.bounds import certificate_of
 from online_rank.measures.learned import measure
 from online_rank.metrics import metric
+from online_rank.serving.outcomes import waiting_query
 from online_rank.serving.pending import PendingQueries
 from online_rank.serving.plan import FeedbackPlan
 from online_rank.serving.protocol import RankingService
@@ -477,3 +478,54 @@ def test_a_journal_with_counts_that_no_file_holds_is_refused(counts):
     service = RankingService(PerceptronRanker())
     with pytest.raises(ValueError, match="counts that no file can hold"):
         service.replay(["rank", *counts], 1, ("q", 500, None, "{}", [], None), b"")
+
+
+#: What a journal may have of a query that was ranked; each change below makes it of another kind, or no number.
+RANKED = (["rank", 1, [], 0, 1.0], 1, ["q", 10, None, json.dumps({"id": "q", "docs": DOCS}), [0.0, 0.0, 0.0], None])
+
+
+@pytest.mark.parametrize(
+    ("part", "place", "value"),
+    [
+        (0, 4, float("inf")),
+        (0, 4, -1.0),
+        (0, 4, "x"),
+        (1, None, True),
+        (2, 0, True),
+        (2, 1, -1),
+        (2, 2, "x"),
+        (2, 3, 7),
+        (2, 4, [0.0, None, 0.0]),
+        (2, 4, {"a": 1.0}),
+        (2, 4, [0.0, float("nan"), 0.0]),
+        (2, 5, 7),
+    ],
+)
+def test_what_could_not_be_saved_is_not_done_again(part, place, value):
+    def again(outcome):
+        fields, number, waiting = outcome
+        service = RankingService(SwapRanker())
+        try:
+            service.replay(fields, number, waiting_query(waiting), b"")
+        finally:
+            to_bytes(service)
+            assert service.n_waiting == (outcome == RANKED)
+
+    again(RANKED)
+    outcome = [*RANKED]
+    if place is None:
+        outcome[part] = value
+    else:
+        outcome[part] = [*outcome[part]]
+        outcome[part][place] = value
+    with pytest.raises((ValueError, TypeError), match=r"."):
+        again(outcome)
+
+
+@pytest.mark.parametrize("time_", ["x", True, float("inf"), 1e300])
+def test_a_time_that_is_none_is_not_done_again(time_):
+    service = RankingService(PerceptronRanker(), plan=FeedbackPlan(window=10, events={"click": 1}))
+    for fields in (["late", time_], ["time", time_], ["feedback", time_]):
+        with pytest.raises(ValueError, match="a time"):
+            service.replay(fields, None, (), b'{"id": "q", "event": "click", "doc": "a"}')
+    to_bytes(service)

@@ -17,11 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from river import compose, feature_extraction, preprocessing, stats, utils
 
-from online_rank import ForEachDocument, PerceptronRanker, QueryNormalizer, SignedLog, StreamScaler, load, save
+from online_rank import ForEachDocument, PerceptronRanker, QueryNormalizer, StreamQuantileMap, StreamScaler, load, save
 from online_rank.base import Ranker
 from online_rank.base.schema import StateError
 from online_rank.bounds import LossTracker
-from online_rank.preprocessing import StreamGaussianizer
 from online_rank.rankers.gradient import GradientRanker
 from online_rank.storage.archive import read_archive, write_archive
 from online_rank.storage.files import FORMAT_VERSION, ModelFileError, from_bytes, to_bytes
@@ -208,13 +207,13 @@ def grown(model):
         lambda: GradientRanker(),
         lambda: GradientRanker("hinge", optimizer="adagrad", average=5.0),
         lambda: StreamScaler() | GradientRanker("listnet"),
-        lambda: SignedLog() | QueryNormalizer() | PerceptronRanker(),
-        lambda: StreamGaussianizer() | PerceptronRanker(),
+        lambda: QueryNormalizer("minmax") | QueryNormalizer() | PerceptronRanker(),
+        lambda: StreamQuantileMap() | PerceptronRanker(),
         lambda: ForEachDocument(preprocessing.StandardScaler()) | PerceptronRanker(),
         lambda: ForEachDocument(compose.Select("a") | preprocessing.MinMaxScaler()) | PerceptronRanker(),
         lambda: LossTracker(PerceptronRanker(), comparators={"u": {"a": 1.0, "b": -1.0}}),
     ],
-    ids=["gradient", "adagrad", "gradient_pipeline", "per_query", "gaussian", "lifted", "lifted_pipeline", "tracker"],
+    ids=["gradient", "adagrad", "gradient_pipeline", "per_query", "map", "lifted", "lifted_pipeline", "tracker"],
 )
 def test_models_of_every_room_go_on_as_if_they_had_not_been_saved(make):
     model = grown(make())
@@ -383,10 +382,10 @@ def test_hostile_headers(name):
 
 
 def test_positions_out_of_bounds_are_refused():
-    model = grown(StreamGaussianizer() | PerceptronRanker())["StreamGaussianizer"]
+    model = grown(StreamQuantileMap() | PerceptronRanker())["StreamQuantileMap"]
     content, sizes = to_bytes(model), np.array([5, 10**6])
     number = json.loads(bytes(read_archive(content)[0][1]))["object"]["state"]["_sizes"]["array"]
-    with pytest.raises(ModelFileError, match="_sizes has entries outside 0 to 200"):
+    with pytest.raises(ModelFileError, match="_sizes has entries outside 0 to 224"):
         from_bytes(repacked(content, arrays={f"{number}.npy": npy(sizes)}))
 
 
@@ -468,7 +467,7 @@ def refused(content):
 
 def test_a_small_file_takes_little_memory():
     """A tree that claims 10^6 features, and headers of nothing but brackets: at most 64 MB and 8 times the file."""
-    scaler = to_bytes(StreamGaussianizer())
+    scaler = to_bytes(StreamQuantileMap())
     million = repacked(scaler, _set("object", "state", "_n_features", to=10**6))
     assert peak(lambda: refused(million)) < 1 << 20
     for part in (b"[],", b"{},", b'"ab",', b'{"tuple":[]},', b"1.5,", b'{"scalar":["<f8",""]},'):

@@ -13,6 +13,7 @@ __all__ = ["serve"]
 Lines = StrEnum("Lines", ["text", "json"])
 Level = StrEnum("Level", ["debug", "info", "warning", "error"])
 
+
 def serve(
     context: typer.Context,
     service: Service,
@@ -22,9 +23,8 @@ def serve(
     ] = None,
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0: any free port.")] = 8000,
-    max_request: Annotated[
-        int, typer.Option("--max-request", metavar="BYTES", min=1, help="Largest request, in bytes.")
-    ] = 1 << 22,
+    max_request: Annotated[int, typer.Option("--max-request", metavar="BYTES", min=1, help="Largest request, in bytes.")] = 1
+    << 22,
     key: Annotated[
         str | None,
         typer.Option("--key", metavar="NAME", help="One model for each value of this query parameter: POST /rank?NAME=shop."),

@@ -1,4 +1,4 @@
-"""Incomplete judgements: documents without a grade, and grades below 0."""
+"""Documents without a grade, and grades below 0."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
@@ -10,13 +10,13 @@ from online_rank.query.labels import by_id, in_rows_of
 from online_rank.query.runs import Runs
 from online_rank.query.vectors import Vectors
 
-__all__ = ["judged"]
+__all__ = ["drop_ungraded"]
 
 #: How to treat a document.
 Policy: TypeAlias = Literal[0, "skip", "error"]
 
 
-def judged(x: Any, y: Any, *, missing: Policy = "error", negative: Policy = "error") -> tuple[Any, Any]:
+def drop_ungraded(x: Any, y: Any, *, missing: Policy = "error", negative: Policy = "error") -> tuple[Any, Any]:
     """A query and its grades, ready for `learn_one`, where some documents have no grade or a negative one.
 
     Parameters
@@ -46,9 +46,10 @@ def judged(x: Any, y: Any, *, missing: Policy = "error", negative: Policy = "err
 
     Examples
     --------
-    >>> judged({"a": {"clicks": 3}, "b": {"clicks": 1}, "c": {"clicks": 2}}, {"a": 1, "c": -2}, missing=0, negative="skip")
+    >>> pages = {"a": {"clicks": 3}, "b": {"clicks": 1}, "c": {"clicks": 2}}
+    >>> drop_ungraded(pages, {"a": 1, "c": -2}, missing=0, negative="skip")
     ({'a': {'clicks': 3}, 'b': {'clicks': 1}}, {'a': 1, 'b': 0})
-    >>> judged([[1.0], [2.0], [3.0]], [1, None, 0], missing="skip")
+    >>> drop_ungraded([[1.0], [2.0], [3.0]], [1, None, 0], missing="skip")
     ([[1.0], [3.0]], [1, 0])
     """
     policies = {"missing": missing, "negative": negative}
@@ -97,7 +98,7 @@ def _rows(x: Any, kept: Sequence[int]) -> Any:
         if len(kept) < len(x):
             raise ValueError(
                 "x is Runs, whose scores are normalised within whole lists, so no document can be left out: count it as 0, or "
-                "leave it out behind RunFeatures: judged(features.transform_one(x), y, missing='skip')"
+                "leave it out behind RunFeatures: drop_ungraded(features.transform_one(x), y, missing='skip')"
             )
         return x
     if isinstance(x, Vectors):
