@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from online_rank.cli.reading import warnings_as_lines
-from online_rank.cli.settings import SYNTHETIC, Settings
+from online_rank.cli.settings import Settings
 
 __all__ = ["advice"]
 
@@ -27,7 +27,7 @@ _FEWEST_ROWS = 50
 
 def advice(settings: Settings) -> list[str]:
     """Advice before learning from files."""
-    if "-" in settings.files or settings.files[0] in SYNTHETIC:
+    if "-" in settings.files:
         return []
     with warnings_as_lines(lambda message: None):
         first = [

@@ -19,7 +19,7 @@ from online_rank.cli.commands.serve import serve
 from online_rank.cli.commands.stream import stream
 from online_rank.cli.commands.train import train
 from online_rank.cli.commands.warm_up import warm_up
-from online_rank.cli.options import grouped
+from online_rank.cli.options import flag, grouped, value
 
 __all__ = ["app"]
 
@@ -44,8 +44,8 @@ class _Group(_PlainFlags, TyperGroup):
 
 
 app = typer.Typer(
-    name="online-rank",
     cls=_Group,
+    name="online-rank",
     help="Online learning to rank: a model that learns from one query at a time.",
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -58,12 +58,10 @@ app = typer.Typer(
 @app.callback(invoke_without_command=True)
 def root(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    version: Annotated[bool, flag("--version", "Print the version.")] = False,
     modules: Annotated[
         list[str] | None,
-        typer.Option(
-            "--import", metavar="MODULE", help="Import a module that registers classes and losses of your own; may be repeated."
-        ),
+        value("MODULE", "Import a module that registers classes and losses of your own; may be repeated.", "--import"),
     ] = None,
 ) -> None:
     """Online learning to rank: a model that learns from one query at a time."""

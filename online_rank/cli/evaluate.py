@@ -52,7 +52,7 @@ class Values(NamedTuple):
     Attributes
     ----------
     means
-        By name, the mean for each model.
+        By name, the mean.
     chance
         By name, the mean of a random ranking.
     counted
@@ -61,10 +61,14 @@ class Values(NamedTuple):
         The number of queries that were read.
     """
 
-    means: list[dict[str, float]]
+    means: dict[str, float]
     chance: dict[str, float]
     counted: dict[str, int]
     n_queries: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures, ready for JSON."""
+        return {"queries": self.n_queries, "counted": self.counted, "metrics": self.means, "random": self.chance}
 
 
 def of_queries(counted: int, n_queries: int) -> str:
@@ -73,39 +77,26 @@ def of_queries(counted: int, n_queries: int) -> str:
 
 
 def measure_files(
-    models: Sequence[Any],
-    files: Sequence[str],
-    measuring: Measuring,
-    reading: Reading | None = None,
-    shown: bool | None = None,
+    model: Any, files: Sequence[str], measuring: Measuring, reading: Reading, shown: bool | None = None
 ) -> Values:
-    """The values of metrics over the queries of files for each model."""
-    of_models, chance = [measuring.metrics() for _ in models], measuring.chance()
-    askers = [Asked(model, reading is not None and reading.strict) for model in models]
+    """The values of metrics over the queries of files."""
+    metrics, chance, asked = measuring.metrics(), measuring.chance(), Asked(model, reading.strict)
     n_queries = 0
-    with (
-        (reading or Reading()).queries(files) as queries,
-        progress("measuring", shown=shown, part=lambda: queries.fraction) as show,
-    ):
+    with reading.queries(files) as queries, progress("measuring", shown=shown, part=lambda: queries.fraction) as show:
         for X, y in queries:
-            scores: Any = ()
-            for model, asked, metrics in zip(models, askers, of_models, strict=True):
-                scores = model.predict_one(asked(X))
-                for each in metrics.values():
-                    each.update(y, scores)
-            for each in chance.values():
+            scores = model.predict_one(asked(X))
+            for each in (*metrics.values(), *chance.values()):
                 each.update(y, scores)
             n_queries += 1
             show(n_queries)
     if not n_queries:
         raise ValueError(f"{', '.join(files)}: no queries to measure")
-    return _values(of_models, chance, n_queries)
+    return _values(metrics, chance, n_queries)
 
 
-def _values(of_models: Sequence[Mapping[str, Any]], chance: Mapping[str, Any], n_queries: int) -> Values:
-    means = [{name: each.get() for name, each in metrics.items()} for metrics in of_models]
-    counted = {name: each.n_queries for name, each in of_models[0].items()}
-    return Values(means, {name: each.get() for name, each in chance.items()}, counted, n_queries)
+def _values(metrics: Mapping[str, Any], chance: Mapping[str, Any], n_queries: int) -> Values:
+    means, random = ({name: each.get() for name, each in some.items()} for some in (metrics, chance))
+    return Values(means, random, {name: each.n_queries for name, each in metrics.items()}, n_queries)
 
 
 def evaluate(path: str, files: Sequence[str], measuring: Measuring, reading: Reading, as_json: bool) -> None:
@@ -113,7 +104,7 @@ def evaluate(path: str, files: Sequence[str], measuring: Measuring, reading: Rea
     check_files(files, reading)
     model = load_model(path)
     reading = for_model(reading, model, files)
-    values = measure_files([model], files, measuring, reading, False if as_json else None)
+    values = measure_files(model, files, measuring, reading, False if as_json else None)
     _print({"model": path, "files": list(files)}, values, as_json)
 
 
@@ -127,21 +118,19 @@ def evaluate_run(run: str, judgements: str, measuring: Measuring, as_json: bool)
         for each in (*metrics.values(), *chance.values()):
             each.update(grades, scores)
         n_queries += 1
-    _print({"run": run, "judgements": judgements}, _values([metrics], chance, n_queries), as_json)
+    _print({"run": run, "judgements": judgements}, _values(metrics, chance, n_queries), as_json)
 
 
 def _print(about: dict[str, Any], values: Values, as_json: bool) -> None:
     """The figures, for programs or for people."""
-    (means,) = values.means
     if as_json:
-        counted = {"queries": values.n_queries, "counted": values.counted}
-        print(json.dumps({**about, **counted, "metrics": means, "random": values.chance}))
+        print(json.dumps({**about, **values.to_dict()}))
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column(f"{values.n_queries:,} queries")
     for heading in ("mean", "random ranking", "queries"):
         table.add_column(heading, justify="right", style="bold" if heading == "mean" else "")
-    for name, value in means.items():
+    for name, value in values.means.items():
         chance = f"{values.chance[name]:.4f}" if name in values.chance else "–"
         table.add_row(name, f"{value:.4f}", chance, of_queries(values.counted[name], values.n_queries))
     console = Console(highlight=False)

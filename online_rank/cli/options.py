@@ -14,7 +14,7 @@ import typer
 from online_rank.cli.reading import Reading
 from online_rank.measures.table import listed
 
-__all__ = ["grouped", "is_given", "shown"]
+__all__ = ["flag", "grouped", "is_given", "names", "shown", "value"]
 
 
 def grouped(function: Callable[..., None]) -> Callable[..., None]:
@@ -53,8 +53,14 @@ def shown(text: str) -> str:
     return text.replace("[", r"\[")
 
 
-def _option(flag: str, metavar: str | None, help: str, **others: Any) -> Any:
-    return typer.Option(flag, metavar=metavar, help=help, **others)
+def value(metavar: str | None, help: str, *flags: str, **others: Any) -> Any:
+    """An option with a value, called as its parameter or by other flags; `metavar` is None for choices."""
+    return typer.Option(*flags, metavar=metavar, help=help, **others)
+
+
+def flag(flags: str, help: str) -> Any:
+    """An option without a value; it may have a short form: "--quiet -q"."""
+    return typer.Option(*flags.split(), help=help)
 
 
 # Arguments, and options without a group.
@@ -68,21 +74,16 @@ ModelFile = Annotated[
     ),
 ]
 TrecRuns = Annotated[
-    list[str] | None,
-    _option("--run", "RUN", "In place of FILE, for fused models: the TREC run of a retriever, once for each."),
+    list[str] | None, value("RUN", "In place of FILE, for fused models: the TREC run of a retriever, once for each.", "--run")
 ]
-Measure = Annotated[
-    str, _option("--measure", "NAME", f"The measure to learn for and to report: {shown(listed(learned=True))}.")
-]
-Json = Annotated[bool, _option("--json", None, "Print one JSON object, and nothing else.")]
-Save = Annotated[str | None, _option("--save", "MODEL", "Write the model to this file.")]
-Out = Annotated[str | None, _option("--out", "FILE", "Write to this file.")]
-Every = Annotated[int, _option("--every", "N", "Queries, or changes of a service, between two checkpoints.", min=1)]
+Measure = Annotated[str, value("NAME", f"The measure to learn for and to report: {shown(listed(learned=True))}.")]
+Json = Annotated[bool, flag("--json", "Print one JSON object, and nothing else.")]
+Save = Annotated[str | None, value("MODEL", "Write the model to this file.")]
+Out = Annotated[str | None, value("FILE", "Write to this file.")]
+Every = Annotated[int, value("N", "Queries, or changes of a service, between two checkpoints.", min=1)]
 
 Scale = StrEnum("Scale", ["map", "stream", "query", "none"])
-Scaling = Annotated[
-    Scale, _option("--scale", None, "Scale features: by quantiles; by mean and variance; within each query; not at all.")
-]
+Scaling = Annotated[Scale, value(None, "Scale features: by quantiles; by mean and variance; within each query; not at all.")]
 
 
 # Files of queries.
@@ -101,41 +102,40 @@ def names(given: Sequence[str] | None) -> list[str] | None:
 class Grades(NamedTuple):
     """Where the grades are."""
 
-    grade: Annotated[str | None, _option("--grade", "COLUMN", "The column of a table with grades.")] = None
+    grade: Annotated[str | None, value("COLUMN", "The column of a table with grades.")] = None
     negative: Annotated[
-        Negative, _option("--negative", None, "Grades below 0, of documents not judged or spam: refuse, read as 0, leave out.")
+        Negative, value(None, "Grades below 0, of documents not judged or spam: refuse, read as 0, leave out.")
     ] = Negative.error
 
 
 class Queries(NamedTuple):
     """How files of queries are read."""
 
-    query: Annotated[
-        str | None, _option("--query", "COLUMN", "Files are tables (parquet, csv, tsv): the column with query ids.")
-    ] = None
-    document: Annotated[str | None, _option("--document", "COLUMN", "The column of a table with document ids.")] = None
-    exclude: Annotated[list[str] | None, _option("--exclude", "NAMES", "Columns of a table that are not features.")] = None
+    query: Annotated[str | None, value("COLUMN", "Files are tables (parquet, csv, tsv): the column with query ids.")] = None
+    document: Annotated[str | None, value("COLUMN", "The column of a table with document ids.")] = None
+    exclude: Annotated[list[str] | None, value("NAMES", "Columns of a table that are not features.")] = None
     missing: Annotated[
         Missing,
-        _option(
-            "--missing", None, "Missing values in a table: refuse, read as 0, as the mean of the query's other documents, "
+        value(
+            None,
+            "Missing values in a table: refuse, read as 0, as the mean of the query's other documents, "
             'or as 0 with a further feature "NAME is missing".',
         ),
-    ] = Missing.error  # fmt: skip
+    ] = Missing.error
     n_features: Annotated[
-        int | None,
-        _option("--n-features", "N", "Number of features of LETOR text, if the first 8 MiB do not contain all of them.", min=1),
+        int | None, value("N", "Number of features of LETOR text, if the first 8 MiB do not contain all of them.", min=1)
     ] = None
     group_by_qid: Annotated[
-        bool, _option("--group-by-qid", None, "Join the documents of a qid that are not contiguous; reads all input first.")
+        bool, flag("--group-by-qid", "Join the documents of a qid that are not contiguous; reads all input first.")
     ] = False
     strict: Annotated[
         bool,
-        _option(
-            "--strict", None, "Refuse files that lack a feature of the model, or have others, instead of a warning; a model "
+        flag(
+            "--strict",
+            "Refuse files that lack a feature of the model, or have others, instead of a warning; a model "
             "that is trained takes the features of the first table and refuses all others, now and later.",
         ),
-    ] = False  # fmt: skip
+    ] = False
 
     def reading(self, grades: Grades = Grades(), **of_training: Any) -> Reading:  # noqa: B008
         """How to read files."""
@@ -156,13 +156,11 @@ _ORIGIN_HELP = (
 class Clicks(NamedTuple):
     """A log of clicks in place of grades. A row of its table is a candidate."""
 
-    clicks: Annotated[Origin | None, _option("--clicks", None, f"FILE is a log of clicks. {_ORIGIN_HELP}", **OF_CLICKS)] = None
-    event: Annotated[
-        list[str] | None, _option("--event", "NAME=VALUE", "What an event is worth; once for each name.", **OF_CLICKS)
-    ] = None
+    clicks: Annotated[Origin | None, value(None, f"FILE is a log of clicks. {_ORIGIN_HELP}", **OF_CLICKS)] = None
+    event: Annotated[list[str] | None, value("NAME=VALUE", "What an event is worth; once for each name.", **OF_CLICKS)] = None
 
 
-LogOrigin = Annotated[Origin | None, _option("--clicks", None, f"Learn from --click-log. {_ORIGIN_HELP}", **OF_CLICKS)]
+LogOrigin = Annotated[Origin | None, value(None, f"Learn from --click-log. {_ORIGIN_HELP}", **OF_CLICKS)]
 
 
 # Services.
@@ -182,51 +180,45 @@ class Service(NamedTuple):
     ] = None
     ranker: Annotated[
         ServedKind,
-        _option(
-            "--ranker", None, "Ranker of a new model. The blends take features of any scale: --scale does not apply. "
+        value(
+            None,
+            "Ranker of a new model. The blends take features of any scale: --scale does not apply. "
             "swap draws the list to show and learns from the clicks on it.",
         ),
-    ] = ServedKind.perceptron  # fmt: skip
+    ] = ServedKind.perceptron
     measure: Measure = "ndcg@10"
     scale: Scaling = Scale.map
-    strict: Annotated[
-        bool, _option("--strict", None, "Refuse features that MODEL has not learned from; missing ones count as 0.")
-    ] = False
+    strict: Annotated[bool, flag("--strict", "Refuse features that MODEL has not learned from; missing ones count as 0.")] = (
+        False
+    )
     null_features: Annotated[
-        bool, _option("--null-features", None, "A feature that is null counts as missing; without it, it is refused.")
+        bool, flag("--null-features", "A feature that is null counts as missing; without it, it is refused.")
     ] = False
     checkpoint: Annotated[
-        str | None,
-        _option("--checkpoint", "DIR", "Folder that keeps everything acknowledged; a restart continues from there."),
+        str | None, value("DIR", "Folder that keeps everything acknowledged; a restart continues from there.")
     ] = None
     every: Every = 10_000
     replace_model: Annotated[
-        bool, _option("--replace-model", None, "If the checkpoint began with another MODEL, continue with this one.")
+        bool, flag("--replace-model", "If the checkpoint began with another MODEL, continue with this one.")
     ] = False
     max_pending: Annotated[
-        int,
-        _option("--max-pending", "N", "Most queries waiting for feedback; one is dropped after 10 N further queries.", min=1),
+        int, value("N", "Most queries waiting for feedback; one is dropped after 10 N further queries.", min=1)
     ] = 10_000
-    max_pending_bytes: Annotated[
-        int, _option("--max-pending-bytes", "BYTES", "Memory for the queries waiting for feedback, in bytes.", min=1)
-    ] = 1 << 28
-    challenger: Annotated[
-        str | None, _option("--challenger", "MODEL", "Compare this model with the one that serves, on the same traffic.")
-    ] = None
+    max_pending_bytes: Annotated[int, value("BYTES", "Memory for the queries waiting for feedback, in bytes.", min=1)] = 1 << 28
+    challenger: Annotated[str | None, value("MODEL", "Compare this model with the one that serves, on the same traffic.")] = (
+        None
+    )
     promote_at: Annotated[
-        float | None,
-        _option("--promote-at", "P", "Let the challenger serve once it is better at this confidence, such as .95."),
+        float | None, value("P", "Let the challenger serve once it is better at this confidence, such as .95.")
     ] = None
     feedback_window: Annotated[
         str | None,
-        _option(
-            "--feedback-window", "TIME", "Gather feedback on a query for 90s, 30m, 12h or 7d, then learn it. "
-            "[dim]Without it: from the first.[/dim]",
+        value(
+            "TIME", "Gather feedback on a query for 90s, 30m, 12h or 7d, then learn it. [dim]Without it: from the first.[/dim]"
         ),
-    ] = None  # fmt: skip
+    ] = None
     event: Annotated[
-        list[str] | None,
-        _option("--event", "NAME=VALUE", "What an event is worth: click=1; once for each kind. Needs a window."),
+        list[str] | None, value("NAME=VALUE", "What an event is worth: click=1; once for each kind. Needs a window.")
     ] = None
 
 

@@ -1,7 +1,6 @@
 """`online-rank train`."""
 
 import contextlib
-import copy
 import importlib.util
 import json
 import os
@@ -15,7 +14,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from online_rank.base import ranker_of, serving_ranker
+from online_rank.base import ranker_of
 from online_rank.base.columns import are_numbers
 from online_rank.base.signs import signs_of_columns
 from online_rank.cli.advice import advice
@@ -168,23 +167,13 @@ def _untaught(settings: Settings, plan: Any, output: Output, shown: bool | None)
         return model
     from online_rank.cli.certify import tracked
 
-    return tracked(model, settings.queries(0), settings.teacher, shown)
+    return tracked(model, settings.queries(0), shown)
 
 
 def _tested(model: Any, settings: Settings, shown: bool | None) -> dict[str, Any]:
-    """How well the model, and its last weights, rank the files of `--test`."""
-    values = measure_files(
-        [model, _by_last_weights(model)], settings.test, Measuring([settings.measure]), settings.reading, shown
-    )
-    served, last = values.means
-    return {
-        "files": settings.test,
-        "queries": values.n_queries,
-        "counted": values.counted[settings.measure],
-        "served": served,
-        "last": last,
-        "random": values.chance,
-    }
+    """How well the model ranks the files of `--test`."""
+    values = measure_files(model, settings.test, Measuring([settings.measure]), settings.reading, shown)
+    return {"files": settings.test, **values.to_dict()}
 
 
 def _report_page(place: str, figures: dict[str, Any], settings: Settings, about: dict[str, Any]) -> str:
@@ -295,15 +284,6 @@ def _opened(settings: Settings, checkpoints: Checkpoints) -> contextlib.Abstract
     return directory
 
 
-def _by_last_weights(model: Any) -> Any:
-    """A copy of the model that serves its last weights rather than their average."""
-    model = copy.deepcopy(model)
-    ranker = serving_ranker(model)
-    if hasattr(ranker, "stop_averaging"):
-        ranker.stop_averaging()
-    return model
-
-
 def _print(report: dict[str, Any], traces: list[Trace]) -> None:
     """The figures for people."""
     console = Console(highlight=False)
@@ -322,9 +302,8 @@ def _print(report: dict[str, Any], traces: list[Trace]) -> None:
     if RANDOM in first.values:
         table.add_row("  a random ranking of the same queries", f"{first.values[RANDOM]:.4f}", over, style="dim")
     if test := report.get("test"):
-        over = of_queries(test["counted"], test["queries"])
-        table.add_row("held out, weights that serve (averaged)", f"{test['served'][measure]:.4f}", over)
-        table.add_row("held out, weights that learn (last)", f"{test['last'][measure]:.4f}", over)
+        over = of_queries(test["counted"][measure], test["queries"])
+        table.add_row("held out", f"{test['metrics'][measure]:.4f}", over)
         table.add_row("  a random ranking of the same queries", f"{test['random'][measure]:.4f}", over, style="dim")
     console.print(table)
     if report["counted"] < first.n_queries:

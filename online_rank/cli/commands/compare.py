@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from online_rank.cli.options import OF_CLICKS, Clicks, Files, Grades, Json, Measure, Queries, is_given
+from online_rank.cli.options import OF_CLICKS, Clicks, Files, Grades, Json, Measure, Queries, is_given, value
 
 __all__ = ["compare"]
 
@@ -21,10 +21,7 @@ def compare(
     grades: Grades,
     log: Clicks,
     measure: Measure = "ndcg@10",
-    places: Annotated[
-        int,
-        typer.Option("--places", metavar="N", min=1, help="Positions whose gains count, discounted as in DCG.", **OF_CLICKS),
-    ] = 1,
+    places: Annotated[int, value("N", "Positions whose gains count, discounted as in DCG.", min=1, **OF_CLICKS)] = 1,
     json: Json = False,
 ) -> None:
     """Find which of two models ranks better on files, query by query, without learning from them.

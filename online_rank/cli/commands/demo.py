@@ -2,17 +2,15 @@
 
 from typing import Annotated
 
-import typer
+from online_rank.cli.options import flag, value
 
 __all__ = ["demo"]
 
 
 def demo(
-    queries: Annotated[int, typer.Option("--queries", metavar="N", min=100, help="Queries until the end or a change.")] = 6000,
-    live: Annotated[
-        bool, typer.Option("--live", help="Show a page until Ctrl-C instead; the truth changes every --queries.")
-    ] = False,
-    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port of the page; 0: any free port.")] = 0,
+    queries: Annotated[int, value("N", "Queries until the end or a change.", min=100)] = 6000,
+    live: Annotated[bool, flag("--live", "Show a page until Ctrl-C instead; the truth changes every --queries.")] = False,
+    port: Annotated[int, value("N", "Port of the page; 0: any free port.", min=0, max=65535)] = 0,
 ) -> None:
     """Watch a ranker learn from a stream of queries whose truth changes halfway."""
     if live:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from online_rank.cli.options import Files, Grades, Json, ModelFile, Queries, shown
+from online_rank.cli.options import Files, Grades, Json, ModelFile, Queries, flag, shown, value
 from online_rank.measures.table import listed
 
 __all__ = ["evaluate"]
@@ -21,19 +21,13 @@ def evaluate(
     grades: Grades,
     metric: Annotated[
         list[str] | None,
-        typer.Option(
-            "--metric",
-            metavar="NAME",
-            help=f"Metrics: {shown(listed())}; may be repeated. [dim]Without it: ndcg@10, ndcg, map, mrr.[/dim]",
-        ),
+        value("NAME", f"Metrics: {shown(listed())}; may be repeated. [dim]Without it: ndcg@10, ndcg, map, mrr.[/dim]"),
     ] = None,
     no_relevant: Annotated[
-        NoRelevant,
-        typer.Option("--no-relevant", help="Queries without relevant documents are left out of the mean, or count as 0."),
+        NoRelevant, value(None, "Queries without relevant documents are left out of the mean, or count as 0.")
     ] = NoRelevant.skip,
     trec: Annotated[
-        bool,
-        typer.Option("--trec", help="MODEL is a TREC run and FILE its judgements (qrels); ties and averages as in trec_eval."),
+        bool, flag("--trec", "MODEL is a TREC run and FILE its judgements (qrels); ties and averages as in trec_eval.")
     ] = False,
     json: Json = False,
 ) -> None:

@@ -2,9 +2,7 @@
 
 from typing import Annotated
 
-import typer
-
-from online_rank.cli.options import FILE, Json, ModelFile, Queries, TrecRuns
+from online_rank.cli.options import FILE, Json, ModelFile, Queries, TrecRuns, value
 
 __all__ = ["explain"]
 
@@ -12,15 +10,11 @@ __all__ = ["explain"]
 def explain(
     model: ModelFile,
     reading: Queries,
-    id: Annotated[str, typer.Option("--id", metavar="ID", help="The query.")],
+    id: Annotated[str, value("ID", "The query.")],
     file: Annotated[str | None, FILE] = None,
     runs: TrecRuns = None,
-    a: Annotated[
-        str | None, typer.Option("--a", metavar="DOCUMENT", help="Explain why this document (default: the best)")
-    ] = None,
-    b: Annotated[
-        str | None, typer.Option("--b", metavar="DOCUMENT", help="ranks above this one (default: the second).")
-    ] = None,
+    a: Annotated[str | None, value("DOCUMENT", "Explain why this document (default: the best)")] = None,
+    b: Annotated[str | None, value("DOCUMENT", "ranks above this one (default: the second).")] = None,
     json: Json = False,
 ) -> None:
     """Explain why one document ranks above another: the contribution of each feature to the difference of their scores."""

@@ -4,16 +4,15 @@ from typing import Annotated
 
 import typer
 
+from online_rank.cli.options import value
+
 __all__ = ["forget"]
 
 
 def forget(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="The --checkpoint folder of a service that does not run.")],
-    id: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="A query; may be repeated.")] = None,
-    user: Annotated[
-        str | None,
-        typer.Option("--user", metavar="ID", help="A user: queries and features with this id as a word of their own."),
-    ] = None,
+    id: Annotated[list[str] | None, value("ID", "A query; may be repeated.")] = None,
+    user: Annotated[str | None, value("ID", "A user: queries and features with this id as a word of their own.")] = None,
 ) -> None:
     """Forget queries, and what is known of a user, in the folder of a service.
 

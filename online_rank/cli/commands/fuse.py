@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from online_rank.cli.options import Json, LogOrigin, Measure, Out, Save
+from online_rank.cli.options import Json, LogOrigin, Measure, Out, Save, value
 
 __all__ = ["fuse"]
 
@@ -15,16 +15,11 @@ Rule = StrEnum("Rule", ["rrf", "minmax", "zscore"])
 
 def fuse(
     files: Annotated[list[str], typer.Argument(metavar="RUN", help="TREC runs of at least two retrievers.")],
-    qrels: Annotated[str | None, typer.Option("--qrels", metavar="FILE", help="Judgements: qid 0 docid grade.")] = None,
-    click_log: Annotated[
-        str | None,
-        typer.Option("--click-log", metavar="FILE", help="Instead, a table: list, query, document, position, click."),
-    ] = None,
+    qrels: Annotated[str | None, value("FILE", "Judgements: qid 0 docid grade.")] = None,
+    click_log: Annotated[str | None, value("FILE", "Instead, a table: list, query, document, position, click.")] = None,
     clicks: LogOrigin = None,
-    today: Annotated[
-        Rule, typer.Option("--today", help="The rule that ranks today, and with which learning begins.")
-    ] = Rule.minmax,
-    k: Annotated[float, typer.Option("--k", metavar="K", min=0, help="The constant of reciprocal rank fusion.")] = 60.0,
+    today: Annotated[Rule, value(None, "The rule that ranks today, and with which learning begins.")] = Rule.minmax,
+    k: Annotated[float, value("K", "The constant of reciprocal rank fusion.", min=0)] = 60.0,
     measure: Measure = "ndcg@10",
     out: Out = None,
     save: Save = None,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from online_rank.cli.options import Service, is_given
+from online_rank.cli.options import Service, is_given, value
 
 __all__ = ["serve"]
 
@@ -17,36 +17,19 @@ Level = StrEnum("Level", ["debug", "info", "warning", "error"])
 def serve(
     context: typer.Context,
     service: Service,
-    idle: Annotated[
-        str | None,
-        typer.Option("--idle", metavar="TIME", help="Let windows end by the clock where no request comes for so long."),
-    ] = None,
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0: any free port.")] = 8000,
-    max_request: Annotated[int, typer.Option("--max-request", metavar="BYTES", min=1, help="Largest request, in bytes.")] = 1
-    << 22,
-    key: Annotated[
-        str | None,
-        typer.Option("--key", metavar="NAME", help="One model for each value of this query parameter: POST /rank?NAME=shop."),
-    ] = None,
-    max_models: Annotated[
-        int, typer.Option("--max-models", metavar="N", min=1, help="Most models in memory, with --key.")
-    ] = 100,
-    max_keys: Annotated[int, typer.Option("--max-keys", metavar="N", min=1, help="Most models at all, with --key.")] = 100_000,
-    max_bytes: Annotated[
-        int | None,
-        typer.Option("--max-bytes", metavar="BYTES", min=1, help="Size of all models from which no more keys are taken."),
-    ] = None,
+    idle: Annotated[str | None, value("TIME", "Let windows end by the clock where no request comes for so long.")] = None,
+    host: Annotated[str, value("ADDRESS", "Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, value("N", "0: any free port.", min=0, max=65535)] = 8000,
+    max_request: Annotated[int, value("BYTES", "Largest request, in bytes.", min=1)] = 1 << 22,
+    key: Annotated[str | None, value("NAME", "One model for each value of this query parameter: POST /rank?NAME=shop.")] = None,
+    max_models: Annotated[int, value("N", "Most models in memory, with --key.", min=1)] = 100,
+    max_keys: Annotated[int, value("N", "Most models at all, with --key.", min=1)] = 100_000,
+    max_bytes: Annotated[int | None, value("BYTES", "Size of all models from which no more keys are taken.", min=1)] = None,
     key_ttl: Annotated[
-        str | None,
-        typer.Option(
-            "--key-ttl", metavar="TIME", help="Delete a key if nothing was ranked or learned for it for so long: 90d."
-        ),
+        str | None, value("TIME", "Delete a key if nothing was ranked or learned for it for so long: 90d.")
     ] = None,
-    log_format: Annotated[
-        Lines, typer.Option("--log-format", help="Lines of the log on stderr: text, or one JSON object each.")
-    ] = Lines.text,
-    log_level: Annotated[Level, typer.Option("--log-level", help="The least level of lines in the log.")] = Level.info,
+    log_format: Annotated[Lines, value(None, "Lines of the log on stderr: text, or one JSON object each.")] = Lines.text,
+    log_level: Annotated[Level, value(None, "The least level of lines in the log.")] = Level.info,
 ) -> None:
     """Rank and learn over HTTP, with a live page and metrics (extra 'serve').
 

@@ -16,8 +16,10 @@ from online_rank.cli.options import (
     Save,
     Scale,
     Scaling,
+    flag,
     is_given,
     names,
+    value,
 )
 
 __all__ = ["train"]
@@ -44,86 +46,51 @@ def train(
             help="LETOR / svmlight text, plain or gzip, [bold]-[/bold] is standard input; or tables. A run continues without.",
         ),
     ] = None,
-    test: Annotated[list[str] | None, typer.Option("--test", metavar="FILE", help="Held-out queries; may be repeated.")] = None,
+    test: Annotated[list[str] | None, value("FILE", "Held-out queries; may be repeated.")] = None,
     measure: Measure = "ndcg@10",
-    passes: Annotated[int, typer.Option("--passes", metavar="N", min=1, help="Number of passes over the files.")] = 1,
+    passes: Annotated[int, value("N", "Number of passes over the files.", min=1)] = 1,
     ranker: Annotated[
-        Kind,
-        typer.Option("--ranker", help="The ranker to train. The blends take features of any scale: --scale has no effect."),
+        Kind, value(None, "The ranker to train. The blends take features of any scale: --scale has no effect.")
     ] = Kind.perceptron,
     scale: Scaling = Scale.map,
     sign: Annotated[
         list[str] | None,
-        typer.Option(
-            "--sign",
-            metavar="NAME=SIGN",
-            help="Keep the weight of a feature at or above 0 (NAME=+) or at or below 0 (NAME=-); may be repeated.",
-        ),
+        value("NAME=SIGN", "Keep the weight of a feature at or above 0 (NAME=+) or at or below 0 (NAME=-); may be repeated."),
     ] = None,
-    shuffle: Annotated[
-        int | None,
-        typer.Option("--shuffle", metavar="SEED", min=0, help="Shuffle the queries by this seed, in a buffer of 2,048."),
-    ] = None,
+    shuffle: Annotated[int | None, value("SEED", "Shuffle the queries by this seed, in a buffer of 2,048.", min=0)] = None,
     features: Annotated[
         list[str] | None,
-        typer.Option(
-            "--features",
-            metavar="NAMES",
-            help="The columns of a table that are features, separated by commas; may be repeated. "
+        value(
+            "NAMES",
+            "The columns of a table that are features, separated by commas; may be repeated. "
             "[dim]Default: all numeric columns.[/dim]",
         ),
     ] = None,
     event_time: Annotated[
-        str | None,
-        typer.Option(
-            "--event-time", metavar="COLUMN", help="The column of a table with times; queries must come in their order."
-        ),
+        str | None, value("COLUMN", "The column of a table with times; queries must come in their order.")
     ] = None,
     save: Save = None,
-    report: Annotated[
-        str | None, typer.Option("--report", metavar="DIR", help="Write a page about the run, DIR/index.html (extra 'plot').")
-    ] = None,
-    certify: Annotated[
-        bool,
-        typer.Option(
-            "--certify",
-            help="Certify the loss, against the best weights in hindsight or the teacher of a synthetic stream.",
-        ),
-    ] = False,
-    checkpoint: Annotated[
-        str | None,
-        typer.Option("--checkpoint", metavar="DIR", help="Folder that keeps the run; the same command continues from there."),
-    ] = None,
+    report: Annotated[str | None, value("DIR", "Write a page about the run, DIR/index.html (extra 'plot').")] = None,
+    certify: Annotated[bool, flag("--certify", "Certify the loss, against the best weights in hindsight.")] = False,
+    checkpoint: Annotated[str | None, value("DIR", "Folder that keeps the run; the same command continues from there.")] = None,
     every: Every = 1000,
     shards: Annotated[
-        int | None,
-        typer.Option(
-            "--shards", metavar="N", min=1, help="Number of copies of the model that learn parts of the files and are mixed."
-        ),
+        int | None, value("N", "Number of copies of the model that learn parts of the files and are mixed.", min=1)
     ] = None,
-    rounds: Annotated[int, typer.Option("--rounds", metavar="N", min=1, help="Number of mixings per pass, with --shards.")] = 1,
-    workers: Annotated[
-        int | None,
-        typer.Option("--workers", metavar="N", min=1, help="Number of processes that share the shards (extra 'dask')."),
-    ] = None,
+    rounds: Annotated[int, value("N", "Number of mixings per pass, with --shards.", min=1)] = 1,
+    workers: Annotated[int | None, value("N", "Number of processes that share the shards (extra 'dask').", min=1)] = None,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Print how each column of a table is used, with types and ranges; learn nothing."),
+        bool, flag("--dry-run", "Print how each column of a table is used, with types and ranges; learn nothing.")
     ] = False,
     topic: Annotated[
-        str | None,
-        typer.Option(
-            "--topic", metavar="COLUMN", help="For moved: what was asked, if documents answer several questions.", **OF_CLICKS
-        ),
+        str | None, value("COLUMN", "For moved: what was asked, if documents answer several questions.", **OF_CLICKS)
     ] = None,
     json: Json = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+    quiet: Annotated[bool, flag("--quiet -q", "Print nothing but errors.")] = False,
 ) -> None:
     """Learn from files, one query at a time; each query is a test before it is learned.
 
     A line of a file is a document: grade qid:ID feature:value ... # docid = NAME
-
-    Instead of files: synthetic:separable or synthetic:noisy (--scale none --certify then compares with the teacher).
 
     With --clicks: a table with the columns query, document, position and click, and propensity for above and place.
     """

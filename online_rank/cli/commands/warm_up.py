@@ -6,7 +6,5 @@ __all__ = ["warm_up"]
 
 
 def warm_up() -> None:
-    """Compile the kernels for learning and ranking, for example in a container image; otherwise the first command compiles
-    them.
-    """
+    """Compile the kernels, for example in a container image; otherwise the first command compiles them."""
     online_rank.warm_up()
