@@ -70,9 +70,9 @@ def kills(number: int, seed: int) -> Tally:
     own = seed_of(seed, number)
     return {
         "train, 2 passes": kill_train(4, own, ("--passes", "2"))._asdict(),
-        "train --seed": kill_train(4, own, ("--seed", "1"))._asdict(),
+        "train --shuffle": kill_train(4, own, ("--shuffle", "1"))._asdict(),
         "stream": kill_stream(12, own)._asdict(),
-        "stream --clicks": kill_stream(4, own, feedback=clicked)._asdict(),
+        "stream --ranker swap": kill_stream(4, own, feedback=clicked)._asdict(),
         "serve": kill_serve(4, own)._asdict(),
         "serve --key": kill_serve(4, own, ("a", "b", "c", "d", "e"))._asdict(),
         "keyed": kill_keyed(8, own)._asdict(),
@@ -81,13 +81,13 @@ def kills(number: int, seed: int) -> Tally:
 
 def kill_rows(tally: Tally) -> list[Row]:
     rows: list[Row] = []
-    for name in ("train, 2 passes", "train --seed"):
+    for name in ("train, 2 passes", "train --shuffle"):
         k = Kills(**tally[name])
         rows.append((f"{name}: kills / same model / same figures", k.kills, yes(k.same_model), yes(k.same_figures)))
-    s, c, w = StreamKills(**tally["stream"]), StreamKills(**tally["stream --clicks"]), KeyedKills(**tally["keyed"])
+    s, c, w = StreamKills(**tally["stream"]), StreamKills(**tally["stream --ranker swap"]), KeyedKills(**tally["keyed"])
     rows.append(("stream: kills / grades acknowledged / lost or doubled", s.kills, f"{s.acknowledged:,}", s.lost))
     rows.append(("stream: same model as without kills", "", yes(s.same_model), ""))
-    rows.append(("stream --clicks: kills / clicks acknowledged / lost or doubled", c.kills, f"{c.acknowledged:,}", c.lost))
+    rows.append(("stream --ranker swap: kills / clicks acknowledged / lost or doubled", c.kills, f"{c.acknowledged:,}", c.lost))
     for name, shown in (("serve", "serve"), ("serve --key", "serve --key, 5 tenants, 2 in memory")):
         h = ServedKills(**tally[name])
         rows.append(

@@ -35,6 +35,8 @@ def grouped(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def command(**given: Any) -> None:
+        # The library takes strings, not enumerations of them.
+        given = {name: value.value if isinstance(value, StrEnum) else value for name, value in given.items()}
         made = {name: kind(*(given.pop(field) for field in kind._fields)) for name, kind in groups.items()}
         function(**given, **made)
 
@@ -137,9 +139,10 @@ class Queries(NamedTuple):
         ),
     ] = False
 
-    def reading(self, grades: Grades = Grades(), **of_training: Any) -> Reading:  # noqa: B008
-        """How to read files."""
-        return Reading(**self._replace(exclude=names(self.exclude))._asdict(), **grades._asdict(), **of_training)
+    def reading(self, grades: Grades | None = None, **of_training: Any) -> Reading:
+        """How to read files; without `grades`, grades do not matter."""
+        of_grades = {"negative": "zero"} if grades is None else grades._asdict()
+        return Reading(**self._replace(exclude=names(self.exclude))._asdict(), **of_grades, **of_training)
 
 
 # Logs of clicks.

@@ -42,7 +42,7 @@ def compiled():
     _kills.warm_up()
 
 
-@pytest.mark.parametrize("options", [("--passes", "2"), ("--seed", "1")])
+@pytest.mark.parametrize("options", [("--passes", "2"), ("--shuffle", "1")])
 def test_training_that_is_killed_ends_as_if_it_had_not_been(options):
     result = _kills.kill_train(4, seed=1, options=options)
     assert result == (result.kills, True, True)
