@@ -5,9 +5,9 @@ import numpy as np
 
 from benchmarks._common import RESULTS, table
 from benchmarks._data import LIGHTGBM, data_folder, folds
+from benchmarks._gaussians import GradedGaussians
 from online_rank import StreamScaler, plot
 from online_rank.rankers.direct import DirectRanker
-from online_rank.stream.synth import GradedGaussians
 
 PASSES = 10
 #: Grades from here on are relevant where the web data are binarised, as in the authors' code.

@@ -97,7 +97,7 @@ BAD = {
     "seed": (-1, 8.5, "x", True, None),
 }
 #: What opens files before it looks at anything else, and what needs torch; their rooms test them.
-FILES = ("iter_table", "plan_columns", "plan_tables", "learn_shard", "TorchRanker")
+FILES = ("iter_table", "plan_columns", "learn_shard", "TorchRanker")
 #: Rooms whose functions are called by other rooms, with what these have checked; and pictures.
 INNER = ("base", "query", "plot", "checks", "intervals")
 #: Text that users make up: names, columns, paths.

@@ -5,8 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
+from benchmarks._gaussians import GradedGaussians
 from online_rank import PerceptronRanker
-from online_rank.stream.synth import WEB_GRADES, Drifting, GradedGaussians, NoisyTeacher, Separable
+from online_rank.stream.synth import WEB_GRADES, Drifting, NoisyTeacher, Separable
 from online_rank.stream.weblike import WebLike
 
 STREAMS = [
