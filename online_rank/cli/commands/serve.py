@@ -25,9 +25,7 @@ def serve(
     max_models: Annotated[int, value("N", "Most models in memory, with --key.", min=1)] = 100,
     max_keys: Annotated[int, value("N", "Most models at all, with --key.", min=1)] = 100_000,
     max_bytes: Annotated[int | None, value("BYTES", "Size of all models from which no more keys are taken.", min=1)] = None,
-    key_ttl: Annotated[
-        str | None, value("TIME", "Delete a key if nothing was ranked or learned for it for so long: 90d.")
-    ] = None,
+    key_ttl: Annotated[str | None, value("TIME", "Delete a key if no request named it for so long: 90d.")] = None,
     log_format: Annotated[Lines, value(None, "Lines of the log on stderr: text, or one JSON object each.")] = Lines.text,
     log_level: Annotated[Level, value(None, "The least level of lines in the log.")] = Level.info,
 ) -> None:
