@@ -38,9 +38,6 @@ ROOMS = (
 MODULES = (
     "distributed.dask",
     "distributed.keyed",
-    "distributed.mixing",
-    "distributed.parts",
-    "distributed.rounds",
     "limits",
     "measures.own",
     "plot.report",

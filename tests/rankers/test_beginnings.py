@@ -137,7 +137,7 @@ def test_a_click_ranker_begins_with_a_rule_as_guide_benchmark_and_commands_say()
     guide = " ".join((root / "docs" / "hybrid.md").read_text().split())
     assert f"default here is `strength={strength:g}, wealth={wealth:g}`" in guide
     fast, fast_wealth = FAST_SWAP_BEGINNING["strength"], FAST_SWAP_BEGINNING["wealth"]
-    assert f"`strength={fast:g}, wealth={fast_wealth:g}`, as in `demo hybrid`" in guide
+    assert f"`strength={fast:g}, wealth={fast_wealth:g}`, as in `examples/hybrid.py`" in guide
     assert f"None for 1, or {strength:g} for `SwapRanker`" in SwapRanker.from_rule.__doc__
     assert f"`wealth` of `SwapRanker` is {wealth:g} here" in SwapRanker.from_rule.__doc__
     assert f"Chosen: {strength:g} and {wealth:g}" in (root / "benchmarks" / "results" / "hybrid.md").read_text()
