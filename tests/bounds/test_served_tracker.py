@@ -2,7 +2,6 @@
 
 import math
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +22,7 @@ from online_rank.bounds import FrozenCopy, path_length, scaler_path_length
 from online_rank.intervals import PairedLosses, served_loss
 from online_rank.measures.learned import measure
 from online_rank.storage.files import from_bytes, to_bytes
-from tests.reference import bound_streams, perceptron
+from tests.reference import perceptron
 
 LOSS_OF_A_TIE = 1.0 - 1.0 / math.log2(3)
 
@@ -348,10 +347,6 @@ def test_a_perceptron_that_learns_in_its_own_way_is_refused():
     for ranker in (Own(), DriftAwareRanker(Own())):
         with pytest.raises(TypeError, match="learns in its own way"):
             LossTracker(ranker)
-
-
-def test_the_slow_learner_of_the_theorems_is_not_the_library():
-    assert "online_rank.rankers" not in Path(bound_streams.__file__).read_text()
 
 
 @pytest.mark.parametrize("named", [False, True])
