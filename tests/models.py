@@ -3,6 +3,7 @@
 import importlib.util
 
 import numpy as np
+import pytest
 from river import drift, feature_selection, linear_model, preprocessing, stats
 
 from online_rank import (
@@ -150,6 +151,17 @@ NOT_CHECKED = {
 
 def parts_of(model):
     return list(model.steps.values()) if hasattr(model, "steps") else [model]
+
+
+def variants(names):
+    """Names of models as parameters of a test. The first of each class is tested always, further settings by slow tests."""
+    found, seen = [], set()
+    for name in names:
+        model = REGISTRY[name]()
+        classes = {type(model), *map(type, parts_of(model))}
+        found.append(pytest.param(name, marks=[pytest.mark.slow] if classes <= seen else []))
+        seen |= classes
+    return found
 
 
 def is_ranker(model):

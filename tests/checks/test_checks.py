@@ -21,10 +21,10 @@ from online_rank import (
 from online_rank.base.transformer import QueryTransformer
 from online_rank.checks import CheckFailed, check_ranker, check_transformer, yield_checks
 from tests.checks.planted import FAULTS, Plain, documented_ranker
-from tests.models import HAS_TORCH, NOT_CHECKED, NOT_SAVED, REGISTRY, is_ranker, parts_of
+from tests.models import HAS_TORCH, NOT_CHECKED, NOT_SAVED, REGISTRY, is_ranker, parts_of, variants
 
 
-@pytest.mark.parametrize("name", REGISTRY)
+@pytest.mark.parametrize("name", variants(REGISTRY))
 def test_contract(name):
     model = REGISTRY[name]()
     (check_ranker if is_ranker(model) else check_transformer)(model)
