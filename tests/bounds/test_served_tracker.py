@@ -21,7 +21,7 @@ from online_rank import (
 from online_rank.intervals import PairedLosses, served_loss
 from online_rank.measures.learned import measure
 from online_rank.storage.files import from_bytes, to_bytes
-from tests.reference import perceptron
+from tests.reference import bound_streams, perceptron
 
 LOSS_OF_A_TIE = 1.0 - 1.0 / math.log2(3)
 
