@@ -2,7 +2,6 @@
 
 import math
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -330,10 +329,6 @@ def test_a_perceptron_that_learns_in_its_own_way_is_refused():
     for ranker in (Own(), DriftAwareRanker(Own())):
         with pytest.raises(TypeError, match="learns in its own way"):
             LossTracker(ranker)
-
-
-def test_the_slow_learner_of_the_theorems_is_not_the_library():
-    assert "online_rank.rankers" not in Path(bound_streams.__file__).read_text()
 
 
 @pytest.mark.parametrize("named", [False, True])
