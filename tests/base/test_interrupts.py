@@ -94,6 +94,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
 def test_no_interrupt_tears_a_model(make):
     model = make()
@@ -104,6 +105,7 @@ def test_no_interrupt_tears_a_model(make):
     assert n_after > 0 or "ridge" in repr(model).lower()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [MODELS["perceptron"], MODELS["scaler and perceptron"]])
 def test_no_interrupt_tears_a_model_that_grows(make):
     model = make()
@@ -112,6 +114,7 @@ def test_no_interrupt_tears_a_model_that_grows(make):
     states_met(model, {name: {**features, "new": 1.0} for name, features in query.items()}, grades)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [MODELS["perceptron"], GradientRanker])
 def test_no_interrupt_tears_a_model_that_learns_from_its_first_sparse_query(make):
     model = make()

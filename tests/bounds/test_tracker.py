@@ -117,6 +117,7 @@ def test_slam_loss_is_the_reference(seed):
     assert losses == pytest.approx((reference.slam(v, k, y), reference.slam(v, other, y)))
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 10**6),
     credit=st.sampled_from(["spread", "pairs", "gain"]),
@@ -212,6 +213,7 @@ def test_the_bound_is_attained():
         assert certificate.bound(name) == pytest.approx(loss, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [2.0, 0.5])
 def test_a_broken_update_is_caught(factor):
     sound, broken = (LossTracker(PerceptronRanker("ndcg"), {"teacher": np.full(20, 0.5)}) for _ in range(2))
@@ -238,6 +240,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 10**6),
     options=st.sampled_from(CASES),
@@ -338,6 +341,7 @@ def test_a_rejected_query_changes_nothing(X, y, error):
         assert state(tracker) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranker", [PerceptronRanker(), DriftAwareRanker(PerceptronRanker(), on_drift="switch")])
 @pytest.mark.parametrize("raw", [False, True])
 def test_arrays_of_all_features_are_not_written_to(ranker, raw):

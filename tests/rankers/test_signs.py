@@ -135,6 +135,7 @@ def test_a_refused_query_changes_nothing():
     assert state_of(model) == before
 
 
+@pytest.mark.slow
 def test_bounds_hold_on_1000_streams():
     options = [{}, {"credit": "spread"}, {"credit": "argmax", "mass": "slam"}, {"credit": "pairs", "relative_margin": 0.5},
                {"norm_cap": 0.3}, {"served": "average"}, {"average": 5.0, "served": "average"},

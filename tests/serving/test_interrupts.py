@@ -22,6 +22,7 @@ def test_no_interrupt_tears_the_queries_that_wait(name, kind):
     assert met <= {"before", "after"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "every"),
     [("rank", 5), ("learn", 5), ("teach", 7), ("clicks, rank", 5), ("windows, close", 11)],
@@ -31,6 +32,7 @@ def test_no_interrupt_tears_a_service(name, every):
     assert {*outcomes(f"service: {name}", MemoryError, every)} == {"before", "after"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["forget", "learn again"])
 def test_no_interrupt_tears_what_is_forgotten_or_done_again(name):
     """The model had forgotten a user, of whom queries still waited; and no garbage was collected any more."""
