@@ -166,3 +166,24 @@ def variants(names):
 
 def is_ranker(model):
     return isinstance(parts_of(model)[-1], Ranker)
+
+
+#: Adapters around any model of river can be served, not saved.
+_ADAPTED = {
+    "pointwise, regressor",
+    "pointwise, classifier",
+    "pairwise",
+    "drift, pairwise",
+    "best, pairwise",
+    "scaler | pairwise",
+}
+#: Models that a service can have: those that files know.
+SERVED = {
+    name: make
+    for name, make in REGISTRY.items()
+    if name not in NOT_SAVED | _ADAPTED and "torch" not in name and is_ranker(make())
+} | {
+    "lifted standard": lambda: ForEachDocument(preprocessing.StandardScaler()) | PerceptronRanker(),
+    "lifted maximum": lambda: ForEachDocument(preprocessing.MaxAbsScaler()) | PerceptronRanker(),
+    "lifted norm": lambda: ForEachDocument(preprocessing.Normalizer()) | PerceptronRanker(),
+}

@@ -1011,9 +1011,7 @@ def serve(
     ] = None,
     key_ttl: Annotated[
         str | None,
-        typer.Option(
-            "--key-ttl", metavar="TIME", help="Delete a key if nothing was ranked or learned for it for so long: 90d."
-        ),
+        typer.Option("--key-ttl", metavar="TIME", help="Delete a key if no request named it for so long: 90d."),
     ] = None,
     max_request: MaxRequest = 1 << 22,
     max_pending: MaxPending = 10_000,

@@ -206,7 +206,7 @@ def forget(folder: str, ids: Sequence[str], user: str | None) -> None:
     previous = kept.read_bytes() if kept.exists() else None
     with contextlib.closing(DurableService(read_service(folder), folder)) as state:
         if previous is not None:
-            write_atomically(kept, without(previous, wanted))
+            write_atomically(kept, without(previous, wanted), 0o600)
         # Another one begins with the service.
         (Path(folder) / REFERENCE).unlink(missing_ok=True)
         done = state.forget(wanted)

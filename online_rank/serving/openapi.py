@@ -5,7 +5,6 @@ import json
 from typing import Any
 
 import online_rank
-from online_rank.serving.models import KEY
 from online_rank.serving.schemas import (
     ACCEPTED,
     DONE,
@@ -18,6 +17,7 @@ from online_rank.serving.schemas import (
     STATS,
     request_schema,
 )
+from online_rank.serving.tenants import KEY
 
 __all__ = ["description", "description_page"]
 

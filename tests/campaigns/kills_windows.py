@@ -1,15 +1,12 @@
 """A server whose feedback comes in many events is killed again and again, and its model replaced: what it lost, by the model.
 
-`python -m benchmarks._kills_windows KILLS` prints the figures. One client sends queries, events of three kinds, repeated and
-corrected ones, and new models. Where it gets no answer it sends all of that query again. A challenger takes the place of the
-model that the server begins with. At the end the model is compared, bit for bit, with that of a service in one
-process that nobody killed.
+One client sends queries, events of three kinds, repeated and corrected ones, and new models. Where it gets no answer it sends
+all of that query again. A challenger takes the place of the model that the server begins with. At the end the model
+is compared with that of a service in one process that nobody killed, bit for bit.
 """
 
-import argparse
 import contextlib
 import http.client
-import importlib
 import json
 import os
 import random
@@ -21,12 +18,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks._common import in_memory
-from benchmarks._kills import command, forked
-from benchmarks._kills_served import connectable, free_port
+from benchmarks._http import connectable, free_port
 from online_rank import PerceptronRanker, StreamScaler, load, save
 from online_rank.serving import Challenge, FeedbackPlan, RankingService
 from online_rank.serving.durable import read_service
 from online_rank.storage.files import to_bytes
+from tests.campaigns.found import Found
+from tests.campaigns.kills import command, forked
+from tests.campaigns.kills_served import import_server
 
 _WINDOW = 25.0
 _EVENTS = {"click": 1, "like": 2, "purchase": 3}
@@ -45,20 +44,9 @@ class Files(NamedTuple):
     other: Path
 
 
-class WindowKills(NamedTuple):
-    kills: int
-    queries: int
-    events: int
-    replaced: int
-    same_model: bool
-    same_counts: bool
-    promoted: int
-
-
-def kill_windows(n_kills: int, seed: int = 0) -> WindowKills:
+def kill_windows(n_kills: int, seed: int = 0) -> Found:
     """Kill a server in the middle of events, rankings and replacements."""
-    for name in ("online_rank.serving.server", "online_rank.serving.http", "uvicorn.protocols.http.auto", "uvicorn.loops.auto"):
-        importlib.import_module(name)  # once, and not in each child
+    import_server()
     rng = random.Random(seed)
     with in_memory() as folder:
         files = models_in(folder)
@@ -84,17 +72,13 @@ def kill_windows(n_kills: int, seed: int = 0) -> WindowKills:
         os.kill(child, signal.SIGTERM)
         os.waitpid(child, 0)
         served, whole = read_service(folder / "state"), uninterrupted(done + 3, files)
-    same = [served.counts()[name] == whole.counts()[name] for name in COUNTED]
     n_events = sum(path == "/learn" for i in range(done + 3) for path, _ in _requests(i))
-    return WindowKills(
-        kills=n_kills,
-        queries=done + 3,
-        events=n_events,
-        replaced=(done + 2) // _REPLACED,
-        same_model=to_bytes(served.model) == to_bytes(whole.model),
-        same_counts=all(same),
-        promoted=int(served.challenge is None and whole.challenge is None),
-    )
+    promoted = served.challenge is None and whole.challenge is None
+    found = Found(kills=n_kills, queries=done + 3, events=n_events, models_replaced=(done + 2) // _REPLACED)
+    found.count(challengers_promoted=promoted)
+    found.expect(to_bytes(served.model) == to_bytes(whole.model), "events: another model than without kills")
+    found.expect(all(served.counts()[name] == whole.counts()[name] for name in COUNTED), "events: other counts")
+    return found
 
 
 def killed(child: int) -> None:
@@ -187,11 +171,3 @@ def quietly() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kills", type=int, nargs="?", default=20)
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    print(kill_windows(arguments.kills, arguments.seed))

@@ -1,8 +1,8 @@
 """Faults of the disk: calls that fail, processes killed at each call, and power lost with what was not synced.
 
 A library that stands between the process and the C library (LD_PRELOAD) counts the calls that write, sync and rename, and does
-at one of them what it was told; it also writes down what reaches the files of a folder (`benchmarks._crashes`). It is compiled
-here, where there is a C compiler.
+at one of them what it was told; it also writes down what reaches the files of a folder (`tests.campaigns.crashes`). It is
+compiled here, where there is a C compiler.
 """
 
 import contextlib
@@ -15,13 +15,13 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
-from benchmarks._kills import command, forked, readable, requests, wait
 from online_rank import PerceptronRanker, StreamScaler
 from online_rank.serving.durable import read_service
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import to_bytes
+from tests.campaigns.found import Found
+from tests.campaigns.kills import command, forked, readable, requests, wait
 
 #: What happens at a call: it fails (a write for want of room), a write fails half way, the process is killed, or power is lost.
 FAULTS = ("fails", "fails half way", "killed", "power lost")
@@ -204,14 +204,6 @@ int rename(const char *a, const char *b) {
 """
 
 
-class Faults(NamedTuple):
-    points: int
-    acknowledged: int
-    lost: int
-    other_models: int
-    refused: int
-
-
 def interpose() -> bool:
     """Start this process again with the library in front, once; whether it is there. Without a C compiler it is not."""
     if "ONLINE_RANK_FAULTS" in os.environ:
@@ -227,7 +219,7 @@ def interpose() -> bool:
     return True
 
 
-def faults(most: int, seed: int = 0) -> Faults:
+def faults(most: int, seed: int = 0) -> Found:
     """Let each kind of fault happen at calls spread over a run of the service; a client sends again what was not answered."""
     lines = requests(12, seed)
     whole = RankingService(StreamScaler() | PerceptronRanker("ndcg@10"))
@@ -238,22 +230,26 @@ def faults(most: int, seed: int = 0) -> Faults:
         n_calls = _calls(Path(folder), lines)
     step = max(1, n_calls * len(FAULTS) // most)
     points = [(number, kind) for number in range(1, n_calls + 1) for kind in range(len(FAULTS))][::step]
-    acknowledged = lost = other = refused = 0
+    found = Found()
     for number, kind in points:
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder)
             answers, _ = _talk(place, lines, number, kind)
             again, ended = _talk(place, lines[len(answers) :], 0, 0)
+            name = f"{FAULTS[kind]} at call {number}, seed {seed}"
+            found.count(faults=1)
+            found.expect(ended, f"{name}: the service does not start again")
             if not ended:
-                refused += 1
                 continue
             acknowledgements = {line for line in answers + again if b'"learned":' in line}
             state = read_service(place / "state")
-            acknowledged += len(acknowledgements)
-            lost += sum(int(line.split(b":")[1].split(b",")[0]) not in state._learned for line in acknowledgements)
+            found.count(acknowledged=len(acknowledgements))
+            lost = sum(int(line.split(b":")[1].split(b",")[0]) not in state._learned for line in acknowledgements)
+            found.expect(not lost, f"{name}: {lost} acknowledged are lost")
             # Rankings are answered before they are synced: after power loss one may be unknown, which its grades are told.
-            other += to_bytes(state.model) != expected and not any(b'"error"' in line for line in answers + again)
-    return Faults(len(points), acknowledged, lost, other, refused)
+            told = any(b'"error"' in line for line in answers + again)
+            found.expect(told or to_bytes(state.model) == expected, f"{name}: another model")
+    return found
 
 
 def _calls(place: Path, lines: list[bytes]) -> int:

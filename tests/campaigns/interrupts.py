@@ -1,31 +1,34 @@
-"""Ctrl-C and lacks of memory before random bytecodes of the library, single and double.
+"""Ctrl-C at random instants, and errors in any call, over all models, metrics and services.
 
-An exception is raised before a random bytecode of a call: KeyboardInterrupt or MemoryError. In half of the cases a second one
-follows before a random later bytecode, often while the first is being dealt with. Afterwards the state is as before the call or
-as after it, no lock is held, and the next call ends as it does for a model that nobody interrupted; a call that raised nothing
-was done. The process is as before, too (`_left`): what an interrupt leaves there would change what others do next.
+Ctrl-C is a real signal: a timer of the system sends SIGINT to this process at a random instant of a call. It has to arrive, at
+the latest when the call returns, and the state is as before the call or as after it. An error, MemoryError, is raised where the
+library calls one of its own functions; its changes are undone, or they were complete. Calls that the undo log makes are left
+out: it promises nothing while it is entered and left.
 
-Passed over are bytecodes that cannot raise by themselves, since Python neither looks for signals nor allocates there: between
-the last bytecode of a `with` block and the call that releases the lock an exception would come from nowhere. The same holds
-before a call without arguments of a local function; if that is in Python, its own bytecodes are met.
+Afterwards no lock is held, and the next call ends as it does for a model that nobody interrupted. The process is as before, too
+(`_left`): what is left there would change what others do next.
 """
 
 import contextlib
 import contextvars
 import copy
-import dis
+import ctypes
 import functools
 import gc
+import inspect
 import io
 import json
 import os
 import pickle
 import random
+import signal
+import statistics
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -34,7 +37,6 @@ import pandas as pd
 from river import utils
 
 import online_rank
-from benchmarks._children import Died, in_child
 from online_rank import ClickPerceptron, HashedFeatures, PerceptronRanker, StreamScaler, SwapRanker
 from online_rank.base import parts_of
 from online_rank.feedback import Impression, PositionBias
@@ -45,34 +47,13 @@ from online_rank.serving import Challenge, FeedbackPlan, PendingQueries
 from online_rank.serving.forgetting import Wanted, forget
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import to_bytes
+from tests.campaigns.children import Died, in_child
+from tests.campaigns.found import Found
+from tests.models import SERVED
 
 _HOME = online_rank.__path__[0]
-#: They load, move and drop what is there already.
-_QUIET = frozenset(
-    (
-        "NOP",
-        "CACHE",
-        "PRECALL",
-        "PUSH_NULL",
-        "LOAD_CONST",
-        "LOAD_FAST",
-        "STORE_FAST",
-        "POP_TOP",
-        "COPY",
-        "SWAP",
-        "PUSH_EXC_INFO",
-        "POP_EXCEPT",
-        "RERAISE",
-        "EXTENDED_ARG",
-        "WITH_EXCEPT_START",
-        "RETURN_VALUE",
-        "RETURN_CONST",
-        "JUMP_FORWARD",
-        "KW_NAMES",
-    )
-)
-#: Most bytecodes between a first and a second exception.
-_FAR = 400
+#: The undo log.
+_UNDO = f"{_HOME}/base/undo.py"
 
 Subject = Any
 Act = Callable[[Subject], Any]
@@ -99,132 +80,94 @@ class Scenario(NamedTuple):
     parts: tuple[Callable[[], Any], ...] = ()
 
 
-#: States that there may be: "before" or "after", the state, and what follows from it.
-Expected = list[tuple[str, bytes, Any]]
+class Expected(NamedTuple):
+    """States that there may be: "before" or "after", the state, and what follows from it; and the answer of the call."""
+
+    states: list[tuple[str, bytes, Any]]
+    answer: Any
 
 
-class Raised(NamedTuple):
-    """Which exceptions are raised, and where: in which call of the library, before which of its bytecodes that may raise.
-
-    The second, if there is one, comes so many such bytecodes `later`.
-    """
-
-    kinds: tuple[type[BaseException], ...]
-    place: tuple[int, int]
-    later: int = 0
-
-
-@functools.cache
-def _loud(code: CodeType) -> frozenset[int]:
-    """The offsets of the bytecodes that may raise."""
-    instructions = [each for each in dis.get_instructions(code) if each.opname != "CACHE"]
-    loud = {each.offset for each in instructions if each.opname not in _QUIET}
-    for i, each in enumerate(instructions):
-        # The call that leaves a `with` block: three times None and the call.
-        before = [other for other in instructions[max(0, i - 4) : i] if other.opname != "PRECALL"][-3:]
-        if each.opname == "CALL" and [(b.opname, b.argval) for b in before] == [("LOAD_CONST", None)] * 3:
-            loud.discard(each.offset)
-        # A call without arguments of what was looked up before: where it is a function in C, nothing is made before it runs.
-        if each.opname == "CALL" and not each.arg and [b.opname for b in before[-2:]] == ["PUSH_NULL", "LOAD_FAST"]:
-            loud.discard(each.offset)
-    return frozenset(loud)
-
-
-class _Recorder:
-    """Notes in which call of the library each bytecode runs that may raise."""
+class _Timer:
+    """Sends SIGINT to this process once, after some nanoseconds (`timer_create`)."""
 
     def __init__(self) -> None:
-        self.places: list[tuple[int, int]] = []
-        self._n_calls = 0
+        self._libc, self._id = ctypes.CDLL(None), ctypes.c_void_p()
+        event = (ctypes.c_int * 16)()  # struct sigevent: a value of 8 bytes, the signal, and SIGEV_SIGNAL.
+        event[2] = signal.SIGINT
+        if self._libc.timer_create(1, event, ctypes.byref(self._id)):  # CLOCK_MONOTONIC
+            raise OSError("there is no timer")
 
-    def __enter__(self) -> "_Recorder":
+    def start(self, nanoseconds: int) -> None:
+        """The signal comes after so many nanoseconds; 0 stops the timer."""
+        when = (ctypes.c_long * 4)(0, 0, nanoseconds // 10**9, nanoseconds % 10**9)
+        self._libc.timer_settime(self._id, 0, when, None)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the signal was sent."""
+        left = (ctypes.c_long * 4)()
+        self._libc.timer_gettime(self._id, left)
+        return not left[2] and not left[3]
+
+
+class _Failing:
+    """Raises MemoryError where the library calls one of its functions for the `number`-th time; counts its calls."""
+
+    def __init__(self, number: int = -1) -> None:
+        self.n_calls = 0
+        self._number = number
+
+    def __enter__(self) -> "_Failing":
         sys.settrace(self._called)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.settrace(None)
 
-    def _called(self, frame: FrameType, event: str, _: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(_HOME):
-            return None
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        call, loud, n = self._n_calls, _loud(frame.f_code), 0
-        self._n_calls += 1
-
-        def trace(frame: FrameType, event: str, _: Any) -> Any:
-            nonlocal n
-            if event == "opcode" and frame.f_lasti in loud:
-                self.places.append((call, n))
-                n += 1
-            return trace
-
-        return trace
+    def _called(self, frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        # A generator is also resumed to be closed, where Python drops errors.
+        if code.co_filename.startswith(_HOME) and not code.co_flags & inspect.CO_GENERATOR and not _is_undone_by(frame):
+            self.n_calls += 1
+            if self.n_calls == self._number:
+                raise MemoryError("injected")
 
 
-class _Injector:
-    """Raises before the bytecode at a place, and before one that follows some bytecodes later. Other calls are not traced."""
-
-    def __init__(self, raised: Raised) -> None:
-        self.n_raised = 0
-        self._raised = raised
-        self._call, self._left = raised.place
-
-    def __enter__(self) -> "_Injector":
-        sys.settrace(self._called)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        sys.settrace(None)
-        sys.setprofile(None)
-
-    def _called(self, frame: FrameType, event: str, _: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(_HOME):
-            return None
-        if self.n_raised == 0:
-            self._call -= 1
-            if self._call != -1:
-                return None
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        return self._trace
-
-    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
-        if event == "opcode" and frame.f_lasti in _loud(frame.f_code):
-            if self._left == 0:
-                self._raise()
-            self._left -= 1
-        return self._trace
-
-    def _raise(self) -> None:
-        kind = self._raised.kinds[self.n_raised]
-        self.n_raised += 1
-        more = self.n_raised < len(self._raised.kinds)
-        self._left = self._raised.later
-        # Python stops tracing what raises; calls and returns are heard of still, and begin it again.
-        sys.setprofile(self._trace_again if more else None)
-        raise kind("injected")
-
-    def _trace_again(self, frame: FrameType | None, _event: str, _argument: Any) -> None:
-        sys.setprofile(None)
-        sys.settrace(self._called)
-        while frame is not None:
-            if frame.f_code.co_filename.startswith(_HOME):
-                frame.f_trace, frame.f_trace_opcodes, frame.f_trace_lines = self._trace, True, False
-            frame = frame.f_back
+def _is_undone_by(frame: FrameType | None) -> bool:
+    """Whether a call is one of the undo log, or was made by it."""
+    while frame is not None and frame.f_code.co_filename != _UNDO:
+        frame = frame.f_back
+    return frame is not None
 
 
-def interrupts(n: int, seed: int) -> dict[str, Any]:
-    """Inject exceptions into `n` calls of each scenario, in a child process for each; counts, and what was torn."""
-    total: dict[str, Any] = {"cases": 0, "doubled": 0, "before": 0, "after": 0, "torn": [], "scenarios": []}
+def interrupts(n: int, seed: int) -> Found:
+    """Send SIGINT during `n` calls of each scenario."""
+    return _of_all(functools.partial(_interrupted, n), seed)
+
+
+def errors(n: int, seed: int) -> Found:
+    """Raise errors in `n` calls of each scenario."""
+    return _of_all(functools.partial(_failed, n), seed)
+
+
+def _of_all(work: Callable[[Scenario, random.Random], Found], seed: int) -> Found:
+    """What happens to each scenario, in a child process of its own."""
     _warm_up()
+    found = Found()
     for name, make in scenarios().items():
         try:
-            found = in_child(functools.partial(_interrupted, name, make, n, seed))
+            found.add(
+                in_child(functools.partial(_quietly, work, make, random.Random(f"{name} {seed}"))), f"{name}, seed {seed}"
+            )
         except Died as error:
-            found = {"cases": n, "torn": [f"{name}: {error}"]}
-        for key, value in found.items():
-            total[key] += value
-        total["scenarios"].append(name)
-    return total
+            found.wrong.append(f"{name}, seed {seed}: {error}")
+    return found
+
+
+def _quietly(work: Callable[[Scenario, random.Random], Found], make: Callable[[], Scenario], rng: random.Random) -> Found:
+    with warnings.catch_warnings(), np.errstate(all="ignore"), mock.patch("online_rank.base.columns._MANY_NAMES", 4):
+        warnings.simplefilter("ignore")
+        return work(make(), rng)
 
 
 @functools.cache
@@ -237,63 +180,83 @@ def _warm_up() -> None:
             scenario.act(scenario.subject)
 
 
-def _interrupted(name: str, make: Callable[[], Scenario], n: int, seed: int) -> dict[str, Any]:
-    rng = random.Random(f"{name} {seed}")
-    counts: dict[str, Any] = {"cases": 0, "doubled": 0, "before": 0, "after": 0, "torn": []}
-    with warnings.catch_warnings(), np.errstate(all="ignore"), mock.patch("online_rank.base.columns._MANY_NAMES", 4):
-        warnings.simplefilter("ignore")
-        scenario = make()
-        expected, answer, places = expected_of(scenario)
-        for _ in range(2 * n):
-            kinds = tuple(rng.choice((KeyboardInterrupt, MemoryError)) for _ in range(rng.choice((1, 2))))
-            raised = Raised(kinds, rng.choice(places), rng.randrange(rng.choice((2, 4, 12, 40, _FAR))))
-            what, n_raised = outcome(scenario, raised, expected, answer)
-            if n_raised == 0 and what == "after":
-                continue  # The place was not reached: what is computed once was computed before.
-            counts["cases"] += 1
-            counts["doubled"] += n_raised == 2
-            if what in ("before", "after"):
-                counts[what] += 1
-            else:
-                short = [kind.__name__ for kind in kinds]
-                counts["torn"].append(f"{name}, {short} at {raised.place}, {raised.later} later: {what}")
-            if counts["cases"] == n:
-                break
-    return counts
+def _interrupted(n: int, scenario: Scenario, rng: random.Random) -> Found:
+    found, expected = Found(), expected_of(scenario)
+    usual, timer = _usual_seconds(scenario), _Timer()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for _ in range(n):
+        what = _signalled(scenario, expected, timer, int(1e9 * usual * 1.2 * rng.random()) + 1)
+        found.count(cases=1, **({what: 1} if what in ("before", "after") else {}))
+        found.expect(what in ("before", "after"), what)
+    return found
 
 
-def expected_of(scenario: Scenario) -> tuple[Expected, Any, list[tuple[int, int]]]:
-    """What states there may be, and what follows from them; the answer of the call, and the places of its bytecodes."""
-    before, after = copy.deepcopy(scenario.subject), copy.deepcopy(scenario.subject)
-    answer = scenario.act(copy.deepcopy(scenario.subject))
-    with _Recorder() as recorded:
-        scenario.act(after)
-    shorter = []
-    for part in scenario.parts:
-        shorter.append(copy.deepcopy(scenario.subject))
-        with part():
-            scenario.act(shorter[-1])
-    expected: Expected = []
-    for which, twin in (("before", before), ("after", after), *(("after", each) for each in shorter)):
-        looked = look(twin)
-        expected.append((which, looked, (_told(scenario.go_on(twin)), look(twin))))
-    return expected, answer, recorded.places
+def _usual_seconds(scenario: Scenario) -> float:
+    taken = []
+    for _ in range(5):
+        subject = copy.deepcopy(scenario.subject)
+        started = time.perf_counter()
+        scenario.act(subject)
+        taken.append(time.perf_counter() - started)
+    return statistics.median(taken)
 
 
-def outcome(scenario: Scenario, raised: Raised, expected: Expected, answer: Any) -> tuple[str, int]:
-    """What becomes of a copy of the subject whose call meets exceptions: "before", "after", or what is wrong; and how many."""
-    learner, left = copy.deepcopy(scenario.subject), _left()
-    error, given, injector = None, None, _Injector(raised)
+def _signalled(scenario: Scenario, expected: Expected, timer: _Timer, nanoseconds: int) -> str:
+    """What becomes of a copy of the subject if SIGINT comes after some nanoseconds: "before", "after", or what is wrong."""
+    learner, given, arrived, was_sent = copy.deepcopy(scenario.subject), None, False, False
+    left = _left()
     try:
-        with injector, contextlib.redirect_stderr(io.StringIO()):
+        timer.start(nanoseconds)
+        given = scenario.act(learner)
+        was_sent = timer.is_over
+        timer.start(0)
+    except KeyboardInterrupt:
+        arrived = True
+    timer.start(0)
+    if was_sent and not arrived:
+        return "the interrupt is lost"
+    return _left_as(left) or _found(scenario, learner, KeyboardInterrupt() if arrived else None, given, expected)
+
+
+def _failed(n: int, scenario: Scenario, rng: random.Random) -> Found:
+    found, expected = Found(), expected_of(scenario)
+    for number in rng.sample(range(n_calls := calls_of(scenario)), min(n, n_calls)):
+        what = outcome(scenario, expected, number + 1)
+        found.count(cases=1, **({what: 1} if what in ("before", "after") else {}))
+        found.expect(what in ("before", "after"), f"call {number + 1}: {what}")
+    return found
+
+
+def calls_of(scenario: Scenario) -> int:
+    """How often the library calls its own functions in the call of a scenario."""
+    with _Failing() as counted:
+        scenario.act(copy.deepcopy(scenario.subject))
+    return counted.n_calls
+
+
+def expected_of(scenario: Scenario) -> Expected:
+    """What states there may be, what follows from them, and the answer of the call."""
+    before, after = copy.deepcopy(scenario.subject), copy.deepcopy(scenario.subject)
+    answer = scenario.act(after)
+    twins = [("before", before), ("after", after)]
+    for part in scenario.parts:
+        shorter = copy.deepcopy(scenario.subject)
+        with part():
+            scenario.act(shorter)
+        twins.append(("after", shorter))
+    return Expected([(which, look(twin), (_told(scenario.go_on(twin)), look(twin))) for which, twin in twins], answer)
+
+
+def outcome(scenario: Scenario, expected: Expected, number: int) -> str:
+    """What becomes of a copy of the subject if a call of the library fails: "before", "after", or what is wrong."""
+    learner, left = copy.deepcopy(scenario.subject), _left()
+    error, given = None, None
+    try:
+        with _Failing(number), contextlib.redirect_stderr(io.StringIO()):
             given = scenario.act(learner)
     except BaseException as failure:
         error = failure.with_traceback(None)
-    # Garbage of what came before may close descriptors meanwhile.
-    now = _left().items()
-    if changed := [name for name, value in now if (value > left[name] if type(value) is int else value != left[name])]:
-        return f"it has changed {', '.join(changed)} of the process", injector.n_raised
-    return _found(scenario, learner, error, given, expected, answer), injector.n_raised
+    return _left_as(left) or _found(scenario, learner, error, given, expected)
 
 
 def _left() -> dict[str, Any]:
@@ -301,6 +264,7 @@ def _left() -> dict[str, Any]:
     return {
         "the context": [(variable.name, value) for variable, value in contextvars.copy_context().items()],
         "the garbage collection": gc.isenabled(),
+        "the handler of SIGINT": signal.getsignal(signal.SIGINT),
         "NumPy's error handling": np.geterr(),
         "the warnings' filters": [*warnings.filters],
         "the threads": {thread.name for thread in threading.enumerate()},
@@ -308,20 +272,27 @@ def _left() -> dict[str, Any]:
     }
 
 
-def _found(scenario: Scenario, learner: Subject, error: Any, given: Any, expected: Expected, answer: Any) -> str:
+def _left_as(before: dict[str, Any]) -> str:
+    """What of the process has changed, in words; "" if nothing has. Garbage of what came before may close descriptors."""
+    now = _left().items()
+    changed = [name for name, value in now if (value > before[name] if type(value) is int else value != before[name])]
+    return f"it has changed {', '.join(changed)} of the process" if changed else ""
+
+
+def _found(scenario: Scenario, learner: Subject, error: Any, given: Any, expected: Expected) -> str:
     if any(getattr(part, "_lock", None) is not None and part._lock._is_owned() for part in _locked(learner)):
         return "its lock is taken"
     if error is not None and not isinstance(error, KeyboardInterrupt | MemoryError):
         return f"another error: {error!r}"
     state = look(learner)
-    known = [(which, then) for which, looked, then in expected if looked == state]
+    known = [(which, then) for which, looked, then in expected.states if looked == state]
     if not known:
         return "torn"
     if error is None and not _is_refusal(given):
         # Nothing was raised, so it was done.
         if all(which == "before" for which, _ in known):
             return "it said nothing, and did nothing"
-        if _told(given) != _told(answer):
+        if _told(given) != _told(expected.answer):
             return "it gave another answer"
     try:
         went_on = _told(scenario.go_on(learner)), look(learner)
@@ -367,13 +338,11 @@ def _plain(value: Any) -> Any:
 
 def scenarios() -> dict[str, Callable[[], Scenario]]:
     """What is interrupted, by name."""
-    from tests.serving.test_rule import MODELS
-
     return {
-        **{f"{name}: learn_one": functools.partial(_model, make, "learn") for name, make in MODELS.items()},
-        **{f"{name}: learn_many": functools.partial(_model, make, "many") for name, make in MODELS.items()},
-        **{f"{name}: growing": functools.partial(_model, make, "grow") for name, make in MODELS.items()},
-        **{f"{name}: rank": functools.partial(_model, make, "rank") for name, make in MODELS.items()},
+        **{f"{name}: learn_one": functools.partial(_model, make, "learn") for name, make in SERVED.items()},
+        **{f"{name}: learn_many": functools.partial(_model, make, "many") for name, make in SERVED.items()},
+        **{f"{name}: growing": functools.partial(_model, make, "grow") for name, make in SERVED.items()},
+        **{f"{name}: rank": functools.partial(_model, make, "rank") for name, make in SERVED.items()},
         **_others(),
     }
 

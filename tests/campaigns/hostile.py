@@ -1,38 +1,29 @@
-"""Hostile input: damaged bytes, files made by an attacker, and requests made to take memory or time."""
+"""Hostile input: damaged text and requests, and files made by an attacker."""
 
+import asyncio
 import contextlib
 import copy
 import hashlib
 import io
 import json
-import os
 import random
-import resource
 import signal
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
-from benchmarks._kills import forked, letor_text, requests
+from benchmarks._http import Client, Server, bodies
 from online_rank import PerceptronRanker, StreamScaler
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.archive import read_archive, write_archive
-from online_rank.storage.files import ModelFileError, from_bytes, to_bytes
-from online_rank.stream.letor import LetorError, iter_letor, read_letor
+from online_rank.storage.files import from_bytes, to_bytes
+from online_rank.stream.letor import LetorError, iter_letor
 from online_rank.support import registry
+from tests.campaigns.found import Found
+from tests.campaigns.kills import letor_text, requests
 
 HANG_SECONDS = 10
-
-
-class Fuzz(NamedTuple):
-    inputs: int
-    refused: int
-    crashes: list[str]
 
 
 def mutated(seeds: list[bytes], rng: random.Random) -> bytes:
@@ -90,21 +81,20 @@ def _is_compiling(frame: Any) -> bool:
     return frame is not None
 
 
-def fuzz(n_inputs: int, seed: int, seeds: list[bytes], feed: Callable[[bytes], bool]) -> Fuzz:
+def fuzz(n_inputs: int, seed: int, seeds: list[bytes], feed: Callable[[bytes], bool]) -> Found:
     """Feed mutated seeds; `feed` returns whether the input was accepted, and raises on anything unexpected."""
-    rng = random.Random(seed)
-    refused, crashes = 0, []
+    rng, found = random.Random(seed), Found(inputs=n_inputs)
     for _ in range(n_inputs):
         data = mutated(seeds, rng)
         try:
             with at_most(HANG_SECONDS):
-                refused += not feed(data)
+                found.count(refused=not feed(data))
         except Exception as error:
-            crashes.append(f"{type(error).__name__}: {error} on {data[:200]!r}")
-    return Fuzz(n_inputs, refused, crashes)
+            found.wrong.append(f"{type(error).__name__}: {error} on {data[:200]!r}")
+    return found
 
 
-def fuzz_letor(n_inputs: int, seed: int = 0) -> Fuzz:
+def fuzz_letor(n_inputs: int, seed: int = 0) -> Found:
     import gzip
 
     text = letor_text(2).encode()
@@ -123,7 +113,7 @@ def fuzz_letor(n_inputs: int, seed: int = 0) -> Fuzz:
     return fuzz(n_inputs, seed, seeds, feed)
 
 
-def fuzz_protocol(n_inputs: int, seed: int = 0) -> Fuzz:
+def fuzz_protocol(n_inputs: int, seed: int = 0) -> Found:
     lines = requests(20, 1)
     service = RankingService(StreamScaler() | PerceptronRanker(), max_pending=5, max_learned=5)
     seeds = [*lines, b'{"cmd": "stats"}', b'{"cmd": "save"}', b'{"id": 1, "docs": {}}', b'{"id": "x", "grades": {}}']
@@ -146,55 +136,30 @@ def fuzz_protocol(n_inputs: int, seed: int = 0) -> Fuzz:
     return fuzz(n_inputs, seed, seeds, feed)
 
 
-def fuzz_models(n_inputs: int, seed: int = 0) -> Fuzz:
-    """Mutated files, in half of them with the checksum made good again, so that the checks behind it are reached."""
-    model = StreamScaler() | PerceptronRanker()
-    rng = np.random.default_rng(seed)
-    for _ in range(5):
-        model.learn_one(rng.normal(size=(4, 3)), rng.integers(0, 3, 4))
-    named = PerceptronRanker()
-    named.learn_one({"a": {"x": 1.0}, "b": {"y": 2.0}}, {"a": 1, "b": 0})
-    seeds = [to_bytes(model), to_bytes(named)]
-    coin = random.Random(seed)
-
-    def feed(data: bytes) -> bool:
-        if coin.random() < 0.5:
-            data = data[:-64] + hashlib.sha256(data[:-64]).hexdigest().encode()
-        try:
-            again = from_bytes(data)
-        except ModelFileError as error:
-            return not str(error)
-        with contextlib.suppress(ValueError, TypeError):
-            again.predict_one(np.ones((2, 3)))
-            again.learn_one(np.ones((2, 3)), [0, 1])
-        return True
-
-    return fuzz(n_inputs, seed, seeds, feed)
+#: MB by which the memory of a server may grow after a tenth of the bodies.
+_MOST_GROWTH = 20.0
 
 
-class Structural(NamedTuple):
-    files: int
-    loaded: int
-    peak_mb: float
-    largest_file: int
-    crashes: list[str]
+def fuzz_http(n_inputs: int, seed: int = 0) -> Found:
+    """A server answers all mutated bodies, and its memory stays what it was."""
+    rng, found = random.Random(seed), Found(bodies=n_inputs)
+    seeds = [body.replace(b'"ID"', b"%d" % i, 1) for i, pair in enumerate(bodies(20, m=4, d=5)) for body in pair]
 
+    async def send(server: Server, count: int) -> None:
+        client = await Client.connect(server.port)
+        for _ in range(count):
+            status, _ = await client.post(rng.choice(["/rank", "/learn"]), mutated(seeds, rng))
+            found.count(accepted=status == 200, refused=400 <= status < 500)
+            found.expect(status < 500, f"seed {seed}: status {status}")
+        client.close()
 
-def structural(n_files: int, seed: int = 0) -> Structural:
-    """Model files whose tree or arrays were changed, with good checksums, are loaded and used, under bounds checks.
-
-    In a process of its own: numba checks bounds only where it was told to before it compiled.
-    """
-    with tempfile.TemporaryDirectory() as cache:
-        environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": os.environ.get("CHECKED_CACHE", cache)}
-        # River's Rust panics at some bytes, which is caught; its traces would read 44 MB of symbols.
-        environment["RUST_BACKTRACE"] = "0"
-        arguments = [sys.executable, "-m", "benchmarks._hostile", str(n_files), str(seed)]
-        done = subprocess.run(arguments, env=environment, capture_output=True, check=False)
-    if done.returncode:
-        end = done.stderr.decode()[-300:]
-        return Structural(n_files, 0, 0.0, 0, [f"the process ended with {done.returncode}: {end}"])
-    return Structural(**json.loads(done.stdout.splitlines()[-1]))
+    with Server() as server:
+        asyncio.run(send(server, n_inputs // 10))
+        before = server.memory()
+        asyncio.run(send(server, n_inputs - n_inputs // 10))
+        grown = server.memory() - before
+    found.expect(grown < _MOST_GROWTH, f"seed {seed}: memory grew by {grown:.0f} MB")
+    return found
 
 
 def models() -> Iterator[tuple[bytes, Any]]:
@@ -335,138 +300,3 @@ def use(model: Any, x: Any) -> None:
     ):
         with contextlib.suppress(ValueError, TypeError):
             act()
-
-
-def check_structural(n_files: int, seed: int) -> Structural:
-    """The campaign of `structural`, in this process."""
-    seeds = list(models())
-    for content, x in seeds:
-        use(from_bytes(content), x)
-    largest = max(len(content) for content, _ in seeds)
-    # Other settings call for other kernels: what compiling them takes is not what files take.
-    load_and_use(seeds, n_files // 10, random.Random(seed + 1))
-    before = peak_resident()
-    longest, loaded, crashes = load_and_use(seeds, n_files, random.Random(seed))
-    return Structural(n_files, loaded, (peak_resident() - before) / 1e6, max(largest, longest), crashes)
-
-
-def load_and_use(seeds: Sequence[tuple[bytes, Any]], n_files: int, rng: random.Random) -> tuple[int, int, list[str]]:
-    """Length of the longest of `n_files` changed files, how many could be loaded, and what went wrong."""
-    longest, loaded, crashes = 0, 0, []
-    for number in range(n_files):
-        content, x = rng.choice(seeds)
-        data = changed(content, rng)
-        longest = max(longest, len(data))
-        try:
-            with at_most(HANG_SECONDS), np.errstate(all="ignore"):
-                try:
-                    model = from_bytes(data)
-                except ModelFileError:
-                    continue
-                loaded += 1
-                use(model, x)
-        except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
-                raise
-            crashes.append(f"file {number}: {type(error).__name__}: {error}"[:300])
-    return longest, loaded, crashes
-
-
-def peak_resident() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-class Cost(NamedTuple):
-    what: str
-    input_bytes: int
-    bytes_a_byte: float
-    seconds_a_100_kb: float
-
-
-def costs() -> list[Cost]:
-    """The worst inputs that were found, each three times in processes of their own: most memory, least time."""
-    found = []
-    # Kernels that are loaded here are not counted there.
-    service = RankingService(StreamScaler() | PerceptronRanker())
-    for line in (b'{"id":1,"docs":{"a":{"f":1},"b":{"f":2}}}', b'{"id":1,"grades":{"a":1,"b":0}}'):
-        service.handle(line)
-    for name, (data, feed) in worst_inputs().items():
-        taken, seconds = zip(*(cost(data, feed) for _ in range(3)), strict=True)
-        found.append(Cost(name, len(data), max(taken) / len(data), min(seconds) / len(data) * 1e5))
-    return found
-
-
-def cost(data: bytes, feed: Callable[[bytes], None]) -> tuple[float, float]:
-    """Bytes of memory and seconds that an input takes, in a process of its own; infinite if that dies."""
-    reader, writer = os.pipe()
-
-    def act() -> None:
-        before, start = peak_resident(), time.perf_counter()
-        feed(data)
-        seconds = time.perf_counter() - start
-        os.write(writer, json.dumps([peak_resident() - before, seconds]).encode())
-
-    child = forked(act)
-    os.waitpid(child, 0)
-    os.close(writer)
-    with open(reader, "rb") as answer:
-        text = answer.read()
-    return tuple(json.loads(text)) if text else (float("inf"), float("inf"))
-
-
-def worst_inputs() -> dict[str, tuple[bytes, Callable[[bytes], None]]]:
-    """Inputs made to take memory or time, by name."""
-
-    def ask(data: bytes) -> None:
-        service = RankingService(StreamScaler() | PerceptronRanker())
-        for line in data.split(b"\n"):
-            service.handle(line)
-
-    def read(data: bytes) -> None:
-        with contextlib.suppress(LetorError):
-            for _ in iter_letor(io.BytesIO(data)):
-                pass
-
-    def group(data: bytes) -> None:
-        with contextlib.suppress(LetorError):
-            list(iter_letor(io.BytesIO(data), repeated_qid="group"))
-
-    def read_at_once(data: bytes) -> None:
-        with contextlib.suppress(LetorError):
-            read_letor(io.BytesIO(data))
-
-    def load(data: bytes) -> None:
-        with contextlib.suppress(ModelFileError):
-            from_bytes(data)
-
-    def model(part: bytes, n: int) -> bytes:
-        text = b'{"format":"online_rank","version":1,"object":[' + part * n + b"0]}"
-        return write_archive([("header.json", text)])
-
-    def docs(n: int, features: str) -> bytes:
-        return ('{"id":1,"docs":{' + ",".join(f'"{i}":{{{features.replace("N", str(i))}}}' for i in range(n)) + "}}").encode()
-
-    grades = '{"id":1,"grades":{' + ",".join(f'"{i}":{i % 5}' for i in range(50_000)) + "}}"
-    keys = ",".join(f'"k{i}":0' for i in range(40_000))
-    return {
-        "JSON: documents without features": (docs(60_000, ""), ask),
-        "JSON: a feature of its own for each document": (docs(16_000, '"fN":1'), ask),
-        "JSON: one document with 50,000 features": (('{"id":1,"docs":{"a":{' + keys + "}}}").encode(), ask),
-        "JSON: many documents, then their grades": (docs(50_000, '"f":1') + b"\n" + grades.encode(), ask),
-        "JSON: a repeated key": (f'{{"id":1,"grades":{{{keys},"k39999":1}}}}'.encode(), ask),
-        "JSON: brackets": (b"[" * 500_000, ask),
-        "JSON: empty lists": (b"[" + b"[]," * 200_000 + b"0]", ask),
-        "JSON: empty lists, read twice": (b'{"id":[' + b"[]," * 200_000 + b'{"b":1}]}', ask),
-        "LETOR: 65536:1": (b"1 qid:7 65536:1\n" * 8_000, read),
-        "LETOR: 65536:1, grouped": (b"1 qid:7 65536:1\n" * 8_000, group),
-        "LETOR: 65536:1, read at once": (b"1 qid:7 65536:1\n" * 8_000, read_at_once),
-        "LETOR: as many features as are let through": (b"1 qid:7 51:1\n" * 80_000, read_at_once),
-        "LETOR: a query a line": (b"".join(b"1 qid:%d 1:1\n" % i for i in range(60_000)), read),
-        "model: empty lists": (model(b"[],", 300_000), load),
-        "model: numbers": (model(b"1.5,", 300_000), load),
-        "model: tags": (model(b'{"tuple":[]},', 100_000), load),
-    }
-
-
-if __name__ == "__main__":
-    print(json.dumps(check_structural(int(sys.argv[1]), int(sys.argv[2]))._asdict()))

@@ -11,19 +11,20 @@ import collections
 import hashlib
 import json
 import random
-import time
 import zlib
 from typing import Any, NamedTuple, Self
 
-from benchmarks._common import parser
 from online_rank import PerceptronRanker, StreamScaler
 from online_rank.distributed.keyed import KeyedRankers
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import to_bytes
+from tests.campaigns.found import Found
 
 TENANTS, PARTITIONS = 20, 6
 _QUERIES, _FEEDBACK = "queries", "feedback"
 _EVERY, _COMMIT_EVERY = 256, 100
+#: Bytes that a broker takes in a message.
+_LARGEST = 900_000
 #: Share of queries that are graded, of grades that come late, and of those that come twice.
 _GRADED, _LATE, _DOUBLED = 0.3, 0.1, 0.1
 #: The number of workers in each third of the run.
@@ -38,37 +39,6 @@ class Event(NamedTuple):
     timestamp: int
     key: bytes
     request: bytes
-
-
-class Keyed(NamedTuple):
-    """What became of a run.
-
-    Attributes
-    ----------
-    events, graded
-        How many there were, and how many queries were learned.
-    kills
-        How many workers were killed.
-    again
-        How many events came again after that.
-    lost_keys
-        Keys whose digest is not that of the uninterrupted run.
-    largest
-        The largest message of the changelog, in bytes.
-    same
-        Whether one digest of all keys is that of the uninterrupted run.
-    seconds
-        What it took.
-    """
-
-    events: int
-    graded: int
-    kills: int
-    again: int
-    lost_keys: int
-    largest: int
-    same: bool
-    seconds: float
 
 
 def make_service() -> RankingService:
@@ -229,9 +199,9 @@ class _Workers:
         return type(self)(self._partitions, number)
 
 
-def keyed(n_events: int, n_kills: int = 10, *, keeps_directory: bool, seed: int = 0) -> Keyed:
+def keyed(n_events: int, n_kills: int = 10, *, keeps_directory: bool, seed: int = 0) -> Found:
     """Kill workers again and again, with or without a state directory, and change their number twice."""
-    rng, started = random.Random(seed), time.monotonic()
+    rng = random.Random(seed)
     events = events_of(n_events, seed)
     expected = uninterrupted(events)
     partitions = [_Partition(number, own) for number, own in enumerate(events)]
@@ -252,21 +222,10 @@ def keyed(n_events: int, n_kills: int = 10, *, keeps_directory: bool, seed: int 
             workers = workers.replaced_by(_WORKERS[third])
     found = {key: _digest(workers.of(each).service(key, state)) for each in partitions for key, state in each.states.items()}
     services = [workers.of(each).service(key, state) for each in partitions for key, state in each.states.items()]
-    lost = sum(found.get(key) != digest for key, digest in expected.items())
+    learned = sum(service.counts()["learned"] for service in services)
+    result = Found(events=total, learned=learned, kills=kills, came_again=again)
+    others = sum(found.get(key) != digest for key, digest in expected.items())
+    result.expect(found.keys() == expected.keys() and not others, f"{others} keys differ from a run without kills, seed {seed}")
     largest = max(partition.largest for partition in partitions)
-    graded, seconds = sum(service.counts()["learned"] for service in services), time.monotonic() - started
-    return Keyed(total, graded, kills, again, lost, largest, _of_all(found) == _of_all(expected), seconds)
-
-
-def _of_all(digests: dict[bytes, str]) -> str:
-    return hashlib.sha256(repr(sorted(digests.items())).encode()).hexdigest()
-
-
-if __name__ == "__main__":
-    options = parser(__doc__)
-    options.add_argument("number", type=int, nargs="?", default=20_000)
-    options.add_argument("--kills", type=int, default=10)
-    options.add_argument("--seed", type=int, default=0)
-    given = options.parse_args()
-    for keeps in (True, False):
-        print(keyed(given.number, given.kills, keeps_directory=keeps, seed=given.seed))
+    result.expect(largest <= _LARGEST, f"a message of the changelog has {largest} bytes")
+    return result

@@ -21,25 +21,26 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks._children import Died, in_child
-from benchmarks._threads import growing
 from online_rank import BoostedRanker, DirectRanker, GradientRanker, KernelPerceptronRanker, PerceptronRanker, StreamScaler
 from online_rank.metrics import metric
 from online_rank.query import SparseRows
 from online_rank.storage.files import from_bytes, to_bytes
+from tests.campaigns.children import Died, in_child
+from tests.campaigns.found import Found
+from tests.campaigns.threads import growing
 
 #: After so many queries of new features a new model begins.
 _LONGEST = 300
 
 
-def races(seconds: float) -> dict[str, dict[str, Any]]:
-    """All kinds, for some seconds each: how much was learned and looked at, and what was torn."""
-    found: dict[str, dict[str, Any]] = {}
+def races(seconds: float) -> Found:
+    """All kinds, for some seconds each."""
+    found = Found()
     for name, work in KINDS.items():
         try:
-            found[name] = in_child(functools.partial(_quietly, work, seconds), seconds=int(seconds) + 300)
+            found.add(in_child(functools.partial(_quietly, work, seconds), seconds=int(seconds) + 300), name)
         except Died as error:
-            found[name] = {"calls": 0, "looks": 0, "torn": [f"{name}: {error}"]}
+            found.wrong.append(f"{name}: {error}")
     return found
 
 
@@ -53,10 +54,9 @@ def _digest(model: Any) -> bytes:
     return hashlib.sha256(to_bytes(model)).digest()
 
 
-def _beside(take: Callable[[Any], Any], seconds: float) -> dict[str, Any]:
+def _beside(take: Callable[[Any], Any], seconds: float) -> Found:
     """Take something from a model while it learns new features; what was taken must be a state that the model had."""
-    calls, looks, torn = 0, 0, list[str]()
-    end = time.monotonic() + seconds
+    found, end = Found(), time.monotonic() + seconds
     while time.monotonic() < end:
         model, done, taken, errors = StreamScaler() | PerceptronRanker(), threading.Event(), list[Any](), list[str]()
 
@@ -80,19 +80,18 @@ def _beside(take: Callable[[Any], Any], seconds: float) -> dict[str, Any]:
         for t in range(_LONGEST):
             alone.learn_one(*growing(t))
             known.add(_digest(alone))
-        calls, looks = calls + _LONGEST, looks + len(taken)
+        found.count(calls=_LONGEST, looks=len(taken))
         for each in taken:
             again = from_bytes(each) if isinstance(each, bytes) else each
-            if _digest(again) not in known:
-                torn.append("not a state that the model had")
+            found.expect(_digest(again) in known, "not a state that the model had")
             again.learn_one(*growing(_LONGEST + 1))
-        torn += errors
-    return {"calls": calls, "looks": looks, "torn": torn}
+        found.wrong += errors
+    return found
 
 
-def _shared(seconds: float) -> dict[str, Any]:
+def _shared(seconds: float) -> Found:
     """Two pipelines with one scaler learn in two threads, and a third one ranks."""
-    calls, torn, end = 0, list[str](), time.monotonic() + seconds
+    found, end = Found(), time.monotonic() + seconds
     while time.monotonic() < end:
         scaler = StreamScaler()
         pipelines = [scaler | PerceptronRanker(), scaler | GradientRanker()]
@@ -111,16 +110,16 @@ def _shared(seconds: float) -> dict[str, Any]:
             thread.start()
         for thread in threads:
             thread.join()
-        calls += 2 * _LONGEST
-        if scaler.n_documents != 12 * _LONGEST:
-            torn.append(f"the scaler counted {scaler.n_documents} documents of {12 * _LONGEST}")
+        found.count(calls=2 * _LONGEST)
+        counted = f"the scaler counted {scaler.n_documents} documents of {12 * _LONGEST}"
+        found.expect(scaler.n_documents == 12 * _LONGEST, counted)
         for pipeline in pipelines:
             _digest(from_bytes(to_bytes(pipeline)))
-        torn += errors
-    return {"calls": calls, "looks": calls, "torn": torn}
+        found.wrong += errors
+    return found
 
 
-def _spoilt(array: str, seconds: float) -> dict[str, Any]:
+def _spoilt(array: str, seconds: float) -> Found:
     """Learn from arrays of which another thread changes one."""
     rng = np.random.default_rng(0)
     m, d, n = 40, 20, 10
@@ -168,30 +167,28 @@ def _spoilt(array: str, seconds: float) -> dict[str, Any]:
         act()
     thread = threading.Thread(target=spoil)
     thread.start()
-    calls = looks = 0
-    torn: list[str] = []
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and not torn:
+    found, end = Found(), time.monotonic() + seconds
+    while time.monotonic() < end and not found.wrong:
         for number, act in enumerate(acts):
-            calls += 1
+            found.count(calls=1)
             try:
                 act()
             except (ValueError, TypeError):
-                looks += 1
+                found.count(refused=1)
             except Exception as error:
-                torn.append(f"call {number}: {error!r}")
-        if calls % (10 * len(acts)) == 0:
+                found.wrong.append(f"call {number}: {error!r}")
+        if found.counts["calls"] % (10 * len(acts)) == 0:
             for model in (*learners, *sparse, measured):
                 try:
                     from_bytes(to_bytes(model))
                 except Exception as error:
-                    torn.append(f"{model}: {error!r}"[:200])
+                    found.wrong.append(f"{model}: {error!r}"[:200])
     done.set()
     thread.join()
-    return {"calls": calls, "looks": looks, "torn": torn}
+    return found
 
 
-KINDS: dict[str, Callable[[float], dict[str, Any]]] = {
+KINDS: dict[str, Callable[[float], Found]] = {
     "save": functools.partial(_beside, to_bytes),
     "copy": functools.partial(_beside, copy.deepcopy),
     "pickle": functools.partial(_beside, lambda model: pickle.loads(pickle.dumps(model))),

@@ -8,12 +8,13 @@ import json
 import random
 import shutil
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from benchmarks._common import in_memory
 from online_rank.serving.durable import DurableService, read_service
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import to_bytes
+from tests.campaigns.found import Found
 
 IDS = [0, 1, 2, "q", "", "\ud800", -(2**63), 2**63 - 1, "x" * 1000]
 BAD_IDS = [2**63, -(2**63) - 1, "x" * 1001, True, 1.5, None, [1], {"a": 1}]
@@ -25,14 +26,6 @@ NO_NUMBERS = ["text", "", None, [], [1], {}, {"a": 1}, "1"]
 GRADES = [0, 0, 1, 2, 3, True, 1000, 4]
 BAD_GRADES = [1001, -1, 1.5, "1", None, [], 10**30, 1e300]
 GAINS = [0, 1, 0.5, 3, 1e-300, 1e300, True, -1, "1", None, 1e308]
-
-
-class Rule(NamedTuple):
-    requests: int
-    accepted: int
-    refused: int
-    reopened: int
-    broken: list[str]
 
 
 def request(rng: random.Random, shown: Mapping[Any, list[str]]) -> bytes:
@@ -95,14 +88,13 @@ def clicks(rng: random.Random, known: list[str]) -> Any:
     return some if rng.random() < 0.5 else {name: rng.choice(GAINS) for name in some}
 
 
-def sequence(make: Callable[[], Any], rng: random.Random, length: int, reopen: float) -> Rule:
+def sequence(make: Callable[[], Any], rng: random.Random, length: int, reopen: float) -> Found:
     """Send `length` requests to a service of its own, and look after each; with probability `reopen`, at its folder too."""
 
     def new() -> RankingService:
         return RankingService(make(), max_pending=4, max_learned=5, max_pending_bytes=30_000)
 
-    accepted = refused = reopened = 0
-    broken: list[str] = []
+    found = Found(requests=length)
     shown: dict[Any, list[str]] = {}
     with in_memory() as place:
         folder, copy = place / "run", place / "copy"
@@ -115,23 +107,23 @@ def sequence(make: Callable[[], Any], rng: random.Random, length: int, reopen: f
                 json.dumps(reply.answer, allow_nan=False)
                 after = to_bytes(durable.service)
                 if "error" in reply.answer:
-                    refused += 1
+                    found.count(refused=1)
                     if after != before or reply.changed:
-                        broken.append(f"request {n}, refused, changed the service: {line[:200]!r}")
+                        found.wrong.append(f"request {n}, refused, changed the service: {line[:200]!r}")
                 else:
-                    accepted += 1
+                    found.count(accepted=1)
                     if "ranking" in reply.answer:
                         shown[reply.answer["id"]] = [*json.loads(line)["docs"]]
                     if (after != before) != reply.changed:
-                        broken.append(f"request {n} changed the service, and said otherwise: {line[:200]!r}")
+                        found.wrong.append(f"request {n} changed the service, and said otherwise: {line[:200]!r}")
                     durable.append([reply.outcome], sync=reply.learned)
                     durable.between_commits()
                     if durable.checkpoint_failure is not None:
-                        broken.append(f"request {n}: {durable.checkpoint_failure}: {line[:200]!r}")
+                        found.wrong.append(f"request {n}: {durable.checkpoint_failure}: {line[:200]!r}")
                     if rng.random() < reopen or n == length - 1:
-                        reopened += 1
+                        found.count(reopened=1)
                         if to_bytes(read_service(folder)) != after:
-                            broken.append(f"request {n}: the folder holds another service: {line[:200]!r}")
+                            found.wrong.append(f"request {n}: the folder holds another service: {line[:200]!r}")
                         shutil.rmtree(copy, ignore_errors=True)
                         shutil.copytree(folder, copy)
                         again = DurableService(new(), copy)
@@ -141,22 +133,19 @@ def sequence(make: Callable[[], Any], rng: random.Random, length: int, reopen: f
                             service.handle(probe).answer,
                             to_bytes(service),
                         ):
-                            broken.append(f"request {n}: another service goes on: {line[:200]!r}")
+                            found.wrong.append(f"request {n}: another service goes on: {line[:200]!r}")
                         again.close()
                 before = after
             except Exception as error:
-                broken.append(f"request {n}: {type(error).__name__}: {str(error)[:200]}: {line[:300]!r}")
+                found.wrong.append(f"request {n}: {type(error).__name__}: {str(error)[:200]}: {line[:300]!r}")
                 break
         durable.close()
-    return Rule(length, accepted, refused, reopened, broken)
+    return found
 
 
-def rule(models: Mapping[str, Callable[[], Any]], seed: int = 0, length: int = 60, reopen: float = 0.02) -> Rule:
+def rule(models: Mapping[str, Callable[[], Any]], seed: int = 0, length: int = 60, reopen: float = 0.02) -> Found:
     """A sequence of hostile requests to each model."""
-    rng = random.Random(seed)
-    total = Rule(0, 0, 0, 0, [])
+    rng, total = random.Random(seed), Found()
     for name, make in models.items():
-        one = sequence(make, random.Random(rng.randrange(1 << 40)), length, reopen)
-        sums = [a + b for a, b in zip(total[:4], one[:4], strict=True)]
-        total = Rule(*sums, total.broken + [f"{name}: {text}" for text in one.broken])
+        total.add(sequence(make, random.Random(rng.randrange(1 << 40)), length, reopen), f"{name}, seed {seed}")
     return total

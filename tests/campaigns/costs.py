@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks._children import Died, in_child
 from online_rank import limits
 from online_rank.base import parts_of
 from online_rank.base.columns import QueryEstimator
@@ -30,6 +29,9 @@ from online_rank.query import read_query
 from online_rank.serving import Challenge, FeedbackPlan
 from online_rank.serving.answers import arrays_of, cells_allowed
 from online_rank.serving.protocol import RankingService
+from tests.campaigns.children import Died, in_child
+from tests.campaigns.found import Found
+from tests.models import REGISTRY, SERVED, is_ranker
 
 #: What every request may cost: bytes, and seconds.
 FIXED_BYTES, FIXED_SECONDS = 16_384, 0.001
@@ -72,6 +74,23 @@ class RequestCost(NamedTuple):
     bytes_a_byte: float
     seconds_a_mb: float
     own_seconds: float
+
+
+#: What docs/safety.md grants to a request: bytes of memory for each of its bytes, and seconds of the processor for each MB.
+_MOST_BYTES, _MOST_SECONDS = 64.0, 1.0
+
+
+def costs(number: int, of: int) -> Found:
+    """One of `of` parts of all services: no request that is answered takes more than docs/safety.md grants it."""
+    found = Found()
+    for each in request_costs(lambda service, _: service % of == number):
+        found.count(requests=1, refused=each.refused is not None)
+        name = f"{each.model}: {each.what}, {each.size} bytes"
+        found.expect(each.what != "all", f"{name}: {each.refused}")
+        is_little = each.refused is not None or each.bytes_a_byte <= _MOST_BYTES
+        found.expect(is_little, f"{name}: {each.bytes_a_byte:.1f} bytes a byte")
+        found.expect(each.seconds_a_mb <= _MOST_SECONDS, f"{name}: {each.seconds_a_mb:.2f} s a MB")
+    return found
 
 
 def request_costs(chosen: Callable[[int, str], bool]) -> Iterator[RequestCost]:
@@ -117,10 +136,7 @@ def _costs(name: str, make: Callable[[], RankingService]) -> list[RequestCost]:
 
 def services() -> dict[str, Callable[[], RankingService]]:
     """Services, by name: of all rankers, of some with a window or a challenger, and of models that know many features."""
-    from tests.models import REGISTRY, is_ranker
-    from tests.serving.test_rule import MODELS
-
-    found = MODELS | {name: make for name, make in REGISTRY.items() if "torch" not in name and is_ranker(make())}
+    found = SERVED | {name: make for name, make in REGISTRY.items() if "torch" not in name and is_ranker(make())}
     made: dict[str, Callable[[], RankingService]] = {}
     for name, make in found.items():
         made[name] = functools.partial(_prepared, make, 3)

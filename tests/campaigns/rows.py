@@ -18,8 +18,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks._common import in_memory
-from benchmarks._files import is_own
-from benchmarks._hostile import HANG_SECONDS, at_most
 from online_rank import PerceptronRanker, StreamScaler, SwapRanker
 from online_rank.serving import FeedbackPlan
 from online_rank.serving.durable import DurableService
@@ -29,6 +27,9 @@ from online_rank.storage.database import digest_of
 from online_rank.storage.files import ModelFileError, to_bytes
 from online_rank.storage.folder import CheckpointError
 from online_rank.storage.saved import chained, digest_of_id, digest_of_query
+from tests.campaigns.files import is_own
+from tests.campaigns.found import Found
+from tests.campaigns.hostile import HANG_SECONDS, at_most
 
 _VALUES = [
     None, True, -1, 0, 1, 3, 2**31, 2**63 - 1, 2**63, 10**30, 1e300, 0.5, "", "x", "a", "rank", "learn", "close", "drop",
@@ -71,10 +72,9 @@ def _folder(kind: str) -> dict[str, bytes]:
     return files
 
 
-def rows(n: int, seed: int) -> dict[str, Any]:
-    """Open and use `n` folders with changed rows: counts, and what got through."""
-    counts: dict[str, Any] = {"folders": n, "refused": 0, "opened": 0, "wrong": []}
-    rng = random.Random(seed)
+def rows(n: int, seed: int) -> Found:
+    """Open and use `n` folders with changed rows."""
+    rng, found = random.Random(seed), Found(folders=n)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         for number in range(n):
@@ -92,13 +92,12 @@ def rows(n: int, seed: int) -> dict[str, Any]:
                     opened = False
                 except Exception as error:
                     at = traceback.extract_tb(error.__traceback__)[-1]
-                    counts["wrong"].append(
-                        f"{kind}, {number} of {seed}, {what}: {error!r} at {at.filename[-40:]}:{at.lineno}"[:400]
-                    )
+                    place = f"{at.filename[-40:]}:{at.lineno}"
+                    found.wrong.append(f"{kind}, {number} of {seed}, {what}: {error!r} at {place}"[:400])
                     continue
-                counts["opened" if opened else "refused"] += 1
+                found.count(**{"opened" if opened else "refused": 1})
                 shutil.rmtree(place)
-    return counts
+    return found
 
 
 def _used(kind: str, place: Path) -> bool:

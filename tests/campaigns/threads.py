@@ -3,19 +3,11 @@
 import bisect
 import threading
 import time
-from typing import NamedTuple
 
 import numpy as np
 
 from online_rank import PerceptronRanker, StreamScaler
-
-
-class Threads(NamedTuple):
-    seconds: float
-    queries: int
-    readings: int
-    torn: int
-    errors: list[str]
+from tests.campaigns.found import Found
 
 
 def growing(t: int) -> tuple[dict, dict]:
@@ -25,7 +17,7 @@ def growing(t: int) -> tuple[dict, dict]:
     return docs, {name: int(features["shared"] > 0.0) for name, features in docs.items()}
 
 
-def threads(seconds: float, n_readers: int = 4) -> Threads:
+def threads(seconds: float, n_readers: int = 4) -> Found:
     """Four threads rank one query while another learns queries with new features.
 
     A reading is torn unless it is what the model answers after some query that was learned while it was made: the same queries
@@ -62,7 +54,11 @@ def threads(seconds: float, n_readers: int = 4) -> Threads:
     done.set()
     for reader in readers:
         reader.join()
-    return Threads(seconds, t, sum(map(len, readings)), _torn(probe, readings, t), errors)
+    found = Found(queries=t, readings=sum(map(len, readings)))
+    found.wrong += errors
+    torn = _torn(probe, readings, t)
+    found.expect(not torn, f"{torn} readings are torn")
+    return found
 
 
 def _torn(probe: dict, readings: list, n: int) -> int:
@@ -78,21 +74,3 @@ def _torn(probe: dict, readings: list, n: int) -> int:
         i = bisect.bisect_left(times, before)
         torn += i == len(times) or times[i] > after
     return torn
-
-
-def lock_cost(n: int = 200_000) -> float:
-    """Nanoseconds that taking and giving back the lock of a step costs when no other thread wants it."""
-    step = PerceptronRanker()
-
-    def once() -> float:
-        start = time.process_time()
-        for _ in range(n):
-            with step._lock:
-                pass
-        taken = time.process_time() - start
-        start = time.process_time()
-        for _ in range(n):
-            pass
-        return (taken - (time.process_time() - start)) / n * 1e9
-
-    return min(once() for _ in range(7))

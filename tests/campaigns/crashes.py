@@ -1,7 +1,7 @@
 """What a folder holds after power was lost: states of a simulated file system, and faults with and without restarts between.
 
-A service runs beside the library of `benchmarks._faults`, which writes down what reaches its files. From that, what a disk may
-hold when power is lost at any instant is made up:
+A service runs beside the library of `tests.campaigns.faults`, which writes down what reaches its files. From that, what a disk
+may hold when power is lost at any instant is made up:
 
 - what was synced is there, names too;
 - *ordered*: of the rest, all up to some call, the last write torn at any sector;
@@ -25,12 +25,13 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from benchmarks._common import in_memory
-from benchmarks._faults import BROKEN, SYNC
-from benchmarks._kills import requests
 from online_rank import PerceptronRanker, StreamScaler
 from online_rank.serving.durable import DurableService
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import to_bytes
+from tests.campaigns.faults import BROKEN, SYNC
+from tests.campaigns.found import Found
+from tests.campaigns.kills import requests
 
 _SECTOR = 512
 _HEAD = struct.Struct("4q")
@@ -40,23 +41,6 @@ _TICK = 0.05
 
 #: Kinds of faults (`fault_arm`).
 KINDS = {"no room": 0, "short write": 1, "broken": BROKEN, "failed sync": SYNC}
-
-
-class Crashes(NamedTuple):
-    states: int
-    acknowledged: int
-    lost: int
-    other_models: int
-    refused: int
-
-
-class Points(NamedTuple):
-    points: int
-    stopped: int
-    acknowledged: int
-    lost: int
-    other_models: int
-    refused: int
 
 
 class Step(NamedTuple):
@@ -248,8 +232,9 @@ def models(lines: Iterable[bytes]) -> list[bytes]:
     return found
 
 
-def looked_at(place: Path, files: dict[str, bytes], acknowledged: set[int], expected: list[bytes]) -> tuple[int, int, int]:
-    """Start a service on files: how many grades are lost, whether its model is another, whether it refuses."""
+def looked_at(place: Path, files: dict[str, bytes], acknowledged: set[int], expected: list[bytes]) -> Found:
+    """Start a service on files that a disk may hold."""
+    found = Found(states=1, acknowledged_before=len(acknowledged))
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
     for name, content in files.items():
@@ -257,57 +242,56 @@ def looked_at(place: Path, files: dict[str, bytes], acknowledged: set[int], expe
     try:
         durable = serving(place, 1000)
     except (OSError, ValueError):
-        return len(acknowledged), 0, 1
+        found.expect(False, "the service refuses to start")
+        return found
     try:
         learned = durable.service._learned
-        lost = len(acknowledged - learned.keys())
-        return lost, int(to_bytes(durable.service.model) != expected[len(learned)]), 0
+        found.expect(acknowledged <= learned.keys(), f"{len(acknowledged - learned.keys())} acknowledged are lost")
+        found.expect(to_bytes(durable.service.model) == expected[len(learned)], "another model")
+        return found
     finally:
         durable.close()
 
 
-def crashes(n_states: int, seed: int = 0, n_queries: int = 40) -> Crashes:
+def crashes(n_states: int, seed: int = 0, n_queries: int = 40) -> Found:
     """States after power was lost at instants of lives of a service, half of them ordered, half posix."""
-    rng = random.Random(seed)
-    totals = [0, 0, 0, 0, 0]
-    while totals[0] < n_states:
+    rng, found = random.Random(seed), Found()
+    while found.counts["states"] < n_states:
         lines = requests(n_queries, rng.randrange(1 << 30))
         with in_memory() as place:
             lives = Lives(place, lines, rng.choice([5, 11, 40]))
             assert lives.live()
             steps, expected = lives.steps(), models(lines)
-            wanted = sorted(rng.randrange(len(steps) + 1) for _ in range(min(500, n_states - totals[0])))
+            wanted = sorted(rng.randrange(len(steps) + 1) for _ in range(min(500, n_states - found.counts["states"])))
             disk, done = Disk(), 0
             for instant in wanted:
                 while done < instant:
                     disk.take(done, steps[done])
                     done += 1
                 files = disk.after_power_loss(rng, ordered=rng.random() < 0.5)
-                found = looked_at(place / "copy", files, disk.acknowledged, expected)
-                totals = [a + b for a, b in zip(totals, (1, len(disk.acknowledged), *found), strict=True)]
-    return Crashes(*totals)
+                found.add(looked_at(place / "copy", files, disk.acknowledged, expected), f"instant {instant} of seed {seed}")
+    return found
 
 
-def points(*slice_and_settings: Any, **settings: Any) -> Points:
+def points(n: int, seed: int = 0, **settings: Any) -> Found:
     """As `_points`, in a process of its own: services that gave up leave their files open, and the library sees 1,024."""
     fork = multiprocessing.get_context("fork")
     with concurrent.futures.ProcessPoolExecutor(1, mp_context=fork) as one:
-        return one.submit(_points, *slice_and_settings, **settings).result()
+        return one.submit(_points, n, seed, **settings).result()
 
 
-def _points(number: int, of: int, seed: int = 0, n_queries: int = 40, kinds: Iterable[str] = KINDS) -> Points:
-    """Every fault of a run, one at a time; then the service is started again, and power is lost at the end.
+def _points(n: int, seed: int, n_queries: int = 40, kinds: Iterable[str] = KINDS) -> Found:
+    """`n` faults of a run, one at a time; then the service is started again, and power is lost at the end.
 
-    All faults are dealt out to `of` slices, of which this is the one with a number.
     What is lost is looked for in the folder as the processes left it, and in what the disk holds of it after power was lost: at
     once after the fault, and at some instant of the life that follows.
     """
     rng = random.Random(seed)
-    lines, totals = requests(n_queries, seed), [0, 0, 0, 0, 0, 0]
+    lines, found = requests(n_queries, seed), Found()
     expected = models(lines)
     every = [(call, KINDS[name]) for name in kinds for call in range(1, _calls(lines, KINDS[name]) + 1)]
     rng.shuffle(every)
-    for call, kind in every[number::of]:
+    for call, kind in every[:n]:
         with in_memory() as place:
             lives = Lives(place, lines, 8)
             lives.live(left=len(lines) - len(lines) // 3)
@@ -315,20 +299,20 @@ def _points(number: int, of: int, seed: int = 0, n_queries: int = 40, kinds: Ite
             before = len(lives.steps())
             ended = lives.live() or lives.live()
             steps, disk = lives.steps(), Disk()
-            found = [0, 0, int(not ended)]
+            name = f"call {call} of kind {kind}, seed {seed}"
+            found.count(faults=1, stopped=stopped)
+            found.expect(ended, f"{name}: the service does not start again")
             # Most while the next life begins: it reads what may never have reached the disk.
             instants = [before, len(steps), *(min(before + rng.randrange(30), len(steps)) for _ in range(4))]
             for at in range(len(steps) + 1):
                 for _ in range(instants.count(at)):
                     files = disk.after_power_loss(rng, ordered=rng.random() < 0.5)
-                    one = looked_at(place / "copy", files, disk.acknowledged, expected)
-                    found = [a + b for a, b in zip(found, one, strict=True)]
+                    found.add(looked_at(place / "copy", files, disk.acknowledged, expected), name)
                 if at < len(steps):
                     disk.take(at, steps[at])
             live = {path.name: path.read_bytes() for path in lives.folder.iterdir() if not path.name.endswith("-shm")}
-            found = [a + b for a, b in zip(found, looked_at(place / "copy", live, lives.acknowledged, expected), strict=True)]
-            totals = [a + b for a, b in zip(totals, (1, stopped, len(lives.acknowledged), *found), strict=True)]
-    return Points(*totals)
+            found.add(looked_at(place / "copy", live, lives.acknowledged, expected), name)
+    return found
 
 
 def _calls(lines: Sequence[bytes], kind: int) -> int:

@@ -13,17 +13,17 @@ import json
 import os
 import random
 import resource
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks._common import in_memory, parser
-from benchmarks._kills import requests
+from benchmarks._common import in_memory
 from online_rank import PerceptronRanker, StreamScaler
 from online_rank.serving import FeedbackPlan, Models, RankingApp, RankingService
 from online_rank.serving.asgi import Limits
 from online_rank.serving.server import keep_one_arena
+from tests.campaigns.found import Found
+from tests.campaigns.kills import requests
 
 TENANTS, _IN_MEMORY = 20, 16
 #: Queries of a wave for each of its tenants.
@@ -36,6 +36,8 @@ _EVENTS = {"click": 1, "like": 2, "purchase": 3}
 #: Seconds between two queries of a tenant: about 300 wait for the ends of their windows.
 _BETWEEN = 0.1
 _SHOWN = ("learned", "late", "expired")
+#: Share by which memory may change after the first tenth of a run.
+_MOST_CHANGE = 0.05
 
 
 class Reading(NamedTuple):
@@ -47,40 +49,12 @@ class Reading(NamedTuple):
     folder_mb: float
 
 
-class Soak(NamedTuple):
-    """What a long run took.
-
-    Attributes
-    ----------
-    queries, feedback
-        How many were ranked, and how often feedback was acknowledged.
-    counts
-        What became of it, as the models count.
-    readings
-        After each tenth of the run.
-    seconds
-        What the run took.
-    """
-
-    queries: int
-    feedback: int
-    counts: dict[str, int]
-    readings: list[Reading]
-    seconds: float
-
-    @property
-    def largest_change(self) -> float:
-        """The largest relative difference between memory after a tenth and at any later reading."""
-        first, *later = (reading.memory_mb for reading in self.readings)
-        return max((abs(each - first) / first for each in later), default=0.0)
-
-
-def soak_grades(n_queries: int, seed: int = 0) -> Soak:
+def soak_grades(n_queries: int, seed: int = 0) -> Found:
     """Each query is graded at once."""
     return asyncio.run(_soak(n_queries, seed, None, _graded))
 
 
-def soak_windows(n_events: int, seed: int = 0) -> Soak:
+def soak_windows(n_events: int, seed: int = 0) -> Found:
     """Feedback comes in events, four a query on average, some doubled, early or late, and is learned when windows end."""
     plan = FeedbackPlan(window=_WINDOW, events=_EVENTS)
     return asyncio.run(_soak(n_events // 4, seed, plan, _events))
@@ -129,7 +103,7 @@ class _Client:
         self.n_answered += 1
 
 
-async def _soak(n_queries: int, seed: int, plan: FeedbackPlan | None, feedback: Feedback) -> Soak:
+async def _soak(n_queries: int, seed: int, plan: FeedbackPlan | None, feedback: Feedback) -> Found:
     keep_one_arena()  # As `serve` does.
     rng = random.Random(seed)
     bodies = [line.split(b", ", 1)[1] for line in requests(500, seed) if b'"docs"' in line]
@@ -140,7 +114,6 @@ async def _soak(n_queries: int, seed: int, plan: FeedbackPlan | None, feedback: 
         return RankingService(StreamScaler() | PerceptronRanker(), plan=plan, **_LIMITS)
 
     readings: list[Reading] = []
-    started = time.monotonic()
     with in_memory() as folder:
         models = Models(make, directory=folder / "state", by_key=True, every=_EVERY, max_open=_IN_MEMORY)
         app = RankingApp(models, key="tenant", limits=Limits(requests=5000))
@@ -165,10 +138,21 @@ async def _soak(n_queries: int, seed: int, plan: FeedbackPlan | None, feedback: 
             if n_ranked * 10 // n_queries > len(readings):
                 readings.append(_reading(folder))
                 print(n_ranked, readings[-1], flush=True)
-        seconds = time.monotonic() - started
         counts = dict(models.counts)
         await app.models.close()
-    return Soak(n_ranked, n_feedback, {name: counts[name] for name in _SHOWN}, readings, seconds)
+    found = Found(queries=n_ranked, feedback=n_feedback, **{name: counts[name] for name in _SHOWN})
+    _look_at(readings, found)
+    return found
+
+
+def _look_at(readings: list[Reading], found: Found) -> None:
+    """What a process takes must not grow after the first tenth of the run."""
+    first, *later = readings
+    change = max(abs(each.memory_mb / first.memory_mb - 1.0) for each in later)
+    found.expect(change <= _MOST_CHANGE, f"memory changed by {100.0 * change:.1f} %")
+    for name in ("descriptors", "files"):
+        values = [getattr(each, name) for each in later]
+        found.expect(max(values) - min(values) <= TENANTS, f"{name} went from {min(values)} to {max(values)}")
 
 
 def _reading(folder: Path) -> Reading:
@@ -182,12 +166,3 @@ def resident_mb() -> float:
     with contextlib.suppress(OSError):
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-
-
-if __name__ == "__main__":
-    options = parser(__doc__)
-    options.add_argument("number", type=int, nargs="?", default=10_000)
-    options.add_argument("--windows", action="store_true")
-    given = options.parse_args()
-    found = (soak_windows if given.windows else soak_grades)(given.number)
-    print(found, found.largest_change, sep="\n")

@@ -13,14 +13,15 @@ import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from benchmarks._common import in_memory
-from benchmarks._kills import requests
 from online_rank import PerceptronRanker, StreamScaler
 from online_rank.serving.durable import DurableService, read_service
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import from_bytes, to_bytes
+from tests.campaigns.found import Found
+from tests.campaigns.kills import requests
 
 _SMALL = 4096
 _SECTOR = 512
@@ -28,6 +29,9 @@ _SECTOR = 512
 _FLIPS, _CUTS = 1000, 300
 
 _KILLED, _CLOSED, _LATE = "killed", "closed", "killed, count late"
+
+#: What may become of a damage; "untold" only in the last folder.
+_GOOD = ("refused", "harmless", "untold")
 
 Files = dict[str, bytes]
 
@@ -50,23 +54,16 @@ class Before(NamedTuple):
     went_on: bytes
 
 
-def damages(number: int, of: int, seed: int = 0, flips: int = _FLIPS, cuts: int = _CUTS) -> dict[str, dict[str, Any]]:
-    """One of `of` slices of all damages: for each folder the number of cases, and what became of them."""
-    found: dict[str, dict[str, Any]] = {}
-    before = _before()
-    for name, files in before.folders.items():
-        every = [*_damages(files, random.Random(seed), flips, cuts)]
-        random.Random(seed).shuffle(every)
-        counts: dict[str, Any] = {"cases": 0, "refused": 0, "harmless": 0, "untold": 0, "other": []}
-        for damage in every[number::of]:
-            counts["cases"] += 1
-            what = _looked_at(before, name, damage)
-            if what in counts:
-                counts[what] += 1
-            else:
-                counts["other"].append(f"{name}, {damage.kind} {damage.name} at {damage.at}: {what}")
-        found[name] = counts
-    return found
+def damages(n: int, seed: int = 0, flips: int = _FLIPS, cuts: int = _CUTS) -> Found:
+    """`n` damages, of all folders."""
+    total, before = Found(), _before()
+    rng = random.Random(seed)
+    every = [(name, each) for name, files in before.folders.items() for each in _damages(files, rng, flips, cuts)]
+    for name, damage in rng.sample(every, min(n, len(every))):
+        what = _looked_at(before, name, damage)
+        total.count(damages=1, **{what: 1} if what in _GOOD else {})
+        total.expect(what in _GOOD, f"{name}, {damage.kind} {damage.name} at {damage.at}, seed {seed}: {what}")
+    return total
 
 
 def _before() -> Before:

@@ -8,20 +8,20 @@ import json
 import os
 import random
 import signal
-import socket
 import sqlite3
 import threading
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 from benchmarks._common import in_memory
-from benchmarks._kills import command, forked, requests
+from benchmarks._http import connectable, free_port
 from online_rank import PerceptronRanker, StreamScaler
 from online_rank.distributed.keyed import KeyedRankers
 from online_rank.serving.durable import read_service
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import to_bytes
+from tests.campaigns.found import Found
+from tests.campaigns.kills import command, forked, requests
 
 _CLIENTS = 4
 #: Seconds after which a server is killed anyway.
@@ -30,27 +30,10 @@ _LONGEST = 30.0
 _AT_ONCE = 7
 
 
-class ServedKills(NamedTuple):
-    kills: int
-    acknowledged: int
-    lost: int
-    doubled: int
-
-
-class KeyedKills(NamedTuple):
-    kills: int
-    learned: int
-    lost: int
-    same_model: bool
-
-
-def kill_serve(n_kills: int, seed: int = 0, keys: tuple[str, ...] = ()) -> ServedKills:
+def kill_serve(n_kills: int, seed: int = 0, keys: tuple[str, ...] = ()) -> Found:
     """Kill a server under load again and again, with one model, or one for each key; unanswered grades are sent again."""
     rng = random.Random(seed)
-    importlib.import_module("online_rank.serving.server")  # once, and not in each child
-    importlib.import_module("online_rank.serving.http")
-    importlib.import_module("uvicorn.protocols.http.auto")
-    importlib.import_module("uvicorn.loops.auto")
+    import_server()
     pairs = _pairs()
     acknowledged: dict[str, set[int]] = {key: set() for key in keys or ("",)}
     unanswered: list[tuple[str, bytes]] = []
@@ -79,14 +62,21 @@ def kill_serve(n_kills: int, seed: int = 0, keys: tuple[str, ...] = ()) -> Serve
             if life % 10 != 9:
                 for client in clients:
                     client.join()
-        lost = doubled = 0
+        found = Found(kills=n_kills, acknowledged=_n(acknowledged))
         for key, ids in acknowledged.items():
             if not (place / key).exists() and not ids:
                 continue
             service = read_service(place / key if key else place)
-            lost += len(ids - service._learned.keys())
-            doubled += service.counts()["learned"] - len(service._learned)
-    return ServedKills(n_kills, _n(acknowledged), lost, doubled)
+            lost = len(ids - service._learned.keys())
+            found.expect(not lost, f"serve: {lost} acknowledged are lost")
+            found.expect(service.counts()["learned"] == len(service._learned), "serve: some were learned twice")
+    return found
+
+
+def import_server() -> None:
+    """Import what a server needs once, and not in each child."""
+    for name in ("online_rank.serving.server", "online_rank.serving.http", "uvicorn.protocols.http.auto", "uvicorn.loops.auto"):
+        importlib.import_module(name)
 
 
 def _n(acknowledged: dict[str, set[int]]) -> int:
@@ -142,20 +132,6 @@ def _pairs() -> list[tuple[bytes, bytes]]:
     return [(pair[0], pair[1]) for pair in by_id.values()]
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
-def connectable(port: int) -> None:
-    for _ in range(3000):
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            return
-        time.sleep(0.02)
-    raise SystemExit("the server does not start")
-
-
 class _KeptState:
     """The state of a key as an engine keeps it: in memory, and on the disk with each commit."""
 
@@ -197,12 +173,10 @@ class _KeptState:
         self._database.execute("INSERT OR REPLACE INTO place VALUES(0, ?)", (following,))
 
 
-def kill_keyed(n_kills: int, seed: int = 0, n_queries: int = 300) -> KeyedKills:
+def kill_keyed(n_kills: int, seed: int = 0, n_queries: int = 300) -> Found:
     """Kill a worker of `KeyedRankers` again and again; the topic goes on from its last commit."""
-    rng = random.Random(seed)
-    kills = learned = lost = 0
-    same = True
-    while kills < n_kills:
+    rng, found = random.Random(seed), Found()
+    while found.counts["kills"] < n_kills:
         events = requests(n_queries, rng.randrange(1 << 30))
         whole = _keyed_service()
         for event in events:
@@ -212,19 +186,20 @@ def kill_keyed(n_kills: int, seed: int = 0, n_queries: int = 300) -> KeyedKills:
             while True:
                 child = forked(lambda path=path, events=events: _work(path, events))
                 time.sleep(0.08 * rng.random())
-                if kills < n_kills:
+                if found.counts["kills"] < n_kills:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(child, signal.SIGKILL)
                 ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-                kills += ended == -signal.SIGKILL
+                found.count(kills=ended == -signal.SIGKILL)
                 if ended == 0:
                     break
                 assert ended == -signal.SIGKILL, f"the worker ended with {ended}"
             service = KeyedRankers(_keyed_service, every=40).service(b"shop", _KeptState(path))
-            learned += len(service._learned)
-            lost += len(whole._learned.keys() - service._learned.keys()) + service.counts()["learned"] - len(service._learned)
-            same &= to_bytes(service.model) == to_bytes(whole.model)
-    return KeyedKills(kills, learned, lost, same)
+            found.count(learned=len(service._learned))
+            found.expect(whole._learned.keys() == service._learned.keys(), "keyed worker: some were not learned")
+            found.expect(service.counts()["learned"] == len(service._learned), "keyed worker: some were learned twice")
+            found.expect(to_bytes(service.model) == to_bytes(whole.model), "keyed worker: another model than without kills")
+    return found
 
 
 def _keyed_service() -> RankingService:

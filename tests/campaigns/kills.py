@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,19 +23,7 @@ from online_rank.serving.durable import read_service
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import to_bytes
 from online_rank.stream.letor import iter_letor
-
-
-class Kills(NamedTuple):
-    kills: int
-    same_model: bool
-    same_figures: bool
-
-
-class StreamKills(NamedTuple):
-    kills: int
-    acknowledged: int
-    lost: int
-    same_model: bool
+from tests.campaigns.found import Found
 
 
 def letor_text(n_queries: int, seed: int = 0) -> str:
@@ -71,12 +59,10 @@ def run_command(*arguments: str, out: Path) -> None:
     command(arguments)
 
 
-def kill_train(n_kills: int, seed: int = 0, options: tuple[str, ...] = ("--passes", "2")) -> Kills:
+def kill_train(n_kills: int, seed: int = 0, options: tuple[str, ...] = ("--passes", "2")) -> Found:
     """Kill `train` again and again; compare with a run that nobody killed."""
-    rng = random.Random(seed)
-    kills, same_model, same_figures = 0, True, True
-    with in_memory() as folder:
-        place = folder
+    rng, found = random.Random(seed), Found()
+    with in_memory() as place:
         (place / "train.txt").write_text(letor_text(400, seed))
         base = ("train", str(place / "train.txt"), "--json", "--every", "7", *options)
 
@@ -89,22 +75,24 @@ def kill_train(n_kills: int, seed: int = 0, options: tuple[str, ...] = ("--passe
         usual = time.monotonic() - started
         expected = figures(place / "whole.json")
         round_ = 0
-        while kills < n_kills:
+        while found.counts["kills"] < n_kills:
             round_ += 1
             while True:
                 child = train(f"run{round_}")
                 # Sooner than a whole run takes, so that several kills fall on each one; sometimes at once.
-                ended = wait(child, rng.choice([0.02, 0.3, 0.6]) * rng.random() * usual if kills < n_kills else 60.0)
+                patience = rng.choice([0.02, 0.3, 0.6]) * rng.random() * usual
+                ended = wait(child, patience if found.counts["kills"] < n_kills else 60.0)
                 if ended is None:
                     os.kill(child, signal.SIGKILL)
                     os.waitpid(child, 0)
-                    kills += 1
+                    found.count(kills=1)
                 else:
                     assert ended == 0, f"train ended with {ended}"
                     break
-            same_model &= (place / f"run{round_}.npz").read_bytes() == (place / "whole.npz").read_bytes()
-            same_figures &= figures(place / f"run{round_}.json") == expected
-    return Kills(kills, same_model, same_figures)
+            same = (place / f"run{round_}.npz").read_bytes() == (place / "whole.npz").read_bytes()
+            found.expect(same, f"train {' '.join(options)}: another model after kills")
+            found.expect(figures(place / f"run{round_}.json") == expected, f"train {' '.join(options)}: other figures")
+    return found
 
 
 def figures(path: Path) -> object:
@@ -159,15 +147,14 @@ def clicked(number: int, docs: dict[str, dict[str, float]]) -> dict[str, Any]:
 
 def kill_stream(
     n_kills: int, seed: int = 0, n_queries: int = 400, feedback: Callable[[int, Any], dict[str, Any]] = graded
-) -> StreamKills:
+) -> Found:
     """Kill the service again and again; a client sends again what was not answered.
 
     With clicks, a ranking that is asked for again is drawn anew, so only what was lost or learned twice is looked at.
     """
-    rng = random.Random(seed)
+    rng, found = random.Random(seed), Found()
     model_of = ("--clicks",) if feedback is clicked else ()
-    kills, acknowledged, lost, same = 0, 0, 0, True
-    while kills < n_kills:
+    while found.counts["kills"] < n_kills:
         lines = requests(n_queries, rng.randrange(1 << 30), feedback)
         whole = RankingService(StreamQuantileMap() | PerceptronRanker("ndcg@10"))
         for line in lines if feedback is graded else ():
@@ -177,19 +164,21 @@ def kill_stream(
             model, answered, acks, ended = folder / "model.npz", 0, set(), False
             # Killed after its last answer, the service has all in its journal: another one brings it to the files.
             while not ended:
-                limit = rng.randrange(1, 2 * len(lines) // 3) if kills < n_kills else len(lines)
+                limit = rng.randrange(1, 2 * len(lines) // 3) if found.counts["kills"] < n_kills else len(lines)
                 arguments = ("stream", "--checkpoint", str(place), "--every", "50", "--save", str(model), *model_of)
                 new, ended = talk(arguments, lines[answered:], limit, rng)
                 acks.update(json.loads(line)["id"] for line in new if b'"learned":' in line)
                 errors = [line for line in new if b'"error"' in line]
                 assert not errors, errors[0]
                 answered += len(new)
-                kills += not ended
+                found.count(kills=not ended)
             state = read_service(place)
-            acknowledged += len(acks)
-            lost += len(acks - set(state._learned)) + state.counts()["learned"] - len(state._learned)
-            same &= feedback is not graded or to_bytes(state.model) == to_bytes(whole.model) == model.read_bytes()
-    return StreamKills(kills, acknowledged, lost, same)
+            found.count(acknowledged=len(acks))
+            found.expect(acks <= {*state._learned}, f"stream: {len(acks - {*state._learned})} acknowledged are lost")
+            found.expect(state.counts()["learned"] == len(state._learned), "stream: some were learned twice")
+            same = feedback is not graded or to_bytes(state.model) == to_bytes(whole.model) == model.read_bytes()
+            found.expect(same, "stream: another model than without kills")
+    return found
 
 
 def talk(arguments: tuple[str, ...], lines: list[bytes], limit: int, rng: random.Random) -> tuple[list[bytes], bool]:

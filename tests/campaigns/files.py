@@ -6,10 +6,11 @@ whose folders keep the same header and arrays, read by the same code.
 
 What is loaded has to learn, rank and be saved. It may refuse queries by an error of this library; an error by NumPy, or by
 Python for an operation that made no sense, counts as one that got through. Files are read and used in child processes, where a
-crash is noticed.
+crash is noticed; the runner asks numba to check indices there.
 """
 
 import functools
+import hashlib
 import json
 import random
 import traceback
@@ -19,11 +20,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks._children import Died, in_child
-from benchmarks._hostile import HANG_SECONDS, at_most, changed, models, mutated
 from online_rank import PerceptronRanker, StreamScaler, SwapRanker, serving
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import ModelFileError, from_bytes, to_bytes
+from tests.campaigns.children import Died, in_child
+from tests.campaigns.found import Found
+from tests.campaigns.hostile import HANG_SECONDS, at_most, changed, models, mutated
+from tests.models import SERVED
 
 #: Files for each child process: what a kernel writes out of bounds is noticed soon.
 _A_CHILD = 200
@@ -44,14 +47,12 @@ def seeds() -> tuple[Seed, ...]:
 
 
 def _of_models() -> Iterator[Seed]:
-    from tests.serving.test_rule import MODELS
-
     grades = [0, 1, 2, 1, 0]
     for content, x in models():
         yield Seed("model", content, _acts(x, grades))
     X = np.random.default_rng(0).normal(size=(5, 3))
     docs = {f"d{i}": dict(zip("abc", row, strict=True)) for i, row in enumerate(X.tolist())}
-    for name, make in MODELS.items():
+    for name, make in SERVED.items():
         model = make()
         y: Any = dict(zip(docs, grades, strict=True))
         for _ in range(4):
@@ -108,39 +109,36 @@ def _handled(service: Any, line: bytes) -> Any:
     return json.dumps(service.handle(line).answer, allow_nan=False)
 
 
-def files(n: int, seed: int) -> dict[str, Any]:
-    """Read and use `n` changed files: counts, and what got through."""
-    total: dict[str, Any] = {"files": 0, "refused": 0, "loaded": 0, "wrong": []}
+def files(n: int, seed: int) -> Found:
+    """Read and use `n` changed files."""
+    total = Found(files=n)
     seeds()
     for first in range(0, n, _A_CHILD):
         count = min(_A_CHILD, n - first)
         try:
-            found = in_child(functools.partial(_read_and_use, count, f"{seed} {first}"))
+            total.add(in_child(functools.partial(_read_and_use, count, f"{seed} {first}")))
         except Died as error:
-            found = {"files": count, "wrong": [f"files {first}.. of seed {seed}: {error}"]}
-        for name, value in found.items():
-            total[name] += value
+            total.wrong.append(f"files {first}.. of seed {seed}: {error}")
     return total
 
 
-def _read_and_use(n: int, seed: str) -> dict[str, Any]:
-    rng = random.Random(seed)
-    counts: dict[str, Any] = {"files": n, "refused": 0, "loaded": 0, "wrong": []}
+def _read_and_use(n: int, seed: str) -> Found:
+    rng, found = random.Random(seed), Found()
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         for number in range(n):
             chosen = rng.choice(seeds())
-            data = mutated([chosen.content], rng) if rng.random() < 0.2 else changed(chosen.content, rng)
+            data = _mutated(chosen.content, rng) if rng.random() < 0.2 else changed(chosen.content, rng)
             try:
                 with at_most(HANG_SECONDS):
                     model = from_bytes(data)
             except ModelFileError:
-                counts["refused"] += 1
+                found.count(refused=1)
                 continue
             except Exception as error:
-                counts["wrong"].append(f"{chosen.name}, file {number} of {seed!r}, loading: {error!r}")
+                found.wrong.append(f"{chosen.name}, file {number} of {seed!r}, loading: {error!r}")
                 continue
-            counts["loaded"] += 1
+            found.count(loaded=1)
             for i, act in enumerate(chosen.acts):
                 try:
                     with at_most(HANG_SECONDS):
@@ -149,9 +147,15 @@ def _read_and_use(n: int, seed: str) -> dict[str, Any]:
                     if not is_own(error):
                         at = traceback.extract_tb(error.__traceback__)[-1]
                         place = f"{at.filename.rpartition('online_rank')[2]}:{at.lineno}"
-                        counts["wrong"].append(f"{chosen.name}, file {number} of {seed!r}, act {i}: {error!r} at {place}")
+                        found.wrong.append(f"{chosen.name}, file {number} of {seed!r}, act {i}: {error!r} at {place}")
                         break
-    return counts
+    return found
+
+
+def _mutated(content: bytes, rng: random.Random) -> bytes:
+    """Mutated bytes; in half of them the digest is made good again, so that the checks behind it are reached."""
+    data = mutated([content], rng)
+    return data if rng.random() < 0.5 else data[:-64] + hashlib.sha256(data[:-64]).hexdigest().encode()
 
 
 def is_own(error: Exception) -> bool:
