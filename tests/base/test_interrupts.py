@@ -107,6 +107,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
 def test_no_interrupt_tears_a_model(make):
     model = make()
@@ -117,6 +118,7 @@ def test_no_interrupt_tears_a_model(make):
     assert n_after > 10 or not hasattr(model, "steps")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [MODELS["perceptron"], MODELS["scaler and perceptron"]])
 def test_no_interrupt_tears_a_model_that_grows(make):
     model = make()
@@ -126,6 +128,7 @@ def test_no_interrupt_tears_a_model_that_grows(make):
     assert n_after > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [MODELS["perceptron"], GradientRanker])
 def test_no_interrupt_tears_a_model_that_learns_from_its_first_sparse_query(make):
     model = make()

@@ -62,6 +62,7 @@ def test_the_delayed_bound_is_attained_through_the_library(T, D, loss):
         certificate.bound("mass_bound")
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 10**6),
     half_life=st.sampled_from([True, False, 1.0, 10.0]),

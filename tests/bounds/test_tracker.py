@@ -123,6 +123,7 @@ def test_slam_loss_is_the_reference(seed):
     assert losses == pytest.approx((reference.slam(v, k, y), reference.slam(v, other, y)))
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6), m=st.integers(2, 60), offset=st.sampled_from([0.0, 0.7]))
 @settings(deadline=None, max_examples=60)
 def test_sweeps_add_up_what_pairs_do(seed, m, offset):
@@ -203,6 +204,7 @@ def test_the_bound_is_attained():
         assert certificate.bound(name) == pytest.approx(loss, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [2.0, 0.5])
 def test_a_broken_update_is_caught(factor):
     sound, broken = (LossTracker(PerceptronRanker("ndcg"), {"teacher": np.full(20, 0.5)}) for _ in range(2))
@@ -227,6 +229,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 10**6),
     options=st.sampled_from(CASES),
@@ -326,6 +329,7 @@ def test_a_rejected_query_changes_nothing(X, y, error):
         assert state(tracker) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranker", [PerceptronRanker(), DriftAwareRanker(PerceptronRanker(), on_drift="switch")])
 @pytest.mark.parametrize("raw", [False, True])
 def test_arrays_of_all_features_are_not_written_to(ranker, raw):

@@ -265,6 +265,7 @@ def test_many_documents_are_ranked_best_first_and_equal_ones_in_their_order():
     assert model.rank_one([[s] for s in few_scores]) == [*range(2, 100, 3), *range(1, 100, 3), *range(0, 100, 3)]
 
 
+@pytest.mark.slow
 def test_read_only_strided_and_float32_input():
     (X, y), plain = next(q for q in random_queries(1, d=4, ties=False) if len(set(q[1])) > 1), PerceptronRanker()
     X = X.astype(np.float32).astype(np.float64)

@@ -146,6 +146,7 @@ def test_sparse_queries_of_one_grade_before_the_first_that_counts(average):
     assert model.served_weights == pytest.approx(dense.served_weights, rel=1e-12, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_bounds_hold_on_1000_streams():
     options = [{}, {"credit": "spread"}, {"credit": "argmax"}, {"credit": "sort", "relative_margin": 0.5},
                {"norm_cap": 0.3}, {"served": "average"}, {"average": 5.0, "served": "average"}]  # fmt: skip
