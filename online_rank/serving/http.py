@@ -41,6 +41,7 @@ from online_rank.serving.models import KeyRefused, Models
 from online_rank.serving.openapi import description, description_page
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.served import Answer, ServedModel
+from online_rank.serving.workers import OnlyWorker
 
 __all__ = ["Limits", "RankingApp"]
 
@@ -111,6 +112,7 @@ class RankingApp:
         self._stopping = asyncio.Event()
         #: Whether somebody lets time pass, or was told that nobody does.
         self._is_attended = False
+        self._worker = OnlyWorker()
         self._n_streams = 0
         self._n_requests = 0
         self._n_files = 0
@@ -152,7 +154,13 @@ class RankingApp:
         """A context in which time passes without requests, too: windows end, unused keys go.
 
         In the end all models are written to the disk. A server of this application alone enters it by itself.
+
+        Raises
+        ------
+        RuntimeError
+            The server runs several workers, each of which would learn a model of its own.
         """
+        self._worker.claim()
         self._is_attended = True
         tasks = [asyncio.create_task(each) for each in (self.models.watch_the_clock(), self.models.watch_the_disk())]
         try:
@@ -180,7 +188,8 @@ class RankingApp:
             await self._app(scope, receive, self._counted(path, send))
 
     def _say_that_time_stands(self) -> None:
-        """Say, once, that nobody entered `running`, if something needs it."""
+        """Say, once, that nobody entered `running`, if something needs it. Raises RuntimeError as `running`."""
+        self._worker.claim()
         self._is_attended = True
         if self.models.needs_time:
             _log.warning(
