@@ -3,6 +3,7 @@
 import importlib.util
 
 import numpy as np
+import pytest
 from river import drift, feature_selection, linear_model, preprocessing, stats
 
 from online_rank import (
@@ -152,5 +153,37 @@ def parts_of(model):
     return list(model.steps.values()) if hasattr(model, "steps") else [model]
 
 
+def variants(names):
+    """Names of models as parameters of a test. The first of each class is tested always, further settings by slow tests."""
+    found, seen = [], set()
+    for name in names:
+        model = REGISTRY[name]()
+        classes = {type(model), *map(type, parts_of(model))}
+        found.append(pytest.param(name, marks=[pytest.mark.slow] if classes <= seen else []))
+        seen |= classes
+    return found
+
+
 def is_ranker(model):
     return isinstance(parts_of(model)[-1], Ranker)
+
+
+#: Adapters around any model of river can be served, not saved.
+_ADAPTED = {
+    "pointwise, regressor",
+    "pointwise, classifier",
+    "pairwise",
+    "drift, pairwise",
+    "best, pairwise",
+    "scaler | pairwise",
+}
+#: Models that a service can have: those that files know.
+SERVED = {
+    name: make
+    for name, make in REGISTRY.items()
+    if name not in NOT_SAVED | _ADAPTED and "torch" not in name and is_ranker(make())
+} | {
+    "lifted standard": lambda: ForEachDocument(preprocessing.StandardScaler()) | PerceptronRanker(),
+    "lifted maximum": lambda: ForEachDocument(preprocessing.MaxAbsScaler()) | PerceptronRanker(),
+    "lifted norm": lambda: ForEachDocument(preprocessing.Normalizer()) | PerceptronRanker(),
+}

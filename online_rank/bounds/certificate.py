@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from online_rank.bounds.declaration import BOUNDS, Bound, setting, uncovered
+from online_rank.bounds.declaration import BOUNDS, Bound, setting
 from online_rank.bounds.rows import Row, printed, rows_of
 from online_rank.measures.own import is_own, own_measure
 
@@ -223,16 +223,16 @@ def _value(declared: Bound, model: Any, run: Run) -> float | str | None:
             numbers[parameter] = value
         elif parameter not in declared.optional:
             return None
-    if not issubclass(type(model), declared.of):
+    if not declared.is_of(model):
         return None
     another_run = declared.misses(run.properties)
     if another_run is not None and not declared.is_plain:
         return None
-    reason = uncovered(declared.name, model) or another_run or unknown
+    reason = declared.excludes(model) or another_run or unknown
     if reason is not None:
         return reason
     try:
-        return declared.value(**numbers, model=model)
+        return declared.value(**numbers)
     except ValueError as error:
         return str(error)
 

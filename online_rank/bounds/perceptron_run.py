@@ -42,7 +42,7 @@ def run_of_perceptron(tracker: Any, comparator: str | None, delay: int | None) -
     facts, unknown = _facts_of_model(tracker, model, totals), {}
     facts["loss_of"], facts["estimated"] = _what_the_loss_is_of(tracker, model, totals), tracker.abilities.takes_clicks
     if machines > 0:
-        facts["penalty"] = machines
+        facts["n_machines"] = machines
     if delay is not None:
         facts["delay"] = delay
         if tracker._n_moved:

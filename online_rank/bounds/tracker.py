@@ -82,7 +82,7 @@ class LossTracker(NestedRanker):
         are given to `learn_one`; otherwise every document is scored a second time.
     raw
         Whether the comparators are weights of raw features, behind a `StreamScaler` in a pipeline. They move with the scaler,
-        and the certificate is against that path (`scaler_path_length`). Otherwise they are weights of the features that the
+        and the certificate is against that path. Otherwise they are weights of the features that the
         ranker gets.
 
     Raises
@@ -264,10 +264,10 @@ class LossTracker(NestedRanker):
                 raise ValueError(f"there are {len(self._sums)} comparators, {list(self.comparators or {})}: name one")
             comparator = next(iter(self.comparators or {}))
         row = self._row(comparator)
-        return PairedLosses(["the ranker", comparator], self._paired[row : row + 1])
+        return PairedLosses(["the ranker", comparator], sums=self._paired[row : row + 1])
 
     def move_comparator(self, name: str, weights: Any) -> None:
-        """Move a comparator: from now on compare with other weights; the certificate is then against the path (`path_bound`).
+        """Move a comparator: from now on compare with other weights; the certificate is then against the path.
 
         Parameters
         ----------

@@ -71,7 +71,7 @@ class ClickPerceptron(LinearRanker):
     Notes
     -----
     Put a scaler in front, as for every perceptron. A `LossTracker` around it adds up V_t and F(u), and certifies them
-    (`online_rank.bounds.click_data_bound`). `SwapRanker` learns faster, without a certificate.
+    (`online_rank.bounds.mass_data_bound`). `SwapRanker` learns faster, without a certificate.
 
     Examples
     --------

@@ -107,7 +107,7 @@ class RankingService(WindowedService):
         Number of learned ids to remember, to recognise repeated feedback.
     learn_served
         Whether to learn from the mistakes of the scores that were served. A certificate under delay needs it
-        (`online_rank.bounds.delay_bound`). Otherwise a query is scored again when its grades arrive, which ranks better, but
+        (`online_rank.bounds`, "Late grades"). Otherwise a query is scored again when its grades arrive, which ranks better, but
         only the new scores are certified.
     origin
         Digest of the model's file; None for a new model. A folder continues only with the file that it began with.

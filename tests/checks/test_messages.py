@@ -147,9 +147,10 @@ CALLS = {
         lambda: LossTracker(new(), {"u": [1.0], "v": [2.0]}).certificate(), "2 comparators", "'u'", "certificate(name)",
     ),
     "an unknown comparator": (lambda: LossTracker(new(), {"u": [1.0]}).certificate("v"), "'v'", "'u'"),
-    "a bound for another update": (
-        lambda: bounds.theorem_5(comparator_loss=1.0, norm=1.0, R_X=1.0, m=3, v_max=1.0, learning_rate=0.1, model=new()),
-        "update",
+    "a bound for another update": (lambda: LossTracker(new(), {"u": [1.0]}).certificate().bound("theorem_5"), "update"),
+    "a step that is too large": (
+        lambda: bounds.theorem_5(comparator_loss=1.0, norm=1.0, R_X=1.0, m=3, v_max=1.0, learning_rate=0.9),
+        "learning_rate is 0.9", "steps below 0.166667",
     ),
     # Metrics and evaluation
     "an unknown metric": (lambda: metrics.metric("accuracy"), "'accuracy'", "ndcg[@K], ap"),

@@ -384,7 +384,7 @@ def test_grades_that_come_late_are_certified_for_what_was_served():
     certificate = tracker.certificate(delay=7)
     assert certificate.loss == pytest.approx(losses[True], abs=1e-9) == tracker.totals.served_loss
     assert certificate.holds
-    assert certificate.bound("delay_bound") >= certificate.bound("served_hindsight_bound") >= certificate.loss
+    assert certificate.bound("delay_bound") >= certificate.bound("mass_hindsight_bound") >= certificate.loss
     # Scored again on arrival: the loss that is certified is not that of what was served.
     again = services[False].model.certificate()
     assert again.holds
