@@ -1098,21 +1098,24 @@ def _is_given(context: typer.Context, name: str) -> bool:
 def forget(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="The --checkpoint folder of a service that does not run.")],
     id: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="A query; may be repeated.")] = None,
-    user: Annotated[
+    context: Annotated[
         str | None,
-        typer.Option("--user", metavar="ID", help="A user: queries and features with this id as a word of their own."),
+        typer.Option("--context", metavar="NAME=VALUE", help="Queries with this context, and features made of it: user=u17."),
+    ] = None,
+    document: Annotated[
+        str | None, typer.Option("--document", metavar="ID", help="A document: queries that have it, and feedback on it.")
     ] = None,
 ) -> None:
-    """Forget queries, and what is known of a user, in the folder of a service.
+    """Forget queries, and what was learned of their context, in the folder of a service.
 
     Nothing of it is left in the files: waiting queries, learned ids, the journal, names of features. A running service takes
     POST /forget.
     """
     from online_rank.cli.service import forget as forget_in
 
-    if not id and user is None:
-        raise typer.BadParameter("give --id, --user, or both")
-    forget_in(folder, id or [], user)
+    if not id and context is None and document is None:
+        raise typer.BadParameter("give --id, --context or --document")
+    forget_in(folder, id or [], context, document)
 
 
 def _require_for_new(context: typer.Context, model: str | None) -> None:

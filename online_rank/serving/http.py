@@ -6,7 +6,7 @@
 - `GET /stats`: counts and figures; `GET /metrics`: the same for Prometheus.
 - `GET /healthz`: 503 when a restart is needed; `GET /readyz`: 503 also while the server stops.
 - `GET /model`: the model file; `POST /model`: replace it; `POST /model/rollback`: restore the previous one.
-- `POST /forget` `{"ids": [...], "user": ...}`: forget queries, and what is known of a user.
+- `POST /forget` `{"ids": [...]}`, `{"context": {"user": "u17"}}` or `{"document": "d7"}`: forget queries.
 - `DELETE /models/KEY`: delete a model with all that is stored about its queries, where there is one for each key.
 - `GET /`: a page that shows how the ranker learns, fed by `/events`; `GET /docs`, `/openapi.json`: this description.
 
