@@ -7,6 +7,7 @@ import numpy as np
 from benchmarks._common import table
 from online_rank import best_in_hindsight, bounds
 from online_rank.surrogates import hinge, listnet, slam
+from tests.reference.bounds import gradient_l1_constant
 
 FEATURES = 10
 REPETITIONS = 20
@@ -24,7 +25,7 @@ def generalisation() -> str:
         teacher = world.normal(size=FEATURES)
         draw = functools.partial(_queries, teacher / np.linalg.norm(teacher), m)
         best = best_in_hindsight(draw(world, MANY), measure="ndcg", lam=0.01).weights
-        norm, lipschitz = float(np.linalg.norm(best)), bounds.gradient_l1_constant("slam", m)
+        norm, lipschitz = float(np.linalg.norm(best)), gradient_l1_constant("slam", m)
         test = draw(world, MANY)
         least = _losses(best, test)
         for n in (10, 100, 1000):
@@ -81,7 +82,7 @@ def _constants() -> str:
                 found[name] = max(found[name], float(np.abs(surrogate.gradient(s, y)).sum()))
         cells = []
         for name, value in found.items():
-            limit = bounds.gradient_l1_constant(name, m)
+            limit = gradient_l1_constant(name, m)
             if value > limit * (1.0 + 1e-12):
                 raise SystemExit(f"Corollary 9 fails for {name} at m = {m}: {value} > {limit}")
             cells.append(f"{value:,.2f} / {limit:,.0f}")

@@ -7,8 +7,8 @@ import numpy as np
 from benchmarks._common import table
 from benchmarks._data import data_folder
 from benchmarks._figures import Curve, figure, number, saved
-from online_rank import LossTracker, PerceptronRanker, StreamScaler, bounds, plot
-from online_rank.bounds import largest_deviation
+from online_rank import LossTracker, PerceptronRanker, StreamScaler, plot
+from online_rank.intervals import largest_deviation
 from online_rank.stream.letor import read_letor
 from tests.reference import bound_streams
 from tests.reference import intervals as adaptive
@@ -51,11 +51,11 @@ def delayed() -> str:
         if not certificate.holds:
             raise SystemExit(f"a certificate fails:\n{certificate}")
         c, norm = certificate.totals["largest_mass"], certificate.norm
-        by_delay = bounds.delay_data_bound(
-            comparator_loss=certificate.pair_loss, norm=norm, R_X=certificate.totals["R_X"], mass=certificate.loss,
-            delayed_mass=T * c * D * (D + 1) / 2.0, largest_mass=c,
-        )  # fmt: skip
-        exact, closed = certificate.bound("served_hindsight_bound"), certificate.bound("delay_bound")
+        delayed_mass = T * c * D * (D + 1) / 2.0
+        by_delay = bound_streams.delay_data(
+            certificate.pair_loss, norm, certificate.totals["R_X"], c, certificate.loss, delayed_mass
+        )
+        exact, closed = certificate.bound("mass_hindsight_bound"), certificate.bound("delay_bound")
         rows.append((f"T = {T}, D = {D}", *(f"{x:.4f}" for x in (certificate.loss, exact, limits[-1], by_delay, closed))))
         if T == 20:
             curves[f"loss, D = {D}"] = rounds, losses

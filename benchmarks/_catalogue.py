@@ -23,7 +23,6 @@ class Entry(NamedTuple):
 
 _NO_SEED = "none, nothing is drawn"
 _FILES = "none, queries come in the order of the files"
-_CAMPAIGN = "a campaign; what it counts, but for what was lost, depends on when processes are stopped"
 _STATEMENTS = Entry(
     "", "0 to the number of streams, after the number of the section", "40 minutes", reason="40 minutes of streams"
 )
@@ -64,20 +63,16 @@ CATALOGUE: dict[str, list[Entry]] = {
         Entry("", "0 to the number of streams", "5 minutes"),
     ],
     "calls": [Entry("", "1", "1 minute")],
-    "challenger": [Entry("", "0 and on", "15 minutes", reason="15 minutes of streams, and no part of them is a row")],
     "clicks": [
-        Entry("Beside PDGD", "10 to 29", "5 hours", reason="a campaign of hours beside a checkout of an earlier commit"),
+        Entry("Beside PDGD", "10 to 29", "5 hours", reason="hours of simulated users"),
         Entry(
             "Peers", "10 and on", reason="the nine minutes of processor time of a sixth of the campaign, most of them of COLTR"
         ),
         Entry("Position bias", "10 to 13"),
-        Entry("Speed", "0, 3 and 4", "2 minutes", times=True),
-        Entry("Equal rankers", "0 to 39"),
         Entry("Logs", "the fold, 500 + the fold for the users", "1 hour", reason="an hour of logs"),
         Entry("A hundred tenants", "0 to 2", "1 hour", reason="an hour of tenants"),
         Entry("", _NO_SEED),
     ],
-    "credits": [Entry("", "orders 0 to 2, streams 100 to 102", "6 minutes")],
     "default": [
         Entry(
             "",
@@ -98,7 +93,6 @@ CATALOGUE: dict[str, list[Entry]] = {
     "distributed_cost": [Entry("", "the number of the file", "20 minutes", times=True)],
     "distributed_mq2008": [Entry("", "orders 0 to 9", "10 minutes")],
     "drift": [Entry("", "0 to 9", "3 minutes")],
-    "explaining": [Entry("", "0", "3 minutes", times=True)],
     "exports": [
         Entry(
             "", _FILES, "40 minutes", by="benchmarks.exports --minutes 1", reason="40 minutes; the first models are made again"
@@ -119,37 +113,20 @@ CATALOGUE: dict[str, list[Entry]] = {
     "images": [
         Entry("", "0 to 2", "2 hours", reason="hours of networks, and torch, whose last digits depend on the processor")
     ],
-    "kernel_perceptron": [Entry("", "0 to 4, bounds 0 to 999", "2 minutes")],
     "letor_parse": [Entry("", "0", "10 minutes", times=True)],
     "lifting": [Entry("", "0", "3 minutes", times=True)],
     "log": [Entry("", "0", "10 minutes", times=True)],
     "metrics": [Entry("", "0", "5 minutes", times=True)],
     "missing": [Entry("", "0 to 4", "2 minutes")],
-    "mutations": [
-        Entry(
-            "",
-            _NO_SEED,
-            "3 hours",
-            by="benchmarks.mutations --only query/grades",
-            reason="hours: the tests run for each mutation",
-        )
-    ],
     "nightly": [Entry("", "1", "7 minutes", reason="7 minutes, most of it boosted trees, night by night")],
-    "own_losses": [Entry("", "1", "2 minutes", times=True)],
-    "planted": [Entry("", _NO_SEED, "3 minutes")],
     "portable": [Entry("", "1", "20 minutes", reason="it needs kernels of three targets and a Python for aarch64")],
     "quality": [Entry("", "orders 0 to 4", "3 minutes")],
-    "reliability": [
-        Entry("extremes", "0", "1 hour", reason="an hour of extreme values"),
-        Entry("files", "0", "10 minutes"),
-        Entry("", "0 and on", "hours", reason=_CAMPAIGN),
-    ],
     "scaling": [
         Entry(
             "", "0", "20 minutes", by="benchmarks.scaling --repetitions 1", reason="20 minutes of five repetitions", times=True
         )
     ],
-    "serving": [Entry("", "0", "1 hour", reason=_CAMPAIGN, times=True)],
+    "serving": [Entry("", "0", "1 hour", times=True)],
     "signs": [Entry("", "0 to 39, bounds 0 to 999", "2 minutes")],
     "sparse": [
         Entry(

@@ -1,12 +1,8 @@
-"""Click rankers beside PDGD and beside the `SwapRanker` of an earlier commit: the same users, queries and draws."""
+"""`SwapRanker` beside PDGD: the same users, queries and draws."""
 
 import functools
 import itertools
 import math
-import os
-import pickle
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks._clicks_data import GAMMA, offline, parts, queries_of
-from benchmarks._common import ROOT, table
+from benchmarks._common import table
 from benchmarks._kept import Kept
 from benchmarks._simulation import Chance, beginner, chance, pdgd_rounds, queries_in_one, swap_rounds, tables
 from online_rank import PlackettLuce, SwapRanker
@@ -26,7 +22,7 @@ SLOTS = (10, 3, 2, 1)
 CHECKPOINTS = (100, 1000, 10_000)
 #: Runs of each user: up to 10,000 impressions, and, with ten slots, up to 1,000.
 LONG, SHORT = 40, 100
-OURS, THEIRS, BEFORE = "SwapRanker()", "PDGD", "SwapRanker() of 3a8f3e3"
+OURS, THEIRS = "SwapRanker()", "PDGD"
 #: A difference below zero by more standard errors than this is "behind".
 BAR = 2.5
 
@@ -51,27 +47,6 @@ class Trial(NamedTuple):
     impressions: int
 
 
-class Before:
-    """`SwapRanker` of another checkout, in a process of its own for each number of slots."""
-
-    def __init__(self, checkout: Path) -> None:
-        self._environment = os.environ | {"PYTHONPATH": str(checkout.resolve()), "NUMBA_CACHE_DIR": str(checkout / ".numba")}
-        self._script = ROOT / "benchmarks" / "_clicks_before.py"
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
-
-    def rounds(self, slots: int, *request: Any) -> tuple[list[np.ndarray], np.ndarray]:
-        """The weights at each stop, and the NDCG of each list."""
-        if slots not in self._processes:
-            command = [sys.executable, "-P", str(self._script), str(slots)]
-            self._processes[slots] = subprocess.Popen(
-                command, env=self._environment, cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
-        process = self._processes[slots]
-        pickle.dump(request, process.stdin)  # type: ignore[arg-type]
-        process.stdin.flush()  # type: ignore[union-attr]
-        return pickle.load(process.stdout)  # type: ignore[arg-type]
-
-
 def trials() -> list[Trial]:
     """All runs, those first that make a balanced beginning."""
     found = []
@@ -85,7 +60,7 @@ def trials() -> list[Trial]:
     return [trial for _, trial in sorted(found, key=lambda pair: pair[0])]
 
 
-def measured(folder: Path, trial: Trial, before: Before | None) -> Found:
+def measured(folder: Path, trial: Trial) -> Found:
     """For each ranker, at each checkpoint: NDCG@10 on the test part, and the discounted sum of what was shown so far."""
     data = parts(folder)
     train = queries_of([data[(trial.fold + i) % 5] for i in range(3)])
@@ -103,8 +78,6 @@ def measured(folder: Path, trial: Trial, before: Before | None) -> Found:
         OURS: swap(stops) if trial.slots > 2 else by_the_interface(trial, train, block.ideal, drawn, who, seed, stops),
         THEIRS: compiled(pdgd_rounds, block, own, looks, 0.9999977, stops),
     }
-    if before is not None:
-        found[BEFORE] = before.rounds(trial.slots, tuple(block), tuple(counted), *looks, stops)
     discounts = GAMMA ** np.arange(trial.impressions)
     return {
         name: [
@@ -143,24 +116,22 @@ def by_the_interface(
     return weights, quality
 
 
-def section(folder: Path, checkout: Path | None, minutes: float, kept: Kept) -> str:
+def section(folder: Path, minutes: float, kept: Kept) -> str:
     """Measure what is missing, for some minutes, and write the section."""
     until, found, names = time.monotonic() + 60.0 * minutes, [], []
-    before = Before(checkout) if checkout else None
     for trial in trials():
-        name = f"{trial}, {checkout is not None}"
+        name = str(trial)
         if name in kept or time.monotonic() < until:
-            found.append((trial, kept.part(name, functools.partial(measured, folder, trial, before))))
+            found.append((trial, kept.part(name, functools.partial(measured, folder, trial))))
             names.append(name)
             print(trial, flush=True)
-    others = [THEIRS, *([BEFORE] if checkout else [])]
-    rows = [[slots, name, *_row(found, slots, name, others)] for slots in SLOTS for name in (*USERS, "pooled")]
+    rows = [[slots, name, *_row(found, slots, name)] for slots in SLOTS for name in (*USERS, "pooled")]
     behind = sum(str(cell).endswith("*") for row in rows for cell in row[3:])
-    header = ("slots", "users", "runs", *(f"{column}, less {other}" for column in _COLUMNS for other in others))
-    return f"""## Beside PDGD and the ranker of 3a8f3e3
+    header = ("slots", "users", "runs", *(f"{column}, less {THEIRS}" for column in _COLUMNS))
+    return f"""## Beside PDGD
 
 MQ2008. *Online*: the sum of NDCG of what was shown, discounted by {GAMMA}, up to 10,000 impressions, and up to 1,000. *After*:
-NDCG@10 on the test part of the ranking by scores. `SwapRanker()` less each of the others, paired by fold and seed, ± standard
+NDCG@10 on the test part of the ranking by scores. `SwapRanker()` less PDGD, paired by fold and seed, ± standard
 error; a star: behind by more than {BAR} standard errors. Runs: to 10,000 impressions / to 1,000; the full campaign has
 {LONG} / {SHORT} with ten slots, {LONG} elsewhere. *Pooled*: the mean over users. {behind} cells have a star.
 {kept.code_of(*names)}
@@ -169,14 +140,13 @@ error; a star: behind by more than {BAR} standard errors. Runs: to 10,000 impres
 """
 
 
-def _row(found: Sequence[tuple[Trial, Found]], slots: int, name: str, others: Sequence[str]) -> list[str]:
-    """How many runs, then the differences for each column and each of the others."""
+def _row(found: Sequence[tuple[Trial, Found]], slots: int, name: str) -> list[str]:
+    """How many runs, then the differences for each column."""
     runs = [values for trial, values in found if trial.slots == slots and name in (trial.user, "pooled")]
     cells = []
     for kind, checkpoint, digits in _COLUMNS.values():
-        for other in others:
-            both = [(values[OURS][kind], values[other][kind]) for values in runs]
-            cells.append(_difference([a[checkpoint] - b[checkpoint] for a, b in both if len(a) > checkpoint], digits))
+        both = [(values[OURS][kind], values[THEIRS][kind]) for values in runs]
+        cells.append(_difference([a[checkpoint] - b[checkpoint] for a, b in both if len(a) > checkpoint], digits))
     return [f"{sum(len(values[OURS][0]) == len(CHECKPOINTS) for values in runs)} / {len(runs)}", *cells]
 
 

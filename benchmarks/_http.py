@@ -1,9 +1,11 @@
 """A server in a process of its own, clients of it, and requests for it."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,8 +14,6 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
-
-from benchmarks._kills_served import free_port
 
 CONNECTIONS = 32
 
@@ -29,6 +29,20 @@ async def parse(request):
 app = Starlette(routes=[Route("/rank", parse, methods=["POST"])])
 uvicorn.run(app, port=int(sys.argv[1]), log_level="warning", access_log=False)
 """
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def connectable(port: int) -> None:
+    for _ in range(3000):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.02)
+    raise SystemExit("the server does not start")
 
 
 class Server:
@@ -67,24 +81,13 @@ class Server:
         if preload is not None:
             environment["LD_PRELOAD"] = str(preload)
         self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment, cwd=root)
-        asyncio.run(self._ready())
+        connectable(self.port)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-    async def _ready(self) -> None:
-        for _ in range(600):
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", self.port)
-            except OSError:
-                await asyncio.sleep(0.2)
-            else:
-                writer.close()
-                return
-        raise SystemExit("the server does not start")
 
     def memory(self) -> float:
         """Resident memory in MB."""

@@ -33,7 +33,6 @@ PAGES = {
     ROOT / "docs" / "comparison.md": "../benchmarks/results",
     ROOT / "docs" / "data.md": "../benchmarks/results",
     ROOT / "docs" / "rankers.md": "../benchmarks/results",
-    ROOT / "docs" / "safety.md": "../benchmarks/results",
 }
 
 _BLOCK = re.compile(r"<!-- begin (?P<name>\w+)(?: (?P<number>\w+))? -->\n.*?<!-- end (?P=name) -->", re.DOTALL)
@@ -88,7 +87,6 @@ SHOWN = {
             "PerceptronRanker(credit='argmax'), learn_many",
             "PerceptronRanker(credit='spread'), learn_many",
             "PerceptronRanker(), learn_many",
-            "PerceptronRanker(credit='gain'), learn_many",
             "PerceptronRanker(), learn_one",
             "StreamScaler() | PerceptronRanker(), learn_many",
             "GradientRanker(), learn_many",
@@ -112,7 +110,6 @@ SHOWN = {
             "users",
             "runs",
             "online, less PDGD",
-            "online, less SwapRanker() of 3a8f3e3",
             "after 100, less PDGD",
             "after 1,000, less PDGD",
             "after 10,000, less PDGD",
@@ -187,10 +184,10 @@ def draw_throughput(path: Path, results: Path = RESULTS) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
-    from online_rank import plot
+    from benchmarks._pictures import throughput
 
     shown = rates(results)
-    figure = plot.throughput(shown, unit="queries learned a second").figure
+    figure = throughput(shown, unit="queries learned a second").figure
     figure.savefig(path, dpi=200, metadata={"Description": json.dumps(shown)})
 
 

@@ -1,7 +1,7 @@
-"""How fast is the HTTP service beside a server that only parses the same requests, and what does it lose when it is killed?
+"""How fast is the HTTP service beside a server that only parses the same requests?
 
-    python -m benchmarks.serving [--seconds 10] [--kills 100] [--hostile 100000] [--keep FILE]
-        [--only speed,cost,grades,checkpoints,kills,hostile] [--beside FOLDER]
+    python -m benchmarks.serving [--seconds 10] [--keep FILE] [--beside FOLDER]
+        [--only speed,cost,grades,checkpoints]
 
 - speed: 32 connections send queries of 20 documents with 46 named features as JSON, over HTTP/1.1. Requests a second, and how
   long an answer takes, of a bare Starlette handler that parses the body and answers; of /rank; and of /rank and /learn in turn
@@ -11,14 +11,11 @@
 - grades: acknowledged grades a second of one client and of 32, beside those of the version in FOLDER, in turns, on the disk of
   temporary files, and where each sync takes some milliseconds longer.
 - checkpoints: how long rankings take while checkpoints are written, and while none is.
-- kills: the server is killed (SIGKILL) under load again and again. Each grade that it has acknowledged must be there after.
-- hostile: mutated bodies. The server must answer all of them, and its memory must stay what it was.
 """
 
 import asyncio
 import itertools
 import os
-import random
 import statistics
 import tempfile
 import time
@@ -91,103 +88,11 @@ async def _costs(server: Server, seconds: float) -> list[tuple[float, float]]:
     return found
 
 
-def kills(n: int, seed: int) -> tuple[int, int]:
-    """Number of acknowledged grades over `n` kills under load, and how many of them were lost."""
-    rng = random.Random(seed)
-    acknowledged: list[int] = []
-    queries = bodies(50, m=8, d=10)
-
-    async def until_killed(server: Server, first: int) -> None:
-        async def one(number: int) -> None:
-            try:
-                client = await Client.connect(server.port)
-                for t, (rank, grades) in enumerate(itertools.cycle(queries), start=first + number * 10_000):
-                    await client.post("/rank", rank.replace(b'"ID"', b"%d" % t, 1))
-                    _, answer = await client.post("/learn", grades.replace(b'"ID"', b"%d" % t, 1))
-                    if b'"learned":true' in answer:
-                        acknowledged.append(t)
-            except (OSError, asyncio.IncompleteReadError):
-                return
-
-        clients = [asyncio.create_task(one(number)) for number in range(8)]
-        await asyncio.sleep(0.05 + rng.random())
-        server.stop(kill=True)
-        await asyncio.gather(*clients)
-
-    with tempfile.TemporaryDirectory() as directory:
-        for life in range(n):
-            asyncio.run(until_killed(Server(f"{directory}/state"), life * 10**6))
-        server = Server(f"{directory}/state")
-
-        async def lost() -> int:
-            client = await Client.connect(server.port)
-            missing = 0
-            for t in acknowledged:
-                _, answer = await client.post("/learn", queries[0][1].replace(b'"ID"', b"%d" % t, 1))
-                missing += b'"duplicate":true' not in answer
-            return missing
-
-        missing = asyncio.run(lost())
-        server.stop()
-    return len(acknowledged), missing
-
-
-def mutated(rng: random.Random, body: bytes) -> bytes:
-    """A body with a few bytes changed, cut out, doubled, or replaced by what parsers stumble over."""
-    tricks = [
-        b"NaN",
-        b"1e999",
-        b"-0",
-        b"[" * 2000,
-        b"{}",
-        b'""',
-        b"\x00",
-        b"\xff",
-        b"null",
-        b'{"a":' * 500,
-        b"9" * 400,
-        b"\\ud800",
-    ]
-    for _ in range(rng.randint(1, 4)):
-        i, j = sorted(rng.randrange(len(body) + 1) for _ in range(2))
-        j = min(j, i + rng.randint(0, 40))
-        body = body[:i] + rng.choice([b"", body[i:j] * 2, bytes([rng.randrange(256)]), rng.choice(tricks)]) + body[j:]
-    return body
-
-
-def hostile(n: int, seed: int) -> tuple[dict[int, int], float, float]:
-    """Statuses of the answers to mutated bodies, and the server's memory in MB after a tenth of them and at the end."""
-    rng = random.Random(seed)
-    queries = [body for pair in bodies(20, m=4, d=5) for body in pair]
-    server = Server()
-    statuses: dict[int, int] = {}
-
-    async def send(count: int) -> None:
-        client = await Client.connect(server.port)
-        for _ in range(count):
-            body = mutated(rng, rng.choice(queries).replace(b'"ID"', b"%d" % rng.randrange(100), 1))
-            status, _ = await client.post(rng.choice(["/rank", "/learn"]), body)
-            statuses[status] = statuses.get(status, 0) + 1
-
-    async def both() -> tuple[float, float]:
-        await send(max(1, n // 10))
-        before = server.memory()
-        await send(n - max(1, n // 10))
-        return before, server.memory()
-
-    before, after = asyncio.run(both())
-    server.stop()
-    return dict(sorted(statuses.items())), before, after
-
-
 def main(arguments: Any = None) -> None:
     options = parser(__doc__)
     options.add_argument("--seconds", type=float, default=10.0)
-    options.add_argument("--kills", type=int, default=100)
-    options.add_argument("--hostile", type=int, default=100_000)
     options.add_argument("--beside", type=Path, metavar="FOLDER", help="a checkout of the version to compare with")
     options.add_argument("--only", default=",".join(PARTS))
-    options.add_argument("--seed", type=int, default=0)
     add_keep(options)
     given = options.parse_args(arguments)
     os.environ.pop("ONLINE_RANK_TOKEN", None)
@@ -256,24 +161,11 @@ def show_checkpoints(given: Any) -> str:
     return f"{note}\n\n{table(header, rows)}"
 
 
-def show_kills(given: Any) -> str:
-    acknowledged, lost = kills(given.kills, given.seed)
-    return f"{given.kills} SIGKILLs under load: {acknowledged:,} grades acknowledged, {lost} of them lost."
-
-
-def show_hostile(given: Any) -> str:
-    statuses, before, after = hostile(given.hostile, given.seed)
-    counts = ", ".join(f"{count:,} x {status}" for status, count in statuses.items())
-    return f"{given.hostile:,} hostile bodies: {counts}; memory {before:.0f} MB after a tenth, {after:.0f} at the end."
-
-
 PARTS: dict[str, Callable[[Any], str]] = {
     "speed": show_speed,
     "cost": show_cost,
     "grades": show_grades,
     "checkpoints": show_checkpoints,
-    "kills": show_kills,
-    "hostile": show_hostile,
 }
 
 

@@ -3,6 +3,7 @@
 import importlib.util
 
 import numpy as np
+import pytest
 from river import drift, feature_selection, linear_model, preprocessing, stats
 
 from online_rank import (
@@ -28,6 +29,7 @@ from online_rank import (
     Ranker,
     RidgeRanker,
     RunFeatures,
+    SlamRanker,
     StreamQuantileMap,
     StreamScaler,
     StreamTargetEncoder,
@@ -52,9 +54,9 @@ def doubled(query):
 
 REGISTRY = {
     "perceptron": lambda: PerceptronRanker(),
-    "perceptron, last weights": lambda: PerceptronRanker(measure="ap", credit="argmax", mass="slam", average=False),
-    "perceptron, half-life": lambda: PerceptronRanker(credit="delta", average=10, relative_margin=0.5),
-    "perceptron, gradient": lambda: PerceptronRanker(update="gradient", learning_rate=0.1, within_grade="tight"),
+    "perceptron, last weights": lambda: PerceptronRanker(measure="ap", credit="argmax", average=False),
+    "perceptron, half-life": lambda: PerceptronRanker(credit="sort", average=10, relative_margin=0.5),
+    "slam": lambda: SlamRanker(learning_rate=0.1, within_grade="tight"),
     "kernel perceptron": lambda: KernelPerceptronRanker(budget=20),
     "kernel perceptron, polynomial": lambda: KernelPerceptronRanker("polynomial", budget=9, tolerance=0.0, average=False),
     "swap": lambda: SwapRanker(),
@@ -91,7 +93,7 @@ REGISTRY = {
     "scaler": lambda: StreamScaler(),
     "largest": lambda: MaxAbsStreamScaler(),
     "largest | gradient": lambda: MaxAbsStreamScaler() | GradientRanker(optimizer="adagrad"),
-    "hashed | perceptron": lambda: HashedFeatures(9) | PerceptronRanker(credit="pairs"),
+    "hashed | perceptron": lambda: HashedFeatures(9) | PerceptronRanker(credit="argmax"),
     "quantile map": lambda: StreamQuantileMap(),
     "quantile map, ramps": lambda: StreamQuantileMap(3, frozen_after=64),
     "ramps": lambda: Ramps(4),
@@ -152,5 +154,37 @@ def parts_of(model):
     return list(model.steps.values()) if hasattr(model, "steps") else [model]
 
 
+def variants(names):
+    """Names of models as parameters of a test. The first of each class is tested always, further settings by slow tests."""
+    found, seen = [], set()
+    for name in names:
+        model = REGISTRY[name]()
+        classes = {type(model), *map(type, parts_of(model))}
+        found.append(pytest.param(name, marks=[pytest.mark.slow] if classes <= seen else []))
+        seen |= classes
+    return found
+
+
 def is_ranker(model):
     return isinstance(parts_of(model)[-1], Ranker)
+
+
+#: Adapters around any model of river can be served, not saved.
+_ADAPTED = {
+    "pointwise, regressor",
+    "pointwise, classifier",
+    "pairwise",
+    "drift, pairwise",
+    "best, pairwise",
+    "scaler | pairwise",
+}
+#: Models that a service can have: those that files know.
+SERVED = {
+    name: make
+    for name, make in REGISTRY.items()
+    if name not in NOT_SAVED | _ADAPTED and "torch" not in name and is_ranker(make())
+} | {
+    "lifted standard": lambda: ForEachDocument(preprocessing.StandardScaler()) | PerceptronRanker(),
+    "lifted maximum": lambda: ForEachDocument(preprocessing.MaxAbsScaler()) | PerceptronRanker(),
+    "lifted norm": lambda: ForEachDocument(preprocessing.Normalizer()) | PerceptronRanker(),
+}

@@ -6,8 +6,8 @@ from river import metrics as river_metrics
 from river import utils
 
 from online_rank import GradientRanker, PerceptronRanker, PlackettLuce, RidgeRanker, StreamScaler, SwapRanker
-from online_rank.bounds import LossInterval
 from online_rank.evaluate import Trace, progressive
+from online_rank.intervals import LossInterval
 from online_rank.measures.learned import measure
 from online_rank.metrics import NDCG
 from online_rank.storage.files import from_bytes, to_bytes

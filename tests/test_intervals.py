@@ -7,10 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from online_rank import PerceptronRanker
-from online_rank.bounds import FrozenCopy, LossInterval, largest_deviation
-from online_rank.intervals import PairedLosses
-from online_rank.measures.learned import measure
+from online_rank.intervals import LossInterval, PairedLosses, largest_deviation
 from tests.reference import intervals as reference
 
 LOSSES = st.lists(st.floats(0.0, 1.0), max_size=40)
@@ -112,52 +109,12 @@ def test_coverage_on_adaptive_streams(setting):
     assert miscoverage(setting) <= 0.2 + 3 * math.sqrt(0.2 * 0.8 / 400)
 
 
-def test_a_deviation_that_is_too_small_is_caught(monkeypatch):
-    monkeypatch.setitem(globals(), "largest_deviation", lambda v, alpha: 0.25 * largest_deviation_of(v, alpha))
-    assert max(map(miscoverage, reference.ADAPTIVE)) > 0.5
-
-
 largest_deviation_of = largest_deviation
 
 
-def test_a_frozen_copy_is_measured_on_what_it_did_not_learn():
-    rng = np.random.default_rng(0)
-    teacher = rng.normal(size=3)
-    model = PerceptronRanker("ndcg")
-
-    def query():
-        X = rng.normal(size=(6, 3))
-        return X, (X @ teacher > 0.5).astype(int)
-
-    for _ in range(20):
-        model.learn_one(*query())
-    first, third = FrozenCopy(model, measure="ndcg"), FrozenCopy(model, k=2, measure="ndcg")
-    losses = []
-    for _ in range(50):
-        X, y = query()
-        model.learn_one(X, y)
-        if 0 < y.sum() < 6:
-            losses.append(measure("ndcg").loss(first.model.predict_one(X), y, ties="pessimistic"))
-        for frozen in (first, third):
-            frozen.measure_one(X, y)
-    assert first.losses.n == len(losses)
-    assert first.losses.mean == pytest.approx(np.mean(losses))
-    # Levels 0.05 / (1 * 2) and 0.05 / (3 * 4), one-sided.
-    for frozen, share in ((first, 2), (third, 12)):
-        radius = reference.deviation(float(frozen.losses.sums[2]), 0.05 / share) / len(losses)
-        assert frozen.loss_limit(0.95) == pytest.approx(min(1.0, np.mean(losses) + radius), rel=1e-6)
-    with pytest.raises(ValueError, match="k is -1"):
-        FrozenCopy(model, k=-1)
-
-
-def test_a_frozen_copy_of_a_ranker_with_named_documents():
-    model = PerceptronRanker("ap>=2")
-    frozen = FrozenCopy(model, measure="ap>=2")
-    frozen.measure_one({"a": {"f": 1.0}, "b": {"f": 2.0}}, {"b": 1, "a": 1})
-    assert frozen.losses.n == 0
-    # All tie, and the relevant one counts as the last of two.
-    frozen.measure_one({"a": {"f": 1.0}, "b": {"f": 2.0}}, {"b": 2, "a": 1})
-    assert frozen.losses.mean == pytest.approx(1.0 - 1.0 / 2.0)
+def test_a_deviation_that_is_too_small_is_caught(monkeypatch):
+    monkeypatch.setitem(globals(), "largest_deviation", lambda v, alpha: 0.25 * largest_deviation_of(v, alpha))
+    assert max(map(miscoverage, reference.ADAPTIVE)) > 0.5
 
 
 def exact_deviation(variation, alpha):
@@ -209,7 +166,7 @@ def test_paired_intervals_are_those_of_half_differences():
     assert said["a", "b"] == pytest.approx(2.0 * halves.mean - 1.0 - radius)
     # Two single intervals at alpha / 2 each are wider.
     assert difference.upper - difference.lower < 0.3
-    twin = PairedLosses(paired.names, paired.sums)
+    twin = PairedLosses(paired.names, sums=paired.sums)
     assert twin.difference("c", "b") == paired.difference("c", "b")
 
 
@@ -218,7 +175,7 @@ def test_what_pairs_refuse():
         PairedLosses(["a", "a"])
     for sums in (np.zeros((3, 3)), [[-1.0, 0.0, 0.0]]):
         with pytest.raises(ValueError, match="sums is"):
-            PairedLosses(["a", "b"], sums)
+            PairedLosses(["a", "b"], sums=sums)
     paired = PairedLosses(["a", "b"])
     assert paired.difference("a", "b")[:2] == (-1.0, 1.0)
     assert paired.better() == []

@@ -17,10 +17,8 @@ de Rooij, van Erven, Grünwald & Koolen, *Follow the leader if you can, hedge if
 """
 
 import math
-from typing import Any
 
 from online_rank.bounds.declaration import bound
-from online_rank.bounds.numbers import require_finite, require_non_negative, require_positive
 from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.hedge import BUDGET
 from online_rank.rankers.selection import BestRanker
@@ -41,9 +39,7 @@ def _does_not_judge_all(model: BestRanker) -> str | None:
 
 
 @bound("L* + ln(1 / pi) / eta + Delta + G", of=BlendRanker, runs=_ALONE)
-def blend_bound(
-    *, best_loss: float, prior_cost: float, step: float, mixability_gap: float, serving_gap: float, model: Any = None
-) -> float:
+def blend_bound(*, best_loss: float, prior_cost: float, step: float, mixability_gap: float, serving_gap: float) -> float:
     r"""Upper bound on the loss that a blend served, on every path, at any time.
 
     .. math:: \sum_t x_t \le \min_c \left(L_T(c) + \frac{\ln(1 / \pi_1(c))}{\eta_T}\right) + \Delta_T + \sum_t (x_t - h_t)
@@ -69,8 +65,6 @@ def blend_bound(
     >>> blend_bound(best_loss=10.0, prior_cost=3.0, step=1.0, mixability_gap=0.5, serving_gap=-1.0)
     12.5
     """
-    require_non_negative(best_loss=best_loss, prior_cost=prior_cost, mixability_gap=mixability_gap)
-    require_finite(serving_gap=serving_gap)
     if not step > 0.0:
         return math.inf
     return best_loss + prior_cost / step + mixability_gap + serving_gap
@@ -81,14 +75,7 @@ def blend_bound(
     covers={"half_life": (None,), "prior": (None,)}, runs=_ALONE, unless=_steps_may_be_large,
 )  # fmt: skip
 def blend_closed_bound(
-    *,
-    least_loss: float,
-    n_candidates: int,
-    rate: float,
-    variance: float,
-    luck: float = 0.0,
-    budget: float = BUDGET,
-    model: Any = None,
+    *, least_loss: float, n_candidates: int, rate: float, variance: float, luck: float = 0.0, budget: float = BUDGET
 ) -> float:
     r"""Upper bound on the loss that a blend serves, without Delta and G: the excess is of the order of sqrt(L* ln N) + ln N,
     since W <= H.
@@ -120,9 +107,6 @@ def blend_closed_bound(
     >>> blend_closed_bound(least_loss=10.0, n_candidates=1, rate=1.0, variance=0.0)  # 10 + 1/4 + 1 + 1
     12.25
     """
-    require_non_negative(least_loss=least_loss, variance=variance)
-    require_positive(n_candidates=n_candidates, budget=budget)
-    require_finite(luck=luck)
     if not rate > 0.0:
         return math.inf
     size = math.log(n_candidates)
@@ -130,7 +114,7 @@ def blend_closed_bound(
 
 
 @bound("L* + price of the changes of the leader", of=BestRanker, runs=_ALONE, unless=_does_not_judge_all)
-def leader_bound(*, best_loss: float, price: float, model: Any = None) -> float:
+def leader_bound(*, best_loss: float, price: float) -> float:
     r"""Upper bound on the loss of serving the ranker with the smallest loss so far, on every path, at any time.
 
     .. math:: \sum_t l_t(b_t) \le \min_i L_T(i) + P_T, \quad P_T \le \text{number of changes of the leader}
@@ -152,6 +136,4 @@ def leader_bound(*, best_loss: float, price: float, model: Any = None) -> float:
     >>> leader_bound(best_loss=10.0, price=0.5)
     10.5
     """
-    require_non_negative(best_loss=best_loss)
-    require_finite(price=price)
     return best_loss + price

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from online_rank.bounds.declaration import BOUNDS, Bound, setting, uncovered
+from online_rank.bounds.declaration import BOUNDS, Bound, setting
 from online_rank.bounds.rows import Row, printed, rows_of
 from online_rank.measures.own import is_own, own_measure
 
@@ -153,7 +153,10 @@ class Certificate:
         for check in self.bounds:
             if check.name == name:
                 return check.value
-        raise ValueError(self.not_covered.get(name) or f"there is no bound {name!r}; there are {[b.name for b in self.bounds]}")
+        if (reason := self.not_covered.get(name)) is None and name in BOUNDS:
+            kinds = " or ".join(kind.__name__ for kind in BOUNDS[name].of)
+            reason = f"{name} is a bound for another ranker or another kind of run; it covers a {kinds}"
+        raise ValueError(reason or f"there is no bound {name!r}; there are {[b.name for b in self.bounds]}")
 
     def rows(self) -> list[Row]:
         """The lines of the certificate, from which text, pages, JSON and plots are made."""
@@ -223,16 +226,16 @@ def _value(declared: Bound, model: Any, run: Run) -> float | str | None:
             numbers[parameter] = value
         elif parameter not in declared.optional:
             return None
-    if not issubclass(type(model), declared.of):
+    if not declared.is_of(model):
         return None
     another_run = declared.misses(run.properties)
     if another_run is not None and not declared.is_plain:
         return None
-    reason = uncovered(declared.name, model) or another_run or unknown
+    reason = declared.excludes(model) or another_run or unknown
     if reason is not None:
         return reason
     try:
-        return declared.value(**numbers, model=model)
+        return declared.value(**numbers)
     except ValueError as error:
         return str(error)
 

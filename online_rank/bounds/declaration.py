@@ -1,12 +1,12 @@
-"""Declarations of bounds: the decorator `bound` registers a function, and certificates, coverage checks and docs read it.
+"""Declarations of bounds: the decorator `bound` registers a function, which certificates then evaluate.
 
 A bound for another family of models, or another kind of run, is one more decorated function:
 
     @bound("2 F(u) + ...", of=GradientRanker, covers={"optimizer": ("sgd",)})
-    def my_bound(*, comparator_loss: float, norm: float, model: Any = None) -> float:
+    def my_bound(*, comparator_loss: float, norm: float) -> float:
         ...
 
-Its parameters are the facts that it needs, by the names of `facts` in `certify`.
+Its parameters are the facts that it needs, by the names of `facts` in `certify`. The decorator checks their values.
 """
 
 import functools
@@ -17,8 +17,18 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from online_rank.arguments import number
 
-__all__ = ["ANY_BEGINNING", "BOUNDS", "MISTAKES", "OWN_MISTAKES", "PLAIN", "UNCAPPED", "WORDS", "Bound", "bound",
-           "require_covered", "setting", "uncovered"]  # fmt: skip
+__all__ = [
+    "ANY_BEGINNING",
+    "ANY_RUN",
+    "BOUNDS",
+    "OWN_MISTAKES",
+    "PLAIN",
+    "UNCAPPED",
+    "WORDS",
+    "Bound",
+    "bound",
+    "setting",
+]
 
 F = TypeVar("F", bound=Callable[..., float])
 
@@ -41,8 +51,9 @@ WORDS = {
     ("machines", "uneven"): "weights mixed from a varying number of machines, or with unequal shares",
 }
 
-#: Parameters of bounds that are settings of a model.
-_OF_THE_MODEL = {"relative_margin", "learning_rate", "margin"}
+#: Facts of either sign, and facts above 0. Any other is a number >= 0, or infinite.
+_SIGNED = {"inner_product", "path_product", "error_product", "beginning_product", "serving_gap", "luck", "price"}
+_POSITIVE = {"learning_rate", "margin", "m", "k", "v_max", "weight", "half_life", "n_candidates", "budget"}
 
 #: The values of settings that a ranker does not have.
 _DEFAULTS = {"served": "current", "norm_cap": None}
@@ -88,6 +99,11 @@ class Bound(NamedTuple):
         """Whether it covers plain runs; certificates of other runs then give the reason why it does not apply."""
         return all(value in self.runs[name] for name, value in PLAIN.items())
 
+    def is_of(self, model: Any) -> bool:
+        """Whether it is about models of this class."""
+        # Not isinstance: river lets a pipeline pass for its last step.
+        return issubclass(type(model), self.of)
+
     def misses(self, run: Mapping[str, str]) -> str | None:
         """Why the bound does not cover a run with these properties, or None."""
         for name, value in run.items():
@@ -96,14 +112,24 @@ class Bound(NamedTuple):
                 return f"{self.name} covers {wanted}, not of {WORDS[name, value]}"
         return None
 
+    def excludes(self, model: Any) -> str | None:
+        """Why the bound does not cover the settings of a model of its class, or None."""
+        for name, allowed in self.covers.items():
+            value = setting(model, name)
+            if value not in allowed:
+                wanted = " or ".join(f"{name}={option!r}" for option in allowed)
+                return f"{self.name} covers {wanted}, but the model has {name}={value!r}"
+        reason = None if self.unless is None else self.unless(model)
+        return None if reason is None else f"{self.name} {reason}"
 
-#: Settings of a perceptron that learns from mistakes, from those of its own or of served rankings; without a cap; from its own.
-MISTAKES: dict[str, tuple[Any, ...]] = {"update": ("mistake",)}
-UNCAPPED = MISTAKES | {"norm_cap": (None,)}
+
+#: Settings of a perceptron without a cap, that learns from its own mistakes or those of served rankings; from its own alone.
+UNCAPPED: dict[str, tuple[Any, ...]] = {"norm_cap": (None,)}
 OWN_MISTAKES = UNCAPPED | {"served": ("current",)}
 
-#: Runs whatever weights they began with.
+#: Runs whatever weights they began with; and runs of every kind.
 ANY_BEGINNING: dict[str, tuple[str, ...]] = {"beginning": ("zero", "given")}
+ANY_RUN = {name: tuple(value for other, value in WORDS if other == name) for name in PLAIN}
 
 #: Every bound by its name.
 BOUNDS: dict[str, Bound] = {}
@@ -120,8 +146,7 @@ def bound(
 ) -> Callable[[F], F]:
     """Declare a function as a bound.
 
-    The function takes numbers by name, and `model`, or None to skip the check of settings. It raises ValueError if the bound
-    does not cover the model; parameters that are settings of a model default to those of `model`.
+    The function takes numbers by name. TypeError and ValueError are raised for what is no number, or out of range.
 
     Parameters
     ----------
@@ -134,11 +159,19 @@ def bound(
     """
 
     def declare(function: F) -> F:
-        parameters = {name: p for name, p in inspect.signature(function).parameters.items() if name != "model"}
+        parameters = inspect.signature(function).parameters
+
+        @functools.wraps(function)
+        def checked(**numbers: Any) -> float:
+            for name in parameters:
+                if name in numbers:
+                    _require(name, numbers[name], optional=parameters[name].default is None)
+            return function(**numbers)
+
         declared = Bound(
             name=function.__name__,
             statement=statement,
-            value=function,
+            value=checked,
             of=of if isinstance(of, tuple) else (of,),
             covers=covers or {},
             runs={name: (value,) for name, value in PLAIN.items()} | dict(runs or {}),
@@ -146,27 +179,22 @@ def bound(
             optional=frozenset(name for name, p in parameters.items() if p.default is not p.empty),
             unless=unless,
         )
-
         if (known := BOUNDS.get(declared.name)) is not None and known.value.__module__ != function.__module__:
             raise ValueError(f"{declared.name} is a bound of {known.value.__module__} already; give this one another name")
-        plain = [name for name, p in parameters.items() if p.annotation in (float, int, float | None)]
-
-        @functools.wraps(function)
-        def checked(*, model: Any = None, **numbers: Any) -> float:
-            if model is not None:
-                require_covered(declared.name, model)
-                for name in declared.optional & _OF_THE_MODEL - set(numbers):
-                    if (value := setting(_held(model), name)) is not None:
-                        numbers[name] = value
-            for name in set(plain) & set(numbers):
-                if not isinstance(numbers[name], float) or math.isnan(numbers[name]):
-                    number(name, numbers[name], optional=parameters[name].default is None)
-            return function(**numbers)
-
-        BOUNDS[declared.name] = declared._replace(value=checked)
+        BOUNDS[declared.name] = declared
         return cast(F, checked)
 
     return declare
+
+
+def _require(name: str, value: Any, *, optional: bool) -> None:
+    """Raise TypeError or ValueError unless a fact is a number in its range."""
+    if name in _SIGNED:
+        number(name, value)
+    elif name in _POSITIVE:
+        number(name, value, above=0.0, optional=optional)
+    elif value != math.inf:
+        number(name, value, 0.0)
 
 
 def setting(model: Any, name: str) -> Any:
@@ -175,40 +203,3 @@ def setting(model: Any, name: str) -> Any:
     """
     in_force = getattr(model, "in_force", {})
     return in_force[name] if name in in_force else getattr(model, name, _DEFAULTS.get(name))
-
-
-def uncovered(bound: str, model: Any) -> str | None:
-    """Why `bound` does not cover `model`, or None if it does.
-
-    Examples
-    --------
-    >>> from online_rank import PerceptronRanker
-    >>> from online_rank.bounds import uncovered
-    >>> uncovered("mass_bound", PerceptronRanker()) is None
-    True
-    >>> uncovered("theorem_5", PerceptronRanker())
-    "theorem_5 covers update='gradient', but the model has update='mistake'"
-    """
-    declared, model = BOUNDS[bound], _held(model)
-    # Not isinstance: river lets a pipeline pass for its last step.
-    if not issubclass(type(model), declared.of):
-        return f"{bound} covers a {' or '.join(kind.__name__ for kind in declared.of)}, not of a {type(model).__name__}"
-    for name, allowed in declared.covers.items():
-        value = setting(model, name)
-        if value not in allowed:
-            wanted = " or ".join(f"{name}={option!r}" for option in allowed)
-            return f"{bound} covers {wanted}, but the model has {name}={value!r}"
-    reason = None if declared.unless is None else declared.unless(model)
-    return None if reason is None else f"{bound} {reason}"
-
-
-def require_covered(bound: str, model: Any) -> None:
-    """Raise ValueError if `bound` does not cover `model`; None is not checked."""
-    reason = None if model is None else uncovered(bound, model)
-    if reason is not None:
-        raise ValueError(reason)
-
-
-def _held(model: Any) -> Any:
-    """The ranker whose losses a tracker measures, or the model itself."""
-    return getattr(model, "learner", model)

@@ -1,35 +1,94 @@
-"""The mass theorem, and the bound for any step size that follows from its proof. Both are new in this library.
+"""The mass theorem, for any initial weights, and the bound for any step size that follows from its proof.
 
-Notation as in `online_rank.bounds`.
+Both are new in this library. Notation as in `online_rank.bounds`.
+
+If the run begins with given weights w_1 = w_0, those of another model or of a fusion rule, Q sums over the rounds of the run,
+and the sum of the updates is w_{T+1} - w_0. Initial weights in the direction of u, w_0 = lambda u, give a bound of F(u) + Q /
+(2 lambda): the longer they are, the smaller it gets. Initial weights in the opposite direction cost up to 2 ||u|| ||w_0|| more.
+To guard against that, put the ranker into a `BlendRanker` beside one that begins at zero.
 """
 
 import math
-from typing import Any
 
-from online_rank.bounds.declaration import ANY_BEGINNING, MISTAKES, OWN_MISTAKES, bound
-from online_rank.bounds.numbers import growth, require_finite, require_non_negative, require_positive, square
+from online_rank.arguments import number
+from online_rank.bounds.declaration import ANY_BEGINNING, ANY_RUN, OWN_MISTAKES, bound
+from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.perceptron import PerceptronRanker
+from online_rank.rankers.slam import SlamRanker
 
 #: Settings for which F(u) <= sum f_t(u): a_ij is at most v_i, or v_i in equal parts.
-_ON_SURROGATE = OWN_MISTAKES | {"credit": ("argmax", "spread"), "mass": ("slam", "loss")}
-_STEP_ON_SURROGATE = _ON_SURROGATE | {"update": ("gradient",)}
+_ON_SURROGATE = OWN_MISTAKES | {"credit": ("argmax", "spread"), "mass": ("loss",)}
 
 __all__ = [
     "any_step_bound",
     "any_step_data_bound",
     "any_step_hindsight_bound",
     "any_step_surrogate_bound",
+    "beginning_data_bound",
+    "beginning_distance_bound",
+    "growth",
     "mass_bound",
     "mass_data_bound",
     "mass_hindsight_bound",
     "mass_separable_bound",
     "mass_surrogate_bound",
+    "master_bound",
 ]
 
+_GIVEN = {"beginning": ("given",)}
 
-@bound("F(u) + <u, w>", of=PerceptronRanker, covers=MISTAKES | {"served": ("current",)}, runs=ANY_BEGINNING)
-def mass_hindsight_bound(*, comparator_loss: float, inner_product: float, model: Any = None) -> float:
+
+def growth(largest_mass: float, relative_margin: float) -> float:
+    """The factor 4 B (1 + 2 beta): in a round the squared norm of the weights grows by at most this times R_X^2 V.
+
+    ||z||^2 + 2 tau V, with ||z||^2 <= 4 R_X^2 B V and the margin of a `PerceptronRanker`, tau = beta sum ||z||^2 / sum V over
+    the rounds before, which is at most 4 beta B R_X^2.
+    """
+    return 4.0 * largest_mass * (1.0 + 2.0 * relative_margin)
+
+
+@bound(
+    "F + <u_T, w> - sum <u_t - u_t-1, w_t>", of=(PerceptronRanker, ClickPerceptron),
+    runs=ANY_RUN | {"comparator": ("moved",)},
+)  # fmt: skip
+def master_bound(
+    *, comparator_loss: float, inner_product: float, path_product: float = 0.0, error_product: float = 0.0
+) -> float:
+    r"""The master inequality: any recursion w_{t+1} = w_t + g_t - e_t from w_1 = 0, any pairs, any comparators u_1..u_T.
+
+    .. math::
+        \sum_t V_t \le \sum_t F_t(u_t) + \langle u_T, w_{T+1} \rangle - \sum_{t \ge 2} \langle u_t - u_{t-1}, w_t \rangle
+        + \sum_t \langle u_t, e_t \rangle
+
+    Proof: max(0, 1 - y) >= 1 - y, so V_t - F_t(u_t) <= <u_t, g_t> = <u_t, w_{t+1} - w_t> + <u_t, e_t>; sum by parts. It holds
+    for any pairs; that they are in the wrong order only serves to bound ||w||. If K machines mix their weights, or rankers
+    follow one another, the same holds for the sum of all their updates.
+
+    Parameters
+    ----------
+    comparator_loss
+        Sum of the F_t(u_t).
+    inner_product
+        <u_T, w_{T+1}>.
+    path_product
+        Sum of <u_t - u_{t-1}, w_t>; 0 for one comparator.
+    error_product
+        Sum of <u_t, e_t>; 0 if nothing is subtracted from the weights.
+
+    Examples
+    --------
+    >>> master_bound(comparator_loss=3.0, inner_product=2.0, path_product=-1.0, error_product=0.5)  # 3 + 2 + 1 + 0.5
+    6.5
+    """
+    return comparator_loss + inner_product - path_product + error_product
+
+
+@bound("F(u) + <u, w>", of=(PerceptronRanker, ClickPerceptron), runs=ANY_RUN | {"comparator": ("fixed",)})
+def mass_hindsight_bound(*, comparator_loss: float, inner_product: float) -> float:
     r"""The mass theorem once the stream is over: :math:`\sum_t RML_t \le \sum_t V_t \le F(u) + \langle u, w_{T+1} \rangle`.
+
+    It holds for clicks, with their estimates, for weights that were served late or averaged, for restarts, and for machines
+    that mix their weights, by whatever shares. Proof: `master_bound` with one comparator.
 
     Parameters
     ----------
@@ -37,27 +96,27 @@ def mass_hindsight_bound(*, comparator_loss: float, inner_product: float, model:
         F(u).
     inner_product
         <u, w_{T+1}>, where w_{T+1} is the sum of all updates: the last of the weights that learn, less the initial weights of
-        the run, and with what a cap of their norm has removed.
+        the run, and with what a cap of their norm has removed; over restarts and machines the sum of the updates of all.
 
     Examples
     --------
     >>> mass_hindsight_bound(comparator_loss=1.0, inner_product=2.0)
     3.0
     """
-    require_non_negative(comparator_loss=comparator_loss)
-    require_finite(inner_product=inner_product)
     return comparator_loss + inner_product
 
 
-@bound("F(u) + ||u|| sqrt(sum ||z||^2 + 2 tau V)", of=PerceptronRanker, covers=OWN_MISTAKES)
-def mass_data_bound(
-    *, comparator_loss: float, norm: float, squared_gradient_norms: float, margin_mass: float = 0.0, model: Any = None
-) -> float:
+@bound("F(u) + ||u|| sqrt(sum ||z||^2 + 2 tau V)", of=(PerceptronRanker, ClickPerceptron), covers=OWN_MISTAKES)
+def mass_data_bound(*, comparator_loss: float, norm: float, squared_gradient_norms: float, margin_mass: float = 0.0) -> float:
     r"""The mass theorem with measured norms.
 
     .. math:: \sum_t RML_t \le \sum_t V_t \le F(u) + \|u\| \sqrt{\sum_t (\|z_t\|^2 + 2 \tau_t V_t)}
 
     There are streams on which it is attained.
+
+    Proof: <w_t, g_t> = sum a_ij (s_i - s_j) <= tau_t V_t, so ||w_{T+1}||^2 is at most the term under the root; put that into
+    `mass_hindsight_bound`. For clicks it also bounds the expected cost, with expectations of F and of the term under the root:
+    V and F are linear in the clicks, and the root is concave.
 
     Parameters
     ----------
@@ -75,21 +134,12 @@ def mass_data_bound(
     >>> mass_data_bound(comparator_loss=1.0, norm=2.0, squared_gradient_norms=9.0)  # 1 + 2 * sqrt(9)
     7.0
     """
-    require_non_negative(
-        comparator_loss=comparator_loss, norm=norm, squared_gradient_norms=squared_gradient_norms, margin_mass=margin_mass
-    )
     return comparator_loss + norm * math.sqrt(squared_gradient_norms + 2.0 * margin_mass)
 
 
 @bound("2 F(u) + 4 B (1 + 2 beta) R_X^2 ||u||^2", of=PerceptronRanker, covers=OWN_MISTAKES)
 def mass_bound(
-    *,
-    comparator_loss: float,
-    norm: float,
-    R_X: float,
-    largest_mass: float = 1.0,
-    relative_margin: float = 0.0,
-    model: Any = None,
+    *, comparator_loss: float, norm: float, R_X: float, largest_mass: float = 1.0, relative_margin: float = 0.0
 ) -> float:
     r"""The mass theorem, closed form.
 
@@ -112,7 +162,7 @@ def mass_bound(
     largest_mass
         B, the largest mass of a round; 1 will do without sample weights.
     relative_margin
-        beta, as in `PerceptronRanker`.
+        beta: that of the ranker, 0.3 by default in a `PerceptronRanker`.
 
     Examples
     --------
@@ -121,27 +171,19 @@ def mass_bound(
     >>> mass_bound(comparator_loss=3.0, norm=2.0, R_X=1.0, relative_margin=0.5)  # 2 * 3 + 2**2 * 4 * (1 + 2 * 0.5)
     38.0
     """
-    require_non_negative(
-        comparator_loss=comparator_loss, norm=norm, R_X=R_X, largest_mass=largest_mass, relative_margin=relative_margin
-    )
-    return 2.0 * comparator_loss + square(R_X * norm) * growth(largest_mass, relative_margin)
+    size = R_X * norm
+    return 2.0 * comparator_loss + size * size * growth(largest_mass, relative_margin)
 
 
 @bound("2 f(u) + 4 B (1 + 2 beta) R_X^2 ||u||^2", of=PerceptronRanker, covers=_ON_SURROGATE)
 def mass_surrogate_bound(
-    *,
-    surrogate_loss: float,
-    norm: float,
-    R_X: float,
-    largest_mass: float = 1.0,
-    relative_margin: float = 0.0,
-    model: Any = None,
+    *, surrogate_loss: float, norm: float, R_X: float, largest_mass: float, relative_margin: float
 ) -> float:
     r"""`mass_bound` with the surrogate of the comparator in place of its loss on the pairs.
 
     .. math:: \sum_t RML_t \le \sum_t V_t \le 2 \sum_t f_t(u) + 4 B (1 + 2 \beta) R_X^2 \|u\|^2
 
-    Proof: with credit `argmax` or `spread` and mass `slam` or `loss` a_ij is at most v_i, or v_i in equal parts, so that
+    Proof: with credit `argmax` or `spread` and mass `loss` a_ij is at most v_i, or v_i in equal parts, so that
     F(u) <= sum f_t(u). With mass `sqrt` that is false.
 
     Parameters
@@ -153,18 +195,15 @@ def mass_surrogate_bound(
 
     Examples
     --------
-    >>> mass_surrogate_bound(surrogate_loss=3.0, norm=2.0, R_X=1.0)  # 2 * 3 + 1**2 * 2**2 * 4
+    >>> mass_surrogate_bound(surrogate_loss=3.0, norm=2.0, R_X=1.0, largest_mass=1.0, relative_margin=0.0)
     22.0
     """
-    require_non_negative(surrogate_loss=surrogate_loss)
     return mass_bound(
         comparator_loss=surrogate_loss, norm=norm, R_X=R_X, largest_mass=largest_mass, relative_margin=relative_margin
     )
 
 
-def mass_separable_bound(
-    *, gamma: float, R_X: float, largest_mass: float = 1.0, relative_margin: float | None = None, model: Any = None
-) -> float:
+def mass_separable_bound(*, gamma: float, R_X: float, largest_mass: float = 1.0, relative_margin: float = 0.0) -> float:
     r"""The mass theorem on separable streams: :math:`\sum_t RML_t \le 4 B (1 + 2 \beta) R_X^2 / \gamma^2`.
 
     Parameters
@@ -179,17 +218,77 @@ def mass_separable_bound(
     >>> mass_separable_bound(gamma=0.5, R_X=1.0)  # 4 * 1**2 / 0.5**2
     16.0
     """
-    require_positive(gamma=gamma)
-    # None: the margin of the model, or none.
-    margin = {} if relative_margin is None else {"relative_margin": relative_margin}
-    return mass_bound(comparator_loss=0.0, norm=1.0 / gamma, R_X=R_X, largest_mass=largest_mass, model=model, **margin)
+    number("gamma", gamma, above=0.0)
+    return mass_bound(
+        comparator_loss=0.0, norm=1.0 / gamma, R_X=R_X, largest_mass=largest_mass, relative_margin=relative_margin
+    )
 
 
-@bound("(F(u) + <u, w> / eta) / Delta", of=PerceptronRanker, covers={"update": ("gradient",)}, runs=ANY_BEGINNING)
-def any_step_hindsight_bound(
-    *, comparator_loss: float, inner_product: float, learning_rate: float, margin: float = 1.0, model: Any = None
+@bound("F(u) + ||u|| sqrt(||w0||^2 + sum ||z||^2 + 2 tau V) - <u, w0>", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_GIVEN)
+def beginning_data_bound(
+    *,
+    comparator_loss: float,
+    norm: float,
+    beginning_norm: float,
+    beginning_product: float,
+    squared_gradient_norms: float,
+    margin_mass: float,
 ) -> float:
-    r"""The gradient update once the stream is over.
+    r"""A run that began with given weights, with measured norms; for w_0 = 0 it is `mass_data_bound`.
+
+    .. math:: \sum_t RML_t \le \sum_t V_t \le F(u) + \|u\| \sqrt{\|w_0\|^2 + Q} - \langle u, w_0 \rangle
+
+    Proof: `beginning_distance_bound` for c u, with hinges at c in place of 1, says that c sum V is at most
+    c F(u) + (||c u - w_0||^2 + Q) / 2. Divide by c, and take c = sqrt(||w_0||^2 + Q) / ||u||.
+
+    Parameters
+    ----------
+    comparator_loss, norm, squared_gradient_norms, margin_mass
+        As in `mass_data_bound`.
+    beginning_norm, beginning_product
+        The norm of w_0, and <u, w_0>.
+
+    Examples
+    --------
+    >>> w0 = {"beginning_norm": 3.0, "beginning_product": 4.0}
+    >>> beginning_data_bound(comparator_loss=1.0, norm=2.0, squared_gradient_norms=16.0, margin_mass=0.0, **w0)  # 1 + 2 * 5 - 4
+    7.0
+    """
+    root = math.hypot(beginning_norm, math.sqrt(squared_gradient_norms + 2.0 * margin_mass))
+    return comparator_loss + norm * root - beginning_product
+
+
+@bound("F(u) + (||u - w0||^2 + sum ||z||^2 + 2 tau V) / 2", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_GIVEN)
+def beginning_distance_bound(
+    *, comparator_loss: float, distance: float, squared_gradient_norms: float, margin_mass: float
+) -> float:
+    r"""A run that began with given weights, in terms of their distance from the comparator.
+
+    .. math:: \sum_t RML_t \le \sum_t V_t \le F(u) + \frac{1}{2} \left(\|u - w_0\|^2 + Q\right)
+
+    Proof: ||w_{t+1} - u||^2 = ||w_t - u||^2 + 2 <g_t, w_t - u> + ||g_t||^2 with <g_t, w_t> <= tau_t V_t and
+    <g_t, u> >= V_t - F_t(u). Add up; the left side is >= 0.
+
+    Parameters
+    ----------
+    distance
+        The l2 norm of u - w_0.
+    comparator_loss, squared_gradient_norms, margin_mass
+        As in `mass_data_bound`.
+
+    Examples
+    --------
+    >>> beginning_distance_bound(comparator_loss=1.0, distance=2.0, squared_gradient_norms=6.0, margin_mass=0.0)
+    6.0
+    """
+    return comparator_loss + 0.5 * (distance * distance + squared_gradient_norms + 2.0 * margin_mass)
+
+
+@bound("(F(u) + <u, w> / eta) / Delta", of=SlamRanker, runs=ANY_BEGINNING)
+def any_step_hindsight_bound(
+    *, comparator_loss: float, inner_product: float, learning_rate: float, margin: float = 1.0
+) -> float:
+    r"""Subgradient descent on SLAM, once the stream is over.
 
     .. math:: \Delta \sum_t RML_t \le \Delta \sum_t V_t \le F(u) + \langle u, w_{T+1} \rangle / \eta
 
@@ -207,23 +306,12 @@ def any_step_hindsight_bound(
     >>> any_step_hindsight_bound(comparator_loss=1.0, inner_product=2.0, learning_rate=0.5, margin=2.0)  # (1 + 2 / 0.5) / 2
     2.5
     """
-    require_positive(learning_rate=learning_rate, margin=margin)
-    require_non_negative(comparator_loss=comparator_loss)
-    require_finite(inner_product=inner_product)
     return (comparator_loss + inner_product / learning_rate) / margin
 
 
-@bound(
-    "V with Delta V = F(u) + ||u|| sqrt(2 Delta V / eta + sum ||z||^2)", of=PerceptronRanker, covers={"update": ("gradient",)}
-)
+@bound("V with Delta V = F(u) + ||u|| sqrt(2 Delta V / eta + sum ||z||^2)", of=SlamRanker)
 def any_step_data_bound(
-    *,
-    comparator_loss: float,
-    norm: float,
-    squared_gradient_norms: float,
-    learning_rate: float,
-    margin: float = 1.0,
-    model: Any = None,
+    *, comparator_loss: float, norm: float, squared_gradient_norms: float, learning_rate: float, margin: float = 1.0
 ) -> float:
     r"""`any_step_bound` with the measured :math:`Q = \sum \|z_t\|^2`: the largest V with
 
@@ -241,8 +329,6 @@ def any_step_data_bound(
     >>> any_step_data_bound(comparator_loss=0.0, norm=1.0, squared_gradient_norms=3.0, learning_rate=1.0)  # 3 = sqrt(2 * 3 + 3)
     3.0
     """
-    require_positive(learning_rate=learning_rate, margin=margin)
-    require_non_negative(comparator_loss=comparator_loss, norm=norm, squared_gradient_norms=squared_gradient_norms)
     # Avoids the fourth power of a norm, which may overflow.
     half = norm / learning_rate * norm
     root = math.hypot(
@@ -251,18 +337,11 @@ def any_step_data_bound(
     return (comparator_loss + half + root) / margin
 
 
-@bound("2 F(u) / Delta + (4 B R_X^2 + 2 Delta / eta) ||u||^2 / Delta^2", of=PerceptronRanker, covers={"update": ("gradient",)})
+@bound("2 F(u) / Delta + (4 B R_X^2 + 2 Delta / eta) ||u||^2 / Delta^2", of=SlamRanker)
 def any_step_bound(
-    *,
-    comparator_loss: float,
-    norm: float,
-    R_X: float,
-    learning_rate: float,
-    margin: float = 1.0,
-    largest_mass: float = 1.0,
-    model: Any = None,
+    *, comparator_loss: float, norm: float, R_X: float, learning_rate: float, margin: float = 1.0, largest_mass: float = 1.0
 ) -> float:
-    r"""The gradient update with any step size, on any stream: a correct bound in place of Theorem 5.
+    r"""Subgradient descent on SLAM with any step size, on any stream: a correct bound in place of Theorem 5.
 
     .. math::
         \sum_t RML_t \le \sum_t V_t \le
@@ -286,22 +365,13 @@ def any_step_bound(
     >>> any_step_bound(comparator_loss=1.0, norm=2.0, R_X=1.0, learning_rate=0.5)  # 2 * 1 + 2**2 * (4 * 1**2 + 2 / 0.5)
     34.0
     """
-    require_positive(learning_rate=learning_rate, margin=margin)
-    require_non_negative(comparator_loss=comparator_loss, norm=norm, R_X=R_X, largest_mass=largest_mass)
     steps = 4.0 * largest_mass * R_X * R_X + 2.0 * margin / learning_rate
     return 2.0 * comparator_loss / margin + norm / margin * (norm / margin) * steps
 
 
-@bound("2 f(u) / Delta + (4 B R_X^2 + 2 Delta / eta) ||u||^2 / Delta^2", of=PerceptronRanker, covers=_STEP_ON_SURROGATE)
+@bound("2 f(u) / Delta + (4 B R_X^2 + 2 Delta / eta) ||u||^2 / Delta^2", of=SlamRanker)
 def any_step_surrogate_bound(
-    *,
-    surrogate_loss: float,
-    norm: float,
-    R_X: float,
-    learning_rate: float,
-    margin: float = 1.0,
-    largest_mass: float = 1.0,
-    model: Any = None,
+    *, surrogate_loss: float, norm: float, R_X: float, learning_rate: float, margin: float = 1.0, largest_mass: float = 1.0
 ) -> float:
     """`any_step_bound` with the surrogate of the comparator in place of its loss on the pairs, as `mass_surrogate_bound`.
 
@@ -317,7 +387,6 @@ def any_step_surrogate_bound(
     >>> any_step_surrogate_bound(surrogate_loss=1.0, norm=2.0, R_X=1.0, learning_rate=0.5)  # 2 * 1 + 2**2 * (4 + 2 / 0.5)
     34.0
     """
-    require_non_negative(surrogate_loss=surrogate_loss)
     return any_step_bound(
         comparator_loss=surrogate_loss, norm=norm, R_X=R_X, learning_rate=learning_rate, margin=margin,
         largest_mass=largest_mass,

@@ -7,7 +7,6 @@ stored documents, so <w_t, P g_t> = <w_t, g_t> <= tau_t V_t, and for every u of 
 .. math:: \sum_t V_t \le F(u) + \langle u, w_{T+1} \rangle + \sum_t \langle u, e_t \rangle.
 """
 
-import dataclasses
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -15,23 +14,17 @@ from typing import Any
 import numpy as np
 
 from online_rank.base import Round
-from online_rank.bounds.declaration import bound
-from online_rank.bounds.numbers import require_non_negative
+from online_rank.bounds.certificate import Certificate, Run, certify
+from online_rank.bounds.declaration import PLAIN, bound
 from online_rank.query import read_query
 from online_rank.rankers.inside import expansion, kernel_values
 from online_rank.rankers.kernel import KernelPerceptronRanker
 
-__all__ = [
-    "ProjectionCertificate",
-    "certify_projection",
-    "projection_bound",
-    "projection_data_bound",
-    "projection_hindsight_bound",
-]
+__all__ = ["certify_projection", "projection_bound", "projection_data_bound", "projection_hindsight_bound"]
 
-#: Relative rounding error of a bound. A projection error is the square root of a difference, so only half of its digits are
-#: exact.
-_SLACK = 1e-7
+#: Relative rounding error of a bound, as a multiple of that of other bounds. A projection error is the square root of a
+#: difference, so only half of its digits are exact.
+_ROUNDING = 100.0
 
 
 def _budget_is_spent(model: KernelPerceptronRanker) -> str | None:
@@ -45,14 +38,7 @@ def _budget_is_spent(model: KernelPerceptronRanker) -> str | None:
     unless=_budget_is_spent,
 )  # fmt: skip
 def projection_bound(
-    *,
-    comparator_loss: float,
-    norm: float,
-    R_X: float,
-    tolerance: float,
-    largest_mass: float = 1.0,
-    relative_margin: float = 0.0,
-    model: Any = None,
+    *, comparator_loss: float, norm: float, R_X: float, tolerance: float, largest_mass: float, relative_margin: float
 ) -> float:
     r"""The closed form, as long as the budget lasts: every :math:`\|e_t\| \le \eta V_t`.
 
@@ -77,17 +63,9 @@ def projection_bound(
 
     Examples
     --------
-    >>> projection_bound(comparator_loss=1.0, norm=2.0, R_X=1.0, tolerance=0.25)  # 2 * 1 / (1/2) + 4 * 2**2 / (1/2)**2
+    >>> projection_bound(comparator_loss=1.0, norm=2.0, R_X=1.0, tolerance=0.25, largest_mass=1.0, relative_margin=0.0)
     68.0
     """
-    require_non_negative(
-        comparator_loss=comparator_loss,
-        norm=norm,
-        R_X=R_X,
-        tolerance=tolerance,
-        largest_mass=largest_mass,
-        relative_margin=relative_margin,
-    )
     kept = 1.0 - tolerance * norm
     if kept <= 0.0:
         return math.inf
@@ -95,25 +73,17 @@ def projection_bound(
     return 2.0 * comparator_loss / kept + 4.0 * largest_mass * (1.0 + 2.0 * relative_margin) * size * size
 
 
-@bound("(F(u) + ||u|| (sqrt(Q) + E)) / (1 - eta ||u||)", of=KernelPerceptronRanker)
+@bound("F(u) + ||u|| (sqrt(Q) + sum ||e_t||)", of=KernelPerceptronRanker)
 def projection_data_bound(
-    *,
-    comparator_loss: float,
-    norm: float,
-    squared_gradient_norms: float,
-    projection_error: float = 0.0,
-    tolerance: float = 0.0,
-    margin_mass: float = 0.0,
-    model: Any = None,
+    *, comparator_loss: float, norm: float, squared_gradient_norms: float, projection_error: float, margin_mass: float
 ) -> float:
-    r"""With measured norms, for errors of at most :math:`\sum_t \|e_t\| \le \eta \sum_t V_t + E`.
+    r"""With measured norms and errors, whether or not the budget was used up.
 
     .. math::
-        \sum_t V_t \le
-        \frac{F(u) + \|u\| \left( \sqrt{\sum_t \|P g_t\|^2 + 2 \tau_t V_t} + E \right)}{1 - \eta \|u\|}
+        \sum_t V_t \le F(u) + \|u\| \left( \sqrt{\sum_t \|P g_t\|^2 + 2 \tau_t V_t} + \sum_t \|e_t\| \right)
 
-    With :math:`\eta = 0` it uses the measured errors, whether or not the budget was used up. With E = 0 it is the bound of the
-    Projectron (Orabona, Keshet & Caputo 2009), valid as long as the budget lasts. Infinite unless eta ||u|| < 1.
+    As long as the budget lasts, eta sum V stands for the sum of the errors, which gives (F(u) + ||u|| sqrt(Q)) / (1 - eta
+    ||u||), the bound of the Projectron (Orabona, Keshet & Caputo 2009).
 
     Parameters
     ----------
@@ -122,39 +92,20 @@ def projection_data_bound(
     squared_gradient_norms
         Sum of the squared norms of the projected updates.
     projection_error
-        E; the sum of the ||e_t|| is `KernelPerceptronRanker.projection_error`.
-    tolerance
-        eta.
+        Sum of the ||e_t||: `KernelPerceptronRanker.projection_error`.
     margin_mass
         Sum of tau_t V_t.
 
     Examples
     --------
-    >>> measured = {"squared_gradient_norms": 9.0, "projection_error": 0.5}
-    >>> projection_data_bound(comparator_loss=1.0, norm=2.0, **measured)  # 1 + 2 * (sqrt(9) + 0.5)
+    >>> projection_data_bound(comparator_loss=1.0, norm=2.0, squared_gradient_norms=9.0, projection_error=0.5, margin_mass=0.0)
     8.0
-    >>> measured = {"squared_gradient_norms": 9.0, "tolerance": 0.25}
-    >>> projection_data_bound(comparator_loss=1.0, norm=2.0, **measured)  # (1 + 2 * sqrt(9)) / (1 - 0.5)
-    14.0
     """
-    require_non_negative(
-        comparator_loss=comparator_loss,
-        norm=norm,
-        squared_gradient_norms=squared_gradient_norms,
-        projection_error=projection_error,
-        tolerance=tolerance,
-        margin_mass=margin_mass,
-    )
-    kept = 1.0 - tolerance * norm
-    if kept <= 0.0:
-        return math.inf
-    return (comparator_loss + norm * (math.sqrt(squared_gradient_norms + 2.0 * margin_mass) + projection_error)) / kept
+    return comparator_loss + norm * (math.sqrt(squared_gradient_norms + 2.0 * margin_mass) + projection_error)
 
 
 @bound("F(u) + <u, w> + ||u|| sum ||e_t||", of=KernelPerceptronRanker)
-def projection_hindsight_bound(
-    *, comparator_loss: float, norm: float, inner_product: float, projection_error: float, model: Any = None
-) -> float:
+def projection_hindsight_bound(*, comparator_loss: float, norm: float, inner_product: float, projection_error: float) -> float:
     r"""Once the stream is over: :math:`\sum_t V_t \le F(u) + \langle u, w_{T+1} \rangle + \|u\| \sum_t \|e_t\|`.
 
     Parameters
@@ -169,44 +120,12 @@ def projection_hindsight_bound(
     >>> projection_hindsight_bound(comparator_loss=1.0, norm=2.0, inner_product=3.0, projection_error=0.5)  # 1 + 3 + 2 * 0.5
     5.0
     """
-    require_non_negative(comparator_loss=comparator_loss, norm=norm, projection_error=projection_error)
     return comparator_loss + inner_product + norm * projection_error
-
-
-@dataclasses.dataclass(frozen=True)
-class ProjectionCertificate:
-    """The loss of a `KernelPerceptronRanker` on a stream beside its bounds, against one comparator.
-
-    Attributes
-    ----------
-    loss, mass
-        Cumulative loss of the ranking by the function that learns, ties broken pessimistically, and sum of the V_t.
-    pair_loss, norm
-        F(u) on the pairs of the updates, and the norm of u in the feature space.
-    n_stored, projection_error
-        Number of stored documents, and sum of the ||e_t||.
-    bounds
-        The bounds by name; `projection_bound` is left out when the budget was used up.
-    """
-
-    loss: float
-    mass: float
-    pair_loss: float
-    norm: float
-    n_stored: int
-    projection_error: float
-    bounds: dict[str, float]
-
-    @property
-    def holds(self) -> bool:
-        """Whether loss <= mass <= every bound, up to rounding."""
-        room = _SLACK * (1.0 + self.mass + self.pair_loss + self.norm * (1.0 + self.projection_error))
-        return self.loss <= self.mass + room and all(self.mass <= value + room for value in self.bounds.values())
 
 
 def certify_projection(
     model: KernelPerceptronRanker, queries: Iterable[tuple[Any, Any]], documents: np.ndarray, coefficients: np.ndarray
-) -> ProjectionCertificate:
+) -> Certificate:
     r"""Let a new ranker learn a stream, and compare its loss with the bounds.
 
     Parameters
@@ -232,7 +151,7 @@ def certify_projection(
     >>> corners = np.array([[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0]])
     >>> model = KernelPerceptronRanker(gamma=0.5, budget=50)
     >>> certificate = certify_projection(model, stream, corners, np.array([3.0, 3.0, -3.0, -3.0]))
-    >>> certificate.holds, certificate.n_stored <= 50
+    >>> certificate.holds, certificate.bound("projection_bound") >= certificate.totals["mass"] >= certificate.loss
     (True, True)
     """
     if model.last_round is not None:
@@ -241,8 +160,8 @@ def certify_projection(
     mu = np.ascontiguousarray(coefficients, dtype=np.float64)
     if z.ndim != 2 or mu.shape != (len(z),) or not (np.isfinite(z).all() and np.isfinite(mu).all()):
         raise ValueError(f"documents {z.shape} and coefficients {mu.shape} must be finite, one coefficient a document")
-    sums, largest, hinges = np.zeros(len(Round._fields)), np.zeros(len(Round._fields)), 0.0
-    margin_mass = 0.0
+    rows: list[np.ndarray] = []
+    hinges = 0.0
     for x, y in queries:
         query = read_query(x, y)
         if query.n_documents and query.X.shape[1] != z.shape[1]:
@@ -253,27 +172,30 @@ def certify_projection(
             raise model._rejection(query)
         model._last_round = row
         hinges += float(value[0])
-        sums += np.nan_to_num(row[0])
-        largest = np.maximum(largest, np.nan_to_num(row[0]))
-        margin_mass += float(row[0, Round._fields.index("margin")] * row[0, Round._fields.index("mass")])
-    total, most = Round._make(sums.tolist()), Round._make(largest.tolist())
+        rows.append(np.nan_to_num(row[0]))
+    table = np.array(rows).reshape(-1, len(Round._fields))
+    total, most = Round._make(table.sum(axis=0).tolist()), Round._make(table.max(axis=0, initial=0.0).tolist())
     norm = math.sqrt(max(float(mu @ kernel_values(model, z, z, mu)), 0.0))
-    n = model.n_stored
     stored, weights = expansion(model)
-    inner = float(kernel_values(model, stored, z, mu) @ weights)
-    shared: dict[str, Any] = {"comparator_loss": hinges, "norm": norm, "model": model}
     error = model.projection_error
-    data = {"squared_gradient_norms": total.squared_gradient_norm, "margin_mass": margin_mass, "projection_error": error}
-    bounds = {
-        "projection_hindsight_bound": projection_hindsight_bound(inner_product=inner, projection_error=error, **shared),
-        "projection_data_bound": projection_data_bound(**data, **shared),
+    totals = {
+        "n_rounds": len(rows),
+        "n_mistakes": sum(row[0] > 0.0 for row in rows),
+        "n_skipped": int(total.skipped),
+        "loss": total.loss,
+        "mass": total.mass,
+        "squared_gradient_norms": total.squared_gradient_norm,
+        "margin_mass": sum(round_.margin * round_.mass for round_ in map(Round._make, rows)),
+        "largest_mass": most.mass,
+        "R_X": most.largest_norm,
     }
-    if model.budget_lasts:
-        bounds["projection_bound"] = projection_bound(
-            R_X=most.largest_norm,
-            tolerance=model.tolerance,
-            largest_mass=most.mass,
-            relative_margin=model.relative_margin,
-            **shared,
-        )
-    return ProjectionCertificate(total.loss, total.mass, hinges, norm, n, error, bounds)
+    facts = {
+        "comparator_loss": hinges,
+        "norm": norm,
+        "inner_product": float(kernel_values(model, stored, z, mu) @ weights),
+        "projection_error": error,
+        "tolerance": model.tolerance,
+        "relative_margin": model.relative_margin,
+    }
+    size = _ROUNDING * (1.0 + total.mass + hinges + norm * (1.0 + error))
+    return certify(model, Run(PLAIN, totals, facts, size=size, comparator="u"))

@@ -8,8 +8,6 @@ import textwrap
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from online_rank.bounds.limits import duality_gap, margin_limit
-
 __all__ = ["Row", "printed", "rows_of"]
 
 
@@ -180,7 +178,7 @@ def _limits(c: Any) -> tuple[Any, str] | None:
     mass, weight_norm = c.totals.get("mass"), c.facts.get("weight_norm")
     if not mass or weight_norm is None or not c.facts.get("unit_margin"):
         return None
-    limit = margin_limit(mass=mass, weight_norm=weight_norm)
+    limit = weight_norm / mass
     text = (
         f"no weights of norm U{_with_signs(c)} have a mean hinge below 1 - {limit:.4g} U on these pairs, "
         f"none a margin above {limit:.4g}"
@@ -198,7 +196,7 @@ def _gap(c: Any) -> tuple[Any, str] | None:
     mass, weight_norm = c.totals.get("mass"), c.facts.get("weight_norm")
     if c.comparator is None or not mass or weight_norm is None or not c.facts.get("unit_margin"):
         return None
-    gap = duality_gap(comparator_loss=c.pair_loss, norm=c.norm, mass=mass, weight_norm=weight_norm)
+    gap = max(0.0, c.pair_loss + c.norm * weight_norm - mass)
     return gap, f"{gap:,.6g}: no weights of this norm{_with_signs(c)} have a smaller F by more"
 
 

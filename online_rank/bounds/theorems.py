@@ -1,6 +1,7 @@
 r"""The bounds of [CT], as functions of numbers, with their errors corrected.
 
-Notation as in `online_rank.bounds`.
+Notation as in `online_rank.bounds`. The proof of Theorem 5 takes from [CT, eq. 16] that in a round with a ranking loss
+:math:`\|z_t\|^2 \le 4 m R_X^2 v_{max} f_t(w_t)`, times omega / Delta with another margin and sample weights.
 
 References
 ----------
@@ -10,17 +11,14 @@ References
 import math
 from typing import Any
 
-from online_rank.arguments import choice
-from online_rank.bounds.declaration import bound, require_covered
-from online_rank.bounds.numbers import require_non_negative, require_positive
+from online_rank.arguments import number
+from online_rank.bounds.declaration import bound
 from online_rank.measures.learned import learned_measure
-from online_rank.rankers.perceptron import PerceptronRanker
+from online_rank.rankers.slam import SlamRanker
 
 __all__ = [
     "corollary_6",
     "corollary_7",
-    "gradient_l1_constant",
-    "gradient_norm_bound",
     "regret_bound",
     "theorem_5",
     "theorem_8",
@@ -29,16 +27,17 @@ __all__ = [
 ]
 
 
-_SUBGRADIENT = {"update": ("gradient",), "credit": ("argmax",), "mass": ("slam",)}
-
-
 def _has_no_cutoff(model: Any) -> str | None:
     return None if learned_measure(model).k else f"covers a measure with a cutoff, but the model has {model.measure!r}"
 
 
-def theory_learning_rate(
-    *, m: int, R_X: float, v_max: float, margin: float = 1.0, weight: float = 1.0, model: Any = None
-) -> float:
+def _require_positive(**values: float) -> None:
+    """Raise for the first value that is not a finite number > 0."""
+    for name, value in values.items():
+        number(name, value, above=0.0)
+
+
+def theory_learning_rate(*, m: int, R_X: float, v_max: float, margin: float = 1.0, weight: float = 1.0) -> float:
     r"""The step size for which Theorem 5 holds in its plain form: :math:`\eta = \Delta / (4 m R_X^2 v_{max} \omega)`.
 
     Parameters
@@ -59,48 +58,16 @@ def theory_learning_rate(
     >>> theory_learning_rate(m=5, R_X=2.0, v_max=10.0)  # 1 / (4 * 5 * 2**2 * 10)
     0.00125
     """
-    require_covered("theorem_5", model)
-    require_positive(m=m, R_X=R_X, v_max=v_max, margin=margin, weight=weight)
+    _require_positive(m=m, R_X=R_X, v_max=v_max, margin=margin, weight=weight)
     return margin / (4.0 * m * R_X * R_X * v_max * weight)
 
 
-@bound("4 m R_X^2 v_max f(w) for ||z||^2", of=PerceptronRanker, covers=_SUBGRADIENT, takes={"loss": "surrogate_of_learner"})
-def gradient_norm_bound(
-    *, loss: float, m: int, R_X: float, v_max: float, margin: float = 1.0, weight: float = 1.0, model: Any = None
-) -> float:
-    r"""[CT, eq. 16]: :math:`\|z_t\|^2 \le 4 m R_X^2 v_{max} f_t(w_t)` in a round with a ranking loss.
-
-    With another margin and sample weights it is :math:`4 m R_X^2 v_{max} f_t(w_t) \omega / \Delta`, f_t with its weight.
-
-    Parameters
-    ----------
-    loss
-        f_t(w_t), the surrogate at the weights that learn.
-    m, R_X, v_max, margin, weight
-        As in `theory_learning_rate`.
-
-    Examples
-    --------
-    >>> gradient_norm_bound(loss=0.5, m=3, R_X=1.0, v_max=2.0)  # 4 * 3 * 1**2 * 2 * 0.5
-    12.0
-    """
-    require_positive(m=m, R_X=R_X, v_max=v_max, margin=margin, weight=weight)
-    require_non_negative(loss=loss)
-    return 4.0 * m * R_X * R_X * v_max * loss * weight / margin
-
-
 @bound(
-    "(f(u) + ||u||^2 / (2 eta) + eta / 2 sum ||z||^2) / Delta", of=PerceptronRanker, covers=_SUBGRADIENT,
+    "(f(u) + ||u||^2 / (2 eta) + eta / 2 sum ||z||^2) / Delta", of=SlamRanker,
     takes={"comparator_loss": "surrogate_loss"},
 )  # fmt: skip
 def regret_bound(
-    *,
-    comparator_loss: float,
-    norm: float,
-    squared_gradient_norms: float,
-    learning_rate: float,
-    margin: float = 1.0,
-    model: Any = None,
+    *, comparator_loss: float, norm: float, squared_gradient_norms: float, learning_rate: float, margin: float = 1.0
 ) -> float:
     r"""Regret of online gradient descent [CT, eq. 15], which bounds the cumulative ranking loss.
 
@@ -127,14 +94,12 @@ def regret_bound(
     >>> regret_bound(comparator_loss=1.0, norm=2.0, squared_gradient_norms=8.0, learning_rate=0.5)  # 1 + 4/(2*0.5) + 0.5/2*8
     7.0
     """
-    require_positive(learning_rate=learning_rate, margin=margin)
-    require_non_negative(comparator_loss=comparator_loss, norm=norm, squared_gradient_norms=squared_gradient_norms)
     regret = norm * norm / (2.0 * learning_rate) + learning_rate / 2.0 * squared_gradient_norms
     return (comparator_loss + regret) / margin
 
 
 @bound(
-    "Theorem 5 of [CT], with f(u)", of=PerceptronRanker, covers=_SUBGRADIENT,
+    "Theorem 5 of [CT], with f(u)", of=SlamRanker,
     takes={"comparator_loss": "surrogate_loss", "weight": "largest_weight"},
 )  # fmt: skip
 def theorem_5(
@@ -147,7 +112,6 @@ def theorem_5(
     learning_rate: float | None = None,
     margin: float = 1.0,
     weight: float = 1.0,
-    model: Any = None,
 ) -> float:
     r"""Theorem 5 of [CT] (eq. 17, 18), restricted to the step sizes for which it holds.
 
@@ -182,19 +146,17 @@ def theorem_5(
     806.0
     """
     theory = theory_learning_rate(m=m, R_X=R_X, v_max=v_max, margin=margin, weight=weight)
-    require_non_negative(comparator_loss=comparator_loss, norm=norm)
     if learning_rate is None:
         return (2.0 * comparator_loss + norm * norm / theory) / margin
-    require_positive(learning_rate=learning_rate)
     if learning_rate >= 2.0 * theory:
         raise ValueError(
             f"learning_rate is {learning_rate:g}, but Theorem 5 holds for steps below {2.0 * theory:g} only "
-            "(any_step_bound holds for every step)"
+            "(certificates have a bound for every step)"
         )
     return (comparator_loss + norm * norm / (2.0 * learning_rate)) / (1.0 - learning_rate / (2.0 * theory)) / margin
 
 
-def corollary_6(*, gamma: float, m: int, R_X: float, v_max: float, model: Any = None) -> float:
+def corollary_6(*, gamma: float, m: int, R_X: float, v_max: float) -> float:
     r"""Corollary 6 of [CT]: Theorem 5 on separable streams, :math:`\sum_t RML_t \le 4 m R_X^2 v_{max} / \gamma^2`.
 
     Parameters
@@ -209,13 +171,12 @@ def corollary_6(*, gamma: float, m: int, R_X: float, v_max: float, model: Any = 
     >>> corollary_6(gamma=0.5, m=10, R_X=1.0, v_max=3.0)  # 4 * 10 * 1**2 * 3 / 0.5**2
     480.0
     """
-    require_covered("theorem_5", model)
-    require_positive(gamma=gamma)
+    _require_positive(gamma=gamma)
     return theorem_5(comparator_loss=0.0, norm=1.0 / gamma, m=m, R_X=R_X, v_max=v_max)
 
 
 @bound(
-    "Corollary 7 of [CT], with f(u)", of=PerceptronRanker, covers=_SUBGRADIENT,
+    "Corollary 7 of [CT], with f(u)", of=SlamRanker,
     takes={"comparator_loss": "surrogate_loss", "weight": "largest_weight"}, unless=_has_no_cutoff,
 )  # fmt: skip
 def corollary_7(
@@ -228,7 +189,6 @@ def corollary_7(
     learning_rate: float | None = None,
     margin: float = 1.0,
     weight: float = 1.0,
-    model: Any = None,
 ) -> float:
     r"""Corollary 7 of [CT]: Theorem 5 for NDCG@k with k in place of m, :math:`2 \sum_t f_t(u) + 4 \|u\|^2 k R_X^2 v_{max}`.
 
@@ -275,14 +235,15 @@ def theorem_8(*, n: int, norm: float, lipschitz: float) -> float:
     norm
         B, the largest norm of the competing weights.
     lipschitz
-        L_2, the l2-Lipschitz constant of the surrogate in w: at most R_X times `gradient_l1_constant` (Corollary 9).
+        L_2, the l2-Lipschitz constant of the surrogate in w: at most R_X times L_1, which bounds the l1 norm of its gradient
+        in the scores (Corollary 9): 2 for SLAM, since it is 2 sum v_i.
 
     Examples
     --------
     >>> theorem_8(n=200, norm=1.0, lipschitz=2.0)  # 2 * 2 * 1 * (8 / 200 + sqrt(2 / 200)) = 4 * 0.14
     0.56
     """
-    require_positive(n=n, norm=norm, lipschitz=lipschitz)
+    _require_positive(n=n, norm=norm, lipschitz=lipschitz)
     return 2.0 * lipschitz * norm * (8.0 / n + math.sqrt(2.0 / n))
 
 
@@ -299,34 +260,5 @@ def theorem_8_regularization(*, n: int, norm: float, lipschitz: float) -> float:
     >>> theorem_8_regularization(n=8, norm=1.0, lipschitz=2.0)  # sqrt((16 / 8) / (1 / 2 + 4 / 8))
     1.4142135623730951
     """
-    require_positive(n=n, norm=norm, lipschitz=lipschitz)
+    _require_positive(n=n, norm=norm, lipschitz=lipschitz)
     return math.sqrt((4.0 * lipschitz**2 / n) / (norm**2 / 2.0 + 4.0 * norm**2 / n))
-
-
-def gradient_l1_constant(surrogate: str, m: int) -> float:
-    """L_1, which bounds the l1 norm of a surrogate's gradient in the scores of m documents; L_2 <= R_X L_1 ([CT], Cor. 9).
-
-    Parameters
-    ----------
-    surrogate
-        `"slam"` (2 sum v_i <= 2) and `"listnet"` (softmax cross-entropy): 2. `"svm_map"` (the structured SVM of Yue et al.
-        2007, each pair weighted by 1 / (r (m - r))): 4. `"ranksvm"` (the hinge summed over pairs): twice the number of pairs,
-        m (m - 1). `"structured_margin"` (Chapelle, Le & Smola 2007, position coefficients m - p): floor(m^2 / 2).
-    m
-        Number of documents.
-
-    Examples
-    --------
-    >>> gradient_l1_constant("slam", 1000), gradient_l1_constant("ranksvm", 1000)
-    (2.0, 999000.0)
-    """
-    require_positive(m=m)
-    constants = {
-        "slam": 2.0,
-        "listnet": 2.0,
-        "svm_map": 4.0,
-        "ranksvm": float(m * (m - 1)),
-        "structured_margin": float(m * m // 2),
-    }
-    choice("surrogate", surrogate, constants)
-    return constants[surrogate]

@@ -15,14 +15,14 @@ _USAGE = 2
 _INTERRUPTED = 128 + signal.SIGINT
 _PIPE_CLOSED = 128 + 13  # SIGPIPE, which some systems lack
 
-#: Seconds after which an interrupt that came during an import is tried again.
+#: Seconds after which an interrupt that came at a bad moment is tried again.
 _AGAIN = 0.02
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; leaves with exit code 0, 2 after an error (one line on stderr), 130 when interrupted."""
     try:
-        with _interrupts_between_imports():
+        with _interrupts_are_not_lost():
             code = _run(sys.argv[1:] if arguments is None else list(arguments))
     except KeyboardInterrupt:
         code = _INTERRUPTED
@@ -30,28 +30,50 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 @contextlib.contextmanager
-def _interrupts_between_imports() -> Iterator[None]:
-    """Let an interrupt wait until no module is being imported: half a module fails otherwise, and import hooks lose it."""
+def _interrupts_are_not_lost() -> Iterator[None]:
+    """Raise KeyboardInterrupt where it reaches `main`, and try again later where it would not.
 
-    def interrupt(number: int, frame: Any) -> None:
-        while frame is not None and frame.f_code is not main.__code__:
-            if frame.f_globals.get("__name__") in ("importlib._bootstrap", "_frozen_importlib"):
-                again = threading.Timer(_AGAIN, _thread.interrupt_main)
-                again.daemon = True
-                again.start()
-                return
-            frame = frame.f_back
-        raise KeyboardInterrupt
-
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    if not in_main_thread or signal.getsignal(signal.SIGINT) != signal.default_int_handler:
+    An interrupt waits until no module is being imported: half a module fails otherwise, and import hooks lose it. Python only
+    prints an exception in a callback from C or in `__del__`. Compiling calls such callbacks after seconds in LLVM, so the
+    handler often runs in one of them.
+    """
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
-    signal.signal(signal.SIGINT, interrupt)
+    if signal.getsignal(signal.SIGINT) != signal.default_int_handler:
+        yield
+        return
+    print_unraisable = sys.unraisablehook
+
+    def unraisable(about: Any) -> None:
+        if issubclass(about.exc_type, KeyboardInterrupt):
+            _interrupt_soon()
+        else:
+            print_unraisable(about)
+
+    signal.signal(signal.SIGINT, _interrupt)
+    sys.unraisablehook = unraisable
     try:
         yield
     finally:
+        sys.unraisablehook = print_unraisable
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    """Raise KeyboardInterrupt unless a module is being imported."""
+    while frame is not None and frame.f_code is not main.__code__:
+        if frame.f_globals.get("__name__") in ("importlib._bootstrap", "_frozen_importlib"):
+            _interrupt_soon()
+            return
+        frame = frame.f_back
+    raise KeyboardInterrupt
+
+
+def _interrupt_soon() -> None:
+    again = threading.Timer(_AGAIN, _thread.interrupt_main)
+    again.daemon = True
+    again.start()
 
 
 def _run(arguments: list[str]) -> int:

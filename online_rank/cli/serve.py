@@ -34,17 +34,14 @@ class Place(NamedTuple):
     max_request: int = 1 << 22
     replace_model: bool = False
     idle: float | None = None
-    follow: str | None = None
     max_keys: int = 100_000
     max_bytes: int | None = None
     ttl: float | None = None
-    take_over_after: float | None = None
 
 
 def make_app(make: Callable[[], RankingService], place: Place) -> Any:
     """The application; raises ImportError with advice when the extra is missing."""
     try:
-        from online_rank.serving.follow import Replica, TakeOver
         from online_rank.serving.http import Limits, RankingApp
         from online_rank.serving.models import Models
     except ImportError as error:
@@ -57,10 +54,6 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
         raise ValueError(f"{TOKEN} is set, but shorter than 8 characters")
     if token is None and place.host not in _LOOPBACK:
         say(f"{TOKEN} is not set: anyone who can reach {place.host} can teach the model", logging.WARNING)
-    standby = None
-    if place.checkpoint is not None and place.take_over_after is not None:
-        standby = TakeOver(place.checkpoint, place.take_over_after, place.every, place.idle)
-    followed = None if place.follow is None else Replica(place.follow, token=token, take_over=standby)
     models = Models(
         make,
         directory=place.checkpoint,
@@ -72,7 +65,6 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
         ttl=place.ttl,
         replace_model=place.replace_model,
         idle=place.idle,
-        only=followed,
     )
     for model in models.open_models.values():
         say_where_it_goes_on(model.durable)
@@ -85,10 +77,10 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
     )
 
 
-def serve(make: Callable[[], RankingService], place: Place, started: Callable[[Any, str], None] | None = None) -> None:
+def serve(make: Callable[[], RankingService], place: Place, started: Callable[[Any], None] | None = None) -> None:
     """Serve until a signal to stop; then finish running requests and write checkpoints.
 
-    `started` is called with the application and its address.
+    `started` is called with the application.
     """
     try:
         from online_rank.serving.server import listening_sockets, server
@@ -110,10 +102,9 @@ def serve(make: Callable[[], RankingService], place: Place, started: Callable[[A
     async def startup(sockets: Any = None) -> None:
         await begin(sockets)
         port = sockets[0].getsockname()[1]
-        address = f"http://{f'[{place.host}]' if ':' in place.host else place.host}:{port}/"
-        say(f"listening on {address}")
+        say(f"listening on http://{f'[{place.host}]' if ':' in place.host else place.host}:{port}/")
         if started is not None:
-            started(app, address)
+            started(app)
 
     running.handle_exit, running.startup = handle_exit, startup  # type: ignore[method-assign]
     # uvicorn raises the signal again after a clean shutdown; that is not an error here.

@@ -19,6 +19,10 @@ Proof. For xi >= -1 and 0 <= l < 1, exp(l xi - psi(l) xi^2) <= 1 + l xi [FGL]. P
 at 1, and so is their mixture with the weights pi_k. By Ville's inequality it ever reaches 1 / alpha with probability at most
 alpha, and it is increasing in the sum of the x_t - E_t x_t. The same with -xi bounds the other side. QED.
 
+**Future queries.** If a model does not change, and queries are drawn independently from one distribution, every E_t x_t is the
+model's expected loss of a future query, and so is their mean. For the k-th copy of a model that learns on (k = 0, 1, ...) take
+the level alpha / ((k + 1)(k + 2)): these add up to alpha, so the upper limits of all copies hold together.
+
 References
 ----------
 [FGL] Fan, Grama & Liu, *Exponential inequalities for martingales with applications*, 2015.

@@ -107,7 +107,7 @@ class PairedLosses:
     new is better than old by at least 0.0896 a query (measured 0.1000, n = 1,000, 95 %)
     """
 
-    def __init__(self, names: Sequence[str], sums: Any = None) -> None:
+    def __init__(self, names: Sequence[str], *, sums: Any = None) -> None:
         self.names = tuple(map(str, names))
         if len(self.names) < 2 or len(set(self.names)) < len(self.names):
             raise ValueError(f"names is {self.names}; it is at least two names, no two of them the same")

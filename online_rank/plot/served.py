@@ -30,7 +30,7 @@ def served_loss(intervals: Sequence[Interval], *, ax: "Axes | None" = None) -> "
     Examples
     --------
     >>> from online_rank import plot
-    >>> from online_rank.bounds import LossInterval
+    >>> from online_rank.intervals import LossInterval
     >>> served, intervals = LossInterval(), []
     >>> for t in range(100):
     ...     served.update(0.3)

@@ -65,8 +65,9 @@ class AveragedRanker(Ranker):
     @locked
     def stop_averaging(self) -> None:
         """From now on the weights that learn serve rankings, as with `average=False`."""
-        self.average = self._averages = False
-        self._average = self._average[:0].copy()
+        if self._averages:
+            self.average = self._averages = False
+            self._average = self._average[:0].copy()
 
     @property
     def _served(self) -> np.ndarray:

@@ -52,9 +52,8 @@ class BlendRanker(FadingRanker, NestedRanker):
     .. math:: p = \sum_c \pi_c c, \qquad \pi_c \propto \pi_c^1 \exp(-\eta L_c).
 
     Every query is ranked before it is learned, so no query has to be held out, and a ranker that does not help gets no weight.
-    The
-    step is eta = min(`rate`, ln N / Delta), with N candidates and Delta the mixability gap so far
-    (`online_rank.bounds.blend_bound`); losses of queries with weights above 1 are divided by the largest weight. A blend of
+    The step is eta = min(`rate`, ln N / Delta), with N candidates and Delta the mixability gap so far
+    (`online_rank.bounds`, "Blends"); losses of queries with weights above 1 are divided by the largest weight. A blend of
     blends may rank worse than all of them, and no deterministic rule could exclude that. So once the blends served have been
     worse than their candidates by more than the loss of one query, a candidate drawn from pi is served alone, until the excess
     is made up. Then, on any stream and at any time: **the loss of what was served is at most that of the best fixed blend, plus

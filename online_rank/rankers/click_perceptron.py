@@ -71,7 +71,7 @@ class ClickPerceptron(LinearRanker):
     Notes
     -----
     Put a scaler in front, as for every perceptron. A `LossTracker` around it adds up V_t and F(u), and certifies them
-    (`online_rank.bounds.click_data_bound`). `SwapRanker` learns faster, without a certificate.
+    (`online_rank.bounds.mass_data_bound`). `SwapRanker` learns faster, without a certificate.
 
     Examples
     --------
@@ -124,8 +124,6 @@ class ClickPerceptron(LinearRanker):
     )
     _learns_atomically = True
     _row_width = OPTIMIZER + 1
-    #: The settings that bounds need (`online_rank.bounds.declaration`).
-    update = "clicks"
 
     def _abilities(self) -> Abilities:
         return Abilities(takes_clicks=True, takes_sparse=True, draws=True)

@@ -29,7 +29,7 @@ def hybrid(
 
     It blends three rankers: today's rule, which never changes; a perceptron that begins as the rule; and ridge. Half of the
     prior is on the rule. So on any stream the served rankings lose at most as much as the rule, plus ln 2 / eta + Delta + G
-    (`online_rank.bounds.blend_bound`; the certificate has the numbers). Before the first feedback it ranks
+    (`online_rank.bounds.certificate_of` has the numbers). Before the first feedback it ranks
     exactly as the rule.
 
     Queries are `Runs`.

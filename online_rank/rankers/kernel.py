@@ -40,7 +40,8 @@ class KernelPerceptronRanker(AveragedRanker):
     .. math::
         \sum_t RML_t \le \sum_t V_t \le F(u) + \|u\| \left( \sqrt{\sum_t \|P g_t\|^2 + 2 \tau_t V_t} + \sum_t \|e_t\| \right),
 
-    whether the budget was used up or not; see `online_rank.bounds.projection_data_bound` and `projection_bound`.
+    whether the budget was used up or not. The proof, and a closed form as long as the budget lasts, are in
+    `online_rank.bounds.projection`.
 
     It is meant for few features with a non-linear effect. A query of m documents takes O(m b d) with b stored documents, plus
     O(b^2) for an update. Features should have similar scales: put a scaler in front.

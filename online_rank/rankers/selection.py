@@ -62,7 +62,7 @@ class BestRanker(FadingRanker, NestedRanker):
     held-out queries. (The selectors of `river.model_selection` choose among classifiers and regressors.)
 
     Without `epsilon`, on any stream and at any time, the loss of the leading rankers is at most that of the best ranker in
-    hindsight, plus the price of changing the leader (`online_rank.bounds.leader_bound`; `certificate_of` prints it).
+    hindsight, plus the price of changing the leader (`online_rank.bounds.certificate_of` prints it).
 
     `last_round` is the best ranker's.
 

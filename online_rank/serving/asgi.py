@@ -31,7 +31,7 @@ class Limits(NamedTuple):
     model
         Largest size of an uploaded model, in bytes.
     files
-        Most models, or whole services, sent or received at the same time.
+        Most models sent or received at the same time.
     connections
         Most connections. If there are more, the one idle for longest is closed.
     """

@@ -81,7 +81,7 @@ class Challenge:
     @property
     def paired(self) -> PairedLosses:
         """The account of the comparison; the loss of the challenger comes second."""
-        return PairedLosses(_NAMES, self.sums)
+        return PairedLosses(_NAMES, sums=self.sums)
 
     @property
     def is_won(self) -> bool:

@@ -1,17 +1,13 @@
 """A service whose state survives being killed: generations, a journal, and recovery from them."""
 
-import contextlib
-import copy
 import errno
 import functools
 import gc
 import json
 import logging
 import os
-import shutil
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from online_rank.base.undo import at_once
@@ -21,13 +17,13 @@ from online_rank.serving.identity import go_on
 from online_rank.serving.outcomes import Outcome, waiting_query
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.wire import own
-from online_rank.storage.folder import CheckpointError, sync_directory
+from online_rank.storage.folder import CheckpointError
 from online_rank.storage.generations import taken
 from online_rank.storage.saved import saved_state
 from online_rank.storage.state import StateDirectory
 from online_rank.storage.store import Change, Generation, SavedState, StateStore
 
-__all__ = ["DurableService", "is_fatal", "read_service", "write_service"]
+__all__ = ["DurableService", "is_fatal", "read_service"]
 
 _log = logging.getLogger("online_rank.serving")
 
@@ -294,37 +290,6 @@ def read_service(path: str | os.PathLike[str]) -> RankingService:
     """
     with saved_state(path) as saved:
         return _restored(saved, str(path))
-
-
-def write_service(service: RankingService, path: str | os.PathLike[str]) -> None:
-    """Write a whole service, with its queries and ids, to a folder that has none; it is there in full, or not at all.
-
-    Changes are numbered anew: one for each learned id, and one for each query that waits.
-
-    Raises
-    ------
-    CheckpointError
-        Another process writes it.
-    OSError
-        It cannot be written, or the folder is not empty.
-    """
-    folder, new = Path(path), Path(f"{os.fspath(path)}.new")
-    shutil.rmtree(new, ignore_errors=True)
-    whole = copy.copy(service)
-    whole._learned = {name: (change, digest) for change, (name, (_, digest)) in enumerate(service._learned.items(), 1)}
-    waiting = service._pending.in_memory()._queries
-    whole.n_changes = len(whole._learned) + len(waiting)
-    changes = [Change(b"", learned=json.dumps((name, digest))) for name, (_, digest) in whole._learned.items()]
-    changes += [
-        Change(b"", number, _query((query_id, size, at, *query))) for query_id, (number, size, at, query) in waiting.items()
-    ]
-    with contextlib.closing(StateDirectory(new)) as store:
-        store.append(changes, wait=True)
-        snapshot = taken((whole.without_rows(), whole.waiting_numbers()))
-        for _ in store.replacing(Generation(whole.n_changes, snapshot, (), *whole.learned_since())):
-            pass
-    new.rename(folder)
-    sync_directory(folder.absolute().parent)
 
 
 def _restored(saved: SavedState, store: str) -> RankingService:

@@ -6,9 +6,8 @@
 - `GET /stats`: counts and figures; `GET /metrics`: the same for Prometheus.
 - `GET /healthz`: 503 when a restart is needed; `GET /readyz`: 503 also while the server stops.
 - `GET /model`: the model file; `POST /model`: replace it; `POST /model/rollback`: restore the previous one.
-- `POST /forget` `{"ids": [...], "user": ...}`: forget queries, and what is known of a user.
+- `POST /forget` `{"ids": [...]}`, `{"context": {"user": "u17"}}` or `{"document": "d7"}`: forget queries.
 - `DELETE /models/KEY`: delete a model with all that is stored about its queries, where there is one for each key.
-- `GET /follow`: what happens, for read replicas.
 - `GET /`: a page that shows how the ranker learns, fed by `/events`; `GET /docs`, `/openapi.json`: this description.
 
 The fields of a request determine its kind, as in the JSON lines of `online-rank stream`; `/rank` and `/learn` take all kinds.
@@ -37,12 +36,12 @@ from starlette.routing import Route
 from online_rank import arguments
 from online_rank.base import abilities_of
 from online_rank.serving.asgi import Limits, Receive, Refused, Scope, Send, path_of, read_body, send_json
-from online_rank.serving.follow import Replica
 from online_rank.serving.metrics import Figures
 from online_rank.serving.models import KeyRefused, Models
 from online_rank.serving.openapi import description, description_page
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.served import Answer, ServedModel
+from online_rank.serving.workers import OnlyWorker
 
 __all__ = ["Limits", "RankingApp"]
 
@@ -113,6 +112,7 @@ class RankingApp:
         self._stopping = asyncio.Event()
         #: Whether somebody lets time pass, or was told that nobody does.
         self._is_attended = False
+        self._worker = OnlyWorker()
         self._n_streams = 0
         self._n_requests = 0
         self._n_files = 0
@@ -125,7 +125,6 @@ class RankingApp:
             "/stats": self._get_stats,
             "/events": self._get_events,
             "/model": self._get_model,
-            "/follow": self._get_follow,
             "/metrics": self._get_metrics,
             "/healthz": self._get_health,
             "/readyz": self._get_readiness,
@@ -152,13 +151,18 @@ class RankingApp:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """A context in which time passes without requests, too: windows end, unused keys go, replicas follow their servers.
+        """A context in which time passes without requests, too: windows end, unused keys go.
 
         In the end all models are written to the disk. A server of this application alone enters it by itself.
+
+        Raises
+        ------
+        RuntimeError
+            The server runs several workers, each of which would learn a model of its own.
         """
+        self._worker.claim()
         self._is_attended = True
-        followed = [model.follow() for model in self.models.open_models.values() if isinstance(model, Replica)]
-        tasks = [asyncio.create_task(each) for each in (self.models.watch_the_clock(), self.models.watch_the_disk(), *followed)]
+        tasks = [asyncio.create_task(each) for each in (self.models.watch_the_clock(), self.models.watch_the_disk())]
         try:
             yield
         finally:
@@ -184,12 +188,13 @@ class RankingApp:
             await self._app(scope, receive, self._counted(path, send))
 
     def _say_that_time_stands(self) -> None:
-        """Say, once, that nobody entered `running`, if something needs it."""
+        """Say, once, that nobody entered `running`, if something needs it. Raises RuntimeError as `running`."""
+        self._worker.claim()
         self._is_attended = True
-        if self.models.needs_time or any(isinstance(model, Replica) for model in self.models.open_models.values()):
+        if self.models.needs_time:
             _log.warning(
-                "RankingApp.running was not entered, so time passes with requests only: windows do not end, unused keys stay, "
-                "and replicas do not follow. Enter it in the lifespan of the application in which this one is mounted"
+                "RankingApp.running was not entered, so time passes with requests only: windows do not end, and unused "
+                "keys stay. Enter it in the lifespan of the application in which this one is mounted"
             )
 
     def _refusal(self, scope: Scope, path: str) -> Refused | None:
@@ -274,7 +279,6 @@ class RankingApp:
     def _place_of_file(self) -> Iterator[None]:
         """A place for a whole model that is sent or received. Raises Refused if there is none."""
         if self._n_files >= self.limits.files:
-            # No 5xx, by which a replica would take its server for lost.
             raise Refused(429, f"{self.limits.files} models are being sent or received already", ((b"retry-after", b"1"),))
         self._n_files += 1
         try:
@@ -324,15 +328,6 @@ class RankingApp:
             return JSONResponse({"error": "this server has one model only, which goes with its folder"}, 404)
         await self.models.delete(request.path_params["key"])
         return JSONResponse({"deleted": True})
-
-    async def _get_follow(self, request: Request) -> Response:
-        """Tell a replica the whole service, or what has happened since."""
-        model = await self.models.get(self._key_of(request.scope), may_make=False)
-        after = request.query_params.get("after", "")
-        if not (after.isascii() and after.isdigit()):
-            return self._file(model.told.begin, {"X-Epoch": model.told.epoch})
-        told = await model.told.since(request.query_params.get("epoch", ""), int(after[:20]))
-        return Response(told or b"", media_type="application/jsonl")
 
     async def _get_events(self, request: Request) -> Response:
         key = self._key_of(request.scope)

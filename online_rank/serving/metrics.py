@@ -8,7 +8,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import Metric
 
-from online_rank.serving.follow import Replica
 from online_rank.serving.models import Models
 
 __all__ = ["Figures"]
@@ -113,9 +112,6 @@ class _OfModels:
                     "Mean, over the lists drawn, of the least share of the greedy ranking's DCG that a draw is expected to keep"
                 )
                 yield GaugeMetricFamily("online_rank_kept_share", text, value=kept)
-            if isinstance(models[0], Replica) and not models[0].leads:
-                behind = models[0].seconds_behind
-                yield GaugeMetricFamily("online_rank_behind_seconds", "How far this replica is behind", value=behind)
             challenge = models[0].durable.service.challenge
             if challenge is not None:
                 difference = challenge.difference()

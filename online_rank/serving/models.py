@@ -2,10 +2,9 @@
 
 import asyncio
 import collections
+import contextlib
 import logging
-import re
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from online_rank import arguments
@@ -13,12 +12,12 @@ from online_rank.serving.commit import CommitError
 from online_rank.serving.durable import DurableService
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.served import Answer, ServedModel
-from online_rank.serving.tenants import keys_in, remove, usage_of
+from online_rank.serving.tenants import KEY, Keys, usage_of
+from online_rank.serving.workers import REMEDY
+from online_rank.storage.folder import FolderInUse
 
-__all__ = ["KEY", "KeyRefused", "Models"]
+__all__ = ["KeyRefused", "Models"]
 
-#: The pattern of keys.
-KEY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
 #: Seconds between two looks at the folders.
 _SECONDS_BETWEEN_SWEEPS = 60.0
 _log = logging.getLogger("online_rank.serving")
@@ -40,8 +39,8 @@ class Models:
     make
         Makes the new service of a key. It is called in another thread.
     directory
-        The directory for checkpoints and journals: of the single model, or with one subdirectory for each key. None keeps
-        nothing.
+        The directory for checkpoints and journals: of the single model, or with one subdirectory for each key, locked until
+        `close`. None keeps nothing.
     by_key
         Whether requests name a key.
     every
@@ -53,7 +52,8 @@ class Models:
     max_bytes
         The size of all folders from which further keys are refused; None for no limit.
     ttl
-        Seconds after which a key is deleted for which nothing was ranked or learned; None keeps all.
+        Seconds after which a key is deleted to which no request came; None keeps all. They are seconds in which the directory
+        is served, whatever the system clock shows.
     replace_model
         As for `DurableService`.
     idle
@@ -65,6 +65,8 @@ class Models:
     ------
     ValueError
         `by_key` is set without a directory to move models to.
+    CheckpointError
+        Another process uses the directory.
     """
 
     def __init__(
@@ -105,16 +107,17 @@ class Models:
         self._opening: dict[str, asyncio.Task[None]] = {}
         self._one_at_a_time = asyncio.Lock()
         self._max_bytes, self._ttl = max_bytes, ttl
-        self._keys: set[str] = set()
+        self._keys: Keys | None = None
         self._n_bytes = 0
         self._n_deleted = 0
         self._put_away_counts: collections.Counter[str] = collections.Counter()
         if by_key and self._directory is not None:
-            self._directory.mkdir(exist_ok=True)
-            self._keys = keys_in(self._directory)
-            self._n_bytes = sum(usage_of(self._path(key)).n_bytes for key in self._keys)
+            with _remedy():
+                self._keys = Keys(self._directory)
+            self._n_bytes = sum(usage_of(self._keys.folder(key)) for key in self._keys.names)
         elif not by_key:
-            self._open[""] = only or ServedModel(self._durable(self._directory), idle)
+            with _remedy():
+                self._open[""] = only or ServedModel(self._durable(self._directory), idle)
 
     @property
     def open_models(self) -> dict[str, ServedModel]:
@@ -124,7 +127,12 @@ class Models:
     @property
     def n_keys(self) -> int:
         """Number of keys that have a model, in memory or on the disk."""
-        return len(self._keys)
+        return len(self._names)
+
+    @property
+    def _names(self) -> set[str]:
+        """The keys that have a folder."""
+        return set() if self._keys is None else self._keys.names
 
     @property
     def n_bytes(self) -> int:
@@ -176,6 +184,8 @@ class Models:
             # Shielded: a client that disconnects must not cancel the opening for others.
             await asyncio.shield(self._opening[key])
         model = self._open[key] = self._open.pop(key)
+        if self._keys is not None:
+            self._keys.use(key)
         return model
 
     async def delete(self, key: str | None) -> None:
@@ -188,11 +198,13 @@ class Models:
         """
         key = _required(key)
         async with self._one_at_a_time:
-            if key not in self._keys:
+            if key not in self._names:
                 raise KeyRefused(404, "there is no model under this key")
             await self._delete(key)
 
     async def _delete(self, key: str) -> None:
+        if self._keys is None:
+            return
         # Later requests for this key wait for the lock, and then begin a new model.
         model = self._open.pop(key, None)
         if model is not None:
@@ -201,11 +213,10 @@ class Models:
             self._put_away_counts.update(model.counts())
             model.durable.close()
         try:
-            await asyncio.to_thread(remove, self._path(key))
-        except OSError as error:
+            await asyncio.to_thread(self._keys.remove, key)
+        except (OSError, ValueError) as error:
             _log.error("key %s cannot be deleted: %s", key, error)
             raise KeyRefused(503, "the model of this key cannot be deleted; the server's log says why") from None
-        self._keys.discard(key)
         self._n_deleted += 1
 
     async def watch_the_disk(self) -> None:
@@ -215,22 +226,31 @@ class Models:
             await self.sweep()
 
     async def sweep(self) -> None:
-        """Count what the folders of keys take, and delete keys for which nothing was ranked or learned for too long."""
+        """Count what the folders of keys take, and delete keys to which no request came for too long."""
+        if self._keys is None:
+            return
         total = 0
-        for key in sorted(self._keys):
-            usage = await asyncio.to_thread(usage_of, self._path(key))
-            if self._ttl is None or time.time() - usage.changed <= self._ttl or not await self._delete_unused(key):
-                total += usage.n_bytes
+        for key in sorted(self._keys.names):
+            if not self._is_unused(key) or not await self._delete_unused(key):
+                total += await asyncio.to_thread(usage_of, self._keys.folder(key))
         self._n_bytes = total
+        if self._ttl is not None:
+            try:
+                async with self._one_at_a_time:
+                    await asyncio.to_thread(self._keys.keep)
+            except OSError as error:
+                _log.error("when keys were used cannot be stored; after a restart they count as used then: %s", error)
+
+    def _is_unused(self, key: str) -> bool:
+        """Whether no request came to a key for longer than it is kept."""
+        model = self._open.get(key)
+        is_idle = key not in self._opening and (model is None or model.is_idle)
+        return self._keys is not None and self._ttl is not None and is_idle and self._keys.unused(key) > self._ttl
 
     async def _delete_unused(self, key: str) -> bool:
         """Delete a key unless it was used meanwhile. Returns whether it was deleted."""
         async with self._one_at_a_time:
-            model = self._open.get(key)
-            before = None if model is None else model.durable.service.n_changes
-            usage = await asyncio.to_thread(usage_of, self._path(key))
-            is_used = self._open.get(key) is not model or (model is not None and before != model.durable.service.n_changes)
-            if is_used or key not in self._keys or time.time() - usage.changed <= (self._ttl or 0.0):
+            if key not in self._names or not self._is_unused(key):
                 return False
             try:
                 await self._delete(key)
@@ -260,6 +280,11 @@ class Models:
         await asyncio.gather(*self._opening.values(), return_exceptions=True)
         await asyncio.gather(*(model.close() for model in self._open.values()))
         self._open.clear()
+        if self._keys is not None:
+            if self._ttl is not None and self._keys.is_open:
+                with contextlib.suppress(OSError):
+                    self._keys.keep()
+            self._keys.close()
 
     async def _refusal(self, key: str, request: bytes) -> Answer | None:
         """The answer, for a key without a model, to a request that a new model would refuse. Raises KeyRefused."""
@@ -277,8 +302,9 @@ class Models:
     def _durable(self, path: Path | None) -> DurableService:
         return DurableService(self._make(), path, self._every, self._replace_model)
 
-    def _path(self, key: str) -> Path:
-        return Path(self._directory or "") / key
+    def _opened(self, key: str) -> DurableService:
+        """The service of a key. Raises OSError and ValueError."""
+        return self._durable(None if self._keys is None else self._keys.begin(key))
 
     def _require_may_make(self, key: str, may_make: bool) -> None:
         """Raise KeyRefused for a new key, if it must not be new."""
@@ -289,11 +315,11 @@ class Models:
 
     def _has(self, key: str) -> bool:
         """Whether a key has a model, in memory or on the disk."""
-        return key in self._keys or key in self._opening
+        return key in self._names or key in self._opening
 
     def _require_room(self) -> None:
-        if len(self._keys | self._opening.keys()) >= self._max_keys:
-            raise KeyRefused(429, f"there are {len(self._keys)} keys, and no more are allowed")
+        if len(self._names | self._opening.keys()) >= self._max_keys:
+            raise KeyRefused(429, f"there are {len(self._names)} keys, and no more are allowed")
         if self._max_bytes is not None and self._n_bytes >= self._max_bytes:
             raise KeyRefused(429, f"the models of all keys take {self._n_bytes} bytes, and no more keys are allowed")
 
@@ -303,8 +329,8 @@ class Models:
             async with self._one_at_a_time:
                 await self._make_room()
                 # A long journal takes seconds to replay.
-                self._open[key] = ServedModel(await asyncio.to_thread(self._durable, self._path(key)), self._idle)
-                self._keys.add(key)
+                self._open[key] = ServedModel(await asyncio.to_thread(self._opened, key), self._idle)
+                self._names.add(key)
         except (OSError, ValueError) as error:  # damaged files too
             _log.error("key %s: %s", key, error)
             raise KeyRefused(503, "the model of this key cannot be opened; the server's log says why") from None
@@ -334,6 +360,15 @@ class Models:
             model.durable.close()
             self._put_away_counts.update(model.counts())
             del self._open[key]
+
+
+@contextlib.contextmanager
+def _remedy() -> Iterator[None]:
+    """Say what to do if another process uses the folder."""
+    try:
+        yield
+    except FolderInUse as error:
+        raise FolderInUse(f"{error}; one process at a time serves it. If it is a worker of the same server, {REMEDY}") from None
 
 
 def _required(key: str | None) -> str:

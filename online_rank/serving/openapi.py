@@ -5,7 +5,6 @@ import json
 from typing import Any
 
 import online_rank
-from online_rank.serving.models import KEY
 from online_rank.serving.schemas import (
     ACCEPTED,
     DONE,
@@ -18,6 +17,7 @@ from online_rank.serving.schemas import (
     STATS,
     request_schema,
 )
+from online_rank.serving.tenants import KEY
 
 __all__ = ["description", "description_page"]
 
@@ -25,10 +25,6 @@ _ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "requir
 _OK = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
 
 _KEY = {"type": "string", "pattern": f"^{KEY.pattern}$"}
-_FOLLOWING = [
-    {"name": "epoch", "in": "query", "schema": {"type": "string"}},
-    {"name": "after", "in": "query", "schema": {"type": "integer", "minimum": 0}},
-]
 _REFUSALS = {
     "400": "not a valid request; nothing has changed",
     "405": "another method than POST",
@@ -127,7 +123,7 @@ def description(key: str | None, with_token: bool, values: tuple[str, ...] = ("n
             **({"/models/{key}": deleting} if key is not None else {}),
             "/forget": {
                 "post": {
-                    "summary": "Forget queries, and what is known of a user: nothing is left in the files when it is answered",
+                    "summary": "Forget queries, and features made of their context; when it is answered, files have none of it",
                     **keyed,
                     **secured,
                     "requestBody": {"required": True, "content": {"application/json": {"schema": FORGET}}},
@@ -143,12 +139,6 @@ def description(key: str | None, with_token: bool, values: tuple[str, ...] = ("n
             "/metrics": get("Figures for Prometheus", "text/plain", also=secured, **closed),
             "/events": get(
                 "The data of the page, once a second", "text/event-stream", also=keyed | secured, **closed, **unknown
-            ),
-            "/follow": get(
-                "What read replicas ask for: the whole service, or, with epoch and after, what has changed since",
-                "application/octet-stream",
-                also={"parameters": [*parameters, *_FOLLOWING]} | secured,
-                **of_file,
             ),
             "/": get("The page", "text/html"),
             "/docs": get("This description, for people", "text/html"),

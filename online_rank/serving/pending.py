@@ -232,7 +232,7 @@ class PendingQueries(GatheredFeedback):
             functools.partial(self._ungraded.pop, query_id, None),
         ]
 
-    def follow(self, plan: FeedbackPlan | None, at: float) -> None:
+    def change_plan(self, plan: FeedbackPlan | None, at: float) -> None:
         """Let another plan count from the time `at` on. Windows of queries that were ranked without one begin then."""
         changed: dict[str, Any] = {"plan": plan}
         if self.window is None:
@@ -241,17 +241,6 @@ class PendingQueries(GatheredFeedback):
             changed |= {"_given": {}, "_ungraded": {}, "_early": {}, "_n_early": 0}
         vars(self).update(changed)
         self._derive()
-
-    def in_memory(self) -> "PendingQueries":
-        """A copy with all queries, those on disk read again."""
-        whole = self.without_queries()
-        whole._queries = {
-            query_id: (number, n_bytes, at, tuple(self.get(query_id)) if query is None else query)
-            for query_id, (number, n_bytes, at, query) in self._queries.items()
-        }
-        whole._n_bytes = self._n_bytes
-        whole._derive()
-        return whole
 
     def without_queries(self) -> "PendingQueries":
         """Everything but the queries, for saving: what was given so far, time, counts."""

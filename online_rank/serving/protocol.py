@@ -107,7 +107,7 @@ class RankingService(WindowedService):
         Number of learned ids to remember, to recognise repeated feedback.
     learn_served
         Whether to learn from the mistakes of the scores that were served. A certificate under delay needs it
-        (`online_rank.bounds.delay_bound`). Otherwise a query is scored again when its grades arrive, which ranks better, but
+        (`online_rank.bounds`, "Late grades"). Otherwise a query is scored again when its grades arrive, which ranks better, but
         only the new scores are certified.
     origin
         Digest of the model's file; None for a new model. A folder continues only with the file that it began with.
@@ -168,19 +168,6 @@ class RankingService(WindowedService):
         query_id = fields.get("id")
         known = {"id": query_id} if is_id(query_id) else {}
         return Reply({**known, "error": message, "line": line})
-
-    def rank_greedily(self, request: bytes) -> Reply | None:
-        """Rank a query by the scores; None for a request of another kind. Nothing changes."""
-        try:
-            fields = decoded(request)
-            kind = kind_of(fields)
-            if kind == "explain":
-                return self._explain(fields, request)
-            if kind != "rank":
-                return None
-            return self._rank({**fields, "greedy": True}, request, None)
-        except (ValueError, TypeError, OverflowError) as error:
-            return Reply({"error": str(error)})
 
     def answer_again(self, request: bytes) -> Reply:
         """Answer a request that was handled before, as far as possible; nothing changes.

@@ -16,7 +16,6 @@ from online_rank.serving.inputs import InputWatch
 from online_rank.serving.monitor import Monitor
 from online_rank.serving.outcomes import PREVIOUS, REFERENCE
 from online_rank.serving.protocol import RankingService, Reply
-from online_rank.serving.told import Told
 from online_rank.serving.wire import decoded
 from online_rank.storage.files import from_bytes, to_bytes
 
@@ -49,21 +48,15 @@ class ServedModel:
         self.n_users = 0
         self.clock = IdleClock(service, idle)
         self.n_promotions = 0
-        self._attend()
+        # Shares the service's account of losses, which outlives the process.
+        self.monitor = Monitor(learned_measure(service.model), service._served, clicks=service.draws)
+        self.inputs = self._inputs()
         self._before = service.counts()
         self._replacing = asyncio.Lock()
         self._previous: bytes | None = None
         if service.replaced is not None:
             # The process may have been killed before the file was written.
             self._keep_replaced()
-
-    def _attend(self) -> None:
-        """Watch the service from its present state."""
-        service = self.durable.service
-        # Shares the service's account of losses, which outlives the process.
-        self.monitor = Monitor(learned_measure(service.model), service._served, clicks=service.draws)
-        self.told = Told(service)
-        self.inputs = self._inputs()
 
     @property
     def is_idle(self) -> bool:
@@ -81,12 +74,10 @@ class ServedModel:
             self.clock.moved()
             if reply.learned:
                 on_disk = commits.add_and_wait(*reply.outcomes)
-                self.told.add(reply.outcomes)
                 self._watch(reply, before)
                 await on_disk
             elif reply.changed:
                 commits.add(*reply.outcomes)
-                self.told.add(reply.outcomes)
                 self._watch(reply, before)
                 if self.inputs.is_due():
                     self._look(reply)
@@ -109,7 +100,6 @@ class ServedModel:
             before = self.monitor.before_learning(self.durable.service.model)
             while (reply := self.clock.idle()).changed:
                 self.commits.add(*reply.outcomes)
-                self.told.add(reply.outcomes)
                 self._watch(reply, before)
 
     def _watch(self, reply: Reply, before: Any) -> None:
@@ -190,7 +180,7 @@ class ServedModel:
         return (409, {"error": "no model was replaced"}) if previous is None else await self.replace(previous)
 
     async def forget(self, request: bytes) -> Answer:
-        """Forget queries and what is known of a user (`Wanted`); nothing of it is in the files when this returns."""
+        """Forget queries, and the features that their context made (`Wanted`); the files have none of it when this returns."""
         try:
             wanted = Wanted.of(request)
         except ValueError as error:
@@ -212,16 +202,17 @@ class ServedModel:
         """Forget. Raises ValueError before anything is changed, and CommitError and OSError after."""
         self.commits.require_working()
         previous = await self._previous_file()
-        if previous is not None and wanted.user is not None:
-            previous = await asyncio.to_thread(without, previous, wanted)
+        names: frozenset[str] = frozenset()
+        if previous is not None:
+            previous, names = await asyncio.to_thread(without, previous, wanted)
         done = self.durable.forget(wanted)
-        self.told.restart()
+        done = done._replace(features=done.features | names)
         self.monitor.forget()
         self.monitor.changed()
-        self.inputs.forget(wanted.names())
+        self.inputs.forget(done.features.__contains__)
         if self.inputs.has_reference:
             self._keep_reference()
-        if previous is not None:
+        if previous is not None and names:
             await self._keep_previous(previous)
         await self.commits.checkpoint()
         return 200, done.answer()
@@ -251,7 +242,6 @@ class ServedModel:
         except (ValueError, TypeError) as error:
             return 400, {"error": f"this model cannot replace the one that serves: {error}"}
         on_disk = commits.add_and_wait(outcome)
-        self.told.restart()
         watched, before = self.monitor, to_bytes(service.replaced)
         self._previous = before
         self.monitor = Monitor(learned_measure(model), service._served, clicks=service.draws)

@@ -20,7 +20,6 @@ from online_rank.query import Block
 from online_rank.serving.challenge import Challenge
 from online_rank.serving.pending import PendingQueries
 from online_rank.serving.plan import FeedbackPlan
-from online_rank.storage.files import to_bytes
 
 __all__ = ["ServiceState"]
 
@@ -230,7 +229,7 @@ class ServiceState:
         except ValueError:
             self.plan = before
             raise
-        self._pending.follow(copy.copy(plan), time.time())
+        self._pending.change_plan(copy.copy(plan), time.time())
 
     def without_rows(self) -> Self:
         """A copy of the service without the waiting queries and the learned ids.
@@ -241,12 +240,6 @@ class ServiceState:
         bare._learned, bare._read = {}, {}
         bare._pending = self._pending.without_queries()
         return bare
-
-    def whole_file(self) -> bytes:
-        """The whole service in a file, with the queries that wait: what a replica begins with."""
-        whole = copy.copy(self)
-        whole._read, whole._pending = {}, self._pending.in_memory()
-        return to_bytes(whole)
 
     def waiting_numbers(self) -> np.ndarray:
         """The numbers of the waiting queries, in order, int64."""

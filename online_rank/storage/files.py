@@ -224,13 +224,14 @@ def _read_array(name: str, member: memoryview) -> np.ndarray:
 def write_atomically(path: str | os.PathLike[str], content: bytes, mode: int | None = None) -> None:
     """Write a file so that a crash leaves either the old or the new content on the disk.
 
-    An existing file keeps its permissions; a new one gets `mode`, or those of the umask. Anything but a regular file, such as a
-    device, is never replaced: OSError.
+    The file gets `mode`; without it an existing file keeps its permissions, and a new one gets those of the umask. Anything but
+    a regular file, such as a device, is never replaced: OSError.
     """
     target = Path(os.path.realpath(path))
     require_replaceable(target)
-    with contextlib.suppress(FileNotFoundError):
-        mode = stat.S_IMODE(os.stat(target).st_mode)
+    if mode is None:
+        with contextlib.suppress(FileNotFoundError):
+            mode = stat.S_IMODE(os.stat(target).st_mode)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600), "wb") as file:

@@ -8,13 +8,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["CheckpointError", "Folder", "open_in", "sync_directory"]
+__all__ = ["OWNER", "CheckpointError", "Folder", "FolderInUse", "open_in", "sync_directory"]
 
-_OWNER = "owner"
+OWNER = "owner"
 
 
 class CheckpointError(ValueError):
     """A checkpoint is in use or damaged, belongs to another run, or cannot be continued; the message says which."""
+
+
+class FolderInUse(CheckpointError):
+    """Another process, or another part of this one, is using a folder."""
 
 
 class Folder:
@@ -30,11 +34,14 @@ class Folder:
 
     Raises
     ------
-    CheckpointError
+    FolderInUse
         Another process, or another part of this one, is using the folder.
     OSError
         It cannot be created or written to.
     """
+
+    #: The file with the id of the process; only for a message.
+    _owner_file = OWNER
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         import fcntl
@@ -42,6 +49,7 @@ class Folder:
         self.path = Path(path)
         with contextlib.suppress(FileExistsError):
             self.path.mkdir(mode=0o700)  # Private, because it holds users' queries.
+            os.chmod(self.path, 0o700)  # The umask may have taken more.
         with contextlib.suppress(PermissionError):
             # Also if an earlier process was killed between creating and syncing it.
             sync_directory(self.path.absolute().parent)
@@ -51,12 +59,11 @@ class Folder:
         except OSError:
             os.close(self._lock)
             self._lock = -1
-            raise CheckpointError(f"{self.path} is in use by another process (id {self._owner()})") from None
+            raise FolderInUse(f"{self.path} is in use by another process (id {self._owner()})") from None
         self._forked = False
         _OPEN.add(self)
-        # Only for the message above.
         with contextlib.suppress(OSError):
-            file = open_in(self.path, _OWNER, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            file = open_in(self.path, self._owner_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.write(file, b"%d\n" % os.getpid())
             os.close(file)
 
@@ -72,6 +79,11 @@ class Folder:
             os.close(self._lock)
             self._lock = -1
 
+    @property
+    def is_open(self) -> bool:
+        """Whether this process holds the lock."""
+        return self._lock >= 0
+
     def require_open(self) -> None:
         """Raise CheckpointError in a child of the process that opened the folder, and after `close`."""
         if self._forked:
@@ -86,7 +98,7 @@ class Folder:
 
     def _owner(self) -> str:
         with contextlib.suppress(OSError):
-            return (self.path / _OWNER).read_bytes()[:20].decode("ascii", "replace").strip() or "unknown"
+            return (self.path / self._owner_file).read_bytes()[:20].decode("ascii", "replace").strip() or "unknown"
         return "unknown"
 
 
@@ -104,11 +116,20 @@ if hasattr(os, "register_at_fork"):
 
 
 def open_in(path: Path, name: str, flags: int) -> int:
-    """Open a regular file in a folder, accessible only to its owner; a link or anything else in its place is an OSError."""
+    """Open a regular file in a folder, accessible only to its owner; a link or anything else in its place is an OSError.
+
+    One that was there with other permissions gets these.
+    """
     file = os.open(path / name, flags | os.O_NOFOLLOW, 0o600)
-    if not stat.S_ISREG(os.fstat(file).st_mode):
+    try:
+        mode = os.fstat(file).st_mode
+        if not stat.S_ISREG(mode):
+            raise OSError(22, "is not a regular file", str(path / name))
+        if stat.S_IMODE(mode) != 0o600 and os.fstat(file).st_uid == os.geteuid():
+            os.fchmod(file, 0o600)
+    except BaseException:
         os.close(file)
-        raise OSError(22, "is not a regular file", str(path / name))
+        raise
     return file
 
 

@@ -27,14 +27,16 @@ from typing import Any
 from online_rank.storage.checkpoint import GENERATIONS, STATE, CheckpointDirectory, CheckpointError
 from online_rank.storage.database import Query, delete, digest_of, insert, reading
 from online_rank.storage.files import write_atomically
-from online_rank.storage.folder import identity, open_in, sync_directory
+from online_rank.storage.folder import OWNER, identity, open_in, sync_directory
 from online_rank.storage.saved import Saved, chained, digest_of_id, digest_of_query
 from online_rank.storage.store import Change, Generation, StateStore
 
-__all__ = ["StateDirectory"]
+__all__ = ["STATE_FILES", "StateDirectory"]
 
 _COUNT = "acknowledged"
 _COUNT_SIZE = 128
+#: The files of a state: the database, which is the first to come, with SQLite's log, the count, and the owner of the lock.
+STATE_FILES = (STATE, f"{STATE}-wal", f"{STATE}-shm", _COUNT, OWNER)
 #: The count is written into two places in turn, in sectors of their own: one that is cut short leaves the one before.
 _PLACES = (0, 512)
 _SECONDS_BETWEEN_SYNCS = 1.0
@@ -187,7 +189,7 @@ class StateDirectory(CheckpointDirectory, StateStore):
 
     def put_file(self, name: str, content: bytes) -> None:
         """Replace a file in the folder, completely or not at all. Raises OSError."""
-        write_atomically(self.path / name, content)
+        write_atomically(self.path / name, content, 0o600)
 
     def has_room(self, n_bytes: int) -> bool:
         """Whether there is room on the disk for so much more."""

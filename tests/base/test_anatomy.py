@@ -26,7 +26,6 @@ from online_rank import (
     SwapRanker,
 )
 from online_rank.base import Abilities, abilities_of, parts_of, ranker_of, serving_ranker, steps_of, transformers_of
-from online_rank.bounds.frozen import FrozenCopy
 from online_rank.measures.learned import learned_measure
 from tests.helpers import teacher_queries
 
@@ -54,7 +53,6 @@ def test_the_ranker_that_a_model_ends_in_and_the_one_that_serves():
     model = StreamScaler() | tracker
     assert ranker_of(model) is tracker
     assert serving_ranker(model) is tracker.learner.learner
-    assert serving_ranker(FrozenCopy(model).model) is not tracker.learner.learner
     blend = BlendRanker([PerceptronRanker(), StreamScaler() | RidgeRanker()])
     assert serving_ranker(StreamScaler() | blend) is blend
     for nothing in (StreamScaler(), StreamScaler() | QueryNormalizer(), linear_model.LinearRegression(), None):
@@ -132,7 +130,6 @@ def test_a_pipeline_that_gets_another_step_says_what_it_can_do_then():
         lambda ranker: BestRanker([ranker, ranker.clone()]),
         lambda ranker: LossTracker(ranker),
         lambda ranker: StreamScaler() | LossTracker(DriftAwareRanker(ranker)),
-        lambda ranker: FrozenCopy(StreamScaler() | ranker, measure="ap>=2"),
     ],
 )
 def test_the_measure_of_a_wrapper_is_that_of_the_ranker_inside(wrapped):

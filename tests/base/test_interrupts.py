@@ -110,6 +110,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
 def test_no_interrupt_tears_a_model(make):
     model = make()
@@ -120,6 +121,7 @@ def test_no_interrupt_tears_a_model(make):
     assert n_after > 10 or not hasattr(model, "steps")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [MODELS["perceptron"], MODELS["scaler and perceptron"]])
 def test_no_interrupt_tears_a_model_that_grows(make):
     model = make()
@@ -129,6 +131,7 @@ def test_no_interrupt_tears_a_model_that_grows(make):
     assert n_after > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [MODELS["perceptron"], GradientRanker])
 def test_no_interrupt_tears_a_model_that_learns_from_its_first_sparse_query(make):
     model = make()
@@ -139,7 +142,7 @@ def test_no_interrupt_tears_a_model_that_learns_from_its_first_sparse_query(make
 
 
 def test_a_sparse_query_that_is_refused_leaves_the_state_dense():
-    model = PerceptronRanker(credit="spread")
+    model = PerceptronRanker(credit="argmax")
     model.learn_one(X, Y)
     before = answers(model)
     with pytest.raises(ValueError, match="finite"):

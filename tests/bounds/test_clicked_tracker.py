@@ -81,12 +81,12 @@ def test_losses_of_comparators_are_those_on_the_pairs(make):
         assert certificate.holds
         q = totals.squared_gradient_norms + 2 * totals.margin_mass
         bounds = {check.name: check.value for check in certificate.bounds}
-        assert bounds["click_hindsight_bound"] == pytest.approx(pair_loss[name] + u @ alone.weights, rel=1e-9)
-        assert bounds["click_data_bound"] == pytest.approx(pair_loss[name] + np.linalg.norm(u) * math.sqrt(q), rel=1e-9)
-        assert totals.loss <= totals.mass <= bounds["click_hindsight_bound"] * (1 + 1e-12)
+        assert bounds["mass_hindsight_bound"] == pytest.approx(pair_loss[name] + u @ alone.weights, rel=1e-9)
+        assert bounds["mass_data_bound"] == pytest.approx(pair_loss[name] + np.linalg.norm(u) * math.sqrt(q), rel=1e-9)
+        assert totals.loss <= totals.mass <= bounds["mass_hindsight_bound"] * (1 + 1e-12)
         closed = alone.credit == "propensity" and alone.relative_margin == 0.0
         assert ("click_bound" in bounds) == closed
-        assert bounds.get("click_bound", math.inf) >= bounds["click_data_bound"] - 1e-9
+        assert bounds.get("click_bound", math.inf) >= bounds["mass_data_bound"] - 1e-9
         assert "click" in str(certificate) or "F(u)" in str(certificate)
         assert "nan" not in json.dumps(certificate.to_dict()).lower()
 

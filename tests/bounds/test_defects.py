@@ -130,7 +130,7 @@ def test_raw_comparators_of_machines_are_no_single_comparator():
             model.learn_one(X, y)
         shards.append(model)
     certificate = mix(shards, base=base)["LossTracker"].certificate()
-    assert [check.name for check in certificate.bounds] == ["mixing_hindsight_bound"]
+    assert [check.name for check in certificate.bounds] == ["master_bound"]
     assert certificate.holds
 
 
@@ -142,7 +142,7 @@ def test_rankers_that_had_learned_before_leave_a_reason():
     for X, y in queries(6, 20):
         tracker.learn_one(X, y)
     certificate = tracker.certificate()
-    assert [check.name for check in certificate.bounds] == ["restarts_hindsight_bound"]
+    assert [check.name for check in certificate.bounds] == ["mass_hindsight_bound"]
     for name in ("restarts_data_bound", "restarts_bound"):
         assert "had learned before" in certificate.not_covered[name]
     assert certificate.holds

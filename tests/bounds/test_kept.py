@@ -75,5 +75,5 @@ def test_machines_under_a_cap_add_up_their_updates():
     certificate = mix(shards, base=base).certificate()
     lost = 1.0 - 1.0 / math.log2(3)
     # L (1, -1) twice and L (-1, 1); hinges 0, 0 and 2.
-    assert certificate.bound("mixing_hindsight_bound") == pytest.approx(2.0 * lost + lost)
+    assert certificate.bound("mass_hindsight_bound") == pytest.approx(2.0 * lost + lost)
     assert certificate.holds

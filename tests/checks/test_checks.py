@@ -11,7 +11,6 @@ import pytest
 from river import preprocessing
 
 import online_rank
-from benchmarks.planted import documented_ranker
 from online_rank import (
     PerceptronRanker,
     Ranker,
@@ -21,11 +20,11 @@ from online_rank import (
 )
 from online_rank.base.transformer import QueryTransformer
 from online_rank.checks import CheckFailed, check_ranker, check_transformer, yield_checks
-from tests.checks.planted import FAULTS, Plain
-from tests.models import HAS_TORCH, NOT_CHECKED, NOT_SAVED, REGISTRY, is_ranker, parts_of
+from tests.checks.planted import FAULTS, Plain, documented_ranker
+from tests.models import HAS_TORCH, NOT_CHECKED, NOT_SAVED, REGISTRY, is_ranker, parts_of, variants
 
 
-@pytest.mark.parametrize("name", REGISTRY)
+@pytest.mark.parametrize("name", variants(REGISTRY))
 def test_contract(name):
     model = REGISTRY[name]()
     (check_ranker if is_ranker(model) else check_transformer)(model)
@@ -136,7 +135,6 @@ def test_a_clone_that_learns_with_the_original_is_found():
 
 @pytest.mark.parametrize("cls", FAULTS, ids=lambda cls: cls.__name__)
 def test_every_fault_is_found(cls):
-    # By the check that is there for it alone; `benchmarks.planted` counts all that find it.
     assert FAULTS[cls] in failed(cls(), FAULTS[cls])
 
 

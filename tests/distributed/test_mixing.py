@@ -47,7 +47,7 @@ def trained(base, rounds, weights="uniform"):
 
 @pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("weights", ["uniform", "mass"])
-@pytest.mark.parametrize("options", [{"credit": "spread"}, {"relative_margin": 0.3, "credit": "pairs"}])
+@pytest.mark.parametrize("options", [{"credit": "spread"}, {"relative_margin": 0.3, "credit": "argmax"}])
 def test_rounds_of_machines_equal_the_slow_twin(scaled, weights, options):
     rounds = [cut(queries, 3) for queries in cut(linear_queries(36, d=3, seed=4), 3)]
     ranker = PerceptronRanker(average=True, **options)
@@ -293,7 +293,7 @@ def test_no_mixed_run_violates_its_certificate(seed, n_machines, n_rounds, beta,
     assert certificate.holds
     assert certificate.totals["n_rounds"] == 40
     names = [check.name for check in certificate.bounds]
-    assert names == (["mixing_hindsight_bound"] if raw else ["mixing_hindsight_bound", "mixing_data_bound", "mixing_bound"])
+    assert names == (["master_bound"] if raw else ["mass_hindsight_bound", "mixing_data_bound", "mixing_bound"])
     assert "covers one" in certificate.not_covered["mass_bound"]
 
 
@@ -306,7 +306,7 @@ def test_identical_shards_attain_the_bound():
     certificate = mixed.certificate()
     loss = K * d * (1.0 - 1.0 / np.log2(3.0))
     assert certificate.loss == pytest.approx(loss)
-    assert certificate.bound("mixing_hindsight_bound") == pytest.approx(loss)
+    assert certificate.bound("mass_hindsight_bound") == pytest.approx(loss)
     # ||u|| sqrt(K Q): sqrt(d / 4) sqrt(K K d (2 l)^2) = K d l
     assert certificate.bound("mixing_data_bound") == pytest.approx(loss)
 
@@ -325,7 +325,7 @@ def test_todays_bounds_are_violated_by_mixed_weights_and_refused():
 def test_what_the_exact_form_alone_covers():
     queries = linear_queries(40)
     rounds = [cut(queries[:20], 4), cut(queries[20:], 2)]
-    exact = ["mixing_hindsight_bound"]
+    exact = ["mass_hindsight_bound"]
     differing, by_mass = tracked(rounds), tracked([cut(queries, 4)], "mass")
     after = learned(tracked([cut(queries, 4)]), queries[:5])
     base = learned(LossTracker(PerceptronRanker(), {"u": np.ones(4)}), queries[:5])

@@ -5,7 +5,9 @@ import pickle
 import numpy as np
 import pytest
 
-from online_rank import ClickPerceptron, PlackettLuce, StreamScaler, bounds, load, save
+from online_rank import ClickPerceptron, PlackettLuce, StreamScaler, load, save
+from online_rank.bounds import mass_data_bound
+from online_rank.bounds.declaration import BOUNDS
 from online_rank.feedback import Impression
 from online_rank.metrics import NDCG
 from online_rank.stream.clicks import PositionUser, click_stream, user
@@ -161,12 +163,12 @@ def test_examination_relative_to_position_one_gives_a_cost_relative_to_it():
 def test_bounds_that_speak_of_it():
     swap = ClickPerceptron()
     counted = ClickPerceptron(credit="propensity", examination=(1.0,) * 10, relative_margin=0.0)
-    for name in ("click_hindsight_bound", "click_data_bound"):
-        assert bounds.uncovered(name, swap) is bounds.uncovered(name, counted) is None
-    assert bounds.uncovered("click_bound", counted) is None
-    assert "credit='propensity'" in bounds.uncovered("click_bound", swap)
-    assert "the model has no" not in bounds.uncovered("mass_bound", swap)
-    assert "covers a PerceptronRanker, not of a ClickPerceptron" in bounds.uncovered("mass_bound", swap)
+    for name in ("mass_hindsight_bound", "mass_data_bound", "click_bound"):
+        assert BOUNDS[name].is_of(swap)
+        assert BOUNDS[name].excludes(counted) is None
+    assert BOUNDS["mass_data_bound"].excludes(swap) is None
+    assert "credit='propensity'" in BOUNDS["click_bound"].excludes(swap)
+    assert not BOUNDS["mass_bound"].is_of(swap)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -197,5 +199,5 @@ def test_the_cost_is_below_its_bound_in_expectation(seed):
         costs.append(cost)
         limits.append((F, Q))
     F, Q = np.mean(limits, axis=0)
-    bound = bounds.click_data_bound(comparator_loss=F, norm=float(np.linalg.norm(u)), squared_gradient_norms=Q, model=model)
+    bound = mass_data_bound(comparator_loss=F, norm=float(np.linalg.norm(u)), squared_gradient_norms=Q)
     assert np.mean(costs) <= bound

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from online_rank import BestRanker, BlendRanker, PerceptronRanker, RidgeRanker, StreamScaler, load, save
-from online_rank.bounds import blend_bound, certificate_of, leader_bound
+from online_rank.bounds import certificate_of
+from online_rank.bounds.blends import blend_bound, leader_bound
 from online_rank.stream.synth import NoisyTeacher
 
 DAY = 86400.0

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from online_rank import KernelPerceptronRanker, PerceptronRanker, load, save
-from online_rank.bounds import certify_projection, mass_bound, projection_bound, projection_data_bound, uncovered
+from online_rank.bounds import mass_bound
+from online_rank.bounds.declaration import BOUNDS
+from online_rank.bounds.projection import certify_projection, projection_bound
 from online_rank.metrics import NDCG
 from tests.reference import bounds as bounds_reference
 from tests.reference import kernel_machine as reference
@@ -80,6 +82,7 @@ def test_the_linear_kernel_is_the_perceptron():
     assert linear.n_stored == 3  # a basis
 
 
+@pytest.mark.slow
 def test_the_bounds_hold_on_1000_streams():
     tight = used_up = 0.0
     for seed in range(1000):
@@ -103,9 +106,12 @@ def test_the_bounds_hold_on_1000_streams():
             coefficients = best._weights[: best.n_stored] * 3.0
         certificate = certify_projection(model, queries, documents, coefficients)
         assert certificate.holds, (seed, certificate)
-        used_up += "projection_bound" not in certificate.bounds
-        if certificate.mass:
-            tight = max(tight, certificate.mass / certificate.bounds["projection_hindsight_bound"])
+        mass, values = certificate.totals["mass"], {check.name: check.value for check in certificate.bounds}
+        assert certificate.loss <= mass * (1 + 1e-9), seed
+        assert mass <= min(values.values()) + 1e-7 * (1.0 + mass + certificate.norm), seed
+        used_up += "projection_bound" not in values
+        if mass:
+            tight = max(tight, mass / certificate.bound("projection_hindsight_bound"))
     assert 100 < used_up < 900
     assert tight > 0.5
 
@@ -134,14 +140,11 @@ def test_bounds_know_what_they_cover():
     used_up = KernelPerceptronRanker(gamma=0.5, tolerance=0.01, budget=2)
     for model in (lasting, used_up):
         model.learn_many(*block(stream(40, seed=1)))
-    assert uncovered("projection_bound", lasting) is None
-    assert "budget that lasts" in uncovered("projection_bound", used_up)
-    assert uncovered("projection_data_bound", used_up) is None
-    assert "covers a PerceptronRanker, not of a KernelPerceptronRanker" in uncovered("mass_bound", lasting)
-    with pytest.raises(ValueError, match="covers a KernelPerceptronRanker, not of a PerceptronRanker"):
-        projection_data_bound(
-            comparator_loss=0.0, norm=1.0, squared_gradient_norms=1.0, projection_error=0.0, model=PerceptronRanker()
-        )
+    assert BOUNDS["projection_bound"].excludes(lasting) is None
+    assert "budget that lasts" in BOUNDS["projection_bound"].excludes(used_up)
+    assert BOUNDS["projection_data_bound"].excludes(used_up) is None
+    assert not BOUNDS["mass_bound"].is_of(lasting)
+    assert not BOUNDS["projection_data_bound"].is_of(PerceptronRanker())
     closed = {"comparator_loss": 1.0, "norm": 2.0, "R_X": 1.5}
     assert projection_bound(tolerance=0.0, **closed) == mass_bound(**closed)
     assert projection_bound(tolerance=0.5, **closed) == math.inf

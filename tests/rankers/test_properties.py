@@ -12,11 +12,11 @@ from online_rank.base import QueryTransformer, parts_of, ranker_of
 from online_rank.checks._learning import late_and_known
 from online_rank.checks._subject import answer_many, answer_of, as_block, numbers, state_of
 from online_rank.storage.files import from_bytes, to_bytes
-from tests.models import NOT_SAVED, REGISTRY, is_ranker
+from tests.models import NOT_SAVED, REGISTRY, is_ranker, variants
 
 NAMES = ("clicks", "age", "length")
-every_model = pytest.mark.parametrize("name", REGISTRY)
-every_ranker = pytest.mark.parametrize("name", [name for name, make in REGISTRY.items() if is_ranker(make())])
+every_model = pytest.mark.parametrize("name", variants(REGISTRY))
+every_ranker = pytest.mark.parametrize("name", variants(name for name, make in REGISTRY.items() if is_ranker(make())))
 
 #: Those in which what a document gets depends on the other documents of its query, through sums that round.
 LOOKS_AT_THE_QUERY = {

@@ -9,12 +9,16 @@ rankers or kernels is used: a stream is learned here by the equations, with rand
 import math
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
 
-from online_rank import bounds
+from online_rank.bounds.declaration import BOUNDS
 from tests.reference import perceptron
+
+#: Every declared bound, by name.
+bounds = SimpleNamespace(**{name: declared.value for name, declared in BOUNDS.items()})
 
 KINDS = ("random", "ties", "teacher", "adversary", "axes")
 
@@ -78,6 +82,27 @@ class Sums:
             "largest_mass": self.B,
         }
         return {name: values[name] for name in names}
+
+
+def served_data(F: float, norm: float, squares: float, margin: float, lag: float) -> float:
+    """The served-weights theorem with measured norms (`online_rank.bounds.served`); up to rounding the root is above 0."""
+    return F + norm * math.sqrt(max(0.0, squares + 2.0 * margin + 2.0 * lag))
+
+
+def delay_data(F: float, norm: float, R: float, B: float, mass: float, delayed_mass: float, beta: float = 0.0) -> float:
+    """Late grades with measured delays (`online_rank.bounds.served`): masses V_t, and V_t D_t."""
+    return F + norm * R * math.sqrt(4.0 * B * (1.0 + 2.0 * beta) * mass + 8.0 * B * delayed_mass)
+
+
+def path_length(u: np.ndarray) -> float:
+    """P, the sum of the ||u_{t+1} - u_t||, of comparators (T, d)."""
+    return float(np.linalg.norm(np.diff(u, axis=0), axis=1).sum())
+
+
+def mixing_penalty(masses: list[np.ndarray]) -> float:
+    """kappa, the largest (sum_k V)^2 / sum_k V^2 of a period with a mass."""
+    found = [float(V.sum() ** 2 / (V * V).sum()) for V in masses if V.sum() > 0.0]
+    return max(found, default=1.0)
 
 
 DATA = ("comparator_loss", "squared_gradient_norms", "margin_mass")
@@ -213,10 +238,10 @@ def served(rng: np.random.Generator) -> Iterator[Check]:
         w = w + step.g
     norm, product = float(np.linalg.norm(stream.u)), float(stream.u @ w)
     size = sums.F + norm * float(np.linalg.norm(w))
-    exact = bounds.served_hindsight_bound(comparator_loss=sums.F, inner_product=product)
-    data = bounds.served_data_bound(norm=norm, lag_product=lag, **sums.arguments(*DATA))
-    yield Check("served_hindsight_bound", sums.V, exact, size)
-    yield Check("served_data_bound", exact, data, size + norm * math.sqrt(sums.squares))
+    exact = bounds.mass_hindsight_bound(comparator_loss=sums.F, inner_product=product)
+    data = served_data(sums.F, norm, sums.squares, sums.margin, lag)
+    yield Check("mass_hindsight_bound, served weights", sums.V, exact, size)
+    yield Check("served weights, measured", exact, data, size + norm * math.sqrt(sums.squares))
     yield Check("loss of what was served", sums.loss, data, size + norm * math.sqrt(sums.squares))
 
 
@@ -255,16 +280,14 @@ def drift(rng: np.random.Generator) -> Iterator[Check]:
         sums.add(query, step, u[t])
         w = w + step.g
         largest = max(largest, float(np.linalg.norm(w)))
-    norm, P = float(np.linalg.norm(u[-1])), bounds.path_length(u)
+    norm, P = float(np.linalg.norm(u[-1])), path_length(u)
     exact = bounds.master_bound(comparator_loss=sums.F, inner_product=float(u[-1] @ w), path_product=path)
-    by_norms = bounds.path_norm_bound(
-        comparator_loss=sums.F, norm=norm, path_length=P, weight_norm=float(np.linalg.norm(w)), largest_weight_norm=largest
-    )
+    by_norms = sums.F + norm * float(np.linalg.norm(w)) + P * largest
     data = bounds.path_data_bound(norm=norm, path_length=P, **sums.arguments(*DATA))
     closed = bounds.path_bound(norm=norm, path_length=P, relative_margin=of_mass(beta, sums.B), **sums.arguments(*CLOSED))
     size = sums.F + data
     yield Check("master_bound, moving", sums.V, exact, size)
-    yield Check("path_norm_bound", exact, by_norms, size)
+    yield Check("moving, with the norms of the weights", exact, by_norms, size)
     yield Check("path_data_bound", by_norms, data, size)
     yield Check("path_bound", sums.V, closed, closed)
 
@@ -284,7 +307,7 @@ def capped(rng: np.random.Generator) -> Iterator[Check]:
         norm, largest = float(np.linalg.norm(w)), kappa * math.sqrt(sums.squares + 2.0 * sums.margin)
         w = w * min(1.0, largest / norm) if norm else w
     U = float(np.linalg.norm(u, axis=1).max())
-    larger = bounds.capped_bound(largest_norm=U, path_length=bounds.path_length(u), cap=kappa, **sums.arguments(*DATA))
+    larger = bounds.capped_bound(largest_norm=U, path_length=path_length(u), cap=kappa, **sums.arguments(*DATA))
     yield Check("capped_bound", sums.V, larger, larger)
 
 
@@ -310,7 +333,7 @@ def scaler(rng: np.random.Generator) -> Iterator[Check]:
         # The same loss, measured on raw features.
         assert math.isclose(hinge(step.a, query.X @ u), hinge(step.a, raw.X @ stream.u), rel_tol=1e-7, abs_tol=1e-9)
         w = w + step.g
-    P = bounds.scaler_path_length(scales, stream.u)
+    P = path_length(np.array(scales) * stream.u)
     norm = float(np.linalg.norm(last))
     exact = bounds.master_bound(comparator_loss=sums.F, inner_product=float(last @ w), path_product=path)
     data = bounds.path_data_bound(norm=norm, path_length=P, **sums.arguments(*DATA))
@@ -340,16 +363,15 @@ def restarts(rng: np.random.Generator) -> Iterator[Check]:
         w = w + step.g
     V, F = sum(s.V for s in parts), sum(s.F for s in parts)
     product = float(stream.u @ (ends + w))
-    exact = bounds.restarts_hindsight_bound(comparator_loss=one, inner_product=product)
-    data = bounds.restarts_data_bound(
-        comparator_loss=F,
-        norms=norms,
-        squared_gradient_norms=[s.squares for s in parts],
-        margin_masses=[s.margin for s in parts],
+    exact = bounds.mass_hindsight_bound(comparator_loss=one, inner_product=product)
+    # A comparator for every segment: the norm stands in the sums.
+    roots = sum(norm * math.sqrt(s.squares + 2.0 * s.margin) for norm, s in zip(norms, parts, strict=True))
+    data = bounds.restarts_data_bound(comparator_loss=F, norm=1.0, segment_roots=roots)
+    B, sizes = max(s.B for s in parts), sum(norm * norm for norm in norms)
+    closed = bounds.restarts_bound(
+        comparator_loss=F, norm=1.0, n_segments=sizes, R_X=R, largest_mass=B, relative_margin=of_mass(beta, B)
     )
-    B = max(s.B for s in parts)
-    closed = bounds.restarts_bound(comparator_loss=F, norms=norms, R_X=R, largest_mass=B, relative_margin=of_mass(beta, B))
-    yield Check("restarts_hindsight_bound", V, exact, one + abs(product))
+    yield Check("mass_hindsight_bound, restarts", V, exact, one + abs(product))
     yield Check("restarts_data_bound", V, data, data)
     yield Check("restarts_bound", V, closed, closed)
 
@@ -394,14 +416,14 @@ def delayed(rng: np.random.Generator) -> Iterator[Check]:
         D = max(D, len(waiting) if step.mass else 0)
         w = w + step.g
     norm, product = float(np.linalg.norm(stream.u)), float(stream.u @ w)
-    exact = bounds.served_hindsight_bound(comparator_loss=sums.F, inner_product=product)
-    measured = bounds.served_data_bound(norm=norm, lag_product=lag, **sums.arguments(*DATA))
+    exact = bounds.mass_hindsight_bound(comparator_loss=sums.F, inner_product=product)
+    measured = served_data(sums.F, norm, sums.squares, sums.margin, lag)
     numbers = sums.arguments(*CLOSED) | {"norm": norm, "relative_margin": of_mass(beta, sums.B)}
-    data = bounds.delay_data_bound(mass=sums.V, delayed_mass=late, **numbers)
+    data = delay_data(sums.F, norm, sums.R, sums.B, sums.V, late, of_mass(beta, sums.B))
     closed = bounds.delay_bound(delay=D, **numbers)
-    yield Check("served_hindsight_bound under delay", sums.V, exact, sums.F + data)
-    yield Check("served_data_bound under delay", sums.V, measured, sums.F + data)
-    yield Check("delay_data_bound", max(sums.loss, measured), data, sums.F + data)
+    yield Check("mass_hindsight_bound, late grades", sums.V, exact, sums.F + data)
+    yield Check("served weights, measured, late grades", sums.V, measured, sums.F + data)
+    yield Check("late grades, with measured delays", max(sums.loss, measured), data, sums.F + data)
     yield Check("delay_bound", sums.V, closed, closed)
 
 
@@ -455,20 +477,17 @@ def mixed(rng: np.random.Generator, how: str, K: int) -> Iterator[Check]:
         gains += sum(gain for gain, _ in shards)
         w = w + sum(part * gain for part, (gain, _) in zip(mu, shards, strict=True))
     norm, product = float(np.linalg.norm(stream.u)), float(stream.u @ gains)
-    exact = bounds.mixing_hindsight_bound(comparator_loss=total.F, inner_product=product)
-    yield Check("mixing_hindsight_bound", total.V, exact, total.F + abs(product))
-    numbers = {"norm": norm, "penalty": 1.0, "mixing": "mass"}
-    larger = bounds.mixing_data_bound(**numbers, **weighted.arguments(*DATA))
+    exact = bounds.mass_hindsight_bound(comparator_loss=total.F, inner_product=product)
+    yield Check("mass_hindsight_bound, machines", total.V, exact, total.F + abs(product))
+    larger = bounds.mixing_data_bound(norm=norm, n_machines=1, **weighted.arguments(*DATA))
     yield Check(f"mixing_data_bound, weighted by mu ({how})", weighted.V, larger, larger)
     if how == "any":
         return
-    sums = total if how == "uniform" else weighted
-    numbers = {"norm": norm, "penalty": bounds.mixing_penalty(masses, mixing=how), "mixing": how}
-    data = bounds.mixing_data_bound(**numbers, **sums.arguments(*DATA))
-    sizes = total.arguments("R_X", "largest_mass")
-    closed = bounds.mixing_bound(
-        comparator_loss=sums.F, relative_margin=of_mass(beta, sizes["largest_mass"]), **numbers, **sizes
-    )
+    # By mass, kappa times the bounds of the weighted sums.
+    sums, machines, factor = (total, K, 1.0) if how == "uniform" else (weighted, 1, mixing_penalty(masses))
+    data = factor * bounds.mixing_data_bound(norm=norm, n_machines=machines, **sums.arguments(*DATA))
+    sizes = {**total.arguments("R_X", "largest_mass"), "relative_margin": of_mass(beta, total.B)}
+    closed = factor * bounds.mixing_bound(comparator_loss=sums.F, norm=norm, n_machines=machines, **sizes)
     yield Check(f"mixing_data_bound, {how}", total.V, data, data)
     yield Check(f"mixing_bound, {how}", total.V, closed, closed)
 
@@ -522,12 +541,12 @@ def click_run(rng: np.random.Generator, stream: Stream) -> ClickRun:
 
 
 def click_checks(run: ClickRun) -> Iterator[Check]:
-    exact = bounds.click_hindsight_bound(comparator_loss=run.pair_loss, inner_product=run.product)
-    data = bounds.click_data_bound(comparator_loss=run.pair_loss, norm=run.norm, squared_gradient_norms=run.squares)
+    exact = bounds.mass_hindsight_bound(comparator_loss=run.pair_loss, inner_product=run.product)
+    data = bounds.mass_data_bound(comparator_loss=run.pair_loss, norm=run.norm, squared_gradient_norms=run.squares)
     closed = bounds.click_bound(comparator_loss=run.pair_loss, norm=run.norm, R_X=run.R, largest_mass=run.B)
     size = run.pair_loss + data
-    yield Check("click_hindsight_bound", run.estimate, exact, size)
-    yield Check("click_data_bound", exact, data, size)
+    yield Check("mass_hindsight_bound, clicks", run.estimate, exact, size)
+    yield Check("mass_data_bound, clicks", exact, data, size)
     yield Check("click_bound", run.estimate, closed, closed)
 
 
@@ -541,8 +560,8 @@ def clicks_in_expectation(seed: int, repeats: int = 60) -> Iterator[Check]:
     mean = ClickRun(*np.mean(runs, axis=0).tolist())
     differences = [r.cost - r.relevance_loss - r.norm * math.sqrt(r.squares) for r in runs]
     slack = 4.0 * float(np.std(differences)) / math.sqrt(repeats)
-    data = bounds.click_data_bound(comparator_loss=mean.relevance_loss, norm=mean.norm, squared_gradient_norms=mean.squares)
-    yield Check("click_data_bound in expectation", mean.cost, data + slack, data)
+    data = bounds.mass_data_bound(comparator_loss=mean.relevance_loss, norm=mean.norm, squared_gradient_norms=mean.squares)
+    yield Check("mass_data_bound, clicks, in expectation", mean.cost, data + slack, data)
 
 
 def truncated(rng: np.random.Generator) -> Iterator[Check]:
@@ -560,8 +579,8 @@ def truncated(rng: np.random.Generator) -> Iterator[Check]:
         w = np.where(np.abs(full) < unit, 0.0, full) if prune else np.rint(full / unit) * unit
         errors += float(np.linalg.norm(full - w))
     norm = float(np.linalg.norm(stream.u))
-    larger = bounds.truncation_bound(comparator_loss=sums.F, inner_product=float(stream.u @ w), norm=norm, error_norms=errors)
-    yield Check("truncation_bound", sums.V, larger, sums.F + norm * float(np.linalg.norm(w)) + norm * errors)
+    larger = bounds.mass_hindsight_bound(comparator_loss=sums.F, inner_product=float(stream.u @ w)) + norm * errors
+    yield Check("cut weights", sums.V, larger, sums.F + norm * float(np.linalg.norm(w)) + norm * errors)
 
 
 def projected(rng: np.random.Generator) -> Iterator[Check]:
@@ -587,8 +606,9 @@ def projected(rng: np.random.Generator) -> Iterator[Check]:
             basis = np.vstack([basis, residual / np.linalg.norm(residual)])
             w = w + step.g
     norm = float(np.linalg.norm(stream.u))
-    larger = bounds.projection_data_bound(norm=norm, tolerance=eta, **sums.arguments(*DATA))
-    yield Check("projection_data_bound", sums.V, larger, larger if math.isfinite(larger) else 1.0)
+    kept = 1.0 - eta * norm
+    larger = bounds.mass_data_bound(norm=norm, **sums.arguments(*DATA)) / kept if kept > 0.0 else math.inf
+    yield Check("projected updates", sums.V, larger, larger if math.isfinite(larger) else 1.0)
 
 
 def running_margin(rng: np.random.Generator) -> Iterator[Check]:
@@ -664,10 +684,8 @@ def delayed_to_the_point(T: int, D: int) -> tuple[float, float, float]:
             V += c
             late += c * waiting
     u = np.full(T, 0.5)
-    data = bounds.delay_data_bound(
-        comparator_loss=0.0, norm=float(np.linalg.norm(u)), R_X=1.0, mass=V, delayed_mass=late, largest_mass=c
-    )
-    return V, data, bounds.served_hindsight_bound(comparator_loss=0.0, inner_product=float(u @ w))
+    data = delay_data(0.0, float(np.linalg.norm(u)), 1.0, c, V, late)
+    return V, data, bounds.mass_hindsight_bound(comparator_loss=0.0, inner_product=float(u @ w))
 
 
 def run(n: int, seed: int = 0) -> dict[str, tuple[int, int, float]]:

@@ -101,3 +101,14 @@ def svm_map_gradient(s, y):
             g[i] -= 2.0 * unit
             g[j] += 2.0 * unit
     return g
+
+
+def gradient_l1_constant(surrogate: str, m: int) -> float:
+    """L_1, which bounds the l1 norm of a surrogate's gradient in the scores of m documents; L_2 <= R_X L_1 ([CT], Cor. 9).
+
+    `"slam"` (2 sum v_i <= 2) and `"listnet"` (softmax cross-entropy): 2. `"svm_map"` (the structured SVM of Yue et al. 2007,
+    each pair weighted by 1 / (r (m - r))): 4. `"ranksvm"` (the hinge summed over pairs): twice the number of pairs, m (m - 1).
+    `"structured_margin"` (Chapelle, Le & Smola 2007, position coefficients m - p): floor(m^2 / 2).
+    """
+    pairs = {"ranksvm": float(m * (m - 1)), "structured_margin": float(m * m // 2)}
+    return {"slam": 2.0, "listnet": 2.0, "svm_map": 4.0, **pairs}[surrogate]

@@ -42,8 +42,8 @@ def test_nothing_changes_and_a_learned_model_is_explained_as_it_ranks(ranker):
     assert sum(value for _, value in found["contributions"]) == pytest.approx(found["difference"], abs=1e-12)
     assert service.stats() == before
     request = json.dumps({"id": "q", "docs": DOCS, "explain": ["a", "c"]}).encode()
-    # Read replicas explain too, and a request that is sent again is answered again.
-    assert service.rank_greedily(request).answer == service.answer_again(request).answer == reply.answer
+    # A request that is sent again is answered again.
+    assert service.answer_again(request).answer == reply.answer
 
 
 @pytest.mark.parametrize(
