@@ -25,7 +25,8 @@ class all_or_nothing:
     """Undo the changes to some parts if the body raises; Ctrl-C waits until the body has ended.
 
     In the main thread SIGINT is held back: its handler is called at the end. Of several inside one another the outermost one
-    holds it back. Other threads get no signals, and whoever ignores SIGINT, or lets it end the process, goes on doing so.
+    holds it back. A second signal is not held back: its handler is called at once, and what it raises undoes the changes. Other
+    threads get no signals, and whoever ignores SIGINT, or lets it end the process, goes on doing so.
 
     Parameters
     ----------
@@ -77,8 +78,12 @@ class all_or_nothing:
         record(self._undo, part, block)
 
     def __call__(self, *arguments: Any) -> None:
-        """In place of the handler of SIGINT: keep the signal for it."""
-        self._signal = arguments
+        """In place of the handler of SIGINT: keep the first signal for it."""
+        if self._signal is None or self._handler is None:
+            self._signal = arguments
+        else:
+            self._signal = None
+            self._handler(*arguments)
 
     def __enter__(self) -> "all_or_nothing":
         handler = _signal.getsignal(_SIGINT)
