@@ -228,7 +228,7 @@ class PerceptronRanker(LinearRanker):
         if self._own is None or not 0.0 <= query.w[0] < np.inf:
             return query, np.nan
         if scores is None:
-            scores = self._score(query.X) if self.served == "average" else self._learning_scores(query.X)
+            scores = self._score(query.X) if self.served == "average" else self._unaveraged_scores(query.X)
             scores = scores if query.served is None else query.served
         base = np.empty(1)
         levels = judge_rankings(*_BASE, scores[None], query.y, discounts(len(query.y)), base) if all_finite(scores) else 0
@@ -243,19 +243,15 @@ class PerceptronRanker(LinearRanker):
         if self._own is not None:
             row[0, [_LOSS, _WEIGHT, _V_MAX]] = loss, query.w[0], 0.0
 
-    def _learn_in_turn(self, block: Block, rounds: np.ndarray) -> int:
-        """Learn queries one by one: an own measure weighs each, and with signs the weights are projected after each."""
-        columns, signs = self._signed_columns()
+    def _learn_query(self, query: Block, row: np.ndarray) -> bool:
+        """Learn a query as an own measure weighs it, and with signs project the weights after it."""
+        weighed, loss = self._weighed(query)
+        if not self._learn(weighed, row, free=True):
+            return False
+        self._settle(row, query, loss)
         if self.signs is not None:
-            self._warn_of_unknown_signs(columns)
-        for t, query in enumerate(block.each()):
-            weighed, loss = self._weighed(query)
-            if not self._learn(weighed, rounds[t : t + 1], free=True):
-                return t
-            self._settle(rounds[t : t + 1], query, loss)
-            if self.signs is not None:
-                self._project(columns, signs)
-        return len(block.w)
+            self._project(*self._signed_columns())
+        return True
 
     def _warn_of_unknown_signs(self, columns: np.ndarray) -> None:
         """Before the first round, warn if a feature with a sign is not there: it may be misspelt."""
@@ -264,13 +260,15 @@ class PerceptronRanker(LinearRanker):
             warnings.warn(
                 f"signs: the first query has no feature {', '.join(map(repr, lacking))}; a sign holds for "
                 "features of that name alone",
-                stacklevel=6,
+                stacklevel=5,
             )
 
     def _learn(self, block: Block, rounds: np.ndarray, *, free: bool = False) -> int:
         """Learn queries; `free` without regard to signs and to a measure of the user's own."""
         if not (self._learns_atomically or free or (self.signs is None and self._own is None)):
-            return self._learn_in_turn(block, rounds)
+            if self.signs is not None:
+                self._warn_of_unknown_signs(self._signed_columns()[0])
+            return super()._learn(block, rounds)
         X, y, offsets, w, _, _, served, _, _, _, _, _ = block
         if self._rows is None and type(X) is not SparseRows:
             if served is None:
