@@ -38,7 +38,6 @@ ROOMS = (
 MODULES = (
     "distributed.dask",
     "distributed.keyed",
-    "limits",
     "measures.own",
     "plot.report",
     "stream.clicks",
