@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from online_rank import PerceptronRanker
+from online_rank import PerceptronRanker, SlamRanker
 from online_rank._kernels import click_perceptron as clicked
 from online_rank._kernels import (
     clicks,
@@ -16,7 +16,7 @@ from online_rank._kernels import (
     names,
     preprocessing,
     quantile_map,
-    quantiles,
+    slam,
     sparse,
     sparse_clicks,
     trees,
@@ -24,7 +24,7 @@ from online_rank._kernels import (
 from online_rank._kernels import perceptron as kernels
 from online_rank._kernels import sparse_click_perceptron as sparse_clicked
 from online_rank._kernels.click_comparators import compare_on_clicks
-from online_rank._kernels.codes import N_COUNTERS
+from online_rank._kernels.codes import DOCUMENTS, N_COUNTERS
 from online_rank.feedback.arrays import ShownBlock
 from online_rank.measures.learned import discounts
 from online_rank.query import SparseRows, as_grades
@@ -73,16 +73,28 @@ def test_arrays_that_do_not_fit_are_refused(kernel, arguments):
 
 @pytest.mark.parametrize("place", range(10))
 def test_learning_refuses_an_array_that_is_too_short(place):
-    model = PerceptronRanker()
-    model.learn_one(X, [0, 1, 2, 0])
     arguments = [
-        X, np.array([0, 1, 2, 0]), np.array([0, 4]), np.ones(1), discounts(4)[:4].copy(), model._config, np.ones(3), np.ones(3),
-        np.zeros(N_COUNTERS), np.empty((1, 10)),
+        X, np.array([0, 1, 2, 0]), np.array([0, 4]), np.ones(1), discounts(4)[:4].copy(), PerceptronRanker()._config,
+        np.ones(3), np.ones(3), np.zeros(N_COUNTERS), np.empty((1, 10)),
     ]  # fmt: skip
-    assert kernels.learn(*arguments) == 1
+    refuses_shorter(kernels.learn, arguments, place)
+
+
+@pytest.mark.parametrize("place", range(9))
+def test_slam_refuses_an_array_that_is_too_short(place):
+    arguments = [
+        X, np.array([0, 1, 2, 0]), np.array([0, 4]), np.ones(1), discounts(4)[:4].copy(), SlamRanker()._config, np.ones(3),
+        np.zeros(DOCUMENTS + 1), np.empty((1, 10)),
+    ]  # fmt: skip
+    refuses_shorter(slam.learn, arguments, place)
+
+
+def refuses_shorter(kernel, arguments, place):
+    """A kernel learns a query from arguments of which number 3 are the weights of queries, and not if one is shorter."""
+    assert kernel(*arguments) == 1
     arguments[place] = arguments[place][:-1].copy() if place != 3 else np.ones(2)
     with UNFIT:
-        kernels.learn(*arguments)
+        kernel(*arguments)
 
 
 def clicks_on_two(**changed):
@@ -146,7 +158,6 @@ def test_learning_from_clicks_refuses_what_does_not_fit(name, value):
             sparse_clicked.learn(*rows, *feedback, *settings, np.zeros((3, 5)), True, np.zeros(6), rounds)
 
 
-SKETCHES = np.zeros((3, 5)), np.zeros((3, 5)), np.zeros(3, np.int64)
 TABLE = np.full((8, 2), -1)
 TEXT = np.frombuffer(b"a\nb", np.uint8)
 LINE = np.frombuffer(b"1 qid:3 1:2\n", np.uint8)
@@ -207,11 +218,6 @@ def parsing(**changed):
         (quantile_map.find_knots, finding(sketches=quantile_map.Sketches(np.zeros((3, 5)), np.full(3, 6), np.zeros(3), 1.0))),
         (quantile_map.find_knots, finding(old=quantile_map.Sketches(np.zeros((1, 5)), np.array([6]), np.zeros(1), 1.0))),
         (quantile_map.find_knots, finding(table=knot_table(2))),
-        (quantiles.gaussianize, (X, 0, 5, 4, *SKETCHES, 1.0, np.empty((5, 3)))),
-        (quantiles.gaussianize, (X, 0, 4, 4, *SKETCHES[:2], np.array([0, 6, 0]), 1.0, np.empty((4, 3)))),
-        (quantiles.gaussianize, (X, 0, 4, 4, np.zeros((2, 5)), *SKETCHES[1:], 1.0, np.empty((4, 3)))),
-        (quantiles.learn_and_gaussianize, (X, np.array([0, 5]), 0, *SKETCHES, 1.0, np.empty((4, 3)))),
-        (quantiles.learn_and_gaussianize, (X, np.array([0, 4]), 0, *SKETCHES, 1.0, np.empty((4, 2)))),
         (names.hash_texts, (TEXT, np.zeros(1, np.uint64), np.empty((2, 2), np.int64))),
         (names.number_names, (np.ones((2, 2), np.int64), np.empty(1, np.int32), np.empty(2, np.int64))),
         (names.find_names, (np.ones((2, 2), np.int64), TABLE, np.empty(3, np.int64))),
