@@ -16,7 +16,8 @@ from rich.table import Table
 from online_rank.base import ranker_of, serving_steps
 from online_rank.bounds import certificate_of
 from online_rank.cli.files import refuse_overwriting
-from online_rank.intervals import EXPECTATION, PairedLosses
+from online_rank.intervals import PairedLosses
+from online_rank.intervals.paired import EXPECTATION
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.metrics import metric
 from online_rank.preprocessing import RunFeatures

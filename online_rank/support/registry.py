@@ -43,7 +43,6 @@ MODULES = (
     "distributed.rounds",
     "limits",
     "measures.own",
-    "plot.report",
     "stream.clicks",
     "stream.synth",
 )
