@@ -5,10 +5,10 @@ import numpy as np
 
 from benchmarks._common import RESULTS, table
 from benchmarks._data import LIGHTGBM, data_folder, folds
+from benchmarks._gaussians import GradedGaussians
 from benchmarks._pictures import neighbour_gaps
 from online_rank import StreamScaler
 from online_rank.rankers.direct import DirectRanker
-from online_rank.stream.synth import GradedGaussians
 
 PASSES = 10
 #: Grades from here on are relevant where the web data are binarised, as in the authors' code.

@@ -30,6 +30,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks import _direct_gaps, _pictures
 from benchmarks._common import RESULTS, environment, parser, save, table
 from benchmarks._data import MQ2008, data_folder, folds, offsets_of, shuffled
+from benchmarks._gaussians import GradedGaussians
 from benchmarks._paper_network import PaperNetwork
 from benchmarks._timing import seconds_of
 from online_rank import StreamQuantileMap, StreamScaler
@@ -38,7 +39,6 @@ from online_rank.metrics import MAP, NDCG
 from online_rank.rankers.direct import FIRST_WEIGHTS, DirectRanker
 from online_rank.rankers.gradient import GradientRanker
 from online_rank.stream.letor import LetorBlock
-from online_rank.stream.synth import GradedGaussians
 
 LENGTH = 100
 

@@ -21,7 +21,6 @@ __all__ = [
     "ANY_BEGINNING",
     "ANY_RUN",
     "BOUNDS",
-    "MISTAKES",
     "OWN_MISTAKES",
     "PLAIN",
     "UNCAPPED",
@@ -124,9 +123,8 @@ class Bound(NamedTuple):
         return None if reason is None else f"{self.name} {reason}"
 
 
-#: Settings of a perceptron that learns from mistakes, from those of its own or of served rankings; without a cap; from its own.
-MISTAKES: dict[str, tuple[Any, ...]] = {"update": ("mistake", "clicks")}
-UNCAPPED = MISTAKES | {"norm_cap": (None,)}
+#: Settings of a perceptron without a cap, that learns from its own mistakes or those of served rankings; from its own alone.
+UNCAPPED: dict[str, tuple[Any, ...]] = {"norm_cap": (None,)}
 OWN_MISTAKES = UNCAPPED | {"served": ("current",)}
 
 #: Runs whatever weights they began with; and runs of every kind.

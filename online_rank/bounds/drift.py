@@ -14,7 +14,7 @@ kernels*, 2004; Cavallanti, Cesa-Bianchi & Gentile, *Tracking the best hyperplan
 
 import math
 
-from online_rank.bounds.declaration import MISTAKES, OWN_MISTAKES, bound
+from online_rank.bounds.declaration import OWN_MISTAKES, bound
 from online_rank.bounds.mass import growth
 from online_rank.rankers.perceptron import PerceptronRanker
 
@@ -74,7 +74,7 @@ def path_bound(
 
 
 @bound(
-    "F + sqrt(Q) (kappa P + U / kappa)", of=PerceptronRanker, covers=MISTAKES | {"served": ("current",)},
+    "F + sqrt(Q) (kappa P + U / kappa)", of=PerceptronRanker, covers={"served": ("current",)},
     runs={"comparator": ("fixed", "moved")},
 )  # fmt: skip
 def capped_bound(

@@ -11,13 +11,13 @@ To guard against that, put the ranker into a `BlendRanker` beside one that begin
 import math
 
 from online_rank.arguments import number
-from online_rank.bounds.declaration import ANY_BEGINNING, ANY_RUN, MISTAKES, OWN_MISTAKES, bound
+from online_rank.bounds.declaration import ANY_BEGINNING, ANY_RUN, OWN_MISTAKES, bound
 from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.perceptron import PerceptronRanker
+from online_rank.rankers.slam import SlamRanker
 
 #: Settings for which F(u) <= sum f_t(u): a_ij is at most v_i, or v_i in equal parts.
-_ON_SURROGATE = OWN_MISTAKES | {"credit": ("argmax", "spread"), "mass": ("slam", "loss")}
-_STEP_ON_SURROGATE = _ON_SURROGATE | {"update": ("gradient",)}
+_ON_SURROGATE = OWN_MISTAKES | {"credit": ("argmax", "spread"), "mass": ("loss",)}
 
 __all__ = [
     "any_step_bound",
@@ -48,7 +48,7 @@ def growth(largest_mass: float, relative_margin: float) -> float:
 
 
 @bound(
-    "F + <u_T, w> - sum <u_t - u_t-1, w_t>", of=(PerceptronRanker, ClickPerceptron), covers=MISTAKES,
+    "F + <u_T, w> - sum <u_t - u_t-1, w_t>", of=(PerceptronRanker, ClickPerceptron),
     runs=ANY_RUN | {"comparator": ("moved",)},
 )  # fmt: skip
 def master_bound(
@@ -83,7 +83,7 @@ def master_bound(
     return comparator_loss + inner_product - path_product + error_product
 
 
-@bound("F(u) + <u, w>", of=(PerceptronRanker, ClickPerceptron), covers=MISTAKES, runs=ANY_RUN | {"comparator": ("fixed",)})
+@bound("F(u) + <u, w>", of=(PerceptronRanker, ClickPerceptron), runs=ANY_RUN | {"comparator": ("fixed",)})
 def mass_hindsight_bound(*, comparator_loss: float, inner_product: float) -> float:
     r"""The mass theorem once the stream is over: :math:`\sum_t RML_t \le \sum_t V_t \le F(u) + \langle u, w_{T+1} \rangle`.
 
@@ -183,7 +183,7 @@ def mass_surrogate_bound(
 
     .. math:: \sum_t RML_t \le \sum_t V_t \le 2 \sum_t f_t(u) + 4 B (1 + 2 \beta) R_X^2 \|u\|^2
 
-    Proof: with credit `argmax` or `spread` and mass `slam` or `loss` a_ij is at most v_i, or v_i in equal parts, so that
+    Proof: with credit `argmax` or `spread` and mass `loss` a_ij is at most v_i, or v_i in equal parts, so that
     F(u) <= sum f_t(u). With mass `sqrt` that is false.
 
     Parameters
@@ -284,11 +284,11 @@ def beginning_distance_bound(
     return comparator_loss + 0.5 * (distance * distance + squared_gradient_norms + 2.0 * margin_mass)
 
 
-@bound("(F(u) + <u, w> / eta) / Delta", of=PerceptronRanker, covers={"update": ("gradient",)}, runs=ANY_BEGINNING)
+@bound("(F(u) + <u, w> / eta) / Delta", of=SlamRanker, runs=ANY_BEGINNING)
 def any_step_hindsight_bound(
     *, comparator_loss: float, inner_product: float, learning_rate: float, margin: float = 1.0
 ) -> float:
-    r"""The gradient update once the stream is over.
+    r"""Subgradient descent on SLAM, once the stream is over.
 
     .. math:: \Delta \sum_t RML_t \le \Delta \sum_t V_t \le F(u) + \langle u, w_{T+1} \rangle / \eta
 
@@ -309,9 +309,7 @@ def any_step_hindsight_bound(
     return (comparator_loss + inner_product / learning_rate) / margin
 
 
-@bound(
-    "V with Delta V = F(u) + ||u|| sqrt(2 Delta V / eta + sum ||z||^2)", of=PerceptronRanker, covers={"update": ("gradient",)}
-)
+@bound("V with Delta V = F(u) + ||u|| sqrt(2 Delta V / eta + sum ||z||^2)", of=SlamRanker)
 def any_step_data_bound(
     *, comparator_loss: float, norm: float, squared_gradient_norms: float, learning_rate: float, margin: float = 1.0
 ) -> float:
@@ -339,11 +337,11 @@ def any_step_data_bound(
     return (comparator_loss + half + root) / margin
 
 
-@bound("2 F(u) / Delta + (4 B R_X^2 + 2 Delta / eta) ||u||^2 / Delta^2", of=PerceptronRanker, covers={"update": ("gradient",)})
+@bound("2 F(u) / Delta + (4 B R_X^2 + 2 Delta / eta) ||u||^2 / Delta^2", of=SlamRanker)
 def any_step_bound(
     *, comparator_loss: float, norm: float, R_X: float, learning_rate: float, margin: float = 1.0, largest_mass: float = 1.0
 ) -> float:
-    r"""The gradient update with any step size, on any stream: a correct bound in place of Theorem 5.
+    r"""Subgradient descent on SLAM with any step size, on any stream: a correct bound in place of Theorem 5.
 
     .. math::
         \sum_t RML_t \le \sum_t V_t \le
@@ -371,7 +369,7 @@ def any_step_bound(
     return 2.0 * comparator_loss / margin + norm / margin * (norm / margin) * steps
 
 
-@bound("2 f(u) / Delta + (4 B R_X^2 + 2 Delta / eta) ||u||^2 / Delta^2", of=PerceptronRanker, covers=_STEP_ON_SURROGATE)
+@bound("2 f(u) / Delta + (4 B R_X^2 + 2 Delta / eta) ||u||^2 / Delta^2", of=SlamRanker)
 def any_step_surrogate_bound(
     *, surrogate_loss: float, norm: float, R_X: float, learning_rate: float, margin: float = 1.0, largest_mass: float = 1.0
 ) -> float:

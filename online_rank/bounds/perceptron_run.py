@@ -12,6 +12,7 @@ from online_rank.measures.learned import learned_measure
 from online_rank.measures.own import OwnMeasure
 from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.signs import signs_inside
+from online_rank.rankers.slam import SlamRanker
 
 __all__ = ["run_of_perceptron"]
 
@@ -69,7 +70,7 @@ def _facts_of_model(tracker: Any, model: Any, totals: dict[str, Any]) -> dict[st
         facts["cap"] = cap
     facts["weight_norm"] = float(np.linalg.norm(tracker._gains()))
     facts["signs"] = bool(signs_inside(tracker.learner))
-    facts["unit_margin"] = model.update != "gradient"
+    facts["unit_margin"] = not isinstance(model, SlamRanker)
     if not isinstance(model, ClickPerceptron):
         facts["k"] = learned_measure(model).k
     return facts
@@ -105,7 +106,7 @@ def _add_facts_of_comparator(
         if math.isnan(roots):
             unknown |= dict.fromkeys(("n_segments", "segment_roots"), _LEARNED_BEFORE)
     # Largest divisor of F(u) and <u, w>.
-    unit = (getattr(model, "learning_rate", None) or 1.0) * getattr(model, "margin", 1.0)
+    unit = model.learning_rate * model.margin if isinstance(model, SlamRanker) else 1.0
     weights = float(np.linalg.norm(gains)) + facts["beginning_norm"]
     # The score of a pair has a rounding error proportional to ||u|| R_X, and pairs of total weight V are added up.
     return pair_loss + norm * (weights / unit + totals["R_X"] * totals["mass"]) + abs(path_product)

@@ -23,7 +23,7 @@ D_t max ||g|| ||g_t|| <= sum_t D_t 4 R_X^2 B V_t.
 
 import math
 
-from online_rank.bounds.declaration import ANY_BEGINNING, MISTAKES, UNCAPPED, bound
+from online_rank.bounds.declaration import ANY_BEGINNING, UNCAPPED, bound
 from online_rank.bounds.mass import growth
 from online_rank.rankers.perceptron import PerceptronRanker
 
@@ -32,7 +32,7 @@ _SERVED: dict[str, tuple[str, ...]] = {"scores": ("served",)}
 __all__ = ["averaged_bound", "delay_bound", "served_norm_bound"]
 
 
-@bound("F(u) + ||u|| ||w||", of=PerceptronRanker, covers=MISTAKES, runs=_SERVED | ANY_BEGINNING)
+@bound("F(u) + ||u|| ||w||", of=PerceptronRanker, runs=_SERVED | ANY_BEGINNING)
 def served_norm_bound(*, comparator_loss: float, norm: float, weight_norm: float) -> float:
     r"""The served-weights theorem with the measured norm of the weights: :math:`\sum_t RML(v_t) \le F(u) + \|u\| \|w_{T+1}\|`.
 

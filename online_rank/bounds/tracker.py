@@ -2,12 +2,13 @@
 
 import copy
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from online_rank._kernels.comparators import compare
+from online_rank._kernels.perceptron import compare
+from online_rank._kernels.slam import compare as compare_on_slam
 from online_rank._kernels.totals import accumulate
 from online_rank.arguments import flag, integer
 from online_rank.base import Abilities, Ranker, Round, share_lock
@@ -47,6 +48,7 @@ from online_rank.rankers.inside import (
 from online_rank.rankers.nested import NestedRanker, adopt_features, learn_query
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.selection import BestRanker
+from online_rank.rankers.slam import SlamRanker
 
 __all__ = ["LossTracker"]
 
@@ -400,9 +402,9 @@ class LossTracker(NestedRanker):
     def _derive(self) -> None:
         self._aligned = self._align_comparators()
 
-    def _align(self, block: Block) -> Block:
-        aligned = super()._align(block)
-        if block.scale is None or block.names is None or self._has(block.names):
+    def _align(self, block: Block, grow: bool = False) -> Block:
+        aligned = super()._align(block, grow)
+        if block.scale is None or block.names is None or self._fits(block):
             return aligned
         return aligned._replace(scale=self._placed(block.scale[None], self._columns_of(block.names))[0])
 
@@ -446,28 +448,9 @@ class LossTracker(NestedRanker):
             self._add_up(block, rounds, values, answered=block.answered is not None)
         return learned
 
-    def _light_snapshot(self, block: Block) -> Callable[[], None] | None:
-        # A subclass may keep more, and what is not plain may change more than these arrays.
-        learner = self._learner
-        if type(self) is not LossTracker or not self._is_plain(block) or learner.signs is not None or len(block.w) != 1:
-            return None
-        if learner._n_features != self._n_features or not self._fits(block):
-            return None
-        arrays = (*kernel_state(learner)[1:], self._totals, self._sums, self._paired, self._served, self._updates)
-        before = [array.copy() for array in arrays]
-        counts, rounds = (self._n_served, self._n_moved, self._n_documents), (self._last_round, learner._last_round)
-
-        def undo() -> None:
-            for array, old in zip(arrays, before, strict=True):
-                np.copyto(array, old)
-            self._n_served, self._n_moved, self._n_documents = counts
-            self._last_round, learner._last_round = rounds
-
-        return undo
-
-    def _rank_and_learn_block(self, asked: Block, block: Block, rounds: np.ndarray, answers: np.ndarray) -> int:
+    def _answer_in_turn(self, asked: Block, block: Block, rounds: np.ndarray, answers: np.ndarray) -> int:
         if not self._is_plain(block):
-            return super()._rank_and_learn_block(asked, block, rounds, answers)
+            return super()._answer_in_turn(asked, block, rounds, answers)
         self._require_complete()
         self._share_columns()
         values = np.zeros((len(block.w), *self._sums.shape))
@@ -562,6 +545,8 @@ class LossTracker(NestedRanker):
                 scores = np.array([scores_by(u, query.X) for u in self._aligned * self._scaled_by])
                 if isinstance(ranker, ClickPerceptron):
                     values[t, :, 0] = losses_on_clicks(ranker, query, decisive, Round.from_row(row), scores)
+                elif isinstance(ranker, SlamRanker):
+                    compare_on_slam(query.y, decisive, row[_WEIGHT], scores, table, kernel_state(ranker).config, values[t])
                 else:
                     config, _, _, counters = kernel_state(ranker)
                     weight = weight_of_pairs(ranker, query, decisive)

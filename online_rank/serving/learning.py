@@ -72,7 +72,7 @@ class LearningService(ServiceState):
         when, gone = () if at is None else (at,), () if number is None else (number,)
         outcome = Outcome(("teach", query_id, *when), feedback=request, gone=gone, digest=digest)
         reply = Reply({"id": query_id, "learned": True, "loss": loss or 0.0}, outcome, learned=True)
-        with self._changing(query) as changes, changes:
+        with self._changing(query) as changes:
             self._learn_once(query, y, None, at, changes, len(request))
             changes.keep([*self._remembering(query_id, digest), *self._leaving(query_id, number), *self._counting("learned")])
         return reply
@@ -89,7 +89,7 @@ class LearningService(ServiceState):
         if kind == "clicks" and drawn is None:
             raise ValueError(NOT_CLICKS)
         account = LossInterval(self._served)
-        with self._changing(query) as changes, changes:
+        with self._changing(query) as changes:
             loss: float | None = None
             by: np.ndarray | None = None
             if kind == "clicks":

@@ -16,6 +16,7 @@ from online_rank import (
     PerceptronRanker,
     PointwiseRanker,
     QueryNormalizer,
+    SlamRanker,
     StreamScaler,
     bounds,
     evaluate,
@@ -118,16 +119,12 @@ CALLS = {
     "a cutoff as measure": (lambda: PerceptronRanker(10), "measure is 10", "'ndcg@10'"),
     "a measure of nothing": (lambda: measure("ndcg@0"), "'ndcg@0'", "ndcg[@K]"),
     "an unknown credit": (lambda: PerceptronRanker(credit="max"), "'max'", "'spread'"),
-    "a learning rate for the perceptron": (lambda: PerceptronRanker(learning_rate=0.1), "learning_rate", "update='gradient'"),
-    "no learning rate for the gradient": (lambda: PerceptronRanker(update="gradient"), "learning_rate", "> 0"),
+    "no learning rate": (lambda: SlamRanker(learning_rate=0), "learning_rate is 0", "above 0"),
     "no half-life": (lambda: PerceptronRanker(average=0), "average is 0", "half-life in queries > 0"),
     "a word as half-life": (lambda: PerceptronRanker(average="yes"), "average is 'yes'", "half-life"),
     "a cost as the widths": (lambda: DirectRanker("logistic"), "hidden is 'logistic'", "tuple of widths"),
     "an unknown surrogate": (lambda: GradientRanker("rank_svm"), "'rank_svm'", "'hinge'"),
     # Pipelines
-    "a river scaler before a ranker": (
-        lambda: (preprocessing.StandardScaler() | new()).learn_one(NAMED, [0, 1]), "StandardScaler", "ForEachDocument(",
-    ),
     "a river scaler in the middle": (lambda: QueryNormalizer() | preprocessing.StandardScaler() | new(), "ForEachDocument("),
     "a river regressor as ranker": (lambda: StreamScaler() | linear_model.LinearRegression(), "PointwiseRanker(LinearReg"),
     "a ranker first": (lambda: new() | StreamScaler(), "StreamScaler cannot follow", "last step"),
@@ -147,9 +144,7 @@ CALLS = {
         lambda: LossTracker(new(), {"u": [1.0], "v": [2.0]}).certificate(), "2 comparators", "'u'", "certificate(name)",
     ),
     "an unknown comparator": (lambda: LossTracker(new(), {"u": [1.0]}).certificate("v"), "'v'", "'u'"),
-    "a bound for another credit": (
-        lambda: LossTracker(new(), {"u": [1.0]}).certificate().bound("mass_surrogate_bound"), "credit='spread'", "'adaptive'",
-    ),
+    "a bound for another ranker": (lambda: LossTracker(new(), {"u": [1.0]}).certificate().bound("theorem_5"), "a SlamRanker"),
     "a step that is too large": (
         lambda: bounds.theorem_5(comparator_loss=1.0, norm=1.0, R_X=1.0, m=3, v_max=1.0, learning_rate=0.9),
         "learning_rate is 0.9", "steps below 0.166667",

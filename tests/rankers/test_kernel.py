@@ -58,7 +58,7 @@ def certified(model, queries, documents, coefficients):
     for x, y in queries:
         query = read_query(x, y)
         row, value = np.empty((1, len(Round._fields))), np.zeros(1)
-        query = model._align_and_grow(query)
+        query = model._align(query, grow=True)
         assert model._learn(query, row, (kernel_values(model, query.X, z, mu), value)) == 1
         model._last_round = row
         hinges += float(value[0])
@@ -135,6 +135,7 @@ def test_the_linear_kernel_is_the_perceptron():
     assert linear.n_stored == 3  # a basis
 
 
+@pytest.mark.slow
 def test_the_bounds_hold_on_1000_streams():
     tight = used_up = 0.0
     for seed in range(1000):

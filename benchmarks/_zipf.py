@@ -41,13 +41,6 @@ class ZipfText:
         Seed of the queries.
     world_seed
         Seed of the truth: streams with the same one and other seeds are training and test data of one task. None: `seed`.
-
-    Examples
-    --------
-    >>> from online_rank.stream import ZipfText
-    >>> X, y = next(iter(ZipfText(n_queries=1, n_words=1000, n_documents=10)))
-    >>> X.shape, int(y.max())
-    ((10, 1000), 4)
     """
 
     def __init__(

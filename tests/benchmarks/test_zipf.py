@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from online_rank.stream import ZipfText
+from benchmarks._zipf import ZipfText
 
 
 def test_norms_sparsity_grades_and_seeds():
