@@ -290,7 +290,7 @@ CALLBACKS = {
 
 @pytest.mark.parametrize("callback", CALLBACKS)
 def test_an_interrupt_in_a_callback_is_not_lost(callback):
-    """Python prints exceptions of such callbacks and goes on; LLVM calls some after seconds of compiling."""
+    """Python prints exceptions of such callbacks and goes on; numba has many of them while it compiles."""
     code = f"""
 import signal, threading, time
 from online_rank import cli
