@@ -283,8 +283,6 @@ CONTESTANTS = [
     Contestant("spread, rows", rows(credit="spread"), "`learn_many`"),
     Contestant("adaptive, rows", rows(), "the default"),
     Contestant("sort, rows", rows(credit="sort")),
-    Contestant("gain, rows", rows(credit="gain")),
-    Contestant("pairs, rows", rows(credit="pairs")),
     Contestant("spread, rows, learn_one", one_by_one, "a Python loop"),
     Contestant("GradientRanker(lambdarank, adagrad), rows", adagrad),
     Contestant("Vowpal Wabbit --csoaa_ldf m, cache", vowpal_wabbit(True), "cost 4 - grade"),

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from online_rank.base import ranker_of
-from online_rank.bounds.account_run import run_of_account
+from online_rank.bounds import certificate_of
 from online_rank.cli.files import refuse_overwriting
 from online_rank.cli.runs import LEARNED, RULES, FusedQuery, names_of, queries_of
 from online_rank.intervals import EXPECTATION, PairedLosses
@@ -129,11 +129,11 @@ class Certified(NamedTuple):
 
     def after(self, n: int, model: Any) -> "Certified":
         """The same after n judged queries."""
-        run = run_of_account(ranker_of(model))
-        _, today, at_most = run.facts["favoured"]
-        silent = at_most >= run.totals["counted_weight"]
+        certificate = certificate_of(model)
+        _, today, at_most = certificate.facts["favoured"]
+        silent = at_most >= certificate.totals["counted_weight"]
         since = None if silent else n if self.says_something_from is None else self.says_something_from
-        return Certified(today, run.totals["loss"], at_most, since)
+        return Certified(today, certificate.loss, at_most, since)
 
 
 class _Course(NamedTuple):

@@ -26,6 +26,11 @@ __all__ = ["check", "forget", "maker", "say_where_it_goes_on"]
 
 #: For how many further queries a query waits for its feedback, for each query that may wait.
 _AGES = 10
+#: What `forget` prints of what it found.
+_FOUND = {
+    "waiting": "waiting queries", "early": "queries with feedback that had not come", "learned": "learned ids",
+    "features": "names of features",
+}  # fmt: skip
 
 
 def say_where_it_goes_on(durable: DurableService) -> None:
@@ -87,22 +92,28 @@ def _digest(path: str) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-def forget(folder: str, ids: Sequence[str], user: str | None) -> None:
-    """Forget queries and what is known of a user, in the folder of a service that does not run. Raises ValueError, OSError.
+def forget(folder: str, ids: Sequence[str], context: str | None, document: str | None) -> None:
+    """Forget queries, and features made of their context, in the folder of a service that does not run.
 
-    An id of digits is that of a text and of a number.
+    An id of digits is that of a text and of a number. Raises ValueError, OSError.
     """
+    name, given, value = (context or "").partition("=")
+    if context is not None and not (name and given):
+        raise ValueError(f"--context is {context!r}; it is NAME=VALUE, such as user=u17")
     numbers = [int(each) for each in ids if each.isdecimal() and is_id(int(each))]
-    wanted = Wanted((*ids, *numbers), user)
+    wanted = Wanted((*ids, *numbers), None if context is None else (name, value), document)
     kept = Path(folder) / PREVIOUS
     previous = kept.read_bytes() if kept.exists() else None
     with contextlib.closing(DurableService(read_service(folder), folder)) as state:
+        names: frozenset[str] = frozenset()
         if previous is not None:
-            write_atomically(kept, without(previous, wanted), 0o600)
-        # Another one begins with the service.
-        (Path(folder) / REFERENCE).unlink(missing_ok=True)
+            content, names = without(previous, wanted)
+            write_atomically(kept, content, 0o600)
         done = state.forget(wanted)
+        done = done._replace(features=done.features | names)
+        if done.features:
+            # Another one begins with the service.
+            (Path(folder) / REFERENCE).unlink(missing_ok=True)
         state.save()
-    told = done.answer()["forgotten"]
-    features = f"{told['features']} feature{'' if told['features'] == 1 else 's'}"
-    print(f"{told['waiting']} waiting queries, {told['learned']} learned ids and the names of {features} are forgotten")
+    answer = done.answer()
+    print(answer.get("note") or "forgotten: " + ", ".join(f"{n} {_FOUND[name]}" for name, n in answer["forgotten"].items()))

@@ -79,6 +79,7 @@ TOP_LEVEL = {
     "Round": "base",
     "RunFeatures": "preprocessing",
     "Runs": "query",
+    "SlamRanker": "rankers.slam",
     "StreamQuantileMap": "preprocessing",
     "StreamScaler": "preprocessing",
     "StreamTargetEncoder": "preprocessing",

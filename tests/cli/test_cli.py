@@ -412,6 +412,7 @@ def test_commands_on_a_terminal_show_their_progress(files):
     assert "measuring" in screen
 
 
+@pytest.mark.slow
 def test_quiet_and_json_show_no_progress(files):
     screen, code = on_terminal("train", files / "a.txt", "--certify", "--quiet", "--save", files / "m.npz", impatient=True)
     assert (screen, code) == ("", 0)

@@ -62,6 +62,7 @@ def digest_here(paths, shards, rounds):
     return to_bytes(taught)
 
 
+@pytest.mark.slow
 def test_workers_and_compression_change_no_bit(client, files):
     from online_rank.distributed.dask import train
 

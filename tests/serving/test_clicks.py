@@ -187,6 +187,7 @@ def test_replay_is_exact():
     assert back.handle(request(id="new", docs=stream[0])) == service.handle(request(id="new", docs=stream[0]))
 
 
+@pytest.mark.slow
 def test_command_line_is_killed_and_goes_on(tmp_path):
     command = [sys.executable, "-m", "online_rank", "stream", "--ranker", "swap", "--checkpoint", str(tmp_path / "state")]
     uninterrupted, expected = (

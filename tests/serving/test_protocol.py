@@ -93,6 +93,7 @@ def seconds(act):
     return time.perf_counter() - start
 
 
+@pytest.mark.slow
 def test_a_repeated_key_is_found_in_linear_time():
     """428 kB, a key twice at the end of 40,000: 197 s when every key was counted."""
     keys = ",".join(f'"k{i}":0' for i in range(40_000))
@@ -350,6 +351,7 @@ def test_saving_without_a_place_is_an_error_answer():
     assert "nowhere to save to" in answers[0]["error"]
 
 
+@pytest.mark.slow
 def test_grades_that_come_late_are_certified_for_what_was_served():
     rng = np.random.default_rng(0)
     teacher = {"x": 2.0, "y": -1.0}
