@@ -205,6 +205,7 @@ def _signalled(scenario: Scenario, expected: Expected, timer: _Timer, nanosecond
     """What becomes of a copy of the subject if SIGINT comes after some nanoseconds: "before", "after", or what is wrong."""
     learner, given, arrived, was_sent = copy.deepcopy(scenario.subject), None, False, False
     left = _left()
+    numpy_errors = left.pop("NumPy's error handling")  # A signal may come while NumPy itself enters or leaves `errstate`.
     try:
         timer.start(nanoseconds)
         given = scenario.act(learner)
@@ -213,6 +214,7 @@ def _signalled(scenario: Scenario, expected: Expected, timer: _Timer, nanosecond
     except KeyboardInterrupt:
         arrived = True
     timer.start(0)
+    np.seterr(**numpy_errors)
     if was_sent and not arrived:
         return "the interrupt is lost"
     return _left_as(left) or _found(scenario, learner, KeyboardInterrupt() if arrived else None, given, expected)
@@ -262,7 +264,7 @@ def outcome(scenario: Scenario, expected: Expected, number: int) -> str:
 def _left() -> dict[str, Any]:
     """What of a process calls may change, and leave changed if they are interrupted."""
     return {
-        "the context": [(variable.name, value) for variable, value in contextvars.copy_context().items()],
+        "the context": {each.name: value for each, value in contextvars.copy_context().items() if "numpy" not in each.name},
         "the garbage collection": gc.isenabled(),
         "the handler of SIGINT": signal.getsignal(signal.SIGINT),
         "NumPy's error handling": np.geterr(),
@@ -274,8 +276,8 @@ def _left() -> dict[str, Any]:
 
 def _left_as(before: dict[str, Any]) -> str:
     """What of the process has changed, in words; "" if nothing has. Garbage of what came before may close descriptors."""
-    now = _left().items()
-    changed = [name for name, value in now if (value > before[name] if type(value) is int else value != before[name])]
+    now = _left()
+    changed = [name for name, value in before.items() if (now[name] > value if type(value) is int else now[name] != value)]
     return f"it has changed {', '.join(changed)} of the process" if changed else ""
 
 
