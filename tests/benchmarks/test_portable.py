@@ -30,7 +30,7 @@ MODELS = (
     "BoostedRanker()",
     "BlendRanker()",
     "StreamQuantileMap() | PerceptronRanker()",
-    "StreamScaler() | PerceptronRanker(credit='delta', average=200)",
+    "StreamScaler() | PerceptronRanker(credit='argmax', average=200)",
     "StreamScaler() | GradientRanker('logistic')",
 )
 
