@@ -1,11 +1,13 @@
 """Names of features that a model has to forget, such as those with the id of a user."""
 
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from online_rank.base.columns import Columns
 
-__all__ = ["forget_names"]
+__all__ = ["forget_names", "parts_of"]
+
+T = TypeVar("T")
 
 _CONTAINERS = (list, tuple, set, frozenset)
 
@@ -33,7 +35,7 @@ def forget_names(model: Any, is_forgotten: Callable[[str], bool]) -> int:
     >>> model.predict_one([{"price*user=u17": 1.0}])
     [0.0]
     """
-    tables = {id(columns): columns for columns in _columns_in(model, set())}.values()
+    tables = [*parts_of(model, Columns)]
     n = 1 + max((_number(name) for columns in tables for name in columns.names), default=-1)
     renamed: dict[Hashable, Hashable] = {}
     for columns in tables:
@@ -61,18 +63,26 @@ def _texts(name: Hashable) -> Iterator[str]:
         yield str(name)
 
 
-def _columns_in(value: Any, seen: set[int]) -> Iterator[Columns]:
-    """All tables of names in a value."""
+def parts_of(value: Any, kind: type[T], seen: set[int] | None = None) -> Iterator[T]:
+    """All objects of a kind in a model, each once.
+
+    Examples
+    --------
+    >>> from online_rank import PerceptronRanker, StreamScaler
+    >>> len([*parts_of(StreamScaler() | PerceptronRanker(), StreamScaler)])
+    1
+    """
+    seen = set() if seen is None else seen
     if id(value) in seen:
         return
     seen.add(id(value))
-    if isinstance(value, Columns):
+    if isinstance(value, kind):
         yield value
     elif isinstance(value, dict):
         for part in value.values():
-            yield from _columns_in(part, seen)
+            yield from parts_of(part, kind, seen)
     elif isinstance(value, _CONTAINERS):
         for part in value:
-            yield from _columns_in(part, seen)
+            yield from parts_of(part, kind, seen)
     elif type(value).__module__.partition(".")[0] in ("online_rank", "river"):
-        yield from _columns_in(getattr(value, "__dict__", {}), seen)
+        yield from parts_of(getattr(value, "__dict__", {}), kind, seen)

@@ -15,7 +15,7 @@ from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, SparseRows, require_finite
 from online_rank.query.sparse import as_rows
 
-__all__ = ["CrossFeatures"]
+__all__ = ["CrossFeatures", "suffix_of"]
 
 # Those that have learned a query, and have told if it had no context.
 _TOLD: "weakref.WeakSet[CrossFeatures]" = weakref.WeakSet()
@@ -96,7 +96,12 @@ class CrossFeatures(QueryTransformer):
     @property
     def keys(self) -> tuple[str, ...]:
         """The names that it looks up in a query's context."""
-        return (*_names("key", self.key), *_names("numbers", self.numbers))
+        return (*self.categories, *_names("numbers", self.numbers))
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """The names of entries of the context whose values are categories."""
+        return _names("key", self.key)
 
     def _layers(self, n_features: int) -> tuple[Layer, ...]:
         raise TypeError("its columns depend on the context of the query")
@@ -132,12 +137,12 @@ class CrossFeatures(QueryTransformer):
         return [*self._categories_of(context), *self._numbers_of(context)]
 
     def _categories_of(self, context: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-        for key in _names("key", self.key):
+        for key in self.categories:
             value = _value(context, key)
             if isinstance(value, float):
                 raise TypeError(f"context[{key!r}] is {value}; it is a category: a text, or CrossFeatures(numbers={key!r})")
             if value is not None:
-                yield f"*{key}={value}", 1.0
+                yield suffix_of(key, value), 1.0
 
     def _numbers_of(self, context: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
         for key in _names("numbers", self.numbers):
@@ -146,6 +151,11 @@ class CrossFeatures(QueryTransformer):
                 raise TypeError(f"context[{key!r}] is {value!r:.60}; it is a number: of a category, CrossFeatures({key!r})")
             if value is not None:
                 yield f"*{key}", float(value)
+
+
+def suffix_of(key: str, value: Any) -> str:
+    """What is added to the name of a feature that is crossed with a category."""
+    return f"*{key}={value}"
 
 
 def _names(name: str, value: Any) -> tuple[str, ...]:

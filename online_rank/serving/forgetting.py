@@ -1,36 +1,45 @@
-"""What a service forgets on request: queries by their ids, and everything about a user."""
+"""What a service forgets on request: queries by their ids, by their context, or by a document."""
 
 import copy
 import functools
 import re
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from online_rank.base.forgetting import forget_names
+from online_rank.base.forgetting import forget_names, parts_of
 from online_rank.base.undo import Staged, at_once
 from online_rank.limits import is_id
+from online_rank.preprocessing.crosses import CrossFeatures, suffix_of
 from online_rank.serving.protocol import RankingService
+from online_rank.serving.requests import asked_of, ids_of
 from online_rank.serving.wire import decoded
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import strings_of
 
 __all__ = ["Forgotten", "Wanted", "forget", "forgetting", "without"]
 
+#: What steps behind `CrossFeatures` make of a name.
+_LATER = re.compile(r"(?:rank of )*(.*?)(?: in query| encoded)*", re.DOTALL)
+
 
 class Wanted(NamedTuple):
-    """What is to be forgotten.
+    """What is to be forgotten. Names and values are compared as a whole, never as parts of others.
 
     Attributes
     ----------
     ids
-        Ids of queries.
-    user
-        The id of a user, or None: queries whose ids or contents have it as a word of its own, and features whose names do.
+        Ids of queries: those that wait, and those that were learned.
+    context
+        An entry of the context, `("user", "u17")`: queries that have it, and the features that `CrossFeatures` made of it.
+        A number is as good as its text, as in the names of features.
+    document
+        A document: queries that have it, and feedback on it.
     """
 
     ids: tuple[str | int, ...] = ()
-    user: str | None = None
+    context: tuple[str, str] | None = None
+    document: str | None = None
 
     @classmethod
     def of(cls, request: bytes) -> "Wanted":
@@ -38,32 +47,25 @@ class Wanted(NamedTuple):
 
         Examples
         --------
-        >>> Wanted.of(b'{"ids": ["q1", 7], "user": "u17"}')
-        Wanted(ids=('q1', 7), user='u17')
+        >>> Wanted.of(b'{"ids": ["q1", 7], "context": {"user": "u17"}}')
+        Wanted(ids=('q1', 7), context=('user', 'u17'), document=None)
         """
         fields = decoded(request)
-        if not fields or not fields.keys() <= {"ids", "user"}:
-            raise ValueError("the fields are ids and user, one of them or both")
-        ids, user = fields.get("ids", []), fields.get("user")
+        if not fields or not fields.keys() <= {"ids", "context", "document"}:
+            raise ValueError("the fields are ids, context and document, one of them or several")
+        ids, context, document = fields.get("ids", []), fields.get("context"), fields.get("document")
         if not isinstance(ids, list) or not all(map(is_id, ids)):
             raise ValueError("ids must be a list of ids of queries")
-        if "user" in fields and (not isinstance(user, str) or not user.strip() or not is_id(user)):
-            raise ValueError("user must be the id of a user, a text that is not empty")
-        return cls(tuple(ids), user)
-
-    def names(self) -> Callable[[str], bool]:
-        """Whether a text has the user's id as a word of its own.
-
-        Examples
-        --------
-        >>> names = Wanted(user="u17").names()
-        >>> names("price*user=u17"), names("price*user=u170")
-        (True, False)
-        """
-        if self.user is None:
-            return lambda text: False
-        pattern = re.compile(rf"(?<!\w){re.escape(self.user)}(?!\w)")
-        return lambda text: pattern.search(text) is not None
+        if "document" in fields and not isinstance(document, str):
+            raise ValueError("document must be the id of a document, a text")
+        if "context" not in fields:
+            return cls(tuple(ids), None, document)
+        if not isinstance(context, dict) or len(context) != 1:
+            raise ValueError('context must have one entry, such as {"user": "u17"}')
+        ((name, value),) = context.items()
+        if type(value) not in (str, int, bool):
+            raise ValueError(f"context: {name[:100]!r} must be a text or an integer, which features can be crossed with")
+        return cls(tuple(ids), (name, str(value)), document)
 
 
 class Forgotten(NamedTuple):
@@ -78,18 +80,23 @@ class Forgotten(NamedTuple):
     early
         Number of queries that feedback had come for, but no ranking.
     features
-        Number of features.
+        Names of features that no model has any more.
     """
 
     queries: tuple[int, ...] = ()
     learned: dict[int, str] = {}  # noqa: RUF012  # never changed
     early: int = 0
-    features: int = 0
+    features: frozenset[str] = frozenset()
 
     def answer(self) -> dict[str, Any]:
         """For JSON."""
-        n_queries = len(self.queries) + self.early
-        return {"forgotten": {"waiting": n_queries, "learned": len(self.learned), "features": self.features}}
+        found = {
+            "waiting": len(self.queries),
+            "early": self.early,
+            "learned": len(self.learned),
+            "features": len(self.features),
+        }
+        return {"forgotten": found, **({} if any(found.values()) else {"note": "nothing found"})}
 
 
 def forget(service: RankingService, wanted: Wanted) -> Forgotten:
@@ -98,7 +105,7 @@ def forget(service: RankingService, wanted: Wanted) -> Forgotten:
     Raises
     ------
     ValueError
-        Before anything changes: the model keeps the user's id where it cannot be taken away.
+        Before anything changes: the model keeps the name of a feature where it cannot be taken away.
     """
     changes, done = forgetting(service, wanted)
     at_once(changes)
@@ -107,78 +114,94 @@ def forget(service: RankingService, wanted: Wanted) -> Forgotten:
 
 def forgetting(service: RankingService, wanted: Wanted) -> tuple[list[Callable[[], Any]], Forgotten]:
     """The changes (`at_once`) by which a service forgets, and what it then has forgotten. Raises ValueError as `forget`."""
-    names = wanted.names()
     challenge = service.challenge
-    model, n_features = _without_names(service.model, names)
-    rival, n_also = (None, 0) if challenge is None else _without_names(challenge.model, names)
+    model, names = _without_crosses(service.model, wanted)
+    rival, also = (None, frozenset[str]()) if challenge is None else _without_crosses(challenge.model, wanted)
     ids = {*wanted.ids}
     pending = service._pending
-    waiting = [
-        query_id
-        for query_id in pending.ids()
-        if query_id in ids or names(str(query_id)) or _is_about(pending, query_id, wanted.user, names)
-    ]
-    early = [
-        query_id
-        for query_id in pending.early_ids()
-        if query_id in ids or names(str(query_id)) or any(names(str(name)) for name in pending.totals(query_id))
-    ]
-    learned = {query_id: secrets.token_hex(16) for query_id in service._learned if query_id in ids or names(str(query_id))}
+
+    def is_about(query_id: Any) -> bool:
+        return query_id in ids or (wanted.document is not None and wanted.document in pending.totals(query_id))
+
+    is_read = wanted.context is not None or wanted.document is not None
+    waiting = [each for each in pending.ids() if is_about(each) or (is_read and _has(pending.get(each)[0], wanted))]
+    early = [query_id for query_id in pending.early_ids() if is_about(query_id)]
+    learned = {query_id: secrets.token_hex(16) for query_id in service._learned if query_id in ids}
     numbers = tuple(pending.number(query_id) or 0 for query_id in waiting)
     placeholders = {service._learned[query_id][0]: placeholder for query_id, placeholder in learned.items()}
     staged = Staged(service)
     staged["model"] = model
-    if wanted.user is not None:
+    if wanted.context is not None:
         staged["replaced"] = None
     if learned:
         staged["_learned"] = {learned.get(query_id, query_id): change for query_id, change in service._learned.items()}
     staged.calls += [*pending.forgetting(waiting, early), service._read.clear]
     if challenge is not None:
         staged.calls.append(functools.partial(setattr, challenge, "model", rival))
-    return staged.changes(), Forgotten(numbers, placeholders, len(early), max(n_features, n_also))
+    return staged.changes(), Forgotten(numbers, placeholders, len(early), names | also)
 
 
-def _without_names(model: Any, names: Callable[[str], bool]) -> tuple[Any, int]:
-    """A model without features of such names, and how many there were. Raises ValueError if the model keeps one elsewhere."""
+def without(content: bytes, wanted: Wanted) -> tuple[bytes, frozenset[str]]:
+    """The file of a model, without features that have to be forgotten, and their names. Raises ValueError as `forget`."""
+    model, names = _without_crosses(from_bytes(content), wanted)
+    return to_bytes(model) if names else content, names
+
+
+def _without_crosses(model: Any, wanted: Wanted) -> tuple[Any, frozenset[str]]:
+    """A model without the features that were made of an entry of the context, and their names.
+
+    Raises ValueError if the model keeps one where it cannot be taken away.
+    """
+    if wanted.context is None or not any(wanted.context[0] in each.categories for each in parts_of(model, CrossFeatures)):
+        return model, frozenset()
     try:
-        if not any(map(names, strings_of(model))):
-            return model, 0
+        names = _crossed_with(wanted.context, {*strings_of(model)})
+        if not names:
+            return model, names
+        without = copy.deepcopy(model)
+        forget_names(without, names.__contains__)
+        kept = names & {*strings_of(without)}
     except TypeError as error:
         raise ValueError(f"nobody can say what the model keeps: {error}") from None
-    without = copy.deepcopy(model)
-    n = forget_names(without, names)
-    if any(map(names, strings_of(without))):
+    if kept:
         raise ValueError(
-            "the model keeps the user's id in settings, or in a model of another library, where it cannot be taken away: "
-            "replace it by one that was trained without this user"
+            f"the model keeps the name {min(kept)!r:.200} in a model of another library, where it cannot be taken away: "
+            "replace it by one that was trained without these queries"
         )
-    return without, n
+    return without, names
 
 
-def without(content: bytes, wanted: Wanted) -> bytes:
-    """The file of a model, without names of features that have to be forgotten. Raises ValueError if it cannot be done."""
-    return to_bytes(_without_names(from_bytes(content), wanted.names())[0])
+def _crossed_with(entry: tuple[str, str], names: set[str]) -> frozenset[str]:
+    """Those of the names that `CrossFeatures` made of an entry of the context, and those that later steps made of these.
+
+    Examples
+    --------
+    >>> sorted(_crossed_with(("user", "3"), {"x", "x*user=3", "x*user=13", "x*user=3 encoded", "y*user=3", "user", "3"}))
+    ['x*user=3', 'x*user=3 encoded']
+    """
+    begin, end = suffix_of(entry[0], ""), suffix_of(*entry)
+
+    def is_crossed(name: str) -> bool:
+        """Whether a name is another one with a value of this context, by whatever value."""
+        return any(name[: found.start()] in names for found in re.finditer(re.escape(begin), name))
+
+    def is_made(name: str) -> bool:
+        base = name.removesuffix(end)
+        return base != name and base in names and not is_crossed(base)
+
+    return frozenset(name for name in names if is_made(name) or is_made(_LATER.fullmatch(name)[1]))  # type: ignore[index]
 
 
-def _is_about(pending: Any, query_id: Any, user: str | None, names: Callable[[str], bool]) -> bool:
-    """Whether the request of a waiting query, or what was given to it, has a text of which `names` is true."""
-    if user is None:
+def _has(text: str, wanted: Wanted) -> bool:
+    """Whether a request has the entry of the context, or the document."""
+    # Parsing takes much longer than looking for both, which stand there as they are, or with escapes.
+    context, document = wanted.context, wanted.document
+    may_have = "\\" in text or (context is not None and context[0] in text and context[1].lower() in text.lower())
+    if not may_have and (document is None or document not in text):
         return False
-    text, _, _ = pending.get(query_id)
-    # Parsing takes much longer than looking for the id, which stands there as it is, or with escapes.
-    is_there = (user in text or "\\" in text) and any(map(names, _texts(decoded(text.encode()))))
-    return is_there or any(names(str(name)) for name in pending.totals(query_id))
-
-
-def _texts(value: Any) -> Iterable[str]:
-    if isinstance(value, dict):
-        for name, part in value.items():
-            yield name
-            yield from _texts(part)
-    elif isinstance(value, list):
-        for part in value:
-            yield from _texts(part)
-    elif isinstance(value, str):
-        yield value
-    elif type(value) is int:
-        yield str(value)
+    fields = decoded(text.encode())
+    if context is not None:
+        value = (fields.get("context") or {}).get(context[0])
+        if type(value) in (str, int, bool) and str(value) == context[1]:
+            return True
+    return document is not None and document in ids_of(asked_of(fields, null_is_missing=True))

@@ -6,7 +6,7 @@
 - `GET /stats`: counts and figures; `GET /metrics`: the same for Prometheus.
 - `GET /healthz`: 503 when a restart is needed; `GET /readyz`: 503 also while the server stops.
 - `GET /model`: the model file; `POST /model`: replace it; `POST /model/rollback`: restore the previous one.
-- `POST /forget` `{"ids": [...], "user": ...}`: forget queries, and what is known of a user.
+- `POST /forget` `{"ids": [...]}`, `{"context": {"user": "u17"}}` or `{"document": "d7"}`: forget queries.
 - `DELETE /models/KEY`: delete a model with all that is stored about its queries, where there is one for each key.
 - `GET /`: a page that shows how the ranker learns, fed by `/events`; `GET /docs`, `/openapi.json`: this description.
 
@@ -41,6 +41,7 @@ from online_rank.serving.models import KeyRefused, Models
 from online_rank.serving.openapi import description, description_page
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.served import Answer, ServedModel
+from online_rank.serving.workers import OnlyWorker
 
 __all__ = ["Limits", "RankingApp"]
 
@@ -111,6 +112,7 @@ class RankingApp:
         self._stopping = asyncio.Event()
         #: Whether somebody lets time pass, or was told that nobody does.
         self._is_attended = False
+        self._worker = OnlyWorker()
         self._n_streams = 0
         self._n_requests = 0
         self._n_files = 0
@@ -152,7 +154,13 @@ class RankingApp:
         """A context in which time passes without requests, too: windows end, unused keys go.
 
         In the end all models are written to the disk. A server of this application alone enters it by itself.
+
+        Raises
+        ------
+        RuntimeError
+            The server runs several workers, each of which would learn a model of its own.
         """
+        self._worker.claim()
         self._is_attended = True
         tasks = [asyncio.create_task(each) for each in (self.models.watch_the_clock(), self.models.watch_the_disk())]
         try:
@@ -180,7 +188,8 @@ class RankingApp:
             await self._app(scope, receive, self._counted(path, send))
 
     def _say_that_time_stands(self) -> None:
-        """Say, once, that nobody entered `running`, if something needs it."""
+        """Say, once, that nobody entered `running`, if something needs it. Raises RuntimeError as `running`."""
+        self._worker.claim()
         self._is_attended = True
         if self.models.needs_time:
             _log.warning(

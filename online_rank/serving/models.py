@@ -4,7 +4,7 @@ import asyncio
 import collections
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from online_rank import arguments
@@ -13,6 +13,8 @@ from online_rank.serving.durable import DurableService
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.served import Answer, ServedModel
 from online_rank.serving.tenants import KEY, Keys, usage_of
+from online_rank.serving.workers import REMEDY
+from online_rank.storage.folder import FolderInUse
 
 __all__ = ["KeyRefused", "Models"]
 
@@ -110,10 +112,12 @@ class Models:
         self._n_deleted = 0
         self._put_away_counts: collections.Counter[str] = collections.Counter()
         if by_key and self._directory is not None:
-            self._keys = Keys(self._directory)
+            with _remedy():
+                self._keys = Keys(self._directory)
             self._n_bytes = sum(usage_of(self._keys.folder(key)) for key in self._keys.names)
         elif not by_key:
-            self._open[""] = only or ServedModel(self._durable(self._directory), idle)
+            with _remedy():
+                self._open[""] = only or ServedModel(self._durable(self._directory), idle)
 
     @property
     def open_models(self) -> dict[str, ServedModel]:
@@ -356,6 +360,15 @@ class Models:
             model.durable.close()
             self._put_away_counts.update(model.counts())
             del self._open[key]
+
+
+@contextlib.contextmanager
+def _remedy() -> Iterator[None]:
+    """Say what to do if another process uses the folder."""
+    try:
+        yield
+    except FolderInUse as error:
+        raise FolderInUse(f"{error}; one process at a time serves it. If it is a worker of the same server, {REMEDY}") from None
 
 
 def _required(key: str | None) -> str:

@@ -123,7 +123,7 @@ def description(key: str | None, with_token: bool, values: tuple[str, ...] = ("n
             **({"/models/{key}": deleting} if key is not None else {}),
             "/forget": {
                 "post": {
-                    "summary": "Forget queries, and what is known of a user: nothing is left in the files when it is answered",
+                    "summary": "Forget queries, and features made of their context; when it is answered, files have none of it",
                     **keyed,
                     **secured,
                     "requestBody": {"required": True, "content": {"application/json": {"schema": FORGET}}},

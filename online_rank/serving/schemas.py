@@ -168,18 +168,20 @@ ACCEPTED = {
 FORGET = {
     "type": "object",
     "required": [],
-    "anyOf": [{"required": ["ids"]}, {"required": ["user"]}],
+    "anyOf": [{"required": ["ids"]}, {"required": ["context"]}, {"required": ["document"]}],
     "additionalProperties": False,
     "properties": {
         "ids": {"type": "array", "items": _ID, "description": "ids of queries"},
-        "user": {
-            "type": "string",
-            "minLength": 1,
-            "maxLength": MAX_ID_LENGTH,
-            "description": "the id of a user: queries with it as a word of id or content, features with it in names",
+        "context": {
+            "type": "object",
+            "minProperties": 1,
+            "maxProperties": 1,
+            "additionalProperties": {"type": ["string", "integer", "boolean"]},
+            "description": "an entry of the context: queries that have it, and the features that CrossFeatures made of it",
         },
+        "document": {"type": "string", "description": "a document: queries that have it, and feedback on it"},
     },
-    "example": {"user": "u17"},
+    "example": {"context": {"user": "u17"}},
 }
 FORGOTTEN = {
     "type": "object",
@@ -187,13 +189,15 @@ FORGOTTEN = {
     "properties": {
         "forgotten": {
             "type": "object",
-            "required": ["waiting", "learned", "features"],
+            "required": ["waiting", "early", "learned", "features"],
             "properties": {
                 "waiting": {"type": "integer", "description": "queries that waited for feedback"},
+                "early": {"type": "integer", "description": "queries with feedback that had not come yet"},
                 "learned": {"type": "integer", "description": "ids that were remembered as learned"},
                 "features": {"type": "integer", "description": "features that lost their names"},
             },
-        }
+        },
+        "note": {"const": "nothing found", "description": "nothing was forgotten"},
     },
 }
 _INTERVAL = {

@@ -180,7 +180,7 @@ class ServedModel:
         return (409, {"error": "no model was replaced"}) if previous is None else await self.replace(previous)
 
     async def forget(self, request: bytes) -> Answer:
-        """Forget queries and what is known of a user (`Wanted`); nothing of it is in the files when this returns."""
+        """Forget queries, and the features that their context made (`Wanted`); the files have none of it when this returns."""
         try:
             wanted = Wanted.of(request)
         except ValueError as error:
@@ -202,15 +202,17 @@ class ServedModel:
         """Forget. Raises ValueError before anything is changed, and CommitError and OSError after."""
         self.commits.require_working()
         previous = await self._previous_file()
-        if previous is not None and wanted.user is not None:
-            previous = await asyncio.to_thread(without, previous, wanted)
+        names: frozenset[str] = frozenset()
+        if previous is not None:
+            previous, names = await asyncio.to_thread(without, previous, wanted)
         done = self.durable.forget(wanted)
+        done = done._replace(features=done.features | names)
         self.monitor.forget()
         self.monitor.changed()
-        self.inputs.forget(wanted.names())
+        self.inputs.forget(done.features.__contains__)
         if self.inputs.has_reference:
             self._keep_reference()
-        if previous is not None:
+        if previous is not None and names:
             await self._keep_previous(previous)
         await self.commits.checkpoint()
         return 200, done.answer()

@@ -287,7 +287,7 @@ def test_arrays_that_get_another_shape_and_type_during_a_call(make, call, monkey
 
         monkeypatch.setattr(owner, name, after_changes)
 
-    for name in ("_learn_at_once", "_learn_all", "_score", "_score_all"):
+    for name in ("_learn", "_learn_block", "_score", "_score_all"):
         changed(name, PerceptronRanker)
     assert call(model, *given) == answer
     assert given[0].shape == (3, 5)

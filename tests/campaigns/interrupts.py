@@ -568,7 +568,7 @@ def _services() -> dict[str, Callable[[], Scenario]]:
         "windows, event": (learner, json.dumps({"id": 6, "event": "click", "doc": "d1", "ts": 71.0}).encode(), None, window),
         "windows, close": (learner, ask("new", 8, ts=92.0), None, window),
     }
-    forgotten = made(learner, b"")._replace(act=lambda service: forget(service, Wanted(ids=(5,), user="c")))
+    forgotten = made(learner, b"")._replace(act=lambda service: forget(service, Wanted(ids=(5,), context=("user", "c"))))
     return {
         **{f"service: {name}": functools.partial(made, *given) for name, given in acts.items()},
         **{f"service: {name} again": functools.partial(again, acts[name][1]) for name in ("rank", "learn", "teach")},

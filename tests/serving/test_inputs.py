@@ -153,8 +153,12 @@ def test_the_server_looks_and_says(tmp_path):
                 assert (await client.post("/rank", json={"id": i, "docs": docs})).status_code == 200
             found = (await client.get("/stats")).json()["inputs"]
             text = (await client.get("/metrics")).text
-            await client.post("/forget", json={"user": "price"})
-            assert "price" not in (tmp_path / "features.json").read_text()
+            # Of a user of that name, who is no feature.
+            before = (tmp_path / "features.json").read_text()
+            await client.post("/forget", json={"context": {"user": "price"}})
+            assert (tmp_path / "features.json").read_text() == before
+            assert model.inputs.figures()["missing"] == {"price": 10, "age": 10}
+            model.inputs.forget("price".__eq__)
             assert model.inputs.figures()["missing"] == {"age": 10}
         await app.models.close()
         return found, text

@@ -315,8 +315,9 @@ def serve(*options, lines, check=True):
 
 
 def test_the_command_answers_line_by_line_and_saves_at_the_end(tmp_path):
-    lines = b"\n".join([ask(1), b"", b"nonsense", grade(1), b'{"cmd": "stats"}', b'{"cmd": "save"}', b"x" * 300, ask(2)])
-    answers, done = serve("--save", tmp_path / "m.npz", "--scale", "none", "--max-request", 200, lines=lines)
+    long = b"x" * ((1 << 22) + 1)
+    lines = b"\n".join([ask(1), b"", b"nonsense", grade(1), b'{"cmd": "stats"}', b'{"cmd": "save"}', long, ask(2)])
+    answers, done = serve("--save", tmp_path / "m.npz", "--scale", "none", lines=lines)
     # Without kernels compiled ahead it says what it is waiting for.
     assert all(line.startswith(b"online-rank: compiling") for line in done.stderr.splitlines())
     assert [answer.get("line") for answer in answers] == [None, 2, 3, None, None, None, 7, None]
@@ -324,7 +325,7 @@ def test_the_command_answers_line_by_line_and_saves_at_the_end(tmp_path):
     assert answers[3]["learned"]
     assert answers[4]["stats"]["learned"] == 1
     assert answers[5] == {"saved": str(tmp_path / "m.npz")}
-    assert "more than 200 bytes" in answers[6]["error"]
+    assert "more than 4194304 bytes" in answers[6]["error"]
     model = PerceptronRanker()
     model.learn_one(DOCS, {"a": 0, "b": 2, "c": 1})
     assert answers[7]["ranking"] == model.rank_one(DOCS) != ["a", "b", "c"]
