@@ -215,7 +215,7 @@ def write_report(
     n_features = figures["features"]
     pictures = []
     if trace.n_queries:
-        pictures.append(_picture(_plot().progressive(trace), "The measure before each query was learned from"))
+        pictures.append(_picture(_plot().trace(trace), "The measure before each query was learned from"))
     if intervals := [interval for interval in trace.served_intervals() if interval.n]:
         caption = "Mean loss of what was served, and where its expectation is at all times, with probability 95 %"
         pictures.append(_picture(_plot().served_loss(intervals), caption))
