@@ -160,11 +160,10 @@ print(sum(all_finite.stats.cache_misses.values()))
 
 
 def test_one_process_compiles_what_others_read(tmp_path):
+    pytest.importorskip("fcntl")
     environment = {**os.environ, "ONLINE_RANK_JIT": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
-    pipe = subprocess.PIPE
-    both = [
-        subprocess.Popen([sys.executable, "-c", _COMPILE], stdin=pipe, stdout=pipe, text=True, env=environment) for _ in "ab"
-    ]
+    given = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
+    both = [subprocess.Popen([sys.executable, "-c", _COMPILE], **given) for _ in range(2)]
     for process in both:
         process.stdin.write("\n")
         process.stdin.flush()

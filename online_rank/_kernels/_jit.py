@@ -2,8 +2,8 @@
 
 `kernel` decorates functions called from Python, the *entries*; `inner`, `leaf` and `inlined` decorate functions called only
 from kernels. If there is an object file of kernels compiled ahead of time (`ahead`), an entry is a function in it. Otherwise
-numba compiles it on the first call, for the dtypes of the arguments, and caches the machine code on disk. Either way the GIL is
-released while it runs.
+numba compiles it on the first call, for the dtypes of the arguments, and caches the machine code on disk; if several processes
+call it, one of them compiles it and the others wait. Either way the GIL is released while it runs.
 """
 
 import contextlib
