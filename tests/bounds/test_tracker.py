@@ -451,9 +451,7 @@ def test_certificate_as_table_and_dict():
     assert "not measured" in text
     with pytest.raises(ValueError, match="but the model has credit='adaptive'"):
         certificate.bound("mass_surrogate_bound")
-    with pytest.raises(
-        ValueError, match="another kind of run; it covers a SlamRanker"
-    ):
+    with pytest.raises(ValueError, match="another kind of run; it covers a SlamRanker"):
         certificate.bound("theorem_5")
     with pytest.raises(ValueError, match="no bound 'x'"):
         certificate.bound("x")
