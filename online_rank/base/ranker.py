@@ -1,6 +1,7 @@
 """The base class of rankers."""
 
 import abc
+import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Self
 
@@ -30,6 +31,9 @@ __all__ = ["Ranker", "rank_one"]
 
 #: From this number of documents on numpy sorts faster than Python.
 _MANY = 50
+
+#: The round of a query that is not learned yet.
+_UNWRITTEN = np.full((1, len(Round._fields)), np.nan)
 
 _BEGINS = "{0} cannot begin with {1}: linear rankers do, as PerceptronRanker.{2}, and hybrid(...) blends one with the rule"
 
@@ -382,13 +386,14 @@ class Ranker(QueryEstimator):
             raise ValueError(f"served: {type(self).__name__} cannot learn from scores that were served, only from its own")
         if isinstance(block.y, tuple) and not able.takes_clicks:
             raise TypeError(f"{type(self).__name__} learns from grades, not from {type(block.y[0]).__name__}: SwapRanker does")
-        fits, rounds = self._fits(block), self._last_round
-        if fits and rounds is not None and n_queries == 1 and self._learns_atomically and not (changes and changes.goes_on):
+        fits = self._fits(block)
+        if changes is not None and fits and n_queries == 1 and self._learns_atomically and not changes.goes_on:
             # A single kernel leaves all as it was where it refuses.
-            if not self._learn(block, rounds):
+            changes.undo_by(functools.partial(setattr, self, "_last_round", self._last_round))
+            self._last_round = row = _UNWRITTEN.copy()
+            changes.until_written(row)
+            if not self._learn(block, row):
                 raise self._rejection(block)
-            if changes is not None:
-                changes.keep()
             return
         if changes is not None:
             changes.include(self, block)

@@ -355,7 +355,10 @@ class StreamQuantileMap(ColumnTransformer):
         return mapped if self._ramps is None else (*mapped, *self._ramps._layers(2 * n_features))
 
     def _learn_transform(self, block: Block, out: np.ndarray) -> int:
-        return self._transform_in_turn(block, block, None, out)
+        if len(block.w) > 1:
+            return self._transform_in_turn(block, block, None, out)
+        sound = not len(block.X) or self._learn_documents(block.X)
+        return int(sound and self._transform(block.X, block.offsets, out))
 
     def _transform_in_turn(self, asked: Block, block: Block, before: np.ndarray | None, after: np.ndarray) -> int:
         if before is not None:

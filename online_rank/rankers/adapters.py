@@ -11,6 +11,7 @@ from river import base
 from online_rank import arguments
 from online_rank.base import Ranker, Round
 from online_rank.base.draws import counted_generator
+from online_rank.base.undo import Undo, record
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import MAX_GRADE, Block
 
@@ -29,6 +30,8 @@ class _RiverRanker(Ranker):
 
     _schema = None  # type: ignore[assignment]  # It holds any river model, which no file can.
 
+    model: Any
+
     def __init__(self, model: Any, measure: str):
         super().__init__()
         parse_measure(measure)
@@ -42,6 +45,10 @@ class _RiverRanker(Ranker):
     @abc.abstractmethod
     def _learn_documents(self, X: np.ndarray, y: np.ndarray, weight: dict[str, float]) -> None:
         """Learn from one query; `weight` holds further arguments for the river model's `learn_one`."""
+
+    def _record(self, log: list[Undo], block: Any = None) -> None:
+        super()._record(log, block)
+        record(log, self.model)
 
     def _grow(self, n_new: int) -> None:
         # The river model learns new features itself; no state is kept for them here.
@@ -137,7 +144,7 @@ class PointwiseRanker(_RiverRanker):
             raise TypeError(f"model is {_named(model)}; it is a river classifier or regressor, or a pipeline that ends in one")
         arguments.integer("threshold", threshold, 1)
         super().__init__(model, measure)
-        self.model: Any = model
+        self.model = model
         self.threshold = threshold
 
     @classmethod
@@ -205,7 +212,7 @@ class PairwiseRanker(_RiverRanker):
         arguments.integer("n_pairs", n_pairs, 1)
         arguments.seed(seed)
         super().__init__(model, measure)
-        self.model: Any = model
+        self.model = model
         self.n_pairs = n_pairs
         self.seed = seed
         self._n_queries = 0

@@ -290,10 +290,19 @@ CALLBACKS = {
 
 @pytest.mark.parametrize("callback", CALLBACKS)
 def test_an_interrupt_in_a_callback_is_not_lost(callback):
-    """Python prints exceptions of such callbacks and goes on; LLVM calls some after seconds of compiling."""
+    """Python prints exceptions of such callbacks and goes on; numba has many of them while it compiles."""
     code = f"""
-import signal, time
+import signal, threading, time
 from online_rank import cli
+
+# The next attempt comes while this one is still being made, as on a busy machine.
+class Slow(threading.Timer):
+    def start(self):
+        super().start()
+        threading.Timer = timer
+        time.sleep(0.2)
+
+timer, threading.Timer = threading.Timer, Slow
 
 def interrupted(*_):
     signal.raise_signal(signal.SIGINT)
