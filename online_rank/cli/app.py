@@ -873,6 +873,13 @@ MaxPendingBytes = Annotated[
     typer.Option("--max-pending-bytes", metavar="BYTES", min=1, help="Memory for the queries waiting for feedback, in bytes."),
 ]
 
+ClockSkew = Annotated[
+    str,
+    typer.Option(
+        "--clock-skew", metavar="TIME", help="By how much the time of a request may be ahead of the clock; 400 beyond."
+    ),
+]
+
 Challenger = Annotated[
     str | None,
     typer.Option("--challenger", metavar="MODEL", help="Compare this model with the one that serves, on the same traffic."),
@@ -941,6 +948,7 @@ def stream(
     max_pending: MaxPending = 10_000,
     max_age: MaxAge = 100_000,
     max_pending_bytes: MaxPendingBytes = 1 << 28,
+    clock_skew: ClockSkew = "5m",
     challenger: Challenger = None,
     promote_at: PromoteAt = None,
     feedback_window: FeedbackWindow = None,
@@ -978,7 +986,8 @@ def stream(
         raise typer.BadParameter("--idle needs a --feedback-window")
     beginning = Beginning(model, measure, ranker.value, clicks, scale.value, log, challenger, promote_at, strict)
     feedback = Feedback(feedback_window, event or (), total.value, ungraded.value, unanswered.value, null_features)
-    make = maker(beginning, Pending(max_pending, max_age, max_pending_bytes), feedback)
+    limits = Pending(max_pending, max_age, max_pending_bytes, seconds_of(clock_skew, "--clock-skew"))
+    make = maker(beginning, limits, feedback)
     seconds = None if idle is None else seconds_of(idle, "--idle")
     run(make(), Places(checkpoint, every, save, max_request, replace_model, seconds))
 
@@ -1017,6 +1026,7 @@ def serve(
     max_pending: MaxPending = 10_000,
     max_age: MaxAge = 100_000,
     max_pending_bytes: MaxPendingBytes = 1 << 28,
+    clock_skew: ClockSkew = "5m",
     challenger: Challenger = None,
     promote_at: PromoteAt = None,
     feedback_window: FeedbackWindow = None,
@@ -1052,7 +1062,8 @@ def serve(
         raise typer.BadParameter("--idle needs a --feedback-window")
     beginning = Beginning(model, measure, ranker.value, clicks, scale.value, log, challenger, promote_at, strict)
     feedback = Feedback(feedback_window, event or (), total.value, ungraded.value, unanswered.value, null_features)
-    make = maker(beginning, Pending(max_pending, max_age, max_pending_bytes), feedback)
+    limits = Pending(max_pending, max_age, max_pending_bytes, seconds_of(clock_skew, "--clock-skew"))
+    make = maker(beginning, limits, feedback)
     seconds = None if idle is None else seconds_of(idle, "--idle")
     if key is None and any(_is_given(context, name) for name in ("max_models", "max_keys", "max_bytes", "key_ttl")):
         raise typer.BadParameter("--max-models, --max-keys, --max-bytes and --key-ttl need --key")
@@ -1116,6 +1127,20 @@ def forget(
     if not id and context is None and document is None:
         raise typer.BadParameter("give --id, --context or --document")
     forget_in(folder, id or [], context, document)
+
+
+@app.command(cls=_Command)
+def repair(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="The --checkpoint folder of a service that does not run.")],
+) -> None:
+    """Set times that lie ahead of the clock back to it, in the folder of a service.
+
+    A clock that was wrong leaves them: until the clock has reached them, feedback is late, and models do not fade. GET /readyz
+    reports them. Look at the clock of this machine first.
+    """
+    from online_rank.cli.service import repair as repair_in
+
+    repair_in(folder)
 
 
 def _require_for_new(context: typer.Context, model: str | None) -> None:

@@ -17,6 +17,7 @@ from online_rank.cli.files import refuse_overwriting
 from online_rank.cli.logs import say
 from online_rank.limits import is_id
 from online_rank.serving import Challenge, FeedbackPlan
+from online_rank.serving.clock import CLOCK
 from online_rank.serving.durable import DurableService, read_service
 from online_rank.serving.forgetting import Wanted, without
 from online_rank.serving.idle import IdleClock
@@ -25,7 +26,7 @@ from online_rank.serving.protocol import Outcome, RankingService
 from online_rank.serving.wire import encoded
 from online_rank.storage.files import require_replaceable, save, write_atomically
 
-__all__ = ["Beginning", "Feedback", "Pending", "Places", "forget", "maker", "run", "say_where_it_goes_on"]
+__all__ = ["Beginning", "Feedback", "Pending", "Places", "forget", "maker", "repair", "run", "say_where_it_goes_on"]
 
 _CHUNK = 1 << 18
 #: What `forget` prints of what it found.
@@ -50,11 +51,14 @@ class Beginning(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """Limits on the queries that wait for feedback: how many, for how many further queries, and in how much memory."""
+    """Limits on the queries that wait for feedback: how many, for how many further queries, in how much memory, and by how many
+    seconds their times may be ahead of the clock.
+    """
 
     queries: int
     age: int
     n_bytes: int
+    clock_skew: float = 300.0
 
 
 class Feedback(NamedTuple):
@@ -142,6 +146,7 @@ def maker(beginning: Beginning, pending: Pending, feedback: Feedback = _USUAL) -
             max_pending=pending.queries,
             max_age=pending.age,
             max_pending_bytes=pending.n_bytes,
+            clock_skew=pending.clock_skew,
             origin=origin,
             challenge=copy.deepcopy(challenge),
             plan=feedback.plan(),
@@ -225,6 +230,15 @@ def forget(folder: str, ids: Sequence[str], context: str | None, document: str |
         state.save()
     answer = done.answer()
     print(answer.get("note") or "forgotten: " + ", ".join(f"{n} {_FOUND[name]}" for name, n in answer["forgotten"].items()))
+
+
+def repair(folder: str) -> None:
+    """Set times in the folder of a service that does not run, which lie ahead of the clock, back to it. Raises ValueError,
+    OSError.
+    """
+    with contextlib.closing(DurableService(read_service(folder), folder)) as state:
+        n = state.set_back(CLOCK.now())
+    print(f"set back to the clock: {n} stored times" if n else "no stored time lies ahead of the clock")
 
 
 def _save(state: DurableService, places: Places) -> str | None:
