@@ -60,7 +60,7 @@ def random_stream(rng: np.random.Generator, d: int) -> Iterator[tuple[np.ndarray
 
 
 SETTINGS = (
-    {}, {"credit": "spread"}, {"credit": "argmax", "mass": "slam"}, {"credit": "sort"}, {"credit": "delta"},
+    {}, {"credit": "spread"}, {"credit": "argmax"}, {"credit": "sort"},
     {"credit": "spread", "relative_margin": 1.0},
 )  # fmt: skip
 

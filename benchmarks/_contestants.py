@@ -268,10 +268,6 @@ def spread() -> Ranker:
     return PerceptronRanker(credit="spread")
 
 
-def gain() -> Ranker:
-    return PerceptronRanker(credit="gain")
-
-
 def adagrad() -> Ranker:
     return GradientRanker(optimizer="adagrad")
 
@@ -281,7 +277,6 @@ PRODUCT, TWO_PRODUCTS = "numpy X @ w, a query at a time", "numpy X @ w and s @ X
 DEFAULT = "PerceptronRanker(), learn_many"
 SPREAD, SPREAD_32 = "PerceptronRanker(credit='spread'), learn_many", "PerceptronRanker(credit='spread'), learn_many, float32"
 ARGMAX, ARGMAX_32 = "PerceptronRanker(credit='argmax'), learn_many", "PerceptronRanker(credit='argmax'), learn_many, float32"
-GAIN = "PerceptronRanker(credit='gain'), learn_many"
 LEARN_ONE, PREDICT_ONE = "PerceptronRanker(), learn_one", "PerceptronRanker(), predict_one"
 RIVER = "river LogisticRegression, learn_one, 120 pairs"
 
@@ -298,7 +293,6 @@ CONTESTANTS = [
     Contestant(SPREAD, learn_many(spread)),
     Contestant(SPREAD_32, learn_many(spread, np.float32)),
     Contestant(DEFAULT, learn_many(PerceptronRanker), "adaptive"),
-    Contestant(GAIN, learn_many(gain)),
     Contestant(LEARN_ONE, learn_one, "a Python loop"),
     Contestant(PREDICT_ONE, predict_one, "a Python loop"),
     Contestant("StreamScaler() \\| PerceptronRanker(), learn_many", learn_many(scaled_perceptron)),

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks._data import LIGHTGBM, MQ2008, data_folder, folds, offsets_of
-from online_rank.stream import WebLike, ZipfText
+from benchmarks._zipf import ZipfText
+from online_rank.stream import WebLike
 from online_rank.stream.letor import LetorBlock
 from online_rank.stream.synth import Drifting
 

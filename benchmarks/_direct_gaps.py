@@ -5,9 +5,10 @@ import numpy as np
 
 from benchmarks._common import RESULTS, table
 from benchmarks._data import LIGHTGBM, data_folder, folds
-from online_rank import StreamScaler, plot
+from benchmarks._gaussians import GradedGaussians
+from benchmarks._pictures import neighbour_gaps
+from online_rank import StreamScaler
 from online_rank.rankers.direct import DirectRanker
-from online_rank.stream.synth import GradedGaussians
 
 PASSES = 10
 #: Grades from here on are relevant where the web data are binarised, as in the authors' code.
@@ -26,7 +27,7 @@ def on_gaussians(train: GradedGaussians, test: GradedGaussians) -> str:
             off = np.concatenate([np.abs(np.array(ranker.segment_one(X)) - y) for X, y in queries])
             rows.append((p, f"{np.mean(off == 0):.0%}", f"{np.mean(off <= 1):.0%}"))
     X, y = queries[0]
-    figure = plot.neighbour_gaps(ranker, X, y).figure
+    figure = neighbour_gaps(ranker, X, y).figure
     figure.savefig(RESULTS / "direct_ranker_gaps.png", dpi=200)
     plt.close(figure)
     return f"""## Gaps between neighbours ([DR], section 5.3 and figure 3a)

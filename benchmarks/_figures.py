@@ -6,7 +6,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from benchmarks._common import RESULTS
-from online_rank import plot
+from online_rank.plot.curves import losses
 
 __all__ = ["Curve", "figure", "number", "saved"]
 
@@ -15,7 +15,7 @@ Curve = tuple[list[float], list[float]]
 
 def figure(name: str, title: str, xlabel: str, curves: dict[str, Curve], dashed: dict[str, Curve], log: bool = True) -> str:
     """Losses (solid) and bounds (dashed) as a picture. Returns the image as Markdown."""
-    return saved(plot.losses(curves, bounds=dashed, x_label=xlabel, logarithmic=log), name, title)
+    return saved(losses(curves, bounds=dashed, x_label=xlabel, logarithmic=log), name, title)
 
 
 def saved(ax: plt.Axes, name: str, title: str) -> str:

@@ -31,7 +31,7 @@ from online_rank.base import Ranker
 from online_rank.measures.learned import discounts
 from online_rank.preprocessing import Ramps
 from online_rank.query import read_query
-from online_rank.rankers.blend import _grid, _Made, _rank_and_learn, _scores
+from online_rank.rankers.blend import _answered, _grid, _Made, _scores
 from online_rank.support.progress import progress
 
 #: Behind one map.
@@ -101,7 +101,7 @@ def run(train: list[Query], held_out: list[Query]) -> tuple[np.ndarray, np.ndarr
         S = np.empty((len(members), len(block.y)))
         for k, member in enumerate(members):
             start = time.thread_time()
-            S[k] = _rank_and_learn(member, block, _Made())
+            S[k] = _answered(member, block, _Made())
             seconds[k + 1] += time.thread_time() - start
         for blend in blends:
             blend.learn(S, block.y)

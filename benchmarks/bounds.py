@@ -26,22 +26,14 @@ from benchmarks._common import RESULTS, environment, parser, save, table
 from benchmarks._data import MQ2008, data_folder, mq2008_parts, offsets_of
 from benchmarks._figures import Curve, figure, number
 from benchmarks._timing import interleaved
-from online_rank import LossTracker, PerceptronRanker, StreamScaler, best_in_hindsight, bounds
+from online_rank import LossTracker, PerceptronRanker, SlamRanker, StreamScaler, best_in_hindsight, bounds
+from online_rank.base import Ranker
 from online_rank.bounds import Certificate
 from online_rank.query import query_offsets
 from online_rank.stream.letor import read_letor
 from online_rank.stream.synth import NoisyTeacher, Separable
 
-PRINTED = {"update": "gradient", "credit": "argmax", "mass": "slam", "within_grade": "document", "average": False}
-DRIVEN = {
-    "argmax, slam": {"credit": "argmax", "mass": "slam"},
-    "argmax, loss": {"credit": "argmax"},
-    "spread, slam": {"credit": "spread", "mass": "slam"},
-    "spread, loss": {"credit": "spread"},
-    "pairs, loss": {"credit": "pairs"},
-    "gain, loss": {"credit": "gain"},
-    "delta, loss": {"credit": "delta"},
-}
+DRIVEN: dict[str, dict[str, Any]] = {"argmax": {"credit": "argmax"}, "spread": {"credit": "spread"}, "adaptive": {}}
 
 
 def counterexample() -> str:
@@ -52,7 +44,7 @@ def counterexample() -> str:
         X, y = a * np.array([[1.0, 0.0], [0.0, 0.0], [0.5, -0.3]]), np.array([2, 1, 0])
         teacher = {"u": np.array([1.0, 5.0]) / a}
 
-        def run(model: PerceptronRanker, X: np.ndarray = X, y: np.ndarray = y, u: dict = teacher) -> tuple[Certificate, Curve]:
+        def run(model: Ranker, X: np.ndarray = X, y: np.ndarray = y, u: dict = teacher) -> tuple[Certificate, Curve]:
             tracker = LossTracker(model, u)
             rounds, losses, block = [], [], 1
             while tracker.last_round is None or tracker.last_round.loss:
@@ -66,9 +58,9 @@ def counterexample() -> str:
         step = bounds.theory_learning_rate(m=3, R_X=a, v_max=v_max)
         bound = bounds.theorem_5(comparator_loss=0.0, norm=math.sqrt(26.0) / a, m=3, R_X=a, v_max=v_max)
         for name, model in (
-            ("Algorithm 1, step 1", PerceptronRanker("ndcg", learning_rate=1.0, **PRINTED)),
-            ("Algorithm 1, theory step", PerceptronRanker("ndcg", learning_rate=step, **PRINTED)),
-            ("mistake-driven, any step", PerceptronRanker("ndcg", credit="argmax", mass="slam", within_grade="document")),
+            ("Algorithm 1, step 1", SlamRanker("ndcg", within_grade="document")),
+            ("Algorithm 1, theory step", SlamRanker("ndcg", within_grade="document", learning_rate=step)),
+            ("mistake-driven, any step", PerceptronRanker("ndcg", credit="argmax")),
         ):
             certificate, curve = run(model)
             ours = min(check.value for check in certificate.bounds if check.name in ("mass_bound", "any_step_bound"))
@@ -94,8 +86,8 @@ def counterexample() -> str:
     )  # fmt: skip
     header = ("update", "a", "mistakes until correct", "cumulative loss", "Theorem 5", "true bound")
     note = (
-        "The theory step is 1 / (4 m R_X² v_max). The true bound is the any-step bound for the gradient update and the mass "
-        "theorem for the mistake-driven one."
+        "The theory step is 1 / (4 m R_X² v_max). The true bound is the any-step bound for Algorithm 1 (`SlamRanker`) and the "
+        "mass theorem for the mistake-driven update (`PerceptronRanker`)."
     )
     return f"{table(header, rows)}\n\n{note}\n\n{image}"
 
@@ -144,8 +136,6 @@ def separable() -> str:
         block = stream.block()
         losses, theorem = {}, 0.0
         for name, options in DRIVEN.items():
-            if name.startswith("delta") and m > 1000:
-                continue
             tracker = LossTracker(PerceptronRanker("ndcg", **options), u)
             tracker.learn_many(*block)
             certificate = tracker.certificate()
@@ -154,7 +144,7 @@ def separable() -> str:
             losses[name] = certificate.loss
         v_max = tracker.totals.v_max
         step = bounds.theory_learning_rate(m=m, R_X=1.0, v_max=v_max)
-        algorithm_1 = LossTracker(PerceptronRanker("ndcg", learning_rate=step, **PRINTED | {"within_grade": "mean"}), u)
+        algorithm_1 = LossTracker(SlamRanker("ndcg", learning_rate=step), u)
         algorithm_1.learn_many(*block)
         theorem = bounds.corollary_6(gamma=gamma, m=m, R_X=1.0, v_max=v_max)
         losses["Algorithm 1, theory step"] = algorithm_1.totals.loss
@@ -162,14 +152,14 @@ def separable() -> str:
         rows.append(
             (
                 f"m = {m:,}, T = {horizon:,}, d = {d}",
-                *(number(losses[n]) if n in losses else "–" for n in [*DRIVEN, "Algorithm 1, theory step"]),
+                *map(number, losses.values()),
                 number(mass),
                 number(theorem),
             )
         )
         if (d, horizon * m <= 400_000) == (20, True) and m != 50:
             for group, entries in (
-                (curves, {n: losses[n] for n in ("argmax, slam", "spread, loss", "Algorithm 1, theory step")}),
+                (curves, {n: losses[n] for n in ("argmax", "spread", "Algorithm 1, theory step")}),
                 (dashed, {"mass theorem": mass, "Corollary 6 of [CT]": theorem}),
             ):
                 for name, value in entries.items():

@@ -27,18 +27,18 @@ import matplotlib.pyplot as plt
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks import _direct_gaps
+from benchmarks import _direct_gaps, _pictures
 from benchmarks._common import RESULTS, environment, parser, save, table
 from benchmarks._data import MQ2008, data_folder, folds, offsets_of, shuffled
+from benchmarks._gaussians import GradedGaussians
 from benchmarks._paper_network import PaperNetwork
 from benchmarks._timing import seconds_of
-from online_rank import StreamQuantileMap, StreamScaler, plot
+from online_rank import StreamQuantileMap, StreamScaler
 from online_rank.base import Ranker
 from online_rank.metrics import MAP, NDCG
 from online_rank.rankers.direct import FIRST_WEIGHTS, DirectRanker
 from online_rank.rankers.gradient import GradientRanker
 from online_rank.stream.letor import LetorBlock
-from online_rank.stream.synth import GradedGaussians
 
 LENGTH = 100
 
@@ -105,7 +105,7 @@ def sensitivity(n_documents: int, repetitions: int) -> str:
         means = results.mean(axis=1)
         errors = results.std(axis=1, ddof=1) / repetitions**0.5
         by_passes = {f"{p} pass{'es' if p > 1 else ''}": results[:, :, i] for i, p in enumerate(PASSES)}
-        plot.sensitivity(name, values, by_passes, measured="NDCG@20", ax=ax)
+        _pictures.sensitivity(name, values, by_passes, measured="NDCG@20", ax=ax)
         rows += [
             (f"{name} = {value:g}", *(f"{mean:.3f} ± {error:.3f}" for mean, error in zip(*cells, strict=True)))
             for value, *cells in zip(values, means, errors, strict=True)

@@ -47,9 +47,7 @@ RANDOM, REFERENCE = "random ranking", "LightGBM, 31 leaves, rate 0.1"
 ONLINE: dict[str, Callable[[], Ranker]] = {
     "PerceptronRanker() (default: adaptive, mass sqrt)": lambda: StreamScaler() | PerceptronRanker(),
     "PerceptronRanker(credit='spread')": lambda: StreamScaler() | PerceptronRanker(credit="spread"),
-    "PerceptronRanker(credit='argmax', mass='slam') ([CT]'s subgradient)": lambda: (
-        StreamScaler() | PerceptronRanker(credit="argmax", mass="slam")
-    ),
+    "PerceptronRanker(credit='argmax') ([CT]'s subgradient)": lambda: StreamScaler() | PerceptronRanker(credit="argmax"),
     "GradientRanker()": GradientRanker,
     "map | DirectRanker()": lambda: StreamQuantileMap() | DirectRanker(seed=0),
     "map | PerceptronRanker()": lambda: StreamQuantileMap() | PerceptronRanker(),

@@ -184,10 +184,10 @@ def draw_throughput(path: Path, results: Path = RESULTS) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
-    from online_rank import plot
+    from benchmarks._pictures import throughput
 
     shown = rates(results)
-    figure = plot.throughput(shown, unit="queries learned a second").figure
+    figure = throughput(shown, unit="queries learned a second").figure
     figure.savefig(path, dpi=200, metadata={"Description": json.dumps(shown)})
 
 

@@ -9,7 +9,6 @@ and not of what else the machine did.
 
 import functools
 import itertools
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -73,16 +72,14 @@ def value(metric: Any) -> Callable[[Queries], Run]:
     return prepare
 
 
-#: Name -> how it is run, and the longest query that it is run on. `delta` looks at all pairs by its nature.
-METHODS: dict[str, tuple[Callable[[Queries], Run], float]] = {
-    "argmax": (learn("argmax"), math.inf),
-    "adaptive": (learn("adaptive"), math.inf),
-    "spread": (learn("spread"), math.inf),
-    "pairs": (learn("pairs"), math.inf),
-    "delta": (learn("delta"), 3000),
-    "predict": (predict, math.inf),
-    "NDCG@10": (value(NDCG(k=10)), math.inf),
-    "MAP": (value(MAP()), math.inf),
+#: Name -> how it is run.
+METHODS: dict[str, Callable[[Queries], Run]] = {
+    "argmax": learn("argmax"),
+    "adaptive": learn("adaptive"),
+    "spread": learn("spread"),
+    "predict": predict,
+    "NDCG@10": value(NDCG(k=10)),
+    "MAP": value(MAP()),
 }
 
 #: They do not look at features.
@@ -107,7 +104,7 @@ X_LABELS = {
 }
 
 #: What the picture shows.
-DRAWN = ("adaptive", "spread", "argmax", "pairs", "delta", "predict", "NDCG@10")
+DRAWN = ("adaptive", "spread", "argmax", "predict", "NDCG@10")
 
 Curve = dict[int, float]
 
@@ -118,11 +115,7 @@ def measure(axis: str, repetitions: int) -> dict[str, Curve]:
     for size in AXES[axis][0]:
         shape = Shape(**{axis: size})
         block = random_queries(shape)
-        runs = {
-            name: prepare(block)
-            for name, (prepare, longest) in METHODS.items()
-            if shape.documents <= longest and not (axis == "features" and name in METRICS)
-        }
+        runs = {name: prepare(block) for name, prepare in METHODS.items() if not (axis == "features" and name in METRICS)}
         for run in runs.values():
             run()
         share = 1 if axis == "queries" else shape.n_queries

@@ -1,7 +1,7 @@
 """How fast, how small and how good is learning from millions of sparse features, beside other libraries?
 
-`python -m benchmarks.sparse` learns queries of Zipf text (`stream.ZipfText`) at 10^5 and 10^6 words, by everybody in turn, and
-writes benchmarks/results/sparse.md. `--data DIR` takes the queries of a data.npz instead (indptr, indices, data, y, V, Q, m),
+`python -m benchmarks.sparse` learns queries of Zipf text (`_zipf.py`) at 10^5 and 10^6 words, by everybody in turn, and writes
+benchmarks/results/sparse.md. `--data DIR` takes the queries of a data.npz instead (indptr, indices, data, y, V, Q, m),
 of which the first are learned and the first held-out ones ranked.
 """
 
@@ -21,12 +21,12 @@ import numpy as np
 
 from benchmarks._common import environment, parser, save, table
 from benchmarks._timing import interleaved
+from benchmarks._zipf import ZipfText
 from benchmarks.throughput import peak_megabytes
 from online_rank import GradientRanker, HashedFeatures, PerceptronRanker
 from online_rank._kernels.sparse import score_by
 from online_rank.metrics import NDCG
 from online_rank.query import SparseRows
-from online_rank.stream import ZipfText
 from online_rank.stream.letor.sparse import rows_at
 from online_rank.support.progress import progress
 
@@ -283,8 +283,6 @@ CONTESTANTS = [
     Contestant("spread, rows", rows(credit="spread"), "`learn_many`"),
     Contestant("adaptive, rows", rows(), "the default"),
     Contestant("sort, rows", rows(credit="sort")),
-    Contestant("gain, rows", rows(credit="gain")),
-    Contestant("pairs, rows", rows(credit="pairs")),
     Contestant("spread, rows, learn_one", one_by_one, "a Python loop"),
     Contestant("GradientRanker(lambdarank, adagrad), rows", adagrad),
     Contestant("Vowpal Wabbit --csoaa_ldf m, cache", vowpal_wabbit(True), "cost 4 - grade"),

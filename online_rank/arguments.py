@@ -102,11 +102,11 @@ def choice(name: str, value: Any, choices: Iterable[Any], *, optional: bool = Fa
 
     Examples
     --------
-    >>> choice("update", "mistake", ("mistake", "gradient"))
-    >>> choice("update", "mistakes", ("mistake", "gradient"))
+    >>> choice("mass", "loss", ("loss", "sqrt"))
+    >>> choice("mass", "losses", ("loss", "sqrt"))
     Traceback (most recent call last):
         ...
-    ValueError: update is 'mistakes'; it must be 'mistake' or 'gradient'
+    ValueError: mass is 'losses'; it must be 'loss' or 'sqrt'
     """
     if optional and value is None:
         return

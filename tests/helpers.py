@@ -1,7 +1,5 @@
 """What tests share: streams of queries, blocks made of them, and the state of a model as values that compare bit for bit."""
 
-import itertools
-
 import numpy as np
 from river import base, compose
 
@@ -9,16 +7,17 @@ from online_rank.stream.synth import NoisyTeacher
 
 NAMES = ["a", "b", "c"]
 MEASURES = ("ndcg@10", "ndcg@2", "ndcg", "ap", "ap>=2", "linear_ndcg")
-CREDITS = ("argmax", "spread", "pairs", "gain", "delta")
+#: Settings of `PerceptronRanker` whose pairs the reference finds one by one, and of `SlamRanker`.
 SETTINGS = [
-    {"credit": credit, "mass": mass, **update}
-    for credit, mass in [*itertools.product(CREDITS, ["loss"]), ("argmax", "slam"), ("spread", "slam")]
-    for update in (
-        {},
-        {"relative_margin": 0.5},
-        {"update": "gradient", "learning_rate": 0.3},
-        {"update": "gradient", "learning_rate": 2.0, "margin": 0.5, "margin_scale": "grade"},
-    )
+    {"credit": credit, "mass": mass, **margin}
+    for credit in ("argmax", "spread")
+    for mass in ("loss", "sqrt")
+    for margin in ({}, {"relative_margin": 0.5})
+]
+SLAM_SETTINGS = [
+    {"within_grade": within_grade, **step}
+    for within_grade in ("mean", "document", "tight")
+    for step in ({"learning_rate": 0.3}, {"learning_rate": 2.0, "margin": 0.5, "margin_scale": "grade"})
 ]
 
 

@@ -5,7 +5,9 @@ import threading
 import time
 
 import numba
+import pytest
 
+from online_rank._kernels import _jit
 from online_rank._kernels._jit import on_first_compilation
 from online_rank.support import compiling
 
@@ -96,6 +98,7 @@ import importlib.abc
 import sys
 import threading
 
+from online_rank._kernels import _jit
 from online_rank._kernels._jit import on_first_compilation
 
 
@@ -124,6 +127,7 @@ def test_who_asks_while_another_thread_imports_numba_waits_for_it():
     assert found.stdout.split() == ["True", "False", "False", "True"]
 
 
+@pytest.mark.slow
 def test_another_process_compiles_the_perceptron_meanwhile(tmp_path):
     script = """
 import numpy as np
@@ -144,3 +148,48 @@ print(sum(perceptron.learn.stats.cache_misses.values()), sum(quantile_map.map_qu
     environment = {**os.environ, "ONLINE_RANK_JIT": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("0\n-9\n0 True\n", "")
+
+
+_COMPILE = """
+import numpy as np
+from online_rank._kernels.arrays import all_finite
+input()
+all_finite(np.ones(3))
+print(sum(all_finite.stats.cache_misses.values()))
+"""
+
+
+def test_one_process_compiles_what_others_read(tmp_path):
+    environment = {**os.environ, "ONLINE_RANK_JIT": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    pipe = subprocess.PIPE
+    both = [
+        subprocess.Popen([sys.executable, "-c", _COMPILE], stdin=pipe, stdout=pipe, text=True, env=environment) for _ in "ab"
+    ]
+    for process in both:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    # The one that comes second waits for the first, or finds what it has compiled.
+    assert sorted(process.communicate()[0] for process in both) == ["0\n", "1\n"]
+
+
+_HOLD = "import fcntl, sys; file = open(sys.argv[1], 'ab'); fcntl.lockf(file, fcntl.LOCK_EX); print(); input()"
+
+
+def test_a_process_that_compiles_for_ever_is_not_waited_for(tmp_path, monkeypatch):
+    pytest.importorskip("fcntl")
+    monkeypatch.setattr(_jit, "_PATIENCE", 0.05)
+    path = str(tmp_path / "kernel.lock")
+    with subprocess.Popen([sys.executable, "-c", _HOLD, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        with _jit._turn(path):
+            assert other.poll() is None
+        other.kill()
+    # A process that ends gives its lock back.
+    monkeypatch.setattr(_jit, "_PATIENCE", 60.0)
+    with _jit._turn(path):
+        pass
+
+
+def test_a_folder_without_locks_keeps_nobody(tmp_path):
+    with _jit._turn(str(tmp_path / "missing" / "kernel.lock")):
+        pass

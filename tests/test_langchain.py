@@ -36,10 +36,6 @@ def made(example, **options):
     return example.LearnedEnsembleRetriever(retrievers=LISTS, **options)
 
 
-def test_it_is_short():
-    assert EXAMPLE.read_text().count("\n") <= 60
-
-
 @pytest.mark.parametrize("weights", [[0.5, 0.5], [1.0, 3.0], [2.0, 0.5]])
 def test_it_begins_as_the_ensemble_retriever(example, weights):
     classic = pytest.importorskip("langchain_classic.retrievers")

@@ -35,7 +35,6 @@ GIVEN = {
     ("PointwiseRanker", "model"): linear_model.LinearRegression(),
     ("hybrid", "runs"): ["a", "b"],
     ("mix", "models"): [PerceptronRanker()],
-    ("iter_vw", "top"): 3,
     "scores": [1.0, 0.0],
     ("CascadeUser", "click"): (0.0, 1.0),
     ("CascadeUser", "stop"): (0.0, 1.0),
@@ -44,7 +43,7 @@ GIVEN = {
     ("Models", "make"): lambda: RankingService(PerceptronRanker()),
 }
 #: Positional arguments of readers.
-EXTRA = {"iter_letor": (io.StringIO(""),), "read_letor": (io.StringIO(""),), "iter_vw": (io.StringIO(""),)}
+EXTRA = {"iter_letor": (io.StringIO(""),), "read_letor": (io.StringIO(""),)}
 
 
 def callables():
@@ -98,7 +97,7 @@ BAD = {
     "seed": (-1, 8.5, "x", True, None),
 }
 #: What opens files before it looks at anything else, and what needs torch; their rooms test them.
-FILES = ("iter_table", "plan_columns", "plan_tables", "learn_shard", "TorchRanker")
+FILES = ("iter_table", "plan_columns", "learn_shard", "TorchRanker")
 #: Rooms whose functions are called by other rooms, with what these have checked; and pictures.
 INNER = ("base", "query", "plot", "checks", "intervals")
 #: Text that users make up: names, columns, paths.

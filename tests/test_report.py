@@ -80,7 +80,7 @@ def test_the_page_is_whole_and_fetches_nothing(letor, tmp_path, capsys):
     words = set(page.text)
     for heading in ("Figures", "Course", "Worst ranked", "Slowest", "Settings", "Run it again"):
         assert heading in words
-    for value in (report["passes"][0]["metrics"]["ndcg@10"], report["test"]["served"]["ndcg@10"]):
+    for value in (report["passes"][0]["metrics"]["ndcg@10"], report["test"]["metrics"]["ndcg@10"]):
         assert f"{value:.4f}" in words
     assert any(word.startswith("query q<") for word in words)
     assert any(word.startswith("D&") for word in words)

@@ -6,10 +6,12 @@ numba compiles it on the first call, for the dtypes of the arguments, and caches
 released while it runs.
 """
 
+import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from online_rank._kernels.ahead import loading
@@ -27,6 +29,10 @@ _NO_WRAPPERS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 #: Entries and the argument types of their calls, while a process records them (`online_rank.support.warm_up`).
 recorded: "dict[tuple[Kernel, tuple[Any, ...]], None] | None" = {} if os.environ.get("_ONLINE_RANK_RECORD") else None
 _recording = True
+
+
+#: Seconds that a process waits for another one that compiles the same kernel, and between two looks.
+_PATIENCE, _POLL = 120.0, 0.02
 
 
 class Kernel:
@@ -123,7 +129,42 @@ def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
         # numba invalidates a cached function when its own file changes, not when a function that it calls, in another file,
         # does. With this stamp a cached kernel is used only while all kernel files are unchanged.
         cache_file._source_stamp = loading.source_digest()
+        compile_ = dispatcher.compile
+
+        def compile_in_turn(signature: Any) -> Any:
+            with _turn(f"{cache_file._index_path}.lock"):
+                return compile_(signature)
+
+        dispatcher.compile = compile_in_turn
     return dispatcher
+
+
+@contextlib.contextmanager
+def _turn(path: str) -> Iterator[None]:
+    """Wait until no other process compiles this kernel: what it compiled is then in numba's cache.
+
+    Kernels do not call each other in circles, so neither do these locks wait for each other. Without such locks on the system,
+    and after `_PATIENCE` seconds, a kernel may be compiled twice.
+    """
+    try:
+        import fcntl
+
+        file = open(path, "ab")  # noqa: SIM115
+    except (ImportError, OSError):
+        yield
+        return
+    # Closing the file, also by the end of the process, gives the lock back. A forked process does not inherit it.
+    with file:
+        end = time.monotonic() + _PATIENCE
+        while time.monotonic() < end:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except (BlockingIOError, PermissionError):
+                time.sleep(_POLL)
+            except OSError:  # A file system without locks.
+                break
+        yield
 
 
 @functools.cache

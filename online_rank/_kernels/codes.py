@@ -12,8 +12,8 @@ NDCG, AP, LINEAR_NDCG, RECIPROCAL_RANK, PRECISION, ERR, PAIRWISE_ACCURACY, DCG, 
 EXPECTED, OPTIMISTIC, PESSIMISTIC, IGNORED = 0, 1, -1, 2
 
 # Mass of an update.
-LOSS, SLAM_MASS, ROOT = range(3)
-MASSES = {"loss": LOSS, "slam": SLAM_MASS, "sqrt": ROOT}
+LOSS, ROOT = range(2)
+MASSES = {"loss": LOSS, "sqrt": ROOT}
 
 
 class Credit(NamedTuple):
@@ -22,30 +22,21 @@ class Credit(NamedTuple):
     Attributes
     ----------
     code : its number in kernels
-    mass, relative_margin : defaults; the margin is for the mistake-driven update
-    slam : whether the sum of its a_ij, unscaled, is at least the loss, as the mass "slam" needs
-    covered : whether it puts a_ij >= 0 on violated pairs alone, as the proof of the mass theorem needs
-    lean : whether it is compiled into the lean form of learning, which suffices for most users
+    mass, relative_margin : defaults
     """
 
     code: int
     mass: str
     relative_margin: float
-    slam: bool
-    covered: bool
-    lean: bool
 
 
-ARGMAX, SPREAD, PAIRS, GAIN, DELTA, SORT, ADAPTIVE = range(7)
+ARGMAX, SPREAD, SORT, ADAPTIVE = range(4)
 CREDITS = {
-    "argmax": Credit(ARGMAX, "loss", 0.0, slam=True, covered=True, lean=False),
-    "spread": Credit(SPREAD, "loss", 0.0, slam=True, covered=True, lean=True),
-    "pairs": Credit(PAIRS, "loss", 0.0, slam=False, covered=True, lean=False),
-    "gain": Credit(GAIN, "loss", 0.0, slam=False, covered=True, lean=False),
-    "delta": Credit(DELTA, "loss", 0.0, slam=False, covered=True, lean=False),
+    "argmax": Credit(ARGMAX, "loss", 0.0),
+    "spread": Credit(SPREAD, "loss", 0.0),
     # Credits that spread an update over many documents.
-    "sort": Credit(SORT, "sqrt", 0.3, slam=False, covered=True, lean=True),
-    "adaptive": Credit(ADAPTIVE, "sqrt", 0.3, slam=False, covered=True, lean=True),
+    "sort": Credit(SORT, "sqrt", 0.3),
+    "adaptive": Credit(ADAPTIVE, "sqrt", 0.3),
 }
 
 # Indices of a perceptron's counters: effective number of averaged weight vectors; rounds since the reference of a lazy average

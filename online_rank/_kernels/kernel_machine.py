@@ -11,16 +11,15 @@ import numpy as np
 
 from online_rank._kernels._jit import inner, kernel, leaf
 from online_rank._kernels.arrays import all_finite, copy_to
-from online_rank._kernels.codes import LOSS, MEAN, RBF, SPREAD
-from online_rank._kernels.credit import assign_credit
+from online_rank._kernels.codes import RBF
 from online_rank._kernels.fits import require, require_block
 from online_rank._kernels.graded import Target, grade_query
-from online_rank._kernels.perceptron import Rule, judge
+from online_rank._kernels.perceptron import judge
 from online_rank._kernels.primitives import dot, squared_distance
 from online_rank._kernels.rounds import write_round
+from online_rank._kernels.spread_credit import list_preferred, spread_credit
 from online_rank._kernels.vector_math import exp_negative
-from online_rank._kernels.violations import Violation
-from online_rank._kernels.workspace import CREDIT, SCORES, SHARES, WEIGHTS, longest_query, workspace
+from online_rank._kernels.workspace import CREDIT, PREFERRED, SCORES, SHARES, WEIGHTS, longest_query, workspace
 
 # A document is stored only if its squared distance from the span of the stored ones is at least this part of its squared norm.
 _LEAST_PIVOT = 1e-8
@@ -275,7 +274,6 @@ def learn(X, y, offsets, weights, discounts, config, constants, learner, rounds,
     gamma, coef0, tolerance, beta, keep = constants
     basis = Basis(Form(shape, degree, gamma, coef0), stored, factor)
     target = Target(kind, cutoff, threshold, discounts)
-    rule = Rule(SPREAD, LOSS, MEAN, False, False, 1.0, beta, 1.0, keep, 0.0, 0.0)
     longest = longest_query(offsets)
     work = workspace(longest)
     K = np.empty((longest, alpha.shape[0]))
@@ -296,11 +294,13 @@ def learn(X, y, offsets, weights, discounts, config, constants, learner, rounds,
         if graded.levels < 2:
             write_round(rounds[q], 0.0, 0.0, 0.0, 0.0, weight, m, largest, 0.0, True)
             continue
-        loss, v_max = judge(target, rule, graded, s, v, work, None)
+        loss, v_max = judge(target, graded, s, v, work)
         offset = beta * counters[SQUARES] / counters[MASSES] if counters[MASSES] > 0.0 else 0.0
         mass, square = weight * loss, 0.0
         if mass > 0.0:
-            scale = mass / assign_credit(SPREAD, target, graded, v, Violation(s, offset, False), work, c, None)
+            preferred = work.integers[PREFERRED, : list_preferred(graded.level, v, work.integers[PREFERRED])]
+            c[:] = 0.0
+            scale = mass / spread_credit(graded, v, s, offset, preferred, work, c)
             for i in range(m):
                 c[i] *= scale
             before = n

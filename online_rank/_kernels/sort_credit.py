@@ -34,13 +34,13 @@ def normal_scores(m, scores):
 
 
 @leaf
-def sort_credit(graded, violation, work, c):
+def sort_credit(graded, s, offset, work, c):
     """phi(ideal position) - phi(position) of each document, to `c` (m,). Returns the mass. O(m log m).
 
-    Positions are by s_i - tau level_i / (L - 1), with tau the margin, and the less relevant first among equals. Sorting that
-    order stably by grade gives the ideal positions. Bubble sort leads from one to the other by exchanges of violated
-    neighbours; each moves a positive difference of phi from one document to another. For equal documents of one grade, c is the
-    mean over all their orders, so that the input order does not matter.
+    Positions are by s_i - tau level_i / (L - 1), with tau the margin `offset`, and the less relevant first among equals.
+    Sorting that order stably by grade gives the ideal positions. Bubble sort leads from one to the other by exchanges of
+    violated neighbours; each moves a positive difference of phi from one document to another. For equal documents of one grade,
+    c is the mean over all their orders, so that the input order does not matter.
     """
     m = c.shape[0]
     level, levels = graded.level, graded.levels
@@ -51,12 +51,12 @@ def sort_credit(graded, violation, work, c):
     next_place[0] = 0
     for lev in range(1, levels):
         next_place[lev] = next_place[lev - 1] + graded.size[lev - 1]
-    step = violation.offset / (levels - 1)
+    step = offset / (levels - 1)
     for i in range(m):
         p = next_place[level[i]]
         next_place[level[i]] += 1
         placed[p] = i
-        keys[p] = violation.t[i] - step * level[i]
+        keys[p] = s[i] - step * level[i]
     sort_descending(keys[:m], placed[:m], work.reals[SPARE_KEYS], work.integers[SPARE_ITEMS])
     # Levels from the highest down.
     next_place[levels - 1] = 0
@@ -116,3 +116,14 @@ def transport(graded, c, work, moved):
             following = below[j]
             top[lev] = following if left[j] >= 0.0 else j
     return n
+
+
+@leaf
+def hinges_of_moved(moved, size, k, other):
+    """Sums of the amounts of the first `size` pairs times max(0, 1 + k_j - k_i), for the keys (m,) of two comparators."""
+    total, other_total = 0.0, 0.0
+    for n in range(size):
+        i, j, amount = moved.upper[n], moved.lower[n], moved.amount[n]
+        total += amount * max(0.0, 1.0 + k[j] - k[i])
+        other_total += amount * max(0.0, 1.0 + other[j] - other[i])
+    return total, other_total

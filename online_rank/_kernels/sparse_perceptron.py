@@ -58,15 +58,14 @@ def _mixed(rows, work, m, mass, state, touched, z, other_z, counters):
 
 
 @leaf
-def _within(step, square, squares_of_w):
+def within_range(step, square, squares_of_w):
     """Whether the weights w + step z stay finite: their norm is at most ||w|| + step ||z||."""
     return math.sqrt(squares_of_w) + step * math.sqrt(square) < _LARGEST_NORM
 
 
 @kernel
 def learn(
-    starts, columns, values, y, offsets, weights, discounts, config, state, averages, counters, rounds,
-    served=None, all_forms=None,
+    starts, columns, values, y, offsets, weights, discounts, config, state, averages, counters, rounds, served=None
 ):  # fmt: skip
     """Learn from a block of queries.
 
@@ -75,7 +74,8 @@ def learn(
     starts, columns, values : the documents as `online_rank.query.SparseRows`
     state : (at least d, 4) of `sparse`, changed in place
     averages : whether an average of the weights serves
-    y, offsets, weights, discounts, config, counters, rounds, served, all_forms : as for `perceptron.learn`
+    y, offsets, weights, discounts, config, counters, rounds : as for `perceptron.learn`
+    served : as for `perceptron.learn_watched`
 
     Returns
     -------
@@ -110,20 +110,20 @@ def learn(
             write_round(rounds[q], 0.0, 0.0, 0.0, 0.0, weight, m, largest, 0.0, True)
             continue
         offset = margin_of(rule, counters)
-        loss, mass, v_max, _ = respond(target, rule, graded, s, weight, offset, work, all_forms)
+        loss, mass, v_max, _ = respond(target, rule, graded, s, weight, offset, work)
         square = 0.0
         if loss > 0.0:
             lag = lag_of(rule.decay, counters) if averages else 0.0
             if rule.credit == ADAPTIVE and mass > 0.0:
                 n, square, squares_of_w, of_spread, of_sort = _mixed(rows, work, m, mass, state, touched, z, other_z, counters)
-                if not (math.isfinite(mass) and _within(rule.step, square, squares_of_w)):
+                if not (math.isfinite(mass) and within_range(1.0, square, squares_of_w)):
                     return q
-                add_scaled(state, rule.step, touched[:n], z, lag)
+                add_scaled(state, 1.0, touched[:n], z, lag)
                 counters[SPREAD_SQUARES], counters[SORT_SQUARES] = of_spread, of_sort
             else:
                 n = combine_rows(rows, work.reals[CREDIT, :m], state, touched)
-                square, squares_of_w = add_sums(state, rule.step, lag, touched[:n], before)
-                if not (math.isfinite(mass) and _within(rule.step, square, squares_of_w)):
+                square, squares_of_w = add_sums(state, 1.0, lag, touched[:n], before)
+                if not (math.isfinite(mass) and within_range(1.0, square, squares_of_w)):
                     put_back(state, touched[:n], before)
                     return q
             counters[CAPPED_SQUARES] += square + 2.0 * offset * mass

@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from online_rank._kernels._jit import inner, kernel
-from online_rank._kernels.arrays import all_finite, copy_to
+from online_rank._kernels.arrays import all_finite
+from online_rank._kernels.best_violators import margin_keys
 from online_rank._kernels.codes import (
     AP,
     HINGE,
@@ -24,7 +25,7 @@ from online_rank._kernels.listwise import lambdarank, listnet, slam
 from online_rank._kernels.pairwise import hinge, smooth_pairs, squared_identity, total_weight
 from online_rank._kernels.primitives import own_gradient
 from online_rank._kernels.structured import structured_ap, structured_dcg
-from online_rank._kernels.weight_vectors import weight_documents
+from online_rank._kernels.weight_vectors import weigh_documents
 from online_rank._kernels.workspace import (
     COUNTS,
     LEVEL_START,
@@ -36,7 +37,6 @@ from online_rank._kernels.workspace import (
     PAIR_WEIGHTS,
     SUMS,
     TERMS,
-    VIOLATION_KEYS,
     WEIGHTS,
     workspace,
 )
@@ -120,8 +120,8 @@ def evaluate(target, surrogate, s, y, valued, work, gradient):
         value = _hinge(surrogate, graded, s, order, work, gradient)
     elif name == SLAM:
         v = work.reals[WEIGHTS, :m]
-        v_max = weight_documents(target, graded, surrogate.within_grade, order, work, v, True)
-        keys, margin = _keys(surrogate, graded, s, work)
+        v_max = weigh_documents(target, graded, surrogate.within_grade, order, work, v)
+        keys, margin = margin_keys(surrogate.margin, surrogate.by_gap, graded, s, work)
         value = slam(margin, keys, graded, v, work, gradient)
     elif name == OWN_SURROGATE:
         value = 0.0
@@ -152,21 +152,6 @@ def _own(address, s, y, work, gradient):
     for i in range(m):
         gradient[i] = slopes[i]
     return done
-
-
-@inner
-def _keys(surrogate, graded, s, work):
-    """Keys t, a copy of the scores, and a constant margin, which is 0 if the margin grows with the grade gap.
-
-    For margin (R_i - R_j) - (s_i - s_j) is -(t_i - t_j) of t = s - margin R.
-    """
-    t = work.reals[VIOLATION_KEYS, : s.shape[0]]
-    copy_to(t, s)
-    if not surrogate.by_gap:
-        return t, surrogate.margin
-    for i in range(s.shape[0]):
-        t[i] -= surrogate.margin * graded.grade[graded.level[i]]
-    return t, 0.0
 
 
 @inner
@@ -219,7 +204,7 @@ def _list_by_level(s, graded, start, listed, t):
 def _hinge(surrogate, graded, s, order, work, gradient):
     """The pairwise hinge; `order` is the whole ranking, and is recomputed for a margin that grows with the grade gap."""
     m = s.shape[0]
-    keys, margin = _keys(surrogate, graded, s, work)
+    keys, margin = margin_keys(surrogate.margin, surrogate.by_gap, graded, s, work)
     if surrogate.by_gap:
         rank_pessimistically(keys, graded, m, order, work)
     counts, sums = work.reals[COUNTS, : graded.levels + 1], work.reals[SUMS, : graded.levels + 1]

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from online_rank._kernels._jit import inner, leaf
+from online_rank._kernels.best_violators import keys_of, slam_losses
 from online_rank._kernels.credit import Update, hinges, prepare_hinges, room_for_pairs
 from online_rank._kernels.dense import score, score_rows_by_all, score_with_norms
-from online_rank._kernels.primitives import lane_sum
 from online_rank._kernels.sort_credit import Moved
 from online_rank._kernels.workspace import KEYS, LISTED_GRADIENT, LISTED_SCORES, PREFERRED, SPARE_KEYS, TERMS, WEIGHTS
 
@@ -56,10 +56,10 @@ def watch_of(watched, longest):
 
 
 @leaf
-def add_up_updates(watch, step, z):
+def add_up_updates(watch, z):
     """Add an update of the weights, before they are shortened, to the sum of updates; nothing if it is an array (0,)."""
     for j in range(watch.gained.shape[0]):
-        watch.gained[j] += step * z[j]
+        watch.gained[j] += z[j]
 
 
 @leaf
@@ -90,74 +90,27 @@ def score_under_watch(watch, X, first, m, w, average, s):
 
 
 @leaf
-def compare_round(scores, moved, target, rule, graded, violated, weight, scale, of_spread, work, out, all_forms):
-    """Losses of comparators on the pairs of a round's update, to `out` (c, 2).
+def compare_round(scores, moved, credit, graded, s, weight, offset, scale, of_spread, work, out):
+    """Losses of comparators on the pairs of a round's update, whose credit is in `work`, to `out` (c, 2).
 
-    They are F(u) = sum of a_ij hinge_ij(u), and f(u) = weight phi_v; infinity for overflow. With keys k = u-scores
-    (s - Delta R for a margin that grows with the grade gap, and margin 0), the hinge of a pair (i, j) with R_i > R_j is
-    max(0, margin + k_j - k_i). `scores` (c, at least m) has the u-scores; `moved`, `scale` and `of_spread` are as in
-    `credit.Update`, and `all_forms` as for `credit.assign_credit`.
+    They are F(u) = sum of a_ij hinge_ij(u), and f(u) = weight phi_v; infinity for overflow. The hinge of a pair (i, j) with
+    R_i > R_j is max(0, 1 + k_j - k_i), with keys k = u-scores. `scores` (c, at least m) has the u-scores; `s`, `offset`,
+    `moved`, `scale` and `of_spread` are as in `credit.Update`.
     """
-    m = graded.level.shape[0]
+    m = s.shape[0]
     v, k, other = work.reals[WEIGHTS, :m], work.reals[LISTED_SCORES, :m], work.reals[LISTED_GRADIENT, :m]
-    margin = 0.0 if rule.by_gap else rule.margin
-    update = Update(rule.credit, target, graded, v, violated, scale, of_spread, moved)
-    pairs = prepare_hinges(update, work, all_forms)
+    update = Update(credit, graded, v, s, offset, scale, of_spread, moved)
+    pairs = prepare_hinges(update, work)
     preferred = work.integers[PREFERRED, : pairs.preferred]
     # Two at a time; the last of an odd number beside itself.
     for first in range(0, out.shape[0], 2):
         second = min(first + 1, out.shape[0] - 1)
-        finite = _keys_of(rule, graded, scores[first], k, work.reals[TERMS, :m])
-        other_finite = _keys_of(rule, graded, scores[second], other, work.reals[TERMS, :m])
-        hinge, other_hinge = hinges(update, pairs, k, other, second > first, margin, work, all_forms)
-        loss, other_loss = _slam_losses(graded, v, preferred, k, other, margin, work.reals[KEYS], work.reals[SPARE_KEYS])
+        finite = keys_of(scores[first], graded, 0.0, k, work.reals[TERMS, :m])
+        other_finite = keys_of(scores[second], graded, 0.0, other, work.reals[TERMS, :m])
+        hinge, other_hinge = hinges(update, pairs, k, other, second > first, work)
+        loss, other_loss = slam_losses(graded, v, preferred, k, other, 1.0, work.reals[KEYS], work.reals[SPARE_KEYS])
         if second > first:
             out[second, 0] = other_hinge if other_finite else np.inf
             out[second, 1] = weight * other_loss if other_finite else np.inf
         out[first, 0] = hinge if finite else np.inf
         out[first, 1] = weight * loss if finite else np.inf
-
-
-@leaf
-def _keys_of(rule, graded, scores, k, terms):
-    """Write a comparator's keys (m,): its scores minus that of the first document, which cancels in every pair.
-
-    Returns whether they are finite; if not, they are zeros. `terms` (m,) is workspace.
-    """
-    own = scores[0]
-    for i in range(k.shape[0]):
-        k[i] = scores[i] - own
-    if rule.by_gap:
-        for i in range(k.shape[0]):
-            k[i] -= rule.margin * graded.grade[graded.level[i]]
-    # NaN unless it is finite.
-    for i in range(k.shape[0]):
-        terms[i] = k[i] - k[i]
-    if lane_sum(terms) == 0.0:
-        return True
-    k[:] = 0.0
-    return False
-
-
-@leaf
-def _slam_losses(graded, v, preferred, k, other, margin, best, other_best):
-    """phi_v = sum of v_i max(0, margin + max over less relevant j of k_j - k_i) [CT, eq. 3], of two comparators. O(m + L).
-
-    `preferred` has all documents above the lowest grade with v_i > 0; `best` and `other_best` (levels,) are workspace.
-    """
-    level, levels = graded.level, graded.levels
-    for lev in range(levels):
-        best[lev], other_best[lev] = -np.inf, -np.inf
-    for i in range(k.shape[0]):
-        lev = level[i]
-        best[lev] = max(best[lev], k[i])
-        other_best[lev] = max(other_best[lev], other[i])
-    for lev in range(1, levels):
-        best[lev] = max(best[lev], best[lev - 1])
-        other_best[lev] = max(other_best[lev], other_best[lev - 1])
-    total, other_total = 0.0, 0.0
-    for i in preferred:
-        below = level[i] - 1
-        total += v[i] * max(0.0, margin + best[below] - k[i])
-        other_total += v[i] * max(0.0, margin + other_best[below] - other[i])
-    return total, other_total

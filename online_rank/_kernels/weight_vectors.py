@@ -9,23 +9,27 @@ from online_rank._kernels.workspace import LEVEL_WEIGHTS, PER_LEVEL, SPARE_ITEMS
 
 
 @leaf
-def weight_documents(target, graded, within, order, work, v, all_forms):
+def weigh_documents(target, graded, within, order, work, v):
     """Write v (m,) of a query, with the documents of a grade treated as `within` says; `order` is its whole ranking for TIGHT.
 
-    If `all_forms` is None, `within` is MEAN, and nothing else is compiled. Returns v_max: largest over smallest positive v_i
-    (0 if none).
+    Returns v_max: largest over smallest positive v_i (0 if none).
     """
-    m = v.shape[0]
-    if all_forms is not None and within != MEAN:
-        if within == TIGHT:
-            return _weigh_in_order(target, graded, order, work.integers[PER_LEVEL], v)
-        documents = work.integers[SPARE_ITEMS]
-        for i in range(m):
-            documents[i] = i
-        return _weigh_in_order(target, graded, documents, work.integers[PER_LEVEL], v)
+    if within == MEAN:
+        return weigh_by_level(target, graded, work, v)
+    if within == TIGHT:
+        return _weigh_in_order(target, graded, order, work.integers[PER_LEVEL], v)
+    documents = work.integers[SPARE_ITEMS]
+    for i in range(v.shape[0]):
+        documents[i] = i
+    return _weigh_in_order(target, graded, documents, work.integers[PER_LEVEL], v)
+
+
+@leaf
+def weigh_by_level(target, graded, work, v):
+    """Write v (m,) of a query, the mean of v over its grade for each document. Returns v_max, as `weigh_documents`."""
     mean = work.reals[LEVEL_WEIGHTS]
-    v_max = level_weights(target, graded, m, mean)
-    for i in range(m):
+    v_max = level_weights(target, graded, v.shape[0], mean)
+    for i in range(v.shape[0]):
         v[i] = mean[graded.level[i]]
     return v_max
 

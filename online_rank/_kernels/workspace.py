@@ -11,17 +11,16 @@ import numpy as np
 from online_rank._kernels._jit import inner, leaf
 from online_rank._kernels.codes import MAX_GRADE
 
-# Rows of `reals`, one element for each document: scores, weight vector v, credit c, keys that decide which pairs are violated,
+# Rows of `reals`, one element for each document: scores, weight vector v, credit c, keys with a margin between grades,
 # thresholds of `sort_violators`, v_i / n_i of `spread`; for sorting, keys and a spare.
-SCORES, WEIGHTS, CREDIT, VIOLATION_KEYS, BARS, SHARES, KEYS, SPARE_KEYS = range(8)
+SCORES, WEIGHTS, CREDIT, MARGIN_KEYS, BARS, SHARES, KEYS, SPARE_KEYS = range(8)
 # One element for each level or position, and one more: gain of a level, mean of its v, two Fenwick trees, sums before each
-# position
-# (`credit.swap_change`).
+# position (`listwise.swap_change`).
 GAIN, LEVEL_WEIGHTS, COUNTS, SUMS, HARMONIC, RELEVANT_BEFORE = range(8, 14)
 # For surrogates: scores, gradient and weights of pairs, of documents that are listed by level.
 LISTED_SCORES, LISTED_GRADIENT, PAIR_WEIGHTS = range(14, 17)
-# For comparators: key and gain of each violator.
-VIOLATOR_KEYS, VIOLATOR_GAINS = range(17, 19)
+# For comparators: v_i / n_i of the violators of two documents.
+PAIR_SHARES, NEXT_PAIR_SHARES = range(17, 19)
 # For the credit `sort`: normal scores of positions; and the second credit of a mixture.
 NORMAL_SCORES, OTHER_CREDIT = range(19, 21)
 # For terms that are stored before they are added up (`primitives.lane_sum`).
@@ -34,9 +33,7 @@ LEVEL, GRADE, COUNT, PER_LEVEL, ORDER, RANK, SPARE_ITEMS = range(7)
 PREFERRED, FIRST_VIOLATED, START, VIOLATORS, BEST = range(7, 12)
 # For surrogates: documents listed by level, and where each level begins.
 LISTED, LEVEL_START = range(12, 14)
-# For comparators: level of each violator.
-VIOLATOR_LEVELS = 14
-_INTEGERS = 15
+_INTEGERS = 14
 
 
 class Workspace(NamedTuple):

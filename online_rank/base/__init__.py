@@ -21,7 +21,7 @@ from online_rank.base.ranker import Ranker, best_first, rank_one
 from online_rank.base.rounds import Round
 from online_rank.base.step import QueryStep
 from online_rank.base.transformer import QueryTransformer
-from online_rank.base.undo import all_or_nothing, snapshot
+from online_rank.base.undo import all_or_nothing
 from online_rank.base.union import QueryUnion
 
 __all__ = [
@@ -49,7 +49,6 @@ __all__ = [
     "serving_ranker",
     "serving_steps",
     "share_lock",
-    "snapshot",
     "steps_of",
     "transformers_of",
 ]

@@ -6,7 +6,7 @@ import itertools
 import re
 import warnings
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from online_rank.base.growth import GROWTH
 from online_rank.base.names import NameTable
 from online_rank.base.schema import Integer, Names, Schema
 from online_rank.base.step import QueryStep
-from online_rank.base.undo import joined
+from online_rank.base.undo import Undo, record_state
 from online_rank.query import MAX_FEATURES, Block, SparseRows, with_features
 from online_rank.query.names import HashedNames, are_texts, plain_names
 from online_rank.query.sparse import as_rows, worth_rows
@@ -178,12 +178,12 @@ class Columns:
         self._table = self._found = self._names = self._are_numbers = None
 
     def truncate(self, n: int) -> None:
-        """Forget all but the first `n` columns. It may be called again after it was interrupted."""
+        """Forget all but the first `n` columns."""
         table, self._table = self._table, None
         try:
             if table is not None and len(table) > n:
                 table.remove(self.since(n)[: len(table) - n])
-            # If memory runs out, or Ctrl-C comes, it stays None and is built again later.
+            # If memory runs out, it stays None and is built again later.
             self._table = table
         finally:
             while len(self._column) > n:
@@ -237,13 +237,23 @@ class QueryEstimator(QueryStep, abc.ABC):
         """About how many numbers `_grow` adds to the state, and learning then works with."""
         return _NUMBERS_A_FEATURE * n_new
 
-    def _align(self, block: Block) -> Block:
-        """`block` with its features in the order of the state's columns; unknown features are left out."""
+    def _fits(self, block: Block) -> bool:
+        """Whether the features of a block are the columns of the state, in order, in a form that it takes."""
+        X, names, columns = block.X, block.names, self._columns
+        if type(X) is not np.ndarray and not (type(X) is SparseRows and self.abilities.takes_sparse):
+            return False
+        if names is None or columns is None:
+            return names is None and columns is None and X.shape[1] == self._n_features
+        own = columns._names
+        return names == (columns.names if own is None else own)
+
+    def _align(self, block: Block, grow: bool = False) -> Block:
+        """`block` with its features in the order of the state's columns; new features are left out, unless the state grows."""
+        block = self._meet(block) if grow else self._with_names(block)
         X = block.X
         if not block.n_documents:
             return with_features(block, np.empty((0, self._n_features), X.dtype), block.names)
-        block = self._with_names(block)
-        columns = None if block.names is not None and self._has(block.names) else self._find(block)
+        columns = None if self._fits(block) else self._find(block)
         if columns is None:
             kept = isinstance(X, np.ndarray) or self.abilities.takes_sparse
             return block if kept else with_features(block, as_array(X, self), block.names)
@@ -293,21 +303,6 @@ class QueryEstimator(QueryStep, abc.ABC):
         places[places >= self._n_features] = -1
         return places
 
-    def _has(self, names: tuple[Hashable, ...]) -> bool:
-        """Whether these are the names of all columns, in order."""
-        columns = self._columns
-        if columns is None or len(names) != self._n_features:
-            return False
-        own = columns._names
-        return names == (columns.names if own is None else own)
-
-    def _is_aligned(self, block: Block) -> bool:
-        """Whether the features of a block are an array with the columns of the state, in order."""
-        X, names = block.X, block.names
-        if type(X) is not np.ndarray:
-            return False
-        return self._columns is None and X.shape[1] == self._n_features if names is None else self._has(names)
-
     def _placed(self, X: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """The columns of X at their places in the state."""
         known = np.flatnonzero(columns >= 0)
@@ -317,10 +312,6 @@ class QueryEstimator(QueryStep, abc.ABC):
             return placed
         placed[:, columns[known]] = X[:, known]
         return placed
-
-    def _align_and_grow(self, block: Block) -> Block:
-        """As `_align`, after adding the new features of `block` to the state."""
-        return self._align(self._meet(block))
 
     def _meet(self, block: Block) -> Block:
         """Add the new features of a block to the state. Returns the block `_with_names`."""
@@ -336,7 +327,7 @@ class QueryEstimator(QueryStep, abc.ABC):
             if are_numbers(block.names):
                 self._columns = Columns(numbers(self._n_features))
                 self._extend(block.names)
-        elif not self._has(block.names):
+        elif not self._fits(block):
             self._extend(block.names)
         return block
 
@@ -426,30 +417,24 @@ class QueryEstimator(QueryStep, abc.ABC):
             return values
         return self._placed(values, self._columns_of(other._own_names()))
 
-    def _snapshot(self, block: Any = None) -> Callable[[], None]:
-        columns, n = self._columns, self._n_features
-        undo_state = self._snapshot_state() if self._touched_only is None else self._snapshot_touched(block)
-        return undo_state if columns is None else joined(undo_state, lambda: columns.truncate(n))
-
-    def _snapshot_touched(self, block: Any) -> Callable[[], None]:
-        """As `QueryStep._snapshot`, but of the array `_touched_only` only the rows that the block changes are copied."""
+    def _record(self, log: list[Undo], block: Any = None) -> None:
         name = self._touched_only
-        state = None if name is None else getattr(self, name)
-        touched = None if state is None or block is None else self._touched(block)
-        if name is None or state is None or touched is None or len(touched) >= len(state):
-            return self._snapshot_state()
-        # Other rows are not touched: new columns are appended, or the array is replaced.
-        touched = touched.astype(np.intp)  # Allocated now, because undoing must not need memory.
-        before = np.empty((len(touched), *state.shape[1:]))
-        if state.ndim == 2:
-            take_rows(state, touched, before)
+        state: Any = None if name is None or block is None else getattr(self, name)
+        rows = None if state is None else self._touched(block)
+        if name is None or rows is None or len(rows) >= len(state):
+            record_state(log, self, self._changes_in_place, self._replaced)
         else:
-            np.take(state, touched, out=before)
-
-        def undo_rows() -> None:
-            state[touched] = before
-
-        return joined(self._snapshot_state(frozenset((name,))), undo_rows)
+            # Other rows are not touched: new columns are appended, or the array is replaced.
+            rows = rows.astype(np.intp)  # Allocated now, because undoing must not need memory.
+            before = np.empty((len(rows), *state.shape[1:]))
+            if state.ndim == 2:
+                take_rows(state, rows, before)
+            else:
+                np.take(state, rows, out=before)
+            record_state(log, self, replaced=frozenset((name,)))
+            log.append(functools.partial(state.__setitem__, rows, before))
+        if self._columns is not None:
+            log.append(functools.partial(self._columns.truncate, self._n_features))
 
     def _touched(self, block: Block) -> np.ndarray | None:
         """The columns of the state that hold the features of a block; None for all of them."""

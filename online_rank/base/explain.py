@@ -213,7 +213,7 @@ def _contributions(
         front, models, shares = parts
         return *_of_blend(models, shares, *_through(front, block, columns), a, b), scores
     is_linear = ranker._linear_weights(slice(0)) is not None
-    if is_linear and ranker._is_aligned(block):
+    if is_linear and isinstance(block.X, np.ndarray) and ranker._fits(block):
         return _arranged(ranker, columns, block), _linear_parts(ranker._linear_weights(), block.X, a, b), True, scores
     if not ranker._n_features:
         return columns.taken(np.arange(0)), np.empty(0), is_linear, scores

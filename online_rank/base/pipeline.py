@@ -4,7 +4,7 @@
 
 import itertools
 import types
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Any, cast
 
 import numpy as np
@@ -18,9 +18,9 @@ from online_rank.base.ranker import Ranker, best_first
 from online_rank.base.rounds import Round
 from online_rank.base.schema import Derived, Schema
 from online_rank.base.signs import require_signs_hold
-from online_rank.base.step import QueryStep, check_calling_pipeline, require_query_step
+from online_rank.base.step import QueryStep, require_query_step
 from online_rank.base.transformer import QueryTransformer
-from online_rank.base.undo import all_or_nothing, joined, snapshot
+from online_rank.base.undo import Undo, all_or_nothing, record
 from online_rank.query import Block, answer_in_kind, feature_dicts, in_form, plain_array, plain_block, plain_query
 
 __all__ = ["RankingPipeline", "learn_within"]
@@ -103,7 +103,6 @@ class RankingPipeline(Able, compose.Pipeline):
 
     @property
     def _supervised(self) -> bool:
-        check_calling_pipeline()
         return any(step._supervised for step in self.steps.values())
 
     @property
@@ -146,7 +145,7 @@ class RankingPipeline(Able, compose.Pipeline):
         block = plain_query(x, y, n_features) if n_features else None
         if block is None:
             block = read_for(self, x, y, w, served=served, context=context, at=at)
-        with self._lock, all_or_nothing() as changes, changes:
+        with self._lock, all_or_nothing() as changes:
             self._learn_block(block, changes)
 
     def learn_many(
@@ -183,12 +182,11 @@ class RankingPipeline(Able, compose.Pipeline):
         # A few megabytes at a time, so that the output of the transformers stays in the cache and needs little memory.
         size = getattr(block.X, "nbytes", 0)
         at_once = max(1, n_queries if size <= _BYTES_AT_ONCE else _BYTES_AT_ONCE * n_queries // size)
-        with self._lock, all_or_nothing() as changes, changes:
+        with self._lock, all_or_nothing() as changes:
             if n_queries <= at_once:
                 self._learn_block(block, changes)
                 return
-            for step in self.steps.values():
-                changes.include(step)
+            changes.include(self)
             for first in range(0, n_queries, at_once):
                 self._learn_block(block.queries(first, min(first + at_once, n_queries)))
 
@@ -278,9 +276,10 @@ class RankingPipeline(Able, compose.Pipeline):
                 parts.append(_titled(f"{i}. {step if isinstance(step, QueryFunction) else type(step).__name__}", lines))
         return "\n\n".join(parts)
 
-    def _snapshot(self, block: Any = None) -> Callable[[], None]:
-        """Prepare for a change that may fail; returns a function that undoes it."""
-        return joined(*map(snapshot, self.steps.values()))
+    def _record(self, log: list[Undo], block: Any = None) -> None:
+        """Add to a log what undoes a change of any step."""
+        for step in self.steps.values():
+            record(log, step)
 
     @property
     def _ranker(self) -> Ranker:
@@ -337,28 +336,24 @@ class RankingPipeline(Able, compose.Pipeline):
         if self._supervised:
             raise TypeError("y is None, but this pipeline learns from grades")
 
-    def _learn_within(self, block: Block, changes: all_or_nothing) -> None:
-        self._learn_block(block, changes)
-
     def _learn_block(self, block: Block, changes: all_or_nothing | None = None) -> None:
-        """Let each step learn all queries, after adding the steps that learn to `changes`."""
+        """Let each step learn all queries; `changes`, to which steps are added before they do, undo it, or else the caller."""
         able = self._known or self.abilities
         measures, scaled = able.measures_answers, able.wants_scale
         if block.y is None or not (measures or scaled):
-            self._learn_steps(block, changes)
+            self._pass_on(block, changes)
             return
         if changes is not None:
-            for step in self.steps.values():
-                changes.include(step)
+            changes.include(self)
         if measures and not scaled and self._takes_blocks(block):
-            self._answer_or_raise(block)
+            self._ask_and_learn(block, block)
             return
         # The scores that would have been served can be computed only before the transformers learn the query.
         for query in block.each():
-            self._learn_steps(query._replace(answered=self._score_block(query) if measures else None), scaled=scaled)
+            self._pass_on(query._replace(answered=self._score_block(query) if measures else None), scaled=scaled)
 
     def _fits(self, block: Block) -> bool:
-        """Whether all steps can rank and learn a block of graded queries in turn (`_answer_and_learn`)."""
+        """Whether all steps can rank and learn a block of graded queries in turn (`_ask_and_learn`)."""
         return not self.abilities.wants_scale and self._takes_blocks(block)
 
     def _takes_blocks(self, block: Block) -> bool:
@@ -374,33 +369,18 @@ class RankingPipeline(Able, compose.Pipeline):
             n_features = None  # The steps behind get what this one makes.
         return True
 
-    def _answer_and_learn(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
-        """As `Ranker._answer_and_learn`."""
-        with self._lock, all_or_nothing() as changes, changes:
-            for step in self.steps.values():
-                changes.include(step, block)
-            return self._answer_or_raise(block)
-
-    def _answer_or_raise(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
-        """As `_answer_and_learn`, but may leave a part learned when it raises."""
-        asked = block
+    def _ask_and_learn(self, asked: Block, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """As `Ranker._ask_and_learn`."""
         for step in self._transformers:
             asked, block = step._ask_and_learn(asked, block)
-        return self._ranker._answer_or_raise(asked, block)
+        return self._ranker._ask_and_learn(asked, block)
 
-    def _learn_steps(self, block: Block, changes: all_or_nothing | None = None, scaled: bool = False) -> None:
-        """`_learn_block`, step by step; `scaled` says whether the ranker wants the scale of the features."""
+    def _pass_on(self, block: Block, changes: all_or_nothing | None = None, scaled: bool = False) -> None:
+        """Pass queries from step to step, each of which learns them; `scaled` says whether the ranker wants their scale."""
         for step in self.steps.values():
             if step._is_ranker:
-                if block.y is None:
-                    return
-                if scaled:
-                    block = block._replace(scale=self._scale())
-                if changes is not None:
-                    if not changes.goes_on and step._learn_at_once(block, changes=changes):
-                        return
-                    changes.include(step, block)
-                step._learn_or_raise(block)
+                if block.y is not None:
+                    step._learn_block(block._replace(scale=self._scale()) if scaled else block, changes)
                 return
             supervised, able = step._supervised, step.abilities
             if supervised and isinstance(block.y, tuple) and not able.takes_clicks:
@@ -416,7 +396,7 @@ class RankingPipeline(Able, compose.Pipeline):
             for step in self._transformers:
                 block = step._transform_block(block)
             return block
-        with all_or_nothing(*self._transformers) as changes, changes:
+        with all_or_nothing(*self._transformers):
             for step in self._transformers:
                 block = step._transform_block(block) if step._supervised else step._learn_block(block)
             return block
@@ -452,7 +432,7 @@ def learn_within(model: Any, block: Block, changes: all_or_nothing) -> None:
     """
     require_taken(model, block)
     with model._lock:
-        model._learn_within(block, changes)
+        model._learn_block(block, changes)
 
 
 def _document_lines(block: Block, n_decimals: int, n_shown: int) -> list[str]:

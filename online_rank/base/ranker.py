@@ -15,11 +15,9 @@ from online_rank.base.form import Head
 from online_rank.base.lock import locked
 from online_rank.base.rounds import LastRound, Round
 from online_rank.base.schema import Count, Schema
-from online_rank.base.step import check_calling_pipeline
 from online_rank.base.undo import all_or_nothing
 from online_rank.query import (
     Block,
-    SparseRows,
     answer_in_kind,
     document_name,
     plain_array,
@@ -44,6 +42,7 @@ class Ranker(QueryEstimator):
 
     _is_ranker = True
     _asks_blocks = True
+    _supervised = True
 
     #: Whether `_learn` of one query is a single kernel, which writes the round last: an interrupt comes before it or after it.
     #: Not inherited by a class that has a `_learn` of its own.
@@ -106,15 +105,7 @@ class Ranker(QueryEstimator):
         state non-finite: learning stopped before that query.
         """
 
-    def _rank_and_learn(self, query: Block, row: np.ndarray) -> np.ndarray | None:
-        """Score one query, float64 (m,), then learn it and write its round to `row` (1, fields).
-
-        Returns None, with nothing learned, if the query cannot be learned.
-        """
-        scores = self._score_all(query)
-        return scores if self._learn(query if self._is_aligned(query) else self._align_and_grow(query), row) else None
-
-    def _rank_and_learn_block(self, asked: Block, block: Block, rounds: np.ndarray, answers: np.ndarray) -> int:
+    def _answer_in_turn(self, asked: Block, block: Block, rounds: np.ndarray, answers: np.ndarray) -> int:
         """Score and learn queries in turn, and write one row of `rounds` (q, fields) for each; returns how many.
 
         `block` is as for `_learn`, with grades; `asked` has its queries as transformers give them before they learn. What is
@@ -128,19 +119,14 @@ class Ranker(QueryEstimator):
                 return t
         return len(block.w)
 
-    def _answer_and_learn(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
-        """Score and learn queries that fit (`_fits`), one after the other, all or none.
+    def _ask_and_learn(self, asked: Block, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """Score and learn queries that fit (`_fits`), one after the other; the caller undoes what is learned if it raises.
 
-        Returns the scores (n,) that each query had before it was learned, and the rounds (q, fields).
+        `asked` has the queries of `block` as transformers give them before they learn. Returns the scores (n,) that each query
+        had before it was learned, and the rounds (q, fields).
         """
-        with self._lock, all_or_nothing() as changes, changes:
-            changes.include(self, block)
-            return self._answer_or_raise(block, block)
-
-    def _answer_or_raise(self, asked: Block, block: Block) -> tuple[np.ndarray, np.ndarray]:
-        """As `_answer_and_learn`, but may leave a part learned when it raises."""
         answers, rounds = np.empty(block.n_documents), np.empty((len(block.w), len(Round._fields)))
-        learned = self._rank_and_learn_block(asked, block, rounds, answers)
+        learned = self._answer_in_turn(asked, block, rounds, answers)
         if learned < len(block.w):
             raise self._rejection(block.queries(learned, learned + 1))
         if not all_finite(answers):
@@ -168,11 +154,6 @@ class Ranker(QueryEstimator):
     def _confidence(self) -> float:
         """How far a policy should believe the scores, from 0 to 1."""
         return 1.0
-
-    @property
-    def _supervised(self) -> bool:
-        check_calling_pipeline()
-        return True
 
     @property
     def last_round(self) -> Round | None:
@@ -213,11 +194,14 @@ class Ranker(QueryEstimator):
             block = None
             if served is None and context is None and at is None and type(w) is float and w == 1.0 and self._columns is None:
                 block = plain_query(x, y, self._n_features)
-            plain = block is not None
+                last = self._last_round
+                # A single kernel is never interrupted, and leaves all as it was where it refuses.
+                if block is not None and last is not None and self._learns_atomically and self._learn(block, last):
+                    return
             if block is None:
                 block = read_for(self, x, y, w, served=served, context=context, at=at)
-            if not self._learn_at_once(block, plain):
-                self._learn_all(block)
+            with all_or_nothing() as changes:
+                self._learn_block(block, changes)
 
     def learn_many(
         self, X: Any, y: Any, qid: Any, *, w: Any = None, served: Any = None, context: Any = None, at: Any = None
@@ -246,8 +230,8 @@ class Ranker(QueryEstimator):
         TypeError, ValueError
             Bad input anywhere in the block. The model is then as it was before the block.
         """
-        with self._lock:
-            self._learn_all(read_many_for(self, X, qid, y, w, served=served, context=context, at=at))
+        with self._lock, all_or_nothing() as changes:
+            self._learn_block(read_many_for(self, X, qid, y, w, served=served, context=context, at=at), changes)
 
     def predict_one(self, x: Any, *, context: Any = None) -> list[float] | dict[Hashable, float]:
         """Scores of the documents of a query; a higher score ranks earlier.
@@ -369,7 +353,7 @@ class Ranker(QueryEstimator):
 
     def _score_all(self, block: Block, score: Callable[[Any, np.ndarray], np.ndarray] | None = None) -> np.ndarray:
         """The scores of a block, finite; float64 (n,). `score` takes the place of `_score_queries`."""
-        X = block.X if self._is_aligned(block) else self._align(block).X
+        X = block.X if self._fits(block) else self._align(block).X
         if not block.n_documents:
             return np.empty(0)
         if not self._n_features:
@@ -383,59 +367,33 @@ class Ranker(QueryEstimator):
             raise ValueError(f"x: the score of {document_name(i, block.ids)} is not finite; scale the features")
         return scores
 
-    def _learn_at_once(self, block: Block, plain: bool = False, changes: all_or_nothing | None = None) -> bool:
-        """Try to learn one query without preparing to undo; a `plain` query is known to fit. Returns whether it was learned.
+    def _learn_block(self, block: Block, changes: all_or_nothing | None = None) -> None:
+        """Learn all queries of a block: align them, learn them, and keep the last round; raise an error about a bad one.
 
-        The common case never has to be undone, and overwrites the row of the previous round. For queries that it cannot learn,
-        `_learn_all` finds the error message. `changes` are those of earlier steps, kept if the query is learned.
+        `changes`, to which this ranker is added, undo what was learned before a bad query; without them the caller does.
         """
-        rounds = self._last_round
-        if rounds is None or not (self._learns_atomically and (plain or (len(block.w) == 1 and self._fits(block)))):
-            return False
-        if changes is not None:
-            changes.until_written(rounds)
-        return self._learn(block, rounds) == 1
-
-    def _fits(self, block: Block) -> bool:
-        """Whether a block with feedback that is learned has the columns of the state, in order."""
-        if block.served is not None or not (
-            type(block.y) is np.ndarray or (block.y is not None and self.abilities.takes_clicks)
-        ):
-            return False
-        return self._is_aligned(block) if isinstance(block.X, np.ndarray) else self._fits_rows(block)
-
-    def _fits_rows(self, block: Block) -> bool:
-        """As `_fits`, for a block whose features are not an array."""
-        if not (self.abilities.takes_sparse and isinstance(block.X, SparseRows)):
-            return False
-        if block.names is None:
-            return self._columns is None and block.X.shape[1] == self._n_features
-        return self._has(block.names)
-
-    def _learn_all(self, block: Block) -> None:
-        """Learn all queries of a block, or learn none and raise an error about the first bad one."""
-        with all_or_nothing() as changes, changes:
-            changes.include(self, block)
-            self._learn_or_raise(block)
-
-    def _learn_within(self, block: Block, changes: all_or_nothing) -> None:
-        """As `_learn_all`, where `changes`, to which this ranker is added, undo what is learned."""
-        changes.include(self, block)
-        self._learn_or_raise(block)
-
-    def _learn_or_raise(self, block: Block) -> None:
-        """As `_learn_all`, but a part may remain learned if it raises, so callers use `all_or_nothing`."""
+        n_queries = len(block.w)
         if block.y is None:
             raise TypeError("y is of type NoneType; grades are a sequence of integers, one a document")
-        if not len(block.w):
+        if not n_queries:
             return
-        if block.served is not None and not self.abilities.takes_served:
+        able = self._known or self.abilities
+        if block.served is not None and not able.takes_served:
             raise ValueError(f"served: {type(self).__name__} cannot learn from scores that were served, only from its own")
-        if isinstance(block.y, tuple) and not self.abilities.takes_clicks:
+        if isinstance(block.y, tuple) and not able.takes_clicks:
             raise TypeError(f"{type(self).__name__} learns from grades, not from {type(block.y[0]).__name__}: SwapRanker does")
-        n_queries = len(block.w)
+        fits, rounds = self._fits(block), self._last_round
+        if fits and rounds is not None and n_queries == 1 and self._learns_atomically and not (changes and changes.goes_on):
+            # A single kernel leaves all as it was where it refuses.
+            if not self._learn(block, rounds):
+                raise self._rejection(block)
+            if changes is not None:
+                changes.keep()
+            return
+        if changes is not None:
+            changes.include(self, block)
         rounds = np.empty((n_queries, len(Round._fields)))
-        learned = self._learn(block if self._fits(block) else self._align_and_grow(block), rounds)
+        learned = self._learn(block if fits else self._align(block, grow=True), rounds)
         if learned < n_queries:
             raise self._rejection(block.queries(learned, learned + 1))
         # A copy: a view would keep the rounds of the whole block alive.

@@ -1,15 +1,14 @@
 """Base class of pipeline steps."""
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from river import base, compose
 
-from online_rank.base.anatomy import Able, steps_of
-from online_rank.base.undo import snapshot_arrays, snapshot_references
+from online_rank.base.anatomy import Able
+from online_rank.base.undo import Undo, record_state
 
-__all__ = ["QueryStep", "check_calling_pipeline", "require_query_step"]
+__all__ = ["QueryStep", "require_query_step"]
 
 
 class QueryStep(Able, base.Estimator):
@@ -42,21 +41,12 @@ class QueryStep(Able, base.Estimator):
     #: Exceptions: arrays that learning replaces and never writes to.
     _replaced: ClassVar[frozenset[str]] = frozenset()
 
-    def _snapshot(self, block: Any = None) -> Callable[[], None]:
-        """Prepare for a change that may fail; returns a function that undoes it (see `snapshot`).
+    def _record(self, log: list[Undo], block: Any = None) -> None:
+        """Add to a log what undoes a change that may fail (see `record`).
 
         `block`, if known, is what will be learned: a step that changes little of a large state then copies only that part.
         """
-        return self._snapshot_state()
-
-    #: As `_snapshot`, where a block changes so little that undoing it takes next to nothing; it returns None elsewhere.
-    _light_snapshot: Callable[[Any], Callable[[], None] | None] | None = None
-
-    def _snapshot_state(self, kept_otherwise: frozenset[str] = frozenset()) -> Callable[[], None]:
-        """The snapshot of all attributes except the arrays that the caller saves itself."""
-        if self._changes_in_place:
-            return snapshot_arrays(self, self._replaced | kept_otherwise)
-        return snapshot_references(self)
+        record_state(log, self, self._changes_in_place, self._replaced)
 
     #: How many documents it keeps, whose products with those of a query it computes.
     _n_documents_kept = 0
@@ -100,16 +90,3 @@ def require_query_step(step: Any) -> None:
         if isinstance(step, base.Estimator)
         else f"{step!r} is neither a ranker nor a transformer of queries"
     )
-
-
-def check_calling_pipeline() -> None:
-    """Raise TypeError, with advice, if the caller's caller is a river pipeline with a step for single documents.
-
-    `StandardScaler() | ranker` calls no method of the ranker: river's `|` builds a plain pipeline, which hands whole queries
-    to a transformer of single documents. But river reads `_supervised` of its steps when such a pipeline is first used; there
-    the mistake can be recognised before it becomes an obscure error inside the transformer.
-    """
-    pipeline = sys._getframe(2).f_locals.get("self")
-    if isinstance(pipeline, compose.Pipeline):
-        for step in steps_of(pipeline):
-            require_query_step(step)

@@ -64,9 +64,11 @@ class QueryTransformer(QueryStep, base.Transformer):
         """For each query in turn: transform it as it is asked for, by what is known; then do with it what `_learn_block` does.
 
         `block` has arrays in the columns of the state. `asked` has the queries as the steps before give them when they are
-        asked; it is `block` itself where they give the same. Returns both transformed, and one block twice if they are equal.
+        asked; it is `block` itself where they give the same. Returns both transformed, and one block twice if they are equal:
+        here for a step that learns nothing.
         """
-        raise NotImplementedError(f"{type(self).__name__} takes queries one by one")
+        learned = self._learn_block(block)
+        return learned if asked is block else self._transform_block(asked), learned
 
     def learn_one(self, x: Any, y: Any = None, *, context: Any = None) -> None:
         """Learn from one query, in any form.
@@ -86,7 +88,7 @@ class QueryTransformer(QueryStep, base.Transformer):
             Bad input, for example NaN or infinity. The transformer is then as it was.
         """
         block = read_for(self, x, y, context=context)
-        with self._lock, all_or_nothing(self) as changes, changes:
+        with self._lock, all_or_nothing(self):
             self._learn_block(block)
 
     def transform_one(self, x: Any, *, context: Any = None) -> Any:
@@ -121,7 +123,7 @@ class QueryTransformer(QueryStep, base.Transformer):
             Bad input anywhere in the block. The transformer is then as it was before the block.
         """
         block = read_many_for(self, X, qid, y, context=context)
-        with self._lock, all_or_nothing(self) as changes, changes:
+        with self._lock, all_or_nothing(self):
             self._learn_block(block)
 
     def transform_many(self, X: Any, qid: Any = None, *, context: Any = None) -> Any:

@@ -1,9 +1,11 @@
-"""Changes that are made completely or not at all."""
+"""Changes of several steps: Ctrl-C waits until they are complete, and errors undo them."""
 
+import _signal  # `signal` makes enumerations of what it takes and gives, in microseconds.
 import collections
 import copy
 import functools
 import operator
+import signal
 from collections.abc import Callable, Hashable, Iterable
 from types import TracebackType
 from typing import Any
@@ -11,21 +13,19 @@ from typing import Any
 import numpy as np
 from river import base, utils
 
-__all__ = ["Staged", "all_or_nothing", "at_once", "joined", "put_back", "snapshot", "snapshot_arrays", "snapshot_references"]
+__all__ = ["Staged", "Undo", "all_or_nothing", "at_once", "record", "record_state", "roll_back"]
 
-#: Undoes changes. It may be called again after an interrupt.
+#: Undoes a change.
 Undo = Callable[[], None]
 
-
-#: How often undoing is tried: a second Ctrl-C or a lack of memory may stop it.
-_TRIES = 3
+_SIGINT = int(signal.SIGINT)
 
 
 class all_or_nothing:
-    """Undo the changes to some parts if the body raises, including on Ctrl-C.
+    """Undo the changes to some parts if the body raises; Ctrl-C waits until the body has ended.
 
-    Entered twice, as in `with all_or_nothing(part) as changes, changes:`, it also survives a second Ctrl-C: if that comes
-    before undoing has begun, the outer of the two undoes the changes.
+    In the main thread SIGINT is held back: its handler is called at the end. Of several inside one another the outermost one
+    holds it back. Other threads get no signals, and whoever ignores SIGINT, or lets it end the process, goes on doing so.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class all_or_nothing:
     >>> from online_rank import StreamScaler
     >>> scaler = StreamScaler()
     >>> try:
-    ...     with all_or_nothing(scaler) as changes, changes:
+    ...     with all_or_nothing(scaler):
     ...         scaler.learn_one([[1.0], [2.0]])
     ...         raise KeyError
     ... except KeyError:
@@ -47,69 +47,77 @@ class all_or_nothing:
     0
     """
 
+    __slots__ = ("_handler", "_signal", "_undo", "goes_on")
+
     def __init__(self, *parts: Any, goes_on: bool = False) -> None:
         self.goes_on = goes_on
-        self._undo = list(map(snapshot, parts))
-        #: An array whose last number is NaN until the change is complete.
-        self._written_last: np.ndarray | None = None
-        self._is_kept = False
+        self._undo: list[Undo] = []
+        #: The handler in whose place this object stands, and what to call it with.
+        self._handler: Callable[..., Any] | None = None
+        self._signal: tuple[Any, ...] | None = None
+        for part in parts:
+            record(self._undo, part)
 
     def undo_by(self, undo: Undo) -> None:
         """Undo by this function, too."""
         self._undo.append(undo)
 
-    def keep(self, changes: Iterable[Callable[[], Any]]) -> None:
+    def keep(self, changes: Iterable[Callable[[], Any]] = ()) -> None:
         """Make the last changes (`at_once`), and with them keep all the others."""
-        at_once([*changes, functools.partial(setattr, self, "_is_kept", True)])
+        at_once([*changes, self._undo.clear])
 
     def include(self, part: Any, block: Any = None) -> None:
         """Undo the changes of `part` too; `block`, if known, is what it is about to learn from."""
-        self._undo.append(snapshot(part, block))
+        record(self._undo, part, block)
 
-    def until_written(self, row: np.ndarray) -> None:
-        """Keep all changes once a kernel has written `row`, float64 (1, n), as its last action; otherwise restore the old row.
-
-        For a last change made by a single kernel, which happens completely or not at all, so that nothing has to be copied.
-        """
-        if not self._undo:
-            return
-        before = row.copy()
-        self._undo.append(lambda: np.copyto(row, before))
-        row[0, -1] = np.nan
-        self._written_last = row
+    def __call__(self, *arguments: Any) -> None:
+        """In place of the handler of SIGINT: keep the signal for it."""
+        self._signal = arguments
 
     def __enter__(self) -> "all_or_nothing":
+        handler = _signal.getsignal(_SIGINT)
+        if callable(handler) and type(handler) is not all_or_nothing:
+            self._handler = handler
+            try:
+                _signal.signal(_SIGINT, self)
+            except ValueError:
+                # Not the main thread.
+                self._handler = None
+            except BaseException:
+                # Python had to handle another signal first.
+                _signal.signal(_SIGINT, handler)
+                raise
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        if (
-            kind is None
-            or self._is_kept
-            or (self._written_last is not None and self._written_last[0, -1] == self._written_last[0, -1])
-        ):
-            return
-        # Once the row is restored it looks written. If Ctrl-C ends this exit there, the next one must not take it for that.
-        self._written_last = None
-        tries = _TRIES
-        while not self._undone() and tries:
-            tries -= 1
-        self._undo.clear()
+        handler = self._handler
+        try:
+            if kind is not None:
+                roll_back(self._undo)
+        finally:
+            if handler is not None:
+                try:
+                    _signal.signal(_SIGINT, handler)
+                except BaseException:
+                    # As above.
+                    _signal.signal(_SIGINT, handler)
+                    raise
+        if handler is not None and self._signal is not None:
+            handler(*self._signal)
 
-    def _undone(self) -> bool:
-        """Undo all changes, continuing after one that fails; returns whether all succeeded. The body's error is raised in any
-        case.
-        """
-        done = True
-        for undo in reversed(self._undo):
-            try:
-                undo()
-            except BaseException:
-                done = False
-        return done
+
+def roll_back(log: list[Undo]) -> None:
+    """Undo the changes in a log, the last one first, and go on after one that fails."""
+    try:
+        while log:
+            log.pop()()
+    finally:
+        if log:
+            roll_back(log)
 
 
 def at_once(changes: Iterable[Callable[[], Any]]) -> None:
-    """Make changes one after the other, without a place between them where Ctrl-C could come.
+    """Make changes one after the other, without a place between them where a handler of signals could run.
 
     Each is a `functools.partial` of a function in C, such as `setattr` or a method of a dictionary: Python looks for signals
     between its own bytecodes only. Those that may need memory come first, and leave what is whole if a later one fails.
@@ -160,85 +168,63 @@ class Staged(dict[str, Any]):
         return [*self.calls, functools.partial(self._state.update, self)]
 
 
-def snapshot(part: Any, block: Any = None) -> Undo:
-    """Prepare any kind of `part` for changes that may have to be undone.
+def record(log: list[Undo], part: Any, block: Any = None) -> None:
+    """Add to a log what undoes the changes that any kind of `part` is about to make.
 
     Parameters
     ----------
+    log
+        Its functions are called in reverse.
     part
-        Steps of this library are undone by their method `_snapshot`. Of other objects, such as river's, which change in place,
-        a deep copy of the state is kept. Windowed metrics and collections of metrics remain the same objects, since the user
-        may hold references to them.
+        Steps of this library say what undoes their changes (`_record`). Of other objects, such as river's, which change in
+        place, a deep copy of the state is kept. Windowed metrics and collections of metrics remain the same objects, since the
+        user may hold references to them.
     block
         The queries that the part is about to learn from; None if unknown.
-
-    Returns
-    -------
-    A function that undoes the changes since.
     """
-    if hasattr(type(part), "_snapshot"):
-        light = getattr(part, "_light_snapshot", None) if block is not None else None
-        if light is not None and (undo := light(block)) is not None:
-            return undo
+    if hasattr(type(part), "_record"):
+        part._record(log, block)
         values = vars(part).values()
-        if not any(map(_is_foreign, {*map(type, values)})):
-            return part._snapshot(block)
-        held = [value for value in values if _is_foreign(type(value))]  # type: ignore[arg-type]
-        return joined(part._snapshot(block), *map(snapshot, held))
-    if isinstance(part, utils.Rolling | utils.TimeRolling):
+        if any(map(_is_foreign, {*map(type, values)})):
+            for value in values:
+                if _is_foreign(type(value)):  # type: ignore[arg-type]
+                    record(log, value)
+    elif isinstance(part, utils.Rolling | utils.TimeRolling):
+        record(log, part.obj)
         # The entries of a window never change; only the set of entries does.
         window = {name: copy.copy(value) for name, value in vars(part).items() if name != "obj"}
-        return joined(snapshot(part.obj), lambda: vars(part).update(window))
-    if isinstance(part, collections.UserList):  # River's Metrics, whose import takes most of a second.
-        return joined(*map(snapshot, part))
-    before = copy.deepcopy(vars(part))
-    return lambda: put_back(part, before)
+        log.append(functools.partial(vars(part).update, window))
+    elif isinstance(part, collections.UserList):  # River's Metrics, whose import takes most of a second.
+        for metric in part:
+            record(log, metric)
+    else:
+        log.append(functools.partial(_put_back, part, copy.deepcopy(vars(part))))
 
 
 @functools.cache
 def _is_foreign(kind: Hashable) -> bool:
     """Whether a class is river's, so that a deep copy of its objects is kept."""
-    return isinstance(kind, type) and issubclass(kind, base.Base) and not hasattr(kind, "_snapshot")
+    return isinstance(kind, type) and issubclass(kind, base.Base) and not hasattr(kind, "_record")
 
 
-def snapshot_arrays(part: Any, replaced: frozenset[str] = frozenset()) -> Undo:
-    """The snapshot of a part whose arrays change in place, except those named in `replaced`, and whose other state is replaced.
+def record_state(log: list[Undo], part: Any, copied: bool = True, replaced: frozenset[str] = frozenset()) -> None:
+    """Add to a log what restores the attributes of a part.
 
-    The changes are made to copies of the arrays, so undoing restores the old references.
+    If arrays are `copied`, because the part changes them in place, the copies change, and undoing restores the old references;
+    the part replaces all its other state, and the arrays named in `replaced`.
     """
     state = vars(part)
     before = state.copy()
-    for name, value in before.items():
-        if type(value) is np.ndarray and name not in replaced:
-            state[name] = value.copy()
-    return lambda: put_back(part, before)
+    if copied:
+        for name, value in before.items():
+            if type(value) is np.ndarray and name not in replaced:
+                state[name] = value.copy()
+    log.append(functools.partial(_put_back, part, before))
 
 
-def snapshot_references(part: Any) -> Undo:
-    """The snapshot of a part that replaces all its state, including arrays, when it learns: nothing is copied."""
-    before = dict(vars(part))
-    return lambda: put_back(part, before)
-
-
-def put_back(part: Any, before: dict[str, Any]) -> None:
-    """Restore the attributes of `part`."""
+def _put_back(part: Any, before: dict[str, Any]) -> None:
+    """Restore the attributes of a part."""
     state = vars(part)
     state.update(before)
     for name in [name for name in state if name not in before]:
         del state[name]
-
-
-def joined(*undo: Undo) -> Undo:
-    """A function that calls every function in `undo`."""
-
-    def undo_all() -> None:
-        error: BaseException | None = None
-        for undo_part in undo:
-            try:
-                undo_part()
-            except BaseException as failure:
-                error = failure
-        if error is not None:
-            raise error
-
-    return undo_all

@@ -1,6 +1,5 @@
 """Two transformers side by side."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ from online_rank.base.asked import as_numbers
 from online_rank.base.columns import as_array, numbers
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
-from online_rank.base.undo import joined, snapshot
+from online_rank.base.undo import Undo, record
 from online_rank.query import Block
 
 __all__ = ["QueryUnion"]
@@ -70,8 +69,10 @@ class QueryUnion(Wrapper, QueryTransformer):
 
         yield {"first": QueryFunction(_same), "second": QueryFunction(_same)}
 
-    def _snapshot(self, block: Any = None) -> Callable[[], None]:
-        return joined(super()._snapshot(block), *(snapshot(part, block) for part in self._wrapped))
+    def _record(self, log: list[Undo], block: Any = None) -> None:
+        super()._record(log, block)
+        for part in self._wrapped:
+            record(log, part, block)
 
     @property
     def _wrapped(self) -> tuple[Any, Any]:

@@ -15,8 +15,8 @@ in a round without a loss). All norms are l2. A *comparator* is any weight vecto
 .. math::
     F(u) = \sum_t \sum_{ij} a_{ij} \max(0, \Delta_{ij} - u \cdot (x_i - x_j)) \quad\text{and}\quad \sum_t f_t(u),
 
-the first on the pairs of the updates, the second on the rounds with an update. Delta_ij is 1 for the mistake-driven update,
-Delta or Delta (R_i - R_j) for the gradient update. With credit `argmax` or `spread` and mass `slam` or `loss` F(u) <= sum
+the first on the pairs of the updates, the second on the rounds with an update. Delta_ij is 1 for a `PerceptronRanker`, Delta or
+Delta (R_i - R_j) for a `SlamRanker`. With credit `argmax` or `spread` and mass `loss`, and for a `SlamRanker`, F(u) <= sum
 f_t(u). Sample weights multiply losses, a_ij and f_t. To close a bound: v <= F + c sqrt(v) implies v <= 2 F + c^2.
 
 Theorems
@@ -29,7 +29,7 @@ sum V_t <= sum F_t(u_t) + <u_T, w_{T+1}> - sum <u_t - u_{t-1}, w_t> + sum <u_t, 
 sum RML <= sum V <= F(u) + <u, w_{T+1}> <= F(u) + ||u|| sqrt(Q) <= 2 F(u) + 4 B (1 + 2 beta) R_X^2 ||u||^2, where
 Q = sum ||z_t||^2 + 2 tau_t V_t. *Proof*: the master inequality; <w_t, g_t> = sum a_ij (s_i - s_j) <= tau_t V_t, so that
 ||w_{T+1}||^2 <= Q; and ||z_t|| <= 2 R_X V_t <= 2 R_X sqrt(B V_t). There are streams on which it is attained. With credit
-`argmax` or `spread` and mass `slam` or `loss` it also holds with sum f_t(u) in place of F(u).
+`argmax` or `spread` and mass `loss` it also holds with sum f_t(u) in place of F(u).
 
 **Limits**. F(u) + <u, w> - V = sum a_ij max(0, u . (x_i - x_j) - 1) >= 0, since max(0, 1 - y) = 1 - y + max(0, y - 1): no bound
 of the mass theorem is below V, which is the hindsight form at u = 0. By Cauchy and Schwarz no weights of norm U have a mean
@@ -40,12 +40,12 @@ is nearly the best of its norm on these pairs, not that the learner is good.
 **Given weights**. If w_1 = w_0, then sum V <= F(u) + ||u|| sqrt(||w_0||^2 + Q) - <u, w_0>; the sum of the updates is w_{T+1} -
 w_0.
 
-**Any step**. Gradient descent with any step eta and margin Delta: sum RML <= 2 F(u) / Delta + (4 B R_X^2 + 2 Delta / eta)
+**Any step**. A `SlamRanker` with any step eta and margin Delta: sum RML <= 2 F(u) / Delta + (4 B R_X^2 + 2 Delta / eta)
 ||u||^2 / Delta^2. *Proof*: as before, with <w_t, z_t> >= -Delta V_t.
 
-**[CT]** (`theorem_5`, `corollary_6`, `corollary_7`, `theorem_8`). The bounds of the literature for gradient descent with credit
-`argmax` and mass `slam`. Theorem 5 is false for the step printed in Algorithm 1, because rankings do depend on the step; it
-holds for steps below Delta / (2 m R_X^2 v_max). [CT2] concedes the dependence.
+**[CT]** (`theorem_5`, `corollary_6`, `corollary_7`, `theorem_8`). The bounds of the literature for a `SlamRanker`. Theorem 5 is
+false for the step printed in Algorithm 1, because rankings do depend on the step; it holds for steps below Delta / (2 m R_X^2
+v_max). [CT2] concedes the dependence.
 
 **Served weights**. Rankings are served by any weights v_t: an average, a stale or rounded copy. If learning uses the pairs that
 v_t violates, then sum RML(v_t) <= sum V <= F(u) + <u, w_{T+1}> <= F(u) + ||u|| sqrt(Q + 2 sum <w_t - v_t, g_t>). *Proof*: the

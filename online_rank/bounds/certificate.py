@@ -153,7 +153,10 @@ class Certificate:
         for check in self.bounds:
             if check.name == name:
                 return check.value
-        raise ValueError(self.not_covered.get(name) or f"there is no bound {name!r}; there are {[b.name for b in self.bounds]}")
+        if (reason := self.not_covered.get(name)) is None and name in BOUNDS:
+            kinds = " or ".join(kind.__name__ for kind in BOUNDS[name].of)
+            reason = f"{name} is a bound for another ranker or another kind of run; it covers a {kinds}"
+        raise ValueError(reason or f"there is no bound {name!r}; there are {[b.name for b in self.bounds]}")
 
     def rows(self) -> list[Row]:
         """The lines of the certificate, from which text, pages, JSON and plots are made."""

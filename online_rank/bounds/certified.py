@@ -8,7 +8,7 @@ from online_rank.bounds.account_run import keeps_account, run_of_account
 from online_rank.bounds.certificate import Certificate, certify
 from online_rank.bounds.tracker import LossTracker
 
-__all__ = ["certificate_of"]
+__all__ = ["certificate_of", "certificates_of"]
 
 
 def certificate_of(model: Any, *, comparator: str | None = None) -> Certificate:
@@ -47,3 +47,11 @@ def certificate_of(model: Any, *, comparator: str | None = None) -> Certificate:
         raise KeyError(f"a {type(ranker).__name__} has no comparators")
     with lock_of(ranker):
         return certify(ranker, run_of_account(ranker))
+
+
+def certificates_of(model: Any) -> list[Certificate]:
+    """The certificates of a model's run: against each comparator, or by its own account; none without these."""
+    ranker = ranker_of(model)
+    if issubclass(type(ranker), LossTracker):
+        return [ranker.certificate(name) for name in ranker.comparators or ()]
+    return [certificate_of(ranker)] if keeps_account(ranker) else []

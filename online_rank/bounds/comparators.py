@@ -20,8 +20,9 @@ from online_rank.rankers.own import QueryRanker
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.selection import BestRanker
 from online_rank.rankers.signs import against_signs, signs_inside
+from online_rank.rankers.slam import SlamRanker
 
-__all__ = ["MEASURED_ONLY", "copied", "extend_path", "losses_on_clicks", "require_perceptron", "require_signs"]
+__all__ = ["MEASURED_ONLY", "copied", "extend_path", "losses_on_clicks", "outside_the_signs", "require_perceptron"]
 
 #: Rankers whose losses are measured, though no bound covers them.
 MEASURED_ONLY = (GradientRanker, QueryRanker)
@@ -41,30 +42,26 @@ def require_perceptron(ranker: Any, *, alone: bool = True) -> None:
             raise ValueError(f"ranker has several measures, {names}; a certificate covers a single measure")
         for part in parts:
             require_perceptron(part, alone=False)
-            if part.update != "mistake" or part.norm_cap is not None or part.served != "current":
+            if not isinstance(part, PerceptronRanker) or part.norm_cap is not None or part.served != "current":
                 raise ValueError(
-                    f"a {type(ranker).__name__} is certified only with perceptrons of update='mistake' and served='current', "
+                    f"a {type(ranker).__name__} is certified only with each ranker a PerceptronRanker of served='current', "
                     "without norm_cap"
                 )
         return
     # Not isinstance: river lets a pipeline pass for its last step.
-    if not issubclass(type(ranker), PerceptronRanker | ClickPerceptron):
+    if not issubclass(type(ranker), PerceptronRanker | SlamRanker | ClickPerceptron):
         transformers = "; transformers go before it: scaler | LossTracker(ranker)" if steps_of(ranker) != [ranker] else ""
         raise TypeError(f"ranker is of type {type(ranker).__name__}; a LossTracker holds a PerceptronRanker{transformers}")
-    if type(ranker)._learn not in (PerceptronRanker._learn, ClickPerceptron._learn):
+    if type(ranker)._learn not in (PerceptronRanker._learn, SlamRanker._learn, ClickPerceptron._learn):
         raise TypeError(f"ranker is a {type(ranker).__name__}, which learns in its own way: no bound covers it")
 
 
-def require_signs(name: str, learner: Any, features: tuple[Hashable, ...], *weights: np.ndarray) -> None:
-    """Raise ValueError if weights that a comparator moves from or to have other signs than those of the ranker."""
-    for u in weights:
-        for signs in signs_inside(learner):
-            if (wrong := against_signs(signs, features, u)) is not None:
-                feature, weight = wrong
-                raise ValueError(
-                    f"comparators[{name!r}]: {feature!r} has weight {weight:g}, but sign {signs[feature]} in the ranker: "
-                    "no bound covers its path"
-                )
+def outside_the_signs(learner: Any, features: tuple[Hashable, ...], u: np.ndarray) -> str | None:
+    """The feature, weight and sign by which a comparator has another sign than a ranker; None if it has none such."""
+    for signs in signs_inside(learner):
+        if (wrong := against_signs(signs, features, u)) is not None:
+            return f"{wrong[0]!r} has weight {wrong[1]:g}, but sign {signs[wrong[0]]} in the ranker"
+    return None
 
 
 def losses_on_clicks(

@@ -21,7 +21,6 @@ __all__ = [
     "ANY_BEGINNING",
     "ANY_RUN",
     "BOUNDS",
-    "MISTAKES",
     "OWN_MISTAKES",
     "PLAIN",
     "UNCAPPED",
@@ -124,9 +123,8 @@ class Bound(NamedTuple):
         return None if reason is None else f"{self.name} {reason}"
 
 
-#: Settings of a perceptron that learns from mistakes, from those of its own or of served rankings; without a cap; from its own.
-MISTAKES: dict[str, tuple[Any, ...]] = {"update": ("mistake", "clicks")}
-UNCAPPED = MISTAKES | {"norm_cap": (None,)}
+#: Settings of a perceptron without a cap, that learns from its own mistakes or those of served rankings; from its own alone.
+UNCAPPED: dict[str, tuple[Any, ...]] = {"norm_cap": (None,)}
 OWN_MISTAKES = UNCAPPED | {"served": ("current",)}
 
 #: Runs whatever weights they began with; and runs of every kind.
@@ -162,14 +160,12 @@ def bound(
 
     def declare(function: F) -> F:
         parameters = inspect.signature(function).parameters
-        single = {name for name, p in parameters.items() if p.annotation in (float, int, float | None)}
 
         @functools.wraps(function)
         def checked(**numbers: Any) -> float:
             for name in parameters:
                 if name in numbers:
-                    for value in (numbers[name],) if name in single else numbers[name] or ():
-                        _require(name, value, optional=parameters[name].default is None)
+                    _require(name, numbers[name], optional=parameters[name].default is None)
             return function(**numbers)
 
         declared = Bound(

@@ -13,9 +13,8 @@ kernels*, 2004; Cavallanti, Cesa-Bianchi & Gentile, *Tracking the best hyperplan
 """
 
 import math
-from collections.abc import Sequence
 
-from online_rank.bounds.declaration import MISTAKES, OWN_MISTAKES, bound
+from online_rank.bounds.declaration import OWN_MISTAKES, bound
 from online_rank.bounds.mass import growth
 from online_rank.rankers.perceptron import PerceptronRanker
 
@@ -27,7 +26,7 @@ __all__ = ["capped_bound", "path_bound", "path_data_bound", "restarts_bound", "r
 
 @bound("F + (||u_T|| + P) sqrt(Q)", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_MOVED)
 def path_data_bound(
-    *, comparator_loss: float, norm: float, path_length: float, squared_gradient_norms: float, margin_mass: float = 0.0
+    *, comparator_loss: float, norm: float, path_length: float, squared_gradient_norms: float, margin_mass: float
 ) -> float:
     r"""Moving comparators, with measured updates: :math:`\sum_t RML_t \le \sum_t V_t \le F + (\|u_T\| + P) \sqrt{Q}`.
 
@@ -42,7 +41,7 @@ def path_data_bound(
 
     Examples
     --------
-    >>> path_data_bound(comparator_loss=1.0, norm=2.0, path_length=0.5, squared_gradient_norms=4.0)  # 1 + 2.5 * 2
+    >>> path_data_bound(comparator_loss=1.0, norm=2.0, path_length=0.5, squared_gradient_norms=4.0, margin_mass=0.0)
     6.0
     """
     return comparator_loss + (norm + path_length) * math.sqrt(squared_gradient_norms + 2.0 * margin_mass)
@@ -50,13 +49,7 @@ def path_data_bound(
 
 @bound("2 F + 4 B (1 + 2 beta) R_X^2 (||u_T|| + P)^2", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_MOVED)
 def path_bound(
-    *,
-    comparator_loss: float,
-    norm: float,
-    path_length: float,
-    R_X: float,
-    largest_mass: float = 1.0,
-    relative_margin: float = 0.0,
+    *, comparator_loss: float, norm: float, path_length: float, R_X: float, largest_mass: float, relative_margin: float
 ) -> float:
     r"""Moving comparators, in closed form, for the unchanged algorithm: quadratic in the length of the path.
 
@@ -73,7 +66,7 @@ def path_bound(
 
     Examples
     --------
-    >>> path_bound(comparator_loss=3.0, norm=2.0, path_length=1.0, R_X=1.0)  # 2 * 3 + 4 * (2 + 1)**2
+    >>> path_bound(comparator_loss=3.0, norm=2.0, path_length=1.0, R_X=1.0, largest_mass=1.0, relative_margin=0.0)
     42.0
     """
     size = R_X * (norm + path_length)
@@ -81,7 +74,7 @@ def path_bound(
 
 
 @bound(
-    "F + sqrt(Q) (kappa P + U / kappa)", of=PerceptronRanker, covers=MISTAKES | {"served": ("current",)},
+    "F + sqrt(Q) (kappa P + U / kappa)", of=PerceptronRanker, covers={"served": ("current",)},
     runs={"comparator": ("fixed", "moved")},
 )  # fmt: skip
 def capped_bound(
@@ -91,7 +84,7 @@ def capped_bound(
     path_length: float,
     cap: float,
     squared_gradient_norms: float,
-    margin_mass: float = 0.0,
+    margin_mass: float,
 ) -> float:
     r"""Weights that are scaled down to :math:`\|w\| \le \kappa \sqrt{Q_t}` after each update: linear in the length of the path.
 
@@ -117,7 +110,8 @@ def capped_bound(
 
     Examples
     --------
-    >>> capped_bound(comparator_loss=1.0, largest_norm=1.0, path_length=4.0, cap=0.5, squared_gradient_norms=9.0)  # 1 + 3 * 4
+    >>> capped_bound(comparator_loss=1.0, largest_norm=1.0, path_length=4.0, cap=0.5, squared_gradient_norms=9.0,
+    ...              margin_mass=0.0)  # 1 + 3 * 4
     13.0
     """
     if not 0.0 < cap <= 1.0:
@@ -125,68 +119,54 @@ def capped_bound(
     return comparator_loss + math.sqrt(squared_gradient_norms + 2.0 * margin_mass) * (cap * path_length + largest_norm / cap)
 
 
-@bound(
-    "F(u) + ||u|| sum of sqrt(Q_k)", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_RESTARTED,
-    takes={"norms": "segment_norms", "squared_gradient_norms": "segment_squares", "margin_masses": "segment_margins"},
-)  # fmt: skip
-def restarts_data_bound(
-    *,
-    comparator_loss: float,
-    norms: Sequence[float],
-    squared_gradient_norms: Sequence[float],
-    margin_masses: Sequence[float] | None = None,
-) -> float:
-    r"""Restarts by any rule, a comparator for every segment, with measured norms.
+@bound("F(u) + ||u|| sum of sqrt(Q_k)", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_RESTARTED)
+def restarts_data_bound(*, comparator_loss: float, norm: float, segment_roots: float) -> float:
+    r"""Restarts by any rule, with measured norms.
 
-    .. math:: \sum_t RML_t \le \sum_t V_t \le \sum_k \left(F_k(u_k) + \|u_k\| \sqrt{Q_k}\right)
+    .. math:: \sum_t RML_t \le \sum_t V_t \le F(u) + \|u\| \sum_k \sqrt{Q_k}
 
-    Proof: `mass_data_bound` in every segment; add up.
+    Proof: `mass_data_bound` in every segment; add up. So it also holds with a comparator for each segment, and the sum of the
+    :math:`\|u_k\| \sqrt{Q_k}`.
 
     Parameters
     ----------
-    comparator_loss
-        Sum of the F_k(u_k).
-    norms
-        Norm of the comparator of each segment.
-    squared_gradient_norms, margin_masses
-        As in `mass_data_bound`, one for each segment.
+    comparator_loss, norm
+        F(u) over all segments, and the l2 norm of u.
+    segment_roots
+        Sum of the sqrt(Q_k) of the segments.
 
     Examples
     --------
-    >>> restarts_data_bound(comparator_loss=1.0, norms=[2.0, 1.0], squared_gradient_norms=[9.0, 4.0])  # 1 + 2 * 3 + 1 * 2
-    9.0
+    >>> restarts_data_bound(comparator_loss=1.0, norm=2.0, segment_roots=3.0 + 2.0)
+    11.0
     """
-    total = comparator_loss
-    margins = [0.0] * len(norms) if margin_masses is None else margin_masses
-    for norm, squares, margin in zip(norms, squared_gradient_norms, margins, strict=True):
-        total += norm * math.sqrt(squares + 2.0 * margin)
-    return total
+    return comparator_loss + norm * segment_roots
 
 
-@bound(
-    "2 F(u) + 4 B (1 + 2 beta) R_X^2 K ||u||^2", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_RESTARTED,
-    takes={"norms": "segment_norms"},
-)  # fmt: skip
+@bound("2 F(u) + 4 B (1 + 2 beta) R_X^2 K ||u||^2", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_RESTARTED)
 def restarts_bound(
-    *, comparator_loss: float, norms: Sequence[float], R_X: float, largest_mass: float = 1.0, relative_margin: float = 0.0
+    *, comparator_loss: float, norm: float, n_segments: float, R_X: float, largest_mass: float, relative_margin: float
 ) -> float:
     r"""Restarts by any rule, in closed form: linear in the number of segments.
 
-    .. math:: \sum_t RML_t \le \sum_t V_t \le 2 \sum_k F_k(u_k) + 4 B (1 + 2 \beta) R_X^2 \sum_k \|u_k\|^2
+    .. math:: \sum_t RML_t \le \sum_t V_t \le 2 F(u) + 4 B (1 + 2 \beta) R_X^2 K \|u\|^2
 
-    Proof: `mass_bound` in every segment; add up.
+    Proof: `mass_bound` in every segment; add up. So it also holds with a comparator for each segment, and the sum of the
+    :math:`\|u_k\|^2`.
 
     Parameters
     ----------
-    comparator_loss, norms
+    comparator_loss, norm
         As in `restarts_data_bound`.
+    n_segments
+        K.
     R_X, largest_mass, relative_margin
         As in `mass_bound`.
 
     Examples
     --------
-    >>> restarts_bound(comparator_loss=3.0, norms=[2.0, 1.0], R_X=1.0)  # 2 * 3 + 4 * (2**2 + 1**2)
-    26.0
+    >>> restarts_bound(comparator_loss=3.0, norm=2.0, n_segments=2, R_X=1.0, largest_mass=1.0, relative_margin=0.0)
+    38.0
     """
-    squares = sum(R_X * norm * (R_X * norm) for norm in norms)
-    return 2.0 * comparator_loss + growth(largest_mass, relative_margin) * squares
+    size = R_X * norm
+    return 2.0 * comparator_loss + growth(largest_mass, relative_margin) * (n_segments * (size * size))

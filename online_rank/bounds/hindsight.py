@@ -217,7 +217,7 @@ def _collect(queries: Iterable[tuple[Any, Any]]) -> tuple[np.ndarray, np.ndarray
         query = read_query(x, y)
         _require_values(query)
         grades.append(query.y)
-        parts.append(columns._align_and_grow(query).X)
+        parts.append(columns._align(query, grow=True).X)
     X = np.zeros((sum(map(len, parts)), columns.n_features))
     offsets = np.cumsum([0, *map(len, parts)])
     for part, start, stop in zip(parts, offsets[:-1], offsets[1:], strict=True):

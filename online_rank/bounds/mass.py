@@ -11,13 +11,13 @@ To guard against that, put the ranker into a `BlendRanker` beside one that begin
 import math
 
 from online_rank.arguments import number
-from online_rank.bounds.declaration import ANY_BEGINNING, ANY_RUN, MISTAKES, OWN_MISTAKES, bound
+from online_rank.bounds.declaration import ANY_BEGINNING, ANY_RUN, OWN_MISTAKES, bound
 from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.perceptron import PerceptronRanker
+from online_rank.rankers.slam import SlamRanker
 
 #: Settings for which F(u) <= sum f_t(u): a_ij is at most v_i, or v_i in equal parts.
-_ON_SURROGATE = OWN_MISTAKES | {"credit": ("argmax", "spread"), "mass": ("slam", "loss")}
-_STEP_ON_SURROGATE = _ON_SURROGATE | {"update": ("gradient",)}
+_ON_SURROGATE = OWN_MISTAKES | {"credit": ("argmax", "spread"), "mass": ("loss",)}
 
 __all__ = [
     "any_step_bound",
@@ -48,7 +48,7 @@ def growth(largest_mass: float, relative_margin: float) -> float:
 
 
 @bound(
-    "F + <u_T, w> - sum <u_t - u_t-1, w_t>", of=(PerceptronRanker, ClickPerceptron), covers=MISTAKES,
+    "F + <u_T, w> - sum <u_t - u_t-1, w_t>", of=(PerceptronRanker, ClickPerceptron),
     runs=ANY_RUN | {"comparator": ("moved",)},
 )  # fmt: skip
 def master_bound(
@@ -83,7 +83,7 @@ def master_bound(
     return comparator_loss + inner_product - path_product + error_product
 
 
-@bound("F(u) + <u, w>", of=(PerceptronRanker, ClickPerceptron), covers=MISTAKES, runs=ANY_RUN | {"comparator": ("fixed",)})
+@bound("F(u) + <u, w>", of=(PerceptronRanker, ClickPerceptron), runs=ANY_RUN | {"comparator": ("fixed",)})
 def mass_hindsight_bound(*, comparator_loss: float, inner_product: float) -> float:
     r"""The mass theorem once the stream is over: :math:`\sum_t RML_t \le \sum_t V_t \le F(u) + \langle u, w_{T+1} \rangle`.
 
@@ -177,13 +177,13 @@ def mass_bound(
 
 @bound("2 f(u) + 4 B (1 + 2 beta) R_X^2 ||u||^2", of=PerceptronRanker, covers=_ON_SURROGATE)
 def mass_surrogate_bound(
-    *, surrogate_loss: float, norm: float, R_X: float, largest_mass: float = 1.0, relative_margin: float = 0.0
+    *, surrogate_loss: float, norm: float, R_X: float, largest_mass: float, relative_margin: float
 ) -> float:
     r"""`mass_bound` with the surrogate of the comparator in place of its loss on the pairs.
 
     .. math:: \sum_t RML_t \le \sum_t V_t \le 2 \sum_t f_t(u) + 4 B (1 + 2 \beta) R_X^2 \|u\|^2
 
-    Proof: with credit `argmax` or `spread` and mass `slam` or `loss` a_ij is at most v_i, or v_i in equal parts, so that
+    Proof: with credit `argmax` or `spread` and mass `loss` a_ij is at most v_i, or v_i in equal parts, so that
     F(u) <= sum f_t(u). With mass `sqrt` that is false.
 
     Parameters
@@ -195,7 +195,7 @@ def mass_surrogate_bound(
 
     Examples
     --------
-    >>> mass_surrogate_bound(surrogate_loss=3.0, norm=2.0, R_X=1.0)  # 2 * 3 + 1**2 * 2**2 * 4
+    >>> mass_surrogate_bound(surrogate_loss=3.0, norm=2.0, R_X=1.0, largest_mass=1.0, relative_margin=0.0)
     22.0
     """
     return mass_bound(
@@ -232,7 +232,7 @@ def beginning_data_bound(
     beginning_norm: float,
     beginning_product: float,
     squared_gradient_norms: float,
-    margin_mass: float = 0.0,
+    margin_mass: float,
 ) -> float:
     r"""A run that began with given weights, with measured norms; for w_0 = 0 it is `mass_data_bound`.
 
@@ -250,8 +250,8 @@ def beginning_data_bound(
 
     Examples
     --------
-    >>> beginning_data_bound(  # 1 + 2 * sqrt(3**2 + 16) - 4
-    ...     comparator_loss=1.0, norm=2.0, beginning_norm=3.0, beginning_product=4.0, squared_gradient_norms=16.0)
+    >>> w0 = {"beginning_norm": 3.0, "beginning_product": 4.0}
+    >>> beginning_data_bound(comparator_loss=1.0, norm=2.0, squared_gradient_norms=16.0, margin_mass=0.0, **w0)  # 1 + 2 * 5 - 4
     7.0
     """
     root = math.hypot(beginning_norm, math.sqrt(squared_gradient_norms + 2.0 * margin_mass))
@@ -260,7 +260,7 @@ def beginning_data_bound(
 
 @bound("F(u) + (||u - w0||^2 + sum ||z||^2 + 2 tau V) / 2", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_GIVEN)
 def beginning_distance_bound(
-    *, comparator_loss: float, distance: float, squared_gradient_norms: float, margin_mass: float = 0.0
+    *, comparator_loss: float, distance: float, squared_gradient_norms: float, margin_mass: float
 ) -> float:
     r"""A run that began with given weights, in terms of their distance from the comparator.
 
@@ -278,17 +278,17 @@ def beginning_distance_bound(
 
     Examples
     --------
-    >>> beginning_distance_bound(comparator_loss=1.0, distance=2.0, squared_gradient_norms=6.0)  # 1 + (2**2 + 6) / 2
+    >>> beginning_distance_bound(comparator_loss=1.0, distance=2.0, squared_gradient_norms=6.0, margin_mass=0.0)
     6.0
     """
     return comparator_loss + 0.5 * (distance * distance + squared_gradient_norms + 2.0 * margin_mass)
 
 
-@bound("(F(u) + <u, w> / eta) / Delta", of=PerceptronRanker, covers={"update": ("gradient",)}, runs=ANY_BEGINNING)
+@bound("(F(u) + <u, w> / eta) / Delta", of=SlamRanker, runs=ANY_BEGINNING)
 def any_step_hindsight_bound(
     *, comparator_loss: float, inner_product: float, learning_rate: float, margin: float = 1.0
 ) -> float:
-    r"""The gradient update once the stream is over.
+    r"""Subgradient descent on SLAM, once the stream is over.
 
     .. math:: \Delta \sum_t RML_t \le \Delta \sum_t V_t \le F(u) + \langle u, w_{T+1} \rangle / \eta
 
@@ -309,9 +309,7 @@ def any_step_hindsight_bound(
     return (comparator_loss + inner_product / learning_rate) / margin
 
 
-@bound(
-    "V with Delta V = F(u) + ||u|| sqrt(2 Delta V / eta + sum ||z||^2)", of=PerceptronRanker, covers={"update": ("gradient",)}
-)
+@bound("V with Delta V = F(u) + ||u|| sqrt(2 Delta V / eta + sum ||z||^2)", of=SlamRanker)
 def any_step_data_bound(
     *, comparator_loss: float, norm: float, squared_gradient_norms: float, learning_rate: float, margin: float = 1.0
 ) -> float:
@@ -339,11 +337,11 @@ def any_step_data_bound(
     return (comparator_loss + half + root) / margin
 
 
-@bound("2 F(u) / Delta + (4 B R_X^2 + 2 Delta / eta) ||u||^2 / Delta^2", of=PerceptronRanker, covers={"update": ("gradient",)})
+@bound("2 F(u) / Delta + (4 B R_X^2 + 2 Delta / eta) ||u||^2 / Delta^2", of=SlamRanker)
 def any_step_bound(
     *, comparator_loss: float, norm: float, R_X: float, learning_rate: float, margin: float = 1.0, largest_mass: float = 1.0
 ) -> float:
-    r"""The gradient update with any step size, on any stream: a correct bound in place of Theorem 5.
+    r"""Subgradient descent on SLAM with any step size, on any stream: a correct bound in place of Theorem 5.
 
     .. math::
         \sum_t RML_t \le \sum_t V_t \le
@@ -371,7 +369,7 @@ def any_step_bound(
     return 2.0 * comparator_loss / margin + norm / margin * (norm / margin) * steps
 
 
-@bound("2 f(u) / Delta + (4 B R_X^2 + 2 Delta / eta) ||u||^2 / Delta^2", of=PerceptronRanker, covers=_STEP_ON_SURROGATE)
+@bound("2 f(u) / Delta + (4 B R_X^2 + 2 Delta / eta) ||u||^2 / Delta^2", of=SlamRanker)
 def any_step_surrogate_bound(
     *, surrogate_loss: float, norm: float, R_X: float, learning_rate: float, margin: float = 1.0, largest_mass: float = 1.0
 ) -> float:

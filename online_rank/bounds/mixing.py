@@ -24,7 +24,7 @@ _SEVERAL = {"machines": ("several",)}
 
 @bound("F(u) + ||u|| sqrt(K Q)", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_SEVERAL)
 def mixing_data_bound(
-    *, comparator_loss: float, norm: float, squared_gradient_norms: float, n_machines: float, margin_mass: float = 0.0
+    *, comparator_loss: float, norm: float, squared_gradient_norms: float, n_machines: float, margin_mass: float
 ) -> float:
     r"""The loss of all machines together, with measured norms: :math:`\sum V \le F(u) + \|u\| \sqrt{K Q}`.
 
@@ -45,7 +45,7 @@ def mixing_data_bound(
 
     Examples
     --------
-    >>> mixing_data_bound(comparator_loss=1.0, norm=2.0, squared_gradient_norms=4.0, n_machines=4)  # 1 + 2 sqrt(4 * 4)
+    >>> mixing_data_bound(comparator_loss=1.0, norm=2.0, squared_gradient_norms=4.0, n_machines=4, margin_mass=0.0)
     9.0
     """
     return comparator_loss + math.sqrt(n_machines) * (norm * math.sqrt(squared_gradient_norms + 2.0 * margin_mass))
@@ -53,13 +53,7 @@ def mixing_data_bound(
 
 @bound("2 F(u) + 4 K B (1 + 2 beta) R_X^2 ||u||^2", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_SEVERAL)
 def mixing_bound(
-    *,
-    comparator_loss: float,
-    norm: float,
-    R_X: float,
-    n_machines: float,
-    largest_mass: float = 1.0,
-    relative_margin: float = 0.0,
+    *, comparator_loss: float, norm: float, R_X: float, n_machines: float, largest_mass: float, relative_margin: float
 ) -> float:
     r"""The loss of all machines together, in closed form: :math:`\sum V \le 2 F(u) + 4 K B (1 + 2 \beta) R_X^2 \|u\|^2`.
 
@@ -74,7 +68,7 @@ def mixing_bound(
 
     Examples
     --------
-    >>> mixing_bound(comparator_loss=3.0, norm=2.0, R_X=1.0, n_machines=3)  # 2 * 3 + 3 * 4 * 2**2
+    >>> mixing_bound(comparator_loss=3.0, norm=2.0, R_X=1.0, n_machines=3, largest_mass=1.0, relative_margin=0.0)
     54.0
     """
     size = R_X * norm

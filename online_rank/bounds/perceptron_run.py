@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 
 from online_rank.bounds.certificate import Run
+from online_rank.bounds.comparators import outside_the_signs
 from online_rank.bounds.declaration import setting
 from online_rank.measures.learned import learned_measure
 from online_rank.measures.own import OwnMeasure
 from online_rank.rankers.click_perceptron import ClickPerceptron
-from online_rank.rankers.signs import against_signs, signs_inside
+from online_rank.rankers.signs import signs_inside
+from online_rank.rankers.slam import SlamRanker
 
 __all__ = ["run_of_perceptron"]
 
@@ -54,7 +56,8 @@ def run_of_perceptron(tracker: Any, comparator: str | None, delay: int | None) -
         size = _add_facts_of_comparator(facts, unknown, tracker, row, model, totals)
         if tracker.served and comparator is not None:
             facts["difference"] = tracker.paired(comparator).difference("the ranker", comparator)
-        if (reason := _outside_the_signs(tracker, row)) is not None:
+        if (wrong := outside_the_signs(tracker.learner, tracker._own_names(), tracker._aligned[row])) is not None:
+            reason = f"covers comparators with the signs of the ranker, and {wrong}"
             unknown |= dict.fromkeys(("comparator_loss", "surrogate_loss", "norm"), reason)
     return Run(properties, totals, facts, unknown, size, comparator, (_note(tracker),))
 
@@ -67,19 +70,10 @@ def _facts_of_model(tracker: Any, model: Any, totals: dict[str, Any]) -> dict[st
         facts["cap"] = cap
     facts["weight_norm"] = float(np.linalg.norm(tracker._gains()))
     facts["signs"] = bool(signs_inside(tracker.learner))
-    facts["unit_margin"] = model.update != "gradient"
+    facts["unit_margin"] = not isinstance(model, SlamRanker)
     if not isinstance(model, ClickPerceptron):
         facts["k"] = learned_measure(model).k
     return facts
-
-
-def _outside_the_signs(tracker: Any, row: int) -> str | None:
-    """Why bounds do not cover a comparator whose weights do not have the signs of a model's; None if they do."""
-    for signs in signs_inside(tracker.learner):
-        if (wrong := against_signs(signs, tracker._own_names(), tracker._aligned[row])) is not None:
-            name, weight = wrong
-            return f"covers comparators with the signs of the model, but {name!r} has weight {weight:g} and sign {signs[name]}"
-    return None
 
 
 def _add_facts_of_comparator(
@@ -107,23 +101,15 @@ def _add_facts_of_comparator(
     facts["beginning_product"] = float(u @ begun_with)
     facts["distance"] = float(np.linalg.norm(u - begun_with))
     if tracker._nested:
-        _add_segments(facts, unknown, tracker, norm)
+        n, roots, q = tracker._segments.tolist()
+        facts["n_segments"], facts["segment_roots"] = int(n), roots + math.sqrt(q)
+        if math.isnan(roots):
+            unknown |= dict.fromkeys(("n_segments", "segment_roots"), _LEARNED_BEFORE)
     # Largest divisor of F(u) and <u, w>.
-    unit = (getattr(model, "learning_rate", None) or 1.0) * getattr(model, "margin", 1.0)
+    unit = model.learning_rate * model.margin if isinstance(model, SlamRanker) else 1.0
     weights = float(np.linalg.norm(gains)) + facts["beginning_norm"]
     # The score of a pair has a rounding error proportional to ||u|| R_X, and pairs of total weight V are added up.
     return pair_loss + norm * (weights / unit + totals["R_X"] * totals["mass"]) + abs(path_product)
-
-
-def _add_segments(facts: dict[str, Any], unknown: dict[str, str], tracker: Any, norm: float) -> None:
-    """The facts about a sequence of rankers."""
-    n, roots, q = tracker._segments.tolist()
-    n, roots = int(n), roots + math.sqrt(q)
-    facts["segment_norms"] = [norm] * n
-    # Only the sum of the roots of their Q is kept, and needed.
-    facts["segment_squares"] = [(roots / n) ** 2] * n
-    if math.isnan(roots):
-        unknown["segment_norms"] = _LEARNED_BEFORE
 
 
 def _what_the_loss_is_of(tracker: Any, model: Any, totals: dict[str, Any]) -> str:

@@ -38,13 +38,7 @@ def _budget_is_spent(model: KernelPerceptronRanker) -> str | None:
     unless=_budget_is_spent,
 )  # fmt: skip
 def projection_bound(
-    *,
-    comparator_loss: float,
-    norm: float,
-    R_X: float,
-    tolerance: float,
-    largest_mass: float = 1.0,
-    relative_margin: float = 0.0,
+    *, comparator_loss: float, norm: float, R_X: float, tolerance: float, largest_mass: float, relative_margin: float
 ) -> float:
     r"""The closed form, as long as the budget lasts: every :math:`\|e_t\| \le \eta V_t`.
 
@@ -69,7 +63,7 @@ def projection_bound(
 
     Examples
     --------
-    >>> projection_bound(comparator_loss=1.0, norm=2.0, R_X=1.0, tolerance=0.25)  # 2 * 1 / (1/2) + 4 * 2**2 / (1/2)**2
+    >>> projection_bound(comparator_loss=1.0, norm=2.0, R_X=1.0, tolerance=0.25, largest_mass=1.0, relative_margin=0.0)
     68.0
     """
     kept = 1.0 - tolerance * norm
@@ -81,7 +75,7 @@ def projection_bound(
 
 @bound("F(u) + ||u|| (sqrt(Q) + sum ||e_t||)", of=KernelPerceptronRanker)
 def projection_data_bound(
-    *, comparator_loss: float, norm: float, squared_gradient_norms: float, projection_error: float, margin_mass: float = 0.0
+    *, comparator_loss: float, norm: float, squared_gradient_norms: float, projection_error: float, margin_mass: float
 ) -> float:
     r"""With measured norms and errors, whether or not the budget was used up.
 
@@ -104,7 +98,7 @@ def projection_data_bound(
 
     Examples
     --------
-    >>> projection_data_bound(comparator_loss=1.0, norm=2.0, squared_gradient_norms=9.0, projection_error=0.5)  # 1 + 2 * 3.5
+    >>> projection_data_bound(comparator_loss=1.0, norm=2.0, squared_gradient_norms=9.0, projection_error=0.5, margin_mass=0.0)
     8.0
     """
     return comparator_loss + norm * (math.sqrt(squared_gradient_norms + 2.0 * margin_mass) + projection_error)
@@ -173,7 +167,7 @@ def certify_projection(
         if query.n_documents and query.X.shape[1] != z.shape[1]:
             raise ValueError(f"documents has {z.shape[1]} features, but the queries have {query.X.shape[1]}")
         row, value = np.empty((1, len(Round._fields))), np.zeros(1)
-        query = model._align_and_grow(query)
+        query = model._align(query, grow=True)
         if model._learn(query, row, (kernel_values(model, query.X, z, mu), value)) == 0:
             raise model._rejection(query)
         model._last_round = row

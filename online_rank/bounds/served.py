@@ -23,7 +23,7 @@ D_t max ||g|| ||g_t|| <= sum_t D_t 4 R_X^2 B V_t.
 
 import math
 
-from online_rank.bounds.declaration import ANY_BEGINNING, MISTAKES, UNCAPPED, bound
+from online_rank.bounds.declaration import ANY_BEGINNING, UNCAPPED, bound
 from online_rank.bounds.mass import growth
 from online_rank.rankers.perceptron import PerceptronRanker
 
@@ -32,7 +32,7 @@ _SERVED: dict[str, tuple[str, ...]] = {"scores": ("served",)}
 __all__ = ["averaged_bound", "delay_bound", "served_norm_bound"]
 
 
-@bound("F(u) + ||u|| ||w||", of=PerceptronRanker, covers=MISTAKES, runs=_SERVED | ANY_BEGINNING)
+@bound("F(u) + ||u|| ||w||", of=PerceptronRanker, runs=_SERVED | ANY_BEGINNING)
 def served_norm_bound(*, comparator_loss: float, norm: float, weight_norm: float) -> float:
     r"""The served-weights theorem with the measured norm of the weights: :math:`\sum_t RML(v_t) \le F(u) + \|u\| \|w_{T+1}\|`.
 
@@ -58,13 +58,7 @@ def served_norm_bound(*, comparator_loss: float, norm: float, weight_norm: float
     covers=UNCAPPED | {"served": ("average",)}, runs=_SERVED,
 )  # fmt: skip
 def averaged_bound(
-    *,
-    comparator_loss: float,
-    norm: float,
-    R_X: float,
-    half_life: float,
-    largest_mass: float = 1.0,
-    relative_margin: float = 0.0,
+    *, comparator_loss: float, norm: float, R_X: float, half_life: float, largest_mass: float, relative_margin: float
 ) -> float:
     r"""The served-weights theorem, in closed form, for learning from the mistakes of an average with a half-life.
 
@@ -85,7 +79,7 @@ def averaged_bound(
 
     Examples
     --------
-    >>> averaged_bound(comparator_loss=3.0, norm=2.0, R_X=1.0, half_life=1.0)  # rho = 1/2: 2 * 3 + 4 * (4 * (1 + 2))
+    >>> averaged_bound(comparator_loss=3.0, norm=2.0, R_X=1.0, half_life=1.0, largest_mass=1.0, relative_margin=0.0)
     54.0
     """
     # rho / (1 - rho) = 1 / (2^(1/h) - 1)
@@ -98,7 +92,7 @@ def averaged_bound(
     "2 F(u) + 4 B (1 + 2 D + 2 beta) R_X^2 ||u||^2", of=PerceptronRanker, covers=UNCAPPED | {"average": (False,)}, runs=_SERVED
 )
 def delay_bound(
-    *, comparator_loss: float, norm: float, R_X: float, delay: float, largest_mass: float = 1.0, relative_margin: float = 0.0
+    *, comparator_loss: float, norm: float, R_X: float, delay: float, largest_mass: float, relative_margin: float
 ) -> float:
     r"""Late grades, in closed form: when the grades of a query arrive, at most D other served queries are waiting for theirs.
 
@@ -118,7 +112,7 @@ def delay_bound(
 
     Examples
     --------
-    >>> delay_bound(comparator_loss=3.0, norm=2.0, R_X=1.0, delay=2)  # 2 * 3 + 2**2 * 4 * (1 + 2 * 2)
+    >>> delay_bound(comparator_loss=3.0, norm=2.0, R_X=1.0, delay=2, largest_mass=1.0, relative_margin=0.0)
     86.0
     """
     size = R_X * norm

@@ -14,7 +14,7 @@ from typing import Any
 from online_rank.arguments import number
 from online_rank.bounds.declaration import bound
 from online_rank.measures.learned import learned_measure
-from online_rank.rankers.perceptron import PerceptronRanker
+from online_rank.rankers.slam import SlamRanker
 
 __all__ = [
     "corollary_6",
@@ -25,9 +25,6 @@ __all__ = [
     "theorem_8_regularization",
     "theory_learning_rate",
 ]
-
-
-_SUBGRADIENT = {"update": ("gradient",), "credit": ("argmax",), "mass": ("slam",)}
 
 
 def _has_no_cutoff(model: Any) -> str | None:
@@ -66,7 +63,7 @@ def theory_learning_rate(*, m: int, R_X: float, v_max: float, margin: float = 1.
 
 
 @bound(
-    "(f(u) + ||u||^2 / (2 eta) + eta / 2 sum ||z||^2) / Delta", of=PerceptronRanker, covers=_SUBGRADIENT,
+    "(f(u) + ||u||^2 / (2 eta) + eta / 2 sum ||z||^2) / Delta", of=SlamRanker,
     takes={"comparator_loss": "surrogate_loss"},
 )  # fmt: skip
 def regret_bound(
@@ -102,7 +99,7 @@ def regret_bound(
 
 
 @bound(
-    "Theorem 5 of [CT], with f(u)", of=PerceptronRanker, covers=_SUBGRADIENT,
+    "Theorem 5 of [CT], with f(u)", of=SlamRanker,
     takes={"comparator_loss": "surrogate_loss", "weight": "largest_weight"},
 )  # fmt: skip
 def theorem_5(
@@ -179,7 +176,7 @@ def corollary_6(*, gamma: float, m: int, R_X: float, v_max: float) -> float:
 
 
 @bound(
-    "Corollary 7 of [CT], with f(u)", of=PerceptronRanker, covers=_SUBGRADIENT,
+    "Corollary 7 of [CT], with f(u)", of=SlamRanker,
     takes={"comparator_loss": "surrogate_loss", "weight": "largest_weight"}, unless=_has_no_cutoff,
 )  # fmt: skip
 def corollary_7(

@@ -2,12 +2,13 @@
 
 import copy
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from online_rank._kernels.comparators import compare
+from online_rank._kernels.perceptron import compare
+from online_rank._kernels.slam import compare as compare_on_slam
 from online_rank._kernels.totals import accumulate
 from online_rank.arguments import flag, integer
 from online_rank.base import Abilities, Ranker, Round, share_lock
@@ -21,8 +22,8 @@ from online_rank.bounds.comparators import (
     copied,
     extend_path,
     losses_on_clicks,
+    outside_the_signs,
     require_perceptron,
-    require_signs,
 )
 from online_rank.bounds.mixed import mix
 from online_rank.bounds.perceptron_run import run_of_perceptron
@@ -46,6 +47,7 @@ from online_rank.rankers.inside import (
 from online_rank.rankers.nested import NestedRanker, adopt_features, learn_query
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.selection import BestRanker
+from online_rank.rankers.slam import SlamRanker
 
 __all__ = ["LossTracker"]
 
@@ -286,7 +288,9 @@ class LossTracker(NestedRanker):
             row = self._row(name)
             before = self._aligned[row].copy()
             after = self._aligned_to_columns(name, copied(name, weights))
-            require_signs(name, self._learner, self._own_names(), before, after)
+            for u in (before, after):
+                if (wrong := outside_the_signs(self._learner, self._own_names(), u)) is not None:
+                    raise ValueError(f"comparators[{name!r}]: {wrong}: no bound covers its path")
             path, shift = self._path.copy(), self._shift.copy()
             extend_path(path[row], before * self._scaled_by, after * self._scaled_by, self._gains())
             shift[row] += after - before
@@ -397,9 +401,9 @@ class LossTracker(NestedRanker):
     def _derive(self) -> None:
         self._aligned = self._align_comparators()
 
-    def _align(self, block: Block) -> Block:
-        aligned = super()._align(block)
-        if block.scale is None or block.names is None or self._has(block.names):
+    def _align(self, block: Block, grow: bool = False) -> Block:
+        aligned = super()._align(block, grow)
+        if block.scale is None or block.names is None or self._fits(block):
             return aligned
         return aligned._replace(scale=self._placed(block.scale[None], self._columns_of(block.names))[0])
 
@@ -432,9 +436,10 @@ class LossTracker(NestedRanker):
         if self._n_features != self._learner._n_features or self._nested or self._blends:
             self._share_columns()
         values = np.zeros((len(block.w), *self._sums.shape))
-        if self._learns_in_one_call(block):
-            learned = self._learn_in_one_call(block, rounds, values)
-        elif self._observes or block.answered is not None or self._scores_answers(block):
+        asked = self._scores_answers(block)
+        if self._is_plain(block) and (self._observes or asked):
+            learned = self._watch(block, block, rounds, values, np.empty(block.n_documents if asked else 0), asked)
+        elif self._observes or block.answered is not None or asked:
             learned = self._learn_each(block, rounds, values)
         else:
             learned = self._learner._learn(block, rounds)
@@ -442,37 +447,27 @@ class LossTracker(NestedRanker):
             self._add_up(block, rounds, values, answered=block.answered is not None)
         return learned
 
-    def _light_snapshot(self, block: Block) -> Callable[[], None] | None:
-        # A subclass may keep more, and what is not plain may change more than these arrays.
-        learner = self._learner
-        if type(self) is not LossTracker or not self._is_plain(block) or learner.signs is not None or len(block.w) != 1:
-            return None
-        if learner._n_features != self._n_features or not self._fits(block):
-            return None
-        arrays = (*kernel_state(learner)[1:], self._totals, self._sums, self._paired, self._served, self._updates)
-        before = [array.copy() for array in arrays]
-        counts, rounds = (self._n_served, self._n_moved, self._n_documents), (self._last_round, learner._last_round)
-
-        def undo() -> None:
-            for array, old in zip(arrays, before, strict=True):
-                np.copyto(array, old)
-            self._n_served, self._n_moved, self._n_documents = counts
-            self._last_round, learner._last_round = rounds
-
-        return undo
-
-    def _rank_and_learn_block(self, asked: Block, block: Block, rounds: np.ndarray, answers: np.ndarray) -> int:
+    def _answer_in_turn(self, asked: Block, block: Block, rounds: np.ndarray, answers: np.ndarray) -> int:
         if not self._is_plain(block):
-            return super()._rank_and_learn_block(asked, block, rounds, answers)
+            return super()._answer_in_turn(asked, block, rounds, answers)
         self._require_complete()
         self._share_columns()
         values = np.zeros((len(block.w), *self._sums.shape))
-        learned = learn_watched(self._learner, asked, block, rounds, self._aligned, values, answers, self._updates)
+        moved = asked is not block and self.abilities.measures_answers
+        learned = self._watch(asked, block, rounds, values, answers, moved or self._scores_answers(block))
         if learned == len(block.w):
-            moved = asked is not block and self.abilities.measures_answers
-            if moved or self._scores_answers(block):
-                self._measure_answers(block, answers, rounds)
             self._add_up(block, rounds, values, answered=moved)
+        return learned
+
+    def _watch(
+        self, asked: Block, block: Block, rounds: np.ndarray, values: np.ndarray, answers: np.ndarray, measured: bool
+    ) -> int:
+        """Rank, learn and measure arrays in one kernel; `answers` receives the scores, whose losses go to the rounds too."""
+        learned = learn_watched(self._learner, asked, block, rounds, self._aligned, values, answers, self._updates)
+        if measured and learned == len(block.w):
+            losses = np.empty(len(rounds))
+            losses_of_rankings(self._measure, answers, block.y, block.offsets, losses)
+            rounds[:, _SERVED_LOSS] = losses
         return learned
 
     def _add_up(self, block: Block, rounds: np.ndarray, values: np.ndarray, *, answered: bool) -> None:
@@ -523,28 +518,10 @@ class LossTracker(NestedRanker):
         dense = type(self._learner) is PerceptronRanker and has_dense_weights(self._learner) and type(block.X) is np.ndarray
         return dense and not self.raw and block.answered is None
 
-    def _learns_in_one_call(self, block: Block) -> bool:
-        """Whether a kernel of its own learns a block and measures comparators, or what would have been answered."""
-        return self._is_plain(block) and (self._observes or self._scores_answers(block))
-
-    def _learn_in_one_call(self, block: Block, rounds: np.ndarray, values: np.ndarray) -> int:
-        asked = self._scores_answers(block)
-        answers = np.empty(block.n_documents if asked else 0)
-        learned = learn_watched(self._learner, block, block, rounds, self._aligned, values, answers, self._updates)
-        if asked and learned == len(block.w):
-            self._measure_answers(block, answers, rounds)
-        return learned
-
     @property
     def _updates(self) -> np.ndarray:
         """The array to which the updates of weights under a cap are added; (0,) for any other ranker."""
         return np.empty(0) if self._gained is None else self._gained
-
-    def _measure_answers(self, block: Block, answers: np.ndarray, rounds: np.ndarray) -> None:
-        """Write the losses of what was answered to the rounds (q, fields) of a block."""
-        losses = np.empty(len(rounds))
-        losses_of_rankings(self._measure, answers, block.y, block.offsets, losses)
-        rounds[:, _SERVED_LOSS] = losses
 
     def _learn_each(self, block: Block, rounds: np.ndarray, values: np.ndarray) -> int:
         """Learn query by query, and measure each by the weights before its update.
@@ -567,6 +544,8 @@ class LossTracker(NestedRanker):
                 scores = np.array([scores_by(u, query.X) for u in self._aligned * self._scaled_by])
                 if isinstance(ranker, ClickPerceptron):
                     values[t, :, 0] = losses_on_clicks(ranker, query, decisive, Round.from_row(row), scores)
+                elif isinstance(ranker, SlamRanker):
+                    compare_on_slam(query.y, decisive, row[_WEIGHT], scores, table, kernel_state(ranker).config, values[t])
                 else:
                     config, _, _, counters = kernel_state(ranker)
                     weight = weight_of_pairs(ranker, query, decisive)

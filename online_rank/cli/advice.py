@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from online_rank.cli.files import warnings_as_lines
-from online_rank.cli.settings import SYNTHETIC, Settings
+from online_rank.cli.reading import warnings_as_lines
+from online_rank.cli.settings import Settings
 
 __all__ = ["advice"]
 
@@ -27,7 +27,7 @@ _FEWEST_ROWS = 50
 
 def advice(settings: Settings) -> list[str]:
     """Advice before learning from files."""
-    if "-" in settings.files or settings.files[0] in SYNTHETIC:
+    if "-" in settings.files:
         return []
     with warnings_as_lines(lambda message: None):
         first = [
@@ -44,7 +44,7 @@ def advice(settings: Settings) -> list[str]:
     lines = _leaks(of_width, called)
     if settings.reading.query is not None:
         lines += _counters(np.concatenate([X for X, _ in of_width]), called)
-    if not settings.log and settings.scale in ("stream", "none"):
+    if settings.scale in ("stream", "none"):
         lines += _heavy_tails(np.concatenate([X for X, _ in of_width]), called)
     return lines
 

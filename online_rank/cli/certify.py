@@ -19,35 +19,28 @@ __all__ = ["tracked"]
 _LAMBDA = 1e-2
 
 
-def tracked(model: Any, queries: Iterable[tuple], teacher: np.ndarray | None, shown: bool | None = None) -> Any:
+def tracked(model: Any, queries: Iterable[tuple], shown: bool | None = None) -> Any:
     """The model, which has learned nothing yet, with a `LossTracker` around its ranker.
 
-    The comparator is the teacher of a synthetic stream; for other queries it is the best weights in hindsight on the features
-    that the transformers will pass to the ranker. A blend needs no comparator: it is compared with its best fixed blend.
+    The comparator is the best weights in hindsight on the features that the transformers will pass to the ranker. A blend needs
+    no comparator: it is compared with its best fixed blend.
     """
-    weights: Any
     *transformers, ranker = steps_of(model)
     if issubclass(type(ranker), BlendRanker):
         return _behind(transformers, LossTracker(ranker, served=True))
-    if teacher is not None:
-        name, weights = "teacher", teacher
-    else:
-        seen = list(_transformed([step.clone() for step in transformers], queries, shown))
-        X = np.concatenate([query.X for query, _ in seen])
-        y = np.concatenate([grades for _, grades in seen])
-        qid = np.repeat(np.arange(len(seen)), [len(grades) for _, grades in seen])
-        name = "best in hindsight"
-        names = seen[-1][0].names if seen else None
-        columns = numbers(X.shape[1]) if names is None else names
-        # An array knows its features by their numbers.
-        signs = {str(j + 1): ranker.signs[c] for j, c in enumerate(columns) if c in ranker.signs} if ranker.signs else None
-        found = best_in_hindsight(
-            (X, y, qid), measure=ranker.measure, lam=_LAMBDA, credit="spread", signs=signs or None, progress=shown
-        )
-        weights = found.weights
-        if names is not None:
-            weights = dict(zip(names, weights.tolist(), strict=True))
-    return _behind(transformers, LossTracker(ranker, {name: weights}, served=True))
+    seen = list(_transformed([step.clone() for step in transformers], queries, shown))
+    X = np.concatenate([query.X for query, _ in seen])
+    y = np.concatenate([grades for _, grades in seen])
+    qid = np.repeat(np.arange(len(seen)), [len(grades) for _, grades in seen])
+    names = seen[-1][0].names if seen else None
+    columns = numbers(X.shape[1]) if names is None else names
+    # An array knows its features by their numbers.
+    signs = {str(j + 1): ranker.signs[c] for j, c in enumerate(columns) if c in ranker.signs} if ranker.signs else None
+    found = best_in_hindsight(
+        (X, y, qid), measure=ranker.measure, lam=_LAMBDA, credit="spread", signs=signs or None, progress=shown
+    )
+    weights: Any = found.weights if names is None else dict(zip(names, found.weights.tolist(), strict=True))
+    return _behind(transformers, LossTracker(ranker, {"best in hindsight": weights}, served=True))
 
 
 def _behind(transformers: list[Any], tracker: Any) -> Any:

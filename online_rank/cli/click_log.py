@@ -10,11 +10,14 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from online_rank.cli.files import refuse_overwriting, warnings_as_lines
+from online_rank.cli.events import events_of
+from online_rank.cli.files import refuse_overwriting
+from online_rank.cli.options import Clicks, Queries, names
+from online_rank.cli.reading import warnings_as_lines
 from online_rank.cli.train import Output, scaled
 from online_rank.support.progress import progress
 
-__all__ = ["SAYS", "ClickLog", "examination_of", "learn", "learner_for"]
+__all__ = ["SAYS", "ClickLog", "examination_of", "learn", "learner_for", "read_as"]
 
 #: What lists of each origin are learned by, and what is assumed of users.
 SAYS = {
@@ -46,17 +49,13 @@ class ClickLog(NamedTuple):
     columns: dict[str, Any]
     topic: str | None = None
 
-    def require_propensity(self) -> None:
-        """Raise ValueError unless the log has a column of propensities just where its origin says so."""
-        needs, has = self.origin in ("above", "place"), self.columns.get("propensity") is not None
-        if needs != has:
-            raise ValueError(f"--clicks {self.origin} {'needs' if needs else 'has no'} --propensity COLUMN")
-
     def reader(self, with_topic: bool = False) -> Any:
         """The lists of all files; with the topic as the context of the query, or without it."""
         from online_rank.stream import iter_impressions
 
         columns = dict(self.columns)
+        if self.origin in ("above", "place"):
+            columns["propensity"] = "propensity"
         if self.topic is not None:
             key = "context" if with_topic else "exclude"
             columns[key] = [*columns.get(key, ()), self.topic]
@@ -69,6 +68,13 @@ class ClickLog(NamedTuple):
             for number, one in enumerate(self.reader(with_topic), start=1):
                 yield one
                 bar(number)
+
+
+def read_as(files: Sequence[str], log: Clicks, reading: Queries, topic: str | None = None, **others: Any) -> ClickLog:
+    """A log of clicks, as the options of a command name its columns."""
+    columns = {"query": reading.query or "query", "document": reading.document or "document", **others}
+    columns |= {"events": events_of(log.event) if log.event else None, "exclude": names(reading.exclude) or ()}
+    return ClickLog(files, str(log.clicks), columns, topic)
 
 
 @dataclass
@@ -95,18 +101,17 @@ class _Seen:
         return figures
 
 
-def learn(log: ClickLog, scale: str, take_log: bool, output: Output) -> None:
+def learn(log: ClickLog, scale: str, output: Output) -> None:
     """Learn a model from a log of clicks, say from what, and save it."""
     with warnings_as_lines(output.warn):
-        _learn(log, scale, take_log, output)
+        _learn(log, scale, output)
 
 
-def _learn(log: ClickLog, scale: str, take_log: bool, output: Output) -> None:
+def _learn(log: ClickLog, scale: str, output: Output) -> None:
     from online_rank.storage.files import require_replaceable, save
 
     if not log.files:
         raise ValueError("--clicks needs a table to learn from")
-    log.require_propensity()
     if log.topic is not None and log.origin != "moved":
         raise ValueError("--topic is for --clicks moved")
     if output.save is not None:
@@ -117,7 +122,7 @@ def _learn(log: ClickLog, scale: str, take_log: bool, output: Output) -> None:
     shown = False if output.quiet or output.json else None
     examination = examination_of(log, shown) if log.origin == "moved" else None
     ranker, options = learner_for(log.origin, examination)
-    model = scaled(ranker(**options), scale, take_log)
+    model = scaled(ranker(**options), scale)
     seen = _taught(model, log, shown)
     report: dict[str, Any] = {"files": list(log.files), "origin": log.origin, **seen.to_dict()}
     if examination is not None:

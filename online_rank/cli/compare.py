@@ -4,7 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from online_rank.cli.files import Asked, Reading, check_files, load_model
+from online_rank.cli.files import Asked, check_files, for_model, load_model
+from online_rank.cli.reading import Reading
 from online_rank.intervals import EXPECTATION, PairedLosses, served_loss
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.support.progress import progress
@@ -12,12 +13,8 @@ from online_rank.support.progress import progress
 __all__ = ["compare"]
 
 
-def compare(
-    paths: Sequence[str], files: Sequence[str], measure: str, level: float, reading: Reading, as_json: bool, quiet: bool
-) -> None:
+def compare(paths: Sequence[str], files: Sequence[str], measure: str, reading: Reading, as_json: bool) -> None:
     """Rank the queries of files with two saved models, without learning, and print which is better."""
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"--level is {level:g}; it must be a probability between 0 and 1")
     if len(set(paths)) < len(paths):
         raise ValueError(f"{paths[0]} is compared with itself: give two models")
     check_files(files, reading)
@@ -26,8 +23,8 @@ def compare(
     askers, n_queries = [Asked(model, reading.strict) for model in models], 0
     totals = dict.fromkeys(paths, 0.0)
     with (
-        reading.for_model(models[0], files).queries(files) as queries,
-        progress("comparing", shown=False if quiet or as_json else None, part=lambda: queries.fraction) as show,
+        for_model(reading, models[0], files).queries(files) as queries,
+        progress("comparing", shown=False if as_json else None, part=lambda: queries.fraction) as show,
     ):
         for X, y in queries:
             answers = (model.predict_one(asked(X)) for model, asked in zip(models, askers, strict=True))
@@ -37,7 +34,7 @@ def compare(
                 paired.update(losses)  # type: ignore[arg-type]
                 totals = {path: totals[path] + losses[path] for path in paths}  # type: ignore[operator]
             show(n_queries)
-    _print(paths, target.name, n_queries, paired, totals, level, as_json)
+    _print(paths, target.name, n_queries, paired, totals, as_json)
 
 
 def _print(
@@ -46,10 +43,9 @@ def _print(
     n_queries: int,
     paired: PairedLosses,
     totals: dict[str, float],
-    level: float,
     as_json: bool,
 ) -> None:
-    difference, better = paired.difference(paths[0], paths[1], level), paired.better(level)
+    difference, better = paired.difference(paths[0], paths[1]), paired.better()
     means = {path: totals[path] / paired.n if paired.n else None for path in paths}
     if as_json:
         about: dict[str, Any] = {"measure": measure, "queries": n_queries, "counted": paired.n, "losses": means}
@@ -65,5 +61,5 @@ def _print(
     for statement in better:
         print(f"  {statement}")
     if not better:
-        print(f"  neither is better at {100 * level:g} %")
+        print("  neither is better at 95 %")
     print(EXPECTATION)

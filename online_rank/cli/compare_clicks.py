@@ -25,7 +25,7 @@ _ASSUMES = {
 }
 
 
-def compare_clicks(paths: Sequence[str], log: ClickLog, places: int, level: float, as_json: bool, quiet: bool) -> None:
+def compare_clicks(paths: Sequence[str], log: ClickLog, places: int, as_json: bool) -> None:
     """Print what two saved models would have earned on lists of a log, and which of them its users prefer.
 
     Raises
@@ -36,10 +36,9 @@ def compare_clicks(paths: Sequence[str], log: ClickLog, places: int, level: floa
     if log.origin in _WITHOUT_VALUE and (log.origin, places) != ("place", 1):
         instead = "--places 1, or shuffled or above" if log.origin == "place" else "shuffled or above"
         raise ValueError(f"--clicks {log.origin}: {_WITHOUT_VALUE[log.origin]}; use {instead}")
-    log.require_propensity()
     if len(set(paths)) < len(paths):
         raise ValueError(f"{paths[0]} is compared with itself: give two models")
-    models, shown = [load_model(path) for path in paths], False if quiet or as_json else None
+    models, shown = [load_model(path) for path in paths], False if as_json else None
     longest, largest = _sizes(log, shown)
     weights = discounts(places)[:places] / discounts(places)[:places].sum()
     values = [OffPolicyValue(weights.tolist()) for _ in models]
@@ -58,14 +57,14 @@ def compare_clicks(paths: Sequence[str], log: ClickLog, places: int, level: floa
         "places": places,
         "largest_gain": largest,
         "as_shown": as_shown / values[0].n,
-        "values": {path: _about(value, level) for path, value in zip(paths, values, strict=True)},
-        "preference": None if swaps is None else swaps.interval(level)._asdict(),
+        "values": {path: _about(value) for path, value in zip(paths, values, strict=True)},
+        "preference": None if swaps is None else swaps.interval()._asdict(),
         "note": _ASSUMES[places > 1],
     }
     if as_json:
         print(json.dumps(report))
     else:
-        _print(paths, report, values, swaps, level)
+        _print(paths, report, values, swaps)
 
 
 def _sizes(log: ClickLog, shown: bool | None) -> tuple[int, float]:
@@ -79,9 +78,9 @@ def _sizes(log: ClickLog, shown: bool | None) -> tuple[int, float]:
     return longest, largest
 
 
-def _about(value: OffPolicyValue, level: float) -> dict[str, Any]:
+def _about(value: OffPolicyValue) -> dict[str, Any]:
     """A value with its interval, and the estimates without a guarantee where there is enough for them."""
-    about = {**value.interval(level)._asdict(), "effective_lists": value.effective_sample_size}
+    about = {**value.interval()._asdict(), "effective_lists": value.effective_sample_size}
     try:
         return {**about, "snips": value.snips(), "doubly_robust": value.doubly_robust()}
     except ValueError:
@@ -89,7 +88,7 @@ def _about(value: OffPolicyValue, level: float) -> dict[str, Any]:
 
 
 def _print(
-    paths: Sequence[str], report: dict[str, Any], values: Sequence[OffPolicyValue], swaps: SwapComparison | None, level: float
+    paths: Sequence[str], report: dict[str, Any], values: Sequence[OffPolicyValue], swaps: SwapComparison | None
 ) -> None:
     places = report["places"]
     what = "of the first document" if places == 1 else f"of the first {places}, discounted as in DCG"
@@ -98,7 +97,7 @@ def _print(
     width = max(map(len, paths))
     for path, value in zip(paths, values, strict=True):
         about = report["values"][path]
-        print(f"  {path:<{width}}  {value.interval(level)}")
+        print(f"  {path:<{width}}  {value.interval()}")
         effective = f"{about['effective_lists']:,.0f} effective lists"
         estimates = "no estimates: from fewer than 100 they mislead"
         if "snips" in about:
@@ -106,7 +105,7 @@ def _print(
         print(f"  {'':<{width}}  {effective}; {estimates}")
     print(report["note"])
     if swaps is not None:
-        interval = swaps.interval(level)
+        interval = swaps.interval()
         better = paths[1] if interval.lower > 0.5 else paths[0] if interval.upper < 0.5 else None
-        verdict = f"neither is preferred at {100 * level:g} %" if better is None else f"users prefer {better}"
+        verdict = "neither is preferred at 95 %" if better is None else f"users prefer {better}"
         print(f"Exchanges of shown documents, for any users: {interval}; above 1/2 for {paths[1]}: {verdict}")

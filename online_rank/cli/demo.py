@@ -26,10 +26,10 @@ _SHOWN = 5
 _HALF_LIFE = 200
 
 
-def run(n_queries: int, seed: int, beside: subprocess.Popen | None = None) -> None:
+def run(n_queries: int, beside: subprocess.Popen | None = None) -> None:
     """Run the demonstration: live on a terminal, a few lines in a pipe. `beside` compiles kernels (see `compile_default`)."""
     console = Console(highlight=False)
-    *stream, last = Drifting(n_queries + 1, drift_points=(n_queries // 2,), n_features=40, n_documents=(10, 40), seed=seed)
+    *stream, last = Drifting(n_queries + 1, drift_points=(n_queries // 2,), n_features=40, n_documents=(10, 40), seed=0)
     learners = [
         _Learner("average of all weights", StreamQuantileMap() | PerceptronRanker(_MEASURE, average=True)),
         _Learner(f"average with half-life {_HALF_LIFE}", StreamQuantileMap() | PerceptronRanker(_MEASURE, average=_HALF_LIFE)),

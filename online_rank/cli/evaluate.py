@@ -8,7 +8,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from online_rank.cli.files import Asked, Reading, check_files, load_model
+from online_rank.cli.files import Asked, check_files, for_model, load_model
+from online_rank.cli.reading import Reading
 from online_rank.support.progress import progress
 
 __all__ = ["DEFAULT_METRICS", "Measuring", "Values", "evaluate", "evaluate_run", "measure_files", "of_queries"]
@@ -23,22 +24,18 @@ class Measuring(NamedTuple):
     ----------
     names
         Names of the metrics.
-    ties
-        How to treat documents with equal scores; None for each metric's default.
     no_relevant
         How to count a query without relevant documents: "skip" or "zero".
     """
 
     names: Sequence[str] = DEFAULT_METRICS
-    ties: str | None = None
     no_relevant: str = "skip"
 
     def metrics(self) -> dict[str, Any]:
         """New metrics, by name."""
         from online_rank.metrics import metric
 
-        options = {"no_relevant": self.no_relevant} | ({} if self.ties is None else {"ties": self.ties})
-        return {name: metric(name, **options) for name in self.names}
+        return {name: metric(name, no_relevant=self.no_relevant) for name in self.names}
 
     def chance(self) -> dict[str, Any]:
         """The same for a random ranking, where its expected value is known."""
@@ -55,7 +52,7 @@ class Values(NamedTuple):
     Attributes
     ----------
     means
-        By name, the mean for each model.
+        By name, the mean.
     chance
         By name, the mean of a random ranking.
     counted
@@ -64,10 +61,14 @@ class Values(NamedTuple):
         The number of queries that were read.
     """
 
-    means: list[dict[str, float]]
+    means: dict[str, float]
     chance: dict[str, float]
     counted: dict[str, int]
     n_queries: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures, ready for JSON."""
+        return {"queries": self.n_queries, "counted": self.counted, "metrics": self.means, "random": self.chance}
 
 
 def of_queries(counted: int, n_queries: int) -> str:
@@ -76,47 +77,34 @@ def of_queries(counted: int, n_queries: int) -> str:
 
 
 def measure_files(
-    models: Sequence[Any],
-    files: Sequence[str],
-    measuring: Measuring,
-    reading: Reading | None = None,
-    shown: bool | None = None,
+    model: Any, files: Sequence[str], measuring: Measuring, reading: Reading, shown: bool | None = None
 ) -> Values:
-    """The values of metrics over the queries of files for each model."""
-    of_models, chance = [measuring.metrics() for _ in models], measuring.chance()
-    askers = [Asked(model, reading is not None and reading.strict) for model in models]
+    """The values of metrics over the queries of files."""
+    metrics, chance, asked = measuring.metrics(), measuring.chance(), Asked(model, reading.strict)
     n_queries = 0
-    with (
-        (reading or Reading()).queries(files) as queries,
-        progress("measuring", shown=shown, part=lambda: queries.fraction) as show,
-    ):
+    with reading.queries(files) as queries, progress("measuring", shown=shown, part=lambda: queries.fraction) as show:
         for X, y in queries:
-            scores: Any = ()
-            for model, asked, metrics in zip(models, askers, of_models, strict=True):
-                scores = model.predict_one(asked(X))
-                for each in metrics.values():
-                    each.update(y, scores)
-            for each in chance.values():
+            scores = model.predict_one(asked(X))
+            for each in (*metrics.values(), *chance.values()):
                 each.update(y, scores)
             n_queries += 1
             show(n_queries)
     if not n_queries:
         raise ValueError(f"{', '.join(files)}: no queries to measure")
-    return _values(of_models, chance, n_queries)
+    return _values(metrics, chance, n_queries)
 
 
-def _values(of_models: Sequence[Mapping[str, Any]], chance: Mapping[str, Any], n_queries: int) -> Values:
-    means = [{name: each.get() for name, each in metrics.items()} for metrics in of_models]
-    counted = {name: each.n_queries for name, each in of_models[0].items()}
-    return Values(means, {name: each.get() for name, each in chance.items()}, counted, n_queries)
+def _values(metrics: Mapping[str, Any], chance: Mapping[str, Any], n_queries: int) -> Values:
+    means, random = ({name: each.get() for name, each in some.items()} for some in (metrics, chance))
+    return Values(means, random, {name: each.n_queries for name, each in metrics.items()}, n_queries)
 
 
-def evaluate(path: str, files: Sequence[str], measuring: Measuring, reading: Reading, as_json: bool, quiet: bool) -> None:
+def evaluate(path: str, files: Sequence[str], measuring: Measuring, reading: Reading, as_json: bool) -> None:
     """Measure a saved model on files and print the figures."""
     check_files(files, reading)
     model = load_model(path)
-    reading = reading.for_model(model, files)
-    values = measure_files([model], files, measuring, reading, False if quiet or as_json else None)
+    reading = for_model(reading, model, files)
+    values = measure_files(model, files, measuring, reading, False if as_json else None)
     _print({"model": path, "files": list(files)}, values, as_json)
 
 
@@ -130,21 +118,19 @@ def evaluate_run(run: str, judgements: str, measuring: Measuring, as_json: bool)
         for each in (*metrics.values(), *chance.values()):
             each.update(grades, scores)
         n_queries += 1
-    _print({"run": run, "judgements": judgements}, _values([metrics], chance, n_queries), as_json)
+    _print({"run": run, "judgements": judgements}, _values(metrics, chance, n_queries), as_json)
 
 
 def _print(about: dict[str, Any], values: Values, as_json: bool) -> None:
     """The figures, for programs or for people."""
-    (means,) = values.means
     if as_json:
-        counted = {"queries": values.n_queries, "counted": values.counted}
-        print(json.dumps({**about, **counted, "metrics": means, "random": values.chance}))
+        print(json.dumps({**about, **values.to_dict()}))
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column(f"{values.n_queries:,} queries")
     for heading in ("mean", "random ranking", "queries"):
         table.add_column(heading, justify="right", style="bold" if heading == "mean" else "")
-    for name, value in means.items():
+    for name, value in values.means.items():
         chance = f"{values.chance[name]:.4f}" if name in values.chance else "–"
         table.add_row(name, f"{value:.4f}", chance, of_queries(values.counted[name], values.n_queries))
     console = Console(highlight=False)

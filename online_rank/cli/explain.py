@@ -4,7 +4,9 @@ import json
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from online_rank.cli.files import Asked, Reading, check_files, load_model
+from online_rank.cli.files import Asked, check_files, for_model, load_model
+from online_rank.cli.reading import Reading
+from online_rank.cli.runs import read_runs, require_runs
 
 __all__ = ["explain", "explain_runs"]
 
@@ -21,7 +23,7 @@ def explain(path: str, file: str, query: str, documents: _Pair, reading: Reading
 
     check_files([file], reading, graded=False)
     model = load_model(path)
-    reading, asked = reading.for_model(model, [file]), Asked(model, reading.strict)
+    reading, asked = for_model(reading, model, [file]), Asked(model, reading.strict)
     with reading.queries([file], with_ids=True) as queries:
         for X, _, qid, docids in queries:
             if qid != query:
@@ -41,7 +43,6 @@ def explain(path: str, file: str, query: str, documents: _Pair, reading: Reading
 def explain_runs(path: str, runs: Sequence[str], query: str, documents: _Pair, as_json: bool) -> None:
     """The same for a query of TREC runs: the contribution of each feature of each retriever."""
     from online_rank.base import explain_one
-    from online_rank.cli.fuse import read_runs, require_runs
 
     model = load_model(path)
     require_runs(model, runs)

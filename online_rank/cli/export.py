@@ -4,46 +4,25 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from online_rank.cli.files import load_model, refuse_overwriting, warnings_as_lines
-from online_rank.cli.fuse import read_runs, require_runs
+from online_rank.cli.files import load_model, refuse_overwriting
+from online_rank.cli.runs import read_runs, require_runs
 from online_rank.export import export, fusion_weights, solr_features
 from online_rank.export.reading import Names
 from online_rank.export.table import TARGETS
 from online_rank.query import Runs
 
-__all__ = ["Called", "run"]
+__all__ = ["run"]
 
 
-class Called(NamedTuple):
-    """The names of the model and its features in the target.
-
-    Attributes
-    ----------
-    name
-        The model.
-    features
-        All features, in the order of the model.
-    renamed
-        `NAME=TARGET` for features that differ, or files of JSON, `{NAME: TARGET}`, where TARGET may be a template.
-    """
-
-    name: str
-    features: Sequence[str] | None = None
-    renamed: Sequence[str] | None = None
-
-    def names(self) -> Names:
-        """As `export` takes them."""
-        if self.features and self.renamed:
-            raise ValueError("--feature names all features, --map-feature only those that differ: give one of the two")
-        if not self.renamed:
-            return self.features or None
-        names: dict[str, Any] = {}
-        for given in self.renamed:
-            name, equals, target = given.partition("=")
-            names |= {name: target} if equals else _read(given)
-        return names
+def _names(given: Sequence[str]) -> Names:
+    """The names of features in the target, as `export` takes them: from NAME=TARGET, or files of JSON, {NAME: TARGET}."""
+    names: dict[str, Any] = {}
+    for one in given:
+        name, equals, target = one.partition("=")
+        names |= {name: target} if equals else _read(one)
+    return names or None
 
 
 def _read(path: str) -> dict[str, Any]:
@@ -58,22 +37,21 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def run(
-    path: str, to: str, out: str | None, called: Called, features_out: str | None = None, runs: Sequence[str] | None = None
+    path: str, to: str, out: str | None, name: str, renamed: Sequence[str], features_out: str | None, runs: Sequence[str]
 ) -> None:
     """Write a model as `to` to a file, or to standard output; `runs` are TREC runs with queries for targets that fuse."""
     if features_out is not None and not to.startswith("solr"):
         raise ValueError("--features-out writes Solr's feature store: give it with --to solr")
-    read = [path, *(runs or ()), *(called.renamed or ())]
+    read = [path, *runs, *renamed]
     if out is not None:
         refuse_overwriting("--out", out, read)
     if features_out is not None:
         refuse_overwriting("--features-out", features_out, [*read, *([out] if out else [])])
-    model, names = load_model(path), called.names()
+    model, names = load_model(path), _names(renamed)
     queries = [query.runs for query in read_runs(runs)] if runs else None
-    with warnings_as_lines(lambda line: print(f"online-rank: {line}", file=sys.stderr)):
-        if runs:
-            require_runs(model, runs)
-        content = export(model, to, name=called.name, names=names, queries=queries)
+    if runs:
+        require_runs(model, runs)
+    content = export(model, to, name=name, names=names, queries=queries)
     if "fusion" in TARGETS[to].kinds:
         _notice_fusion(model, to, queries)
     if features_out is not None:

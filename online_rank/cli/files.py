@@ -2,124 +2,45 @@
 
 import os
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 from online_rank.base import steps_of
+from online_rank.cli.reading import Reading
 from online_rank.query import Block
 from online_rank.query.names import is_index_name
 from online_rank.storage.files import ModelFileError, load
 
 __all__ = [
     "Asked",
-    "Reading",
     "check_files",
     "declared",
+    "for_model",
     "load_model",
     "n_features_of",
-    "read_names",
     "refuse_overwriting",
-    "warnings_as_lines",
 ]
 
 
-class Reading(NamedTuple):
-    """How files are read.
+def for_model(reading: Reading, model: Any, files: Sequence[str]) -> Reading:
+    """How to read queries for a model to rank: the features of tables are the columns that it has learned from."""
+    names = _known_names(model)
+    if reading.query is None or names is None:
+        return reading
+    from online_rank.stream.table_sources import columns_of
 
-    Attributes
-    ----------
-    features
-        Number of features of LETOR text; None for as many as the first 8 MiB show.
-    group_by_qid
-        Whether to join the documents of a query that are not contiguous.
-    negative
-        How to treat a negative grade: "error", "zero" or "skip".
-    query, grade, document, event_time
-        For tables: the columns with query ids, grades, document ids and times.
-    columns, exclude
-        The columns of tables that are features (None: all numeric columns), and columns to leave out.
-    missing
-        How to treat a missing value in a table: "error", "zero", "mean" or "indicator".
-    strict
-        Whether to refuse files whose features differ from those of the model.
-    """
-
-    features: int | None = None
-    group_by_qid: bool = False
-    negative: str = "error"
-    query: str | None = None
-    grade: str | None = None
-    columns: list[str] | None = None
-    exclude: list[str] | None = None
-    document: str | None = None
-    missing: str = "error"
-    event_time: str | None = None
-    strict: bool = False
-
-    @property
-    def of_tables(self) -> dict[str, Any]:
-        """The options that `plan_columns` and all readers of tables take."""
-        roles = {name: getattr(self, name) for name in ("query", "grade", "document", "event_time", "missing")}
-        return {**roles, "features": self.columns, "exclude": self.exclude or ()}
-
-    def queries(self, files: Sequence[str], position: Any = None, with_ids: bool = False) -> Any:
-        """The queries of files from `iter_letor` or `iter_table`; with ids, (X, y, qid, docids)."""
-        if self.query is not None:
-            from online_rank.stream.tables import iter_table
-
-            repeated: Any = "group" if self.group_by_qid else "error"
-            options: Any = {"negative": self.negative, "with_ids": with_ids, "repeated_qid": repeated}
-            return iter_table(*files, **self.of_tables, **options)
-        from online_rank.stream.letor import iter_letor
-
-        return iter_letor(
-            list(files),
-            n_features=self.features,
-            start=position,
-            with_qid=with_ids,
-            with_docid=with_ids,
-            negative=self.negative,  # type: ignore[arg-type]
-            repeated_qid="group" if self.group_by_qid else "warn",
-        )
-
-    def plan(self, files: Sequence[str]) -> Any:
-        """What each column of tables is for; None for LETOR text."""
-        if self.query is None or not files:
-            return None
-        from online_rank.stream.columns import plan_columns
-
-        return plan_columns(files[0], **self.of_tables)
-
-    def for_model(self, model: Any, files: Sequence[str]) -> "Reading":
-        """How to read queries for a model to rank: the features of tables are the columns that it has learned from."""
-        names = _known_names(model)
-        if self.query is None or self.columns is not None or names is None:
-            return self
-        from online_rank.stream.table_sources import columns_of
-
-        types, _ = columns_of(files[0])
-        chosen = [str(name) for name in names if types.get(name) in ("number", "boolean", "empty")]
-        if not chosen:
-            raise ValueError(f"{files[0]}: no column is called as one of the features of the model: {_listed(names)}")
-        roles = {self.query, self.grade, self.document, self.event_time, *(self.exclude or ())}
-        unknown = [name for name, kind in types.items() if kind in ("number", "boolean") and name not in roles.union(names)]
-        if unknown := [name for name in unknown if not is_index_name(name)]:
-            told = f"columns that the model has not learned from are left out: {_listed(unknown)}"
-            if self.strict:
-                raise ValueError(f"{files[0]}: --strict: {told} (name them with --exclude)")
-            warnings.warn(told, stacklevel=2)
-        return self._replace(columns=chosen)
-
-    def parts(self, files: Sequence[str], n: int) -> list[Any]:
-        """The files in `n` parts of whole queries, or fewer."""
-        if self.query is not None:
-            from online_rank.stream.table_parts import plan_tables
-
-            return plan_tables(files, n, negative=self.negative, **self.of_tables)
-        from online_rank.stream.letor import plan
-
-        return plan(files, n, n_features=self.features, negative=self.negative)
+    types, _ = columns_of(files[0])
+    chosen = [str(name) for name in names if types.get(name) in ("number", "boolean", "empty")]
+    if not chosen:
+        raise ValueError(f"{files[0]}: no column is called as one of the features of the model: {_listed(names)}")
+    roles = {reading.query, reading.grade, reading.document, reading.event_time, *(reading.exclude or ())}
+    unknown = [name for name, kind in types.items() if kind in ("number", "boolean") and name not in roles.union(names)]
+    if unknown := [name for name in unknown if not is_index_name(name)]:
+        told = f"columns that the model has not learned from are left out: {_listed(unknown)}"
+        if reading.strict:
+            raise ValueError(f"{files[0]}: --strict: {told} (name them with --exclude)")
+        warnings.warn(told, stacklevel=2)
+    return reading._replace(features=chosen)
 
 
 def load_model(path: str) -> Any:
@@ -165,7 +86,7 @@ def check_files(files: Sequence[str], reading: Reading, graded: bool = True) -> 
     """Raise, before anything is read, if a file is missing, or is a table whose columns were not named."""
     from online_rank.stream.table_sources import is_table, remedy_for
 
-    for option, value in (("--columns", reading.columns), ("--exclude", reading.exclude), ("--document", reading.document),
+    for option, value in (("--features", reading.features), ("--exclude", reading.exclude), ("--document", reading.document),
                           ("--event-time", reading.event_time), ("--missing", reading.missing != "error")):  # fmt: skip
         if value and reading.query is None:
             raise ValueError(f"{option} is for tables: name their columns by --query COLUMN --grade COLUMN too")
@@ -240,23 +161,3 @@ def _known_names(model: Any) -> tuple[Any, ...] | None:
 def _listed(names: Sequence[Any], most: int = 10) -> str:
     shown = ", ".join(map(str, names[:most]))
     return f"{shown}, ... ({len(names) - most:,} more)" if len(names) > most else shown
-
-
-def read_names(path: str) -> list[str]:
-    """Names of features, one per line, starting with feature 1."""
-    with open(path, encoding="utf-8-sig") as file:
-        names = [line.strip() for line in file]
-    while names and not names[-1]:
-        names.pop()
-    if not names:
-        raise ValueError(f"{path}: no names; the file must have the name of a feature on every line")
-    return names
-
-
-@contextmanager
-def warnings_as_lines(show: Any) -> Iterator[None]:
-    """Pass the text of warnings to `show`, without their place in the code."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = lambda message, *_, **__: show(str(message))
-        yield

@@ -1,4 +1,4 @@
-"""`online-rank fuse --clicks`: weights of retrievers from a log of lists that were shown, and of the clicks on them."""
+"""`online-rank fuse --click-log`: weights of retrievers from a log of lists that were shown, and of the clicks on them."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,8 @@ from rich.table import Table
 
 from online_rank.base import ranker_of, transformers_of
 from online_rank.cli.click_log import SAYS, ClickLog, examination_of, learner_for
-from online_rank.cli.fuse import Fusion, Written, names_of, read_runs, refuse_outputs
+from online_rank.cli.fuse import Fusion, Written, refuse_outputs
+from online_rank.cli.runs import names_of, read_runs
 from online_rank.metrics import OffPolicyValue
 from online_rank.preprocessing import RunFeatures
 from online_rank.rankers.fixed import FixedRanker
@@ -33,15 +34,10 @@ def fuse_clicks(
     ValueError
         The log has no list of a query of the runs.
     """
-    if written.picture is not None:
-        raise ValueError("--plot draws what judgements say: it does not go with --clicks")
     refuse_outputs(written, [*files, table])
     names = names_of(files)
     queries = {query.qid: query.runs for query in read_runs(files)}
-    columns: dict[str, Any] = {"query": "list", "features": []}
-    if origin in ("above", "place"):
-        columns["propensity"] = "propensity"
-    log = ClickLog([table], origin, columns, topic="query")
+    log = ClickLog([table], origin, {"query": "list", "features": []}, topic="query")
     shown = False if as_json else None
     examination = examination_of(log, shown) if origin == "moved" else None
     part = {"rrf": "reciprocal_rank"}.get(settings.today, settings.today)

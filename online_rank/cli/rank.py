@@ -5,35 +5,37 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from online_rank.cli.files import Asked, Reading, check_files, load_model
+from online_rank.cli.files import Asked, check_files, for_model, load_model
+from online_rank.cli.reading import Reading
+from online_rank.cli.runs import read_runs, require_runs
 from online_rank.stream.table_rows import first_repeated
 from online_rank.stream.trec import run_lines
 from online_rank.support.progress import progress
 
 __all__ = ["rank", "rank_runs"]
 
+#: The last column of a run.
+TAG = "online_rank"
 
-def rank_runs(path: str, runs: Sequence[str], tag: str) -> None:
+
+def rank_runs(path: str, runs: Sequence[str]) -> None:
     """Fuse the queries of TREC runs by a saved model and print TREC run lines."""
-    from online_rank.cli.fuse import read_runs, require_runs
-
-    model, tag = load_model(path), _word(tag, "online_rank")
+    model = load_model(path)
     require_runs(model, runs)
     for query in read_runs(runs):
         scores = model.predict_one(query.runs)
-        sys.stdout.write("".join(run_lines(query.qid, [*scores], [*scores.values()], tag)))
+        sys.stdout.write("".join(run_lines(query.qid, [*scores], [*scores.values()], TAG)))
 
 
-def rank(path: str, file: str, tag: str, reading: Reading, quiet: bool) -> None:
+def rank(path: str, file: str, reading: Reading) -> None:
     """Rank the queries of a file by a saved model and print TREC run lines."""
     check_files([file], reading, graded=False)
     model = load_model(path)
-    reading, asked = reading.for_model(model, [file]), Asked(model, reading.strict)
+    reading, asked = for_model(reading, model, [file]), Asked(model, reading.strict)
     if reading.query is not None and reading.document is None:
         warnings.warn("documents are numbered by their row within the query; name them with --document COLUMN", stacklevel=2)
-    tag = _word(tag, "online_rank")
     # No progress bar if the lines themselves are printed to the terminal.
-    shown = False if quiet or sys.stdout.isatty() else None
+    shown = False if sys.stdout.isatty() else None
     repeated, rewritten, n_queries = None, False, 0
     with (
         reading.queries([file], with_ids=True) as queries,
@@ -49,7 +51,7 @@ def rank(path: str, file: str, tag: str, reading: Reading, quiet: bool) -> None:
                 warnings.warn(f"query {qid} has document {repeated!r} more than once in the run", stacklevel=2)
             if not rewritten and (rewritten := _word(qid, "") != qid):
                 warnings.warn(f"query {qid!r}: white space separates the columns of a run, and is written as _", stacklevel=2)
-            sys.stdout.write("".join(run_lines(_word(qid, str(n_queries)), names, scores, tag)))
+            sys.stdout.write("".join(run_lines(_word(qid, str(n_queries)), names, scores, TAG)))
             show(n_queries)
     if not n_queries:
         warnings.warn(f"{file}: no queries to rank", stacklevel=2)

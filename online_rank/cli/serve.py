@@ -77,10 +77,10 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
     )
 
 
-def serve(make: Callable[[], RankingService], place: Place, started: Callable[[Any, str], None] | None = None) -> None:
+def serve(make: Callable[[], RankingService], place: Place, started: Callable[[Any], None] | None = None) -> None:
     """Serve until a signal to stop; then finish running requests and write checkpoints.
 
-    `started` is called with the application and its address.
+    `started` is called with the application.
     """
     try:
         from online_rank.serving.server import listening_sockets, server
@@ -102,10 +102,9 @@ def serve(make: Callable[[], RankingService], place: Place, started: Callable[[A
     async def startup(sockets: Any = None) -> None:
         await begin(sockets)
         port = sockets[0].getsockname()[1]
-        address = f"http://{f'[{place.host}]' if ':' in place.host else place.host}:{port}/"
-        say(f"listening on {address}")
+        say(f"listening on http://{f'[{place.host}]' if ':' in place.host else place.host}:{port}/")
         if started is not None:
-            started(app, address)
+            started(app)
 
     running.handle_exit, running.startup = handle_exit, startup  # type: ignore[method-assign]
     # uvicorn raises the signal again after a clean shutdown; that is not an error here.

@@ -1,104 +1,37 @@
-"""How services begin, for `online-rank stream` and `serve`; and `stream` itself: the service on standard input and output."""
+"""How services begin, for `online-rank stream` and `serve`; and what is forgotten and repaired in their folders."""
 
 import contextlib
 import copy
 import hashlib
-import logging
-import os
-import select
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+
+import typer
 
 from online_rank.arguments import seconds_of
 from online_rank.cli.events import events_of
-from online_rank.cli.files import refuse_overwriting
+from online_rank.cli.files import declared, load_model
 from online_rank.cli.logs import say
+from online_rank.cli.options import OF_NEW, Service, is_given
+from online_rank.cli.train import new_model
 from online_rank.limits import is_id
 from online_rank.serving import Challenge, FeedbackPlan
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.durable import DurableService, read_service
 from online_rank.serving.forgetting import Wanted, without
-from online_rank.serving.idle import IdleClock
 from online_rank.serving.outcomes import PREVIOUS, REFERENCE
-from online_rank.serving.protocol import Outcome, RankingService
-from online_rank.serving.wire import encoded
-from online_rank.storage.files import require_replaceable, save, write_atomically
+from online_rank.serving.protocol import RankingService
+from online_rank.storage.files import write_atomically
 
-__all__ = ["Beginning", "Feedback", "Pending", "Places", "forget", "maker", "repair", "run", "say_where_it_goes_on"]
+__all__ = ["check", "forget", "maker", "repair", "say_where_it_goes_on"]
 
-_CHUNK = 1 << 18
+#: For how many further queries a query waits for its feedback, for each query that may wait.
+_AGES = 10
 #: What `forget` prints of what it found.
 _FOUND = {
     "waiting": "waiting queries", "early": "queries with feedback that had not come", "learned": "learned ids",
     "features": "names of features",
 }  # fmt: skip
-
-
-class Beginning(NamedTuple):
-    """What a service begins with: a file, or a new model of some kind."""
-
-    model: str | None
-    measure: str
-    ranker: str
-    clicks: bool
-    scale: str
-    log: bool
-    challenger: str | None = None
-    promote_at: float | None = None
-    strict: bool = False
-
-
-class Pending(NamedTuple):
-    """Limits on the queries that wait for feedback: how many, for how many further queries, in how much memory, and by how many
-    seconds their times may be ahead of the clock.
-    """
-
-    queries: int
-    age: int
-    n_bytes: int
-    clock_skew: float = 300.0
-
-
-class Feedback(NamedTuple):
-    """What counts as feedback, as options say it."""
-
-    window: str | None = None
-    events: Sequence[str] = ()
-    total: str = "largest"
-    ungraded: str = "0"
-    unanswered: str = "skip"
-    null_is_missing: bool = False
-
-    def plan(self) -> FeedbackPlan | None:
-        """The plan of a service; None where all is as usual. Raises ValueError."""
-        usual = Feedback(null_is_missing=self.null_is_missing)
-        if self._replace(events=()) == usual and not self.events:
-            return None
-        if self.window is None:
-            raise ValueError("--event, --total, --ungraded and --unanswered need a --feedback-window")
-        return FeedbackPlan(
-            window=seconds_of(self.window, "--feedback-window"),
-            events=events_of(self.events),
-            total=self.total,
-            ungraded=0 if self.ungraded == "0" else self.ungraded,
-            unanswered=self.unanswered,
-        )
-
-
-class Places(NamedTuple):
-    """Where `stream` keeps its state, and the largest request."""
-
-    checkpoint: str | None
-    every: int
-    save: str | None
-    max_request: int
-    replace_model: bool = False
-    idle: float | None = None
-
-
-_USUAL = Feedback()
 
 
 def say_where_it_goes_on(durable: DurableService) -> None:
@@ -109,48 +42,49 @@ def say_where_it_goes_on(durable: DurableService) -> None:
         say(f"continuing from {durable.store}: {done}")
 
 
-def maker(beginning: Beginning, pending: Pending, feedback: Feedback = _USUAL) -> Callable[[], RankingService]:
-    """A function that makes new services, each with a model of its own.
+def check(context: typer.Context, service: Service) -> None:
+    """Raise a usage error for options of a new model beside a MODEL, and for options that need another one."""
+    for name in OF_NEW if service.model is not None else ():
+        if is_given(context, name):
+            raise typer.BadParameter(f"--{name} is for a new model; {service.model} has its own")
+    for option, given, needed, there in (
+        ("--replace-model", service.replace_model, "a MODEL", service.model),
+        ("--strict", service.strict, "a MODEL, whose features are known", service.model),
+        ("--promote-at", service.promote_at is not None, "a --challenger", service.challenger),
+        ("--event", service.event, "a --feedback-window", service.feedback_window),
+    ):
+        if given and there is None:
+            raise typer.BadParameter(f"{option} needs {needed}")
 
-    Raises
-    ------
-    ValueError, OSError
-        The file cannot be read, or options contradict one another.
-    """
-    from online_rank.cli.files import declared, load_model
-    from online_rank.cli.train import new_model
 
-    if beginning.strict and beginning.model is None:
-        raise ValueError("--strict needs a MODEL, whose features are known")
-    if beginning.clicks and beginning.ranker != "perceptron":
-        raise ValueError(f"--clicks has a ranker of its own; --ranker {beginning.ranker} learns from grades")
-    if beginning.promote_at is not None and beginning.challenger is None:
-        raise ValueError("--promote-at needs a --challenger")
+def maker(service: Service) -> Callable[[], RankingService]:
+    """A function that makes new services, each with a model of its own. Raises ValueError or OSError for unreadable files."""
     challenge = None
-    if beginning.challenger is not None:
-        challenger = declared(load_model(beginning.challenger), beginning.strict)
-        challenge = Challenge(challenger, origin=_digest(beginning.challenger), promote_at=beginning.promote_at)
+    if service.challenger is not None:
+        challenger = declared(load_model(service.challenger), service.strict)
+        challenge = Challenge(challenger, origin=_digest(service.challenger), promote_at=service.promote_at)
     origin = None
-    if beginning.model is not None:
-        model = declared(load_model(beginning.model), beginning.strict)
-        origin = _digest(beginning.model)
+    if service.model is not None:
+        model, origin = declared(load_model(service.model), service.strict), _digest(service.model)
     else:
-        kind = "swap" if beginning.clicks else beginning.ranker
-        model = new_model(beginning.measure, beginning.scale, beginning.log, kind)
+        model = new_model(service.measure, service.scale, service.ranker)
+    plan = None
+    if service.feedback_window is not None:
+        window = seconds_of(service.feedback_window, "--feedback-window")
+        plan = FeedbackPlan(window=window, events=events_of(service.event or ()))
 
     def make() -> RankingService:
-        mine = copy.deepcopy(model)
         return RankingService(
-            mine,
-            measure=beginning.measure,
-            max_pending=pending.queries,
-            max_age=pending.age,
-            max_pending_bytes=pending.n_bytes,
-            clock_skew=pending.clock_skew,
+            copy.deepcopy(model),
+            measure=service.measure,
+            max_pending=service.max_pending,
+            max_age=_AGES * service.max_pending,
+            max_pending_bytes=service.max_pending_bytes,
+            clock_skew=seconds_of(service.clock_skew, "--clock-skew"),
             origin=origin,
             challenge=copy.deepcopy(challenge),
-            plan=feedback.plan(),
-            null_is_missing=feedback.null_is_missing,
+            plan=plan,
+            null_is_missing=service.null_features,
         )
 
     return make
@@ -158,51 +92,6 @@ def maker(beginning: Beginning, pending: Pending, feedback: Feedback = _USUAL) -
 
 def _digest(path: str) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-
-
-def run(service: RankingService, places: Places) -> None:
-    """Serve until the input ends, then save."""
-    for option, place in (("--save", places.save), ("--checkpoint", places.checkpoint)):
-        if place is not None:
-            refuse_overwriting(option, place, [])
-    if places.save is not None:
-        require_replaceable(places.save)  # Now rather than after everything is learned.
-    sys.stdout.flush()
-    durable = DurableService(service, places.checkpoint, places.every, places.replace_model)
-    say_where_it_goes_on(durable)
-    with contextlib.closing(durable) as state:
-        number = 0
-        clock = IdleClock(state.service, places.idle)
-        for lines in _batches(0, places.max_request, places.idle):
-            answers: list[dict[str, Any]] = []
-            records: list[Outcome] = []
-            learned = False
-            for line in lines:
-                number += 1
-                if line is None:
-                    answers.append({"error": f"a line of more than {places.max_request} bytes", "line": number})
-                elif not line.strip():
-                    answers.append({"error": "an empty line", "line": number})
-                else:
-                    reply = state.service.handle(line, number)
-                    clock.moved()
-                    if reply.promoted:
-                        say(f"promoted: {reply.promoted}", logging.WARNING)
-                    if reply.changed:
-                        records += reply.outcomes
-                        learned |= reply.learned
-                    if reply.command == "save":
-                        state.append(records, sync=learned)
-                        records, learned = [], False
-                        answers.append(_saved(state, places, number))
-                    else:
-                        answers.append(reply.answer)
-            if not lines:
-                records += clock.idle().outcomes
-            state.append(records, sync=learned)
-            _write(b"".join(encoded(answer) + b"\n" for answer in answers))
-            state.between_commits()
-        _save(state, places)
 
 
 def forget(folder: str, ids: Sequence[str], context: str | None, document: str | None) -> None:
@@ -233,57 +122,10 @@ def forget(folder: str, ids: Sequence[str], context: str | None, document: str |
 
 
 def repair(folder: str) -> None:
-    """Set times in the folder of a service that does not run, which lie ahead of the clock, back to it. Raises ValueError,
-    OSError.
+    """Set times that lie ahead of the clock back to it, in the folder of a service that does not run.
+
+    Raises ValueError, OSError.
     """
     with contextlib.closing(DurableService(read_service(folder), folder)) as state:
         n = state.set_back(CLOCK.now())
     print(f"set back to the clock: {n} stored times" if n else "no stored time lies ahead of the clock")
-
-
-def _save(state: DurableService, places: Places) -> str | None:
-    """Write checkpoint and model; returns where to."""
-    state.save()
-    if places.save is not None:
-        save(state.service.model, places.save)
-    return places.save or places.checkpoint
-
-
-def _saved(state: DurableService, places: Places, number: int) -> dict[str, Any]:
-    place = _save(state, places)
-    return {"saved": place} if place else {"error": "nowhere to save to: start with --save or --checkpoint", "line": number}
-
-
-def _batches(file: int, max_request: int, idle: float | None) -> Iterator[list[bytes | None]]:
-    """The available lines, in lists, until the end; None stands for a line that is too long.
-
-    Where nothing comes for `idle` seconds, there are no lines.
-    """
-    pieces: list[bytes] = []
-    size, dropping = 0, False
-    while True:
-        while idle is not None and not select.select([file], [], [], idle)[0]:
-            yield []
-        if not (data := os.read(file, _CHUNK)):
-            break
-        *ended, rest = data.split(b"\n")
-        lines: list[bytes | None] = []
-        for piece in ended:
-            too_long = dropping or size + len(piece) > max_request
-            lines.append(None if too_long else b"".join([*pieces, piece]))
-            pieces, size, dropping = [], 0, False
-        if dropping or size + len(rest) > max_request:
-            pieces, size, dropping = [], 0, True
-        elif rest:
-            pieces.append(rest)
-            size += len(rest)
-        if lines:
-            yield lines
-    if dropping or pieces:
-        yield [None if dropping else b"".join(pieces)]
-
-
-def _write(data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(1, view) :]

@@ -4,33 +4,21 @@ import hashlib
 import os
 import random
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from online_rank.cli.files import Reading, check_files
+from online_rank.cli.files import check_files
+from online_rank.cli.reading import Reading
 
-__all__ = ["Made", "Settings"]
+__all__ = ["Made", "Settings", "signs_of"]
 
 SHUFFLE_BUFFER = 2048
 
+#: The signs of weights, as they may be written.
+_SIGNS = {"+": 1, "+1": 1, "1": 1, "-": -1, "-1": -1}
+
 #: How much of each end of a file is compared to recognise it.
 _END = 1 << 24
-
-#: Synthetic streams that can be learned from in place of files: 1,000 queries each.
-SYNTHETIC = {"synthetic:separable": "Separable", "synthetic:noisy": "NoisyTeacher"}
-
-
-def synthetic(name: str) -> Any:
-    """The synthetic stream of that name in `SYNTHETIC`."""
-    from online_rank.stream import synth
-
-    return getattr(synth, SYNTHETIC[name])()
-
-
-def _with_ids(stream: Any) -> Iterator[tuple]:
-    """The queries of a synthetic stream, with ids as those of a file have them."""
-    for number, (X, y) in enumerate(stream):
-        yield X, y, str(number), [f"{number}-{i}" for i in range(len(y))]
 
 
 class Made(Iterator[tuple]):
@@ -62,15 +50,14 @@ class Made(Iterator[tuple]):
 
 
 class Settings(NamedTuple):
-    """What to learn from, and how. In place of files there may be one synthetic stream, by its name in `SYNTHETIC`."""
+    """What to learn from, and how."""
 
     files: list[str]
     test: list[str]
     measure: str
     passes: int
     scale: str
-    log: bool
-    seed: int | None
+    shuffle: int | None
     reading: Reading = Reading()
     certify: bool = False
     ranker: str = "perceptron"
@@ -84,29 +71,16 @@ class Settings(NamedTuple):
 
     def queries(self, number: int, position: Any = None, with_ids: bool = False) -> Iterable[tuple]:
         """The queries of pass `number`, counted from 0; shuffled ones always start at the beginning."""
-        source: Any
-        if self.files[0] in SYNTHETIC:
-            source = synthetic(self.files[0])
-            queries = _with_ids(source) if with_ids else source
-        else:
-            source = queries = self.reading.queries(self.files, position, with_ids)
-        if self.seed is not None:
-            queries = shuffled(queries, random.Random(f"{self.seed} {number}"))
+        source = queries = self.reading.queries(self.files, position, with_ids)
+        if self.shuffle is not None:
+            queries = shuffled(queries, random.Random(f"{self.shuffle} {number}"))
         return Made(queries, source)
-
-    @property
-    def teacher(self) -> Any:
-        """The weights that generated a synthetic stream, if the ranker sees its raw features; otherwise None."""
-        if self.files[0] not in SYNTHETIC or self.scale != "none" or self.log:
-            return None
-        stream = synthetic(self.files[0])
-        return stream.teacher / getattr(stream, "margin", 1.0)
 
     def of_run(self) -> dict[str, Any]:
         """The settings that must be equal for a run to continue from a checkpoint."""
         digest = _digest if self.shards is None else _digest_of_ends
         contents = [digest(file) if os.path.isfile(file) else None for file in self.files]
-        files = [file if file in SYNTHETIC else os.path.abspath(file) for file in self.files]
+        files = [os.path.abspath(file) for file in self.files]
         return {**self._asdict(), **self.reading._asdict(), "reading": None, "files": files, "contents": contents, "test": None}
 
     def shown(self) -> dict[str, Any]:
@@ -127,11 +101,7 @@ class Settings(NamedTuple):
             raise ValueError("standard input (-) can be read once: give a file, or --passes 1")
         if [*self.files, *self.test].count("-") > 1:
             raise ValueError("standard input (-) can be read once, but it is given more than once")
-        if len(self.files) > 1 and any(file in SYNTHETIC for file in self.files):
-            raise ValueError("a synthetic stream cannot be combined with other files")
-        check_files([file for file in self.files if file not in SYNTHETIC] + self.test, self.reading)
-        if self.reading.query is not None and any(file in SYNTHETIC for file in self.files):
-            raise ValueError("--query and --grade are for tables, not for synthetic streams")
+        check_files([*self.files, *self.test], self.reading)
         if self.shards is not None:
             self._check_shards()
         if self.signs and self.ranker != "perceptron":
@@ -142,13 +112,25 @@ class Settings(NamedTuple):
 
     def _check_shards(self) -> None:
         """Raise ValueError for input that cannot be divided, and for options that need one machine."""
-        if "-" in self.files or any(file in SYNTHETIC for file in self.files):
-            raise ValueError("--shards divides files; it does not take standard input or synthetic streams")
-        for option, given in (("--seed", self.seed is not None), ("--group-by-qid", self.reading.group_by_qid)):
+        if "-" in self.files:
+            raise ValueError("--shards divides files; it does not take standard input")
+        for option, given in (("--shuffle", self.shuffle is not None), ("--group-by-qid", self.reading.group_by_qid)):
             if given:
                 raise ValueError(f"{option} needs all queries in one place: leave it out with --shards")
         if self.certify:
             raise ValueError("--certify is for one machine; in Python, LossTracker also certifies mixed models")
+
+
+def signs_of(given: Sequence[str] | None) -> dict[str, int] | None:
+    """Signs of weights, given as NAME=+ or NAME=-. Raises ValueError."""
+    found: dict[str, int] = {}
+    for text in given or ():
+        name, _, sign = text.rpartition("=")
+        if not name or sign not in _SIGNS:
+            raise ValueError(f"--sign {text}: give the name of a feature and its sign, as in price=- or clicks=+")
+        if found.setdefault(name, _SIGNS[sign]) != _SIGNS[sign]:
+            raise ValueError(f"--sign {text}: {name} has both signs")
+    return found or None
 
 
 def _digest_of_ends(file: str) -> str:

@@ -1,7 +1,6 @@
 """`online-rank train`."""
 
 import contextlib
-import copy
 import importlib.util
 import json
 import os
@@ -15,14 +14,15 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from online_rank.base import ranker_of, serving_ranker
+from online_rank.base import ranker_of
 from online_rank.base.columns import are_numbers
 from online_rank.base.signs import signs_of_columns
 from online_rank.cli.advice import advice
 from online_rank.cli.evaluate import Measuring, measure_files, of_queries
-from online_rank.cli.files import Reading, declared, n_features_of, read_names, refuse_overwriting, warnings_as_lines
+from online_rank.cli.files import declared, n_features_of, refuse_overwriting
+from online_rank.cli.reading import Reading, warnings_as_lines
 from online_rank.cli.settings import Made, Settings
-from online_rank.cli.shards import Machines, learn_passes
+from online_rank.cli.shards import check_workers, learn_passes
 from online_rank.cli.speed import Speed, speed_in_words
 from online_rank.evaluate import Trace, progressive
 from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
@@ -37,7 +37,7 @@ RANDOM = "random ranking"
 _MIXING = ("shards", "rounds", "bytes_sent")
 
 
-def new_model(measure: str, scale: str, log: bool, ranker: str = "perceptron", signs: Mapping[str, int] | None = None) -> Any:
+def new_model(measure: str, scale: str, ranker: str = "perceptron", signs: Mapping[str, int] | None = None) -> Any:
     """A model that has learned nothing yet. The ranker "swap" learns from clicks, not for a measure.
 
     `signs` are the signs of the weights of features, for a perceptron.
@@ -47,20 +47,20 @@ def new_model(measure: str, scale: str, log: bool, ranker: str = "perceptron", s
     if ranker in ("blend", "light-blend"):
         return BlendRanker(None if ranker == "blend" else "light", measure=measure)
     if ranker == "swap":
-        return scaled(SwapRanker(), scale, log)
-    own = signs_of_columns(_fronts(scale, log), signs) if signs else None
-    return scaled(PerceptronRanker(measure=measure, signs=own), scale, log)
+        return scaled(SwapRanker(), scale)
+    own = signs_of_columns(_fronts(scale), signs) if signs else None
+    return scaled(PerceptronRanker(measure=measure, signs=own), scale)
 
 
-def scaled(model: Any, scale: str, log: bool) -> Any:
-    """A ranker behind the transformers that `--scale` and `--log` name."""
-    for step in reversed(_fronts(scale, log)):
+def scaled(model: Any, scale: str) -> Any:
+    """A ranker behind the transformer that `--scale` names."""
+    for step in _fronts(scale):
         model = step | model
     return model
 
 
-def _fronts(scale: str, log: bool) -> list[Any]:
-    """The transformers that `--scale` and `--log` name."""
+def _fronts(scale: str) -> list[Any]:
+    """The transformer that `--scale` names, if any."""
     from online_rank import QueryNormalizer, StreamQuantileMap, StreamScaler
 
     fronts: dict[str, Any] = {"map": StreamQuantileMap, "stream": StreamScaler, "query": QueryNormalizer}
@@ -72,7 +72,6 @@ class Output(NamedTuple):
 
     save: str | None = None
     report: str | None = None
-    feature_names: str | None = None
     json: bool = False
     quiet: bool = False
 
@@ -83,23 +82,22 @@ class Output(NamedTuple):
 
 
 class Checkpoints(NamedTuple):
-    """Where and how often the run is saved, and whether it may exist already."""
+    """Where and how often the run is saved."""
 
     directory: str | None
     every: int
-    resume: bool
 
 
-def run(settings: Settings, checkpoints: Checkpoints, output: Output, machines: Machines = Machines()) -> None:  # noqa: B008
+def run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: int | None = None) -> None:
     """Train a model, test it, save it, and print and report the figures."""
     with warnings_as_lines(output.warn):
-        _run(settings, checkpoints, output, machines)
+        _run(settings, checkpoints, output, workers)
 
 
-def _run(settings: Settings, checkpoints: Checkpoints, output: Output, machines: Machines) -> None:
-    if checkpoints.resume and not settings.files:
+def _run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: int | None) -> None:
+    if not settings.files and checkpoints.directory is not None:
         settings, checkpoints = _begun(settings, checkpoints)
-    given_names = _checked(settings, checkpoints, output, machines)
+    _check(settings, checkpoints, output, workers)
     log = _log_for(output.report, settings, checkpoints)
     shown = False if output.quiet or output.json else None
     plan = settings.reading.plan(settings.files)
@@ -109,7 +107,7 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, machines:
         traces, counted = _learn(settings, checkpoints, model, log, speed, shown)
     else:
         with _opened(settings, checkpoints):
-            traces, training = learn_passes(settings, checkpoints.directory, model, machines, shown)
+            traces, training = learn_passes(settings, checkpoints.directory, model, workers, shown)
         counted, sharded = training.counted, {"mixing": {name: getattr(training, name) for name in _MIXING}}
     if not traces[0].n_queries:
         raise ValueError(f"{', '.join(settings.files)}: no queries to learn from")
@@ -131,7 +129,7 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, machines:
         save(model, output.save)
         report["saved"] = output.save
     if log is not None and output.report is not None:
-        names = given_names or (list(plan.features) if plan else None)
+        names = list(plan.features) if plan else None
         about = {"trace": traces[0], "log": log, "model": model, "certificate": certificate, "feature_names": names}
         with progress("writing the report", unit="", shown=shown):
             report["report"] = _report_page(output.report, report, settings, about)
@@ -143,23 +141,22 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, machines:
             print(certificate)
 
 
-def _checked(settings: Settings, checkpoints: Checkpoints, output: Output, machines: Machines) -> list[str] | None:
-    """Check what can be checked before anything is read; returns the names of features that a file gives."""
+def _check(settings: Settings, checkpoints: Checkpoints, output: Output, workers: int | None) -> None:
+    """Check what can be checked before anything is read."""
     settings.check()
-    machines.check(settings)
-    read = [*settings.files, *settings.test, *([output.feature_names] if output.feature_names else [])]
+    check_workers(settings, workers)
+    read = [*settings.files, *settings.test]
     for option, place in (("--save", output.save), ("--report", output.report), ("--checkpoint", checkpoints.directory)):
         if place is not None:
             refuse_overwriting(option, place, read)
     if output.save is not None:
         require_replaceable(output.save)
-    return None if output.feature_names is None else read_names(output.feature_names)
 
 
 def _untaught(settings: Settings, plan: Any, output: Output, shown: bool | None) -> Any:
     """The model before the first query; says what was found in a table, and what may be better."""
     _require_known(settings, plan)
-    model = new_model(settings.measure, settings.scale, settings.log, settings.ranker, settings.signs)
+    model = new_model(settings.measure, settings.scale, settings.ranker, settings.signs)
     if plan is not None:
         model = declared(model, settings.reading.strict, plan.features)
     elif settings.reading.strict:
@@ -170,23 +167,13 @@ def _untaught(settings: Settings, plan: Any, output: Output, shown: bool | None)
         return model
     from online_rank.cli.certify import tracked
 
-    return tracked(model, settings.queries(0), settings.teacher, shown)
+    return tracked(model, settings.queries(0), shown)
 
 
 def _tested(model: Any, settings: Settings, shown: bool | None) -> dict[str, Any]:
-    """How well the model, and its last weights, rank the files of `--test`."""
-    values = measure_files(
-        [model, _by_last_weights(model)], settings.test, Measuring([settings.measure]), settings.reading, shown
-    )
-    served, last = values.means
-    return {
-        "files": settings.test,
-        "queries": values.n_queries,
-        "counted": values.counted[settings.measure],
-        "served": served,
-        "last": last,
-        "random": values.chance,
-    }
+    """How well the model ranks the files of `--test`."""
+    values = measure_files(model, settings.test, Measuring([settings.measure]), settings.reading, shown)
+    return {"files": settings.test, **values.to_dict()}
 
 
 def _report_page(place: str, figures: dict[str, Any], settings: Settings, about: dict[str, Any]) -> str:
@@ -249,12 +236,10 @@ def _timed(speed: Speed, make: Any, position: Any) -> Any:
 
 def _begun(settings: Settings, checkpoints: Checkpoints) -> tuple[Settings, Checkpoints]:
     """The settings of the run in a checkpoint."""
-    if checkpoints.directory is None:
-        raise ValueError("--resume needs --checkpoint DIR, the directory to go on from")
-    with CheckpointDirectory(checkpoints.directory) as directory:
+    with CheckpointDirectory(str(checkpoints.directory)) as directory:
         before = directory.read()
     if not isinstance(before, dict):
-        raise CheckpointError(f"{checkpoints.directory} has no run to resume: name the files to learn from")
+        raise CheckpointError(f"{checkpoints.directory} has no run to continue: name the files to learn from")
     try:
         return Settings.from_run(before, settings.test), checkpoints._replace(every=before["every"])
     except (KeyError, TypeError):
@@ -268,7 +253,7 @@ def _log_for(report_to: str | None, settings: Settings, checkpoints: Checkpoints
     if settings.shards is not None:
         raise ValueError("--report shows the run of one machine: leave it out with --shards")
     if checkpoints.directory is not None:
-        raise ValueError("--report shows a whole run: leave out --checkpoint, which may resume in the middle of one")
+        raise ValueError("--report shows a whole run: leave out --checkpoint, which may continue in the middle of one")
     if importlib.util.find_spec("matplotlib") is None:
         raise ImportError('--report needs matplotlib: pip install "online_rank[plot]"')
     from online_rank.plot.report import QueryLog
@@ -279,8 +264,6 @@ def _log_for(report_to: str | None, settings: Settings, checkpoints: Checkpoints
 def _opened(settings: Settings, checkpoints: Checkpoints) -> contextlib.AbstractContextManager[Any]:
     """The checkpoint directory, locked, if one was given, after checking that the run may continue in it."""
     if checkpoints.directory is None:
-        if checkpoints.resume:
-            raise ValueError("--resume needs --checkpoint DIR, the directory to go on from")
         return contextlib.nullcontext()
     directory = CheckpointDirectory(checkpoints.directory)
     try:
@@ -290,24 +273,15 @@ def _opened(settings: Settings, checkpoints: Checkpoints) -> contextlib.Abstract
             before = Settings._field_defaults | Reading._field_defaults | before
         if before is None:
             directory.write(now)
-        elif not checkpoints.resume:
-            raise CheckpointError(f"{directory.path} holds a run already: continue it with --resume, or give another directory")
         elif before != now:
             changed = next((key for key in now if not isinstance(before, dict) or before.get(key) != now[key]), "settings")
-            raise CheckpointError(f"{directory.path} holds a run with other {changed}: they must be the same to continue")
+            raise CheckpointError(
+                f"{directory.path} holds a run with other {changed}: give the same options to continue it, or another directory"
+            )
     except BaseException:
         directory.close()
         raise
     return directory
-
-
-def _by_last_weights(model: Any) -> Any:
-    """A copy of the model that serves its last weights rather than their average."""
-    model = copy.deepcopy(model)
-    ranker = serving_ranker(model)
-    if hasattr(ranker, "stop_averaging"):
-        ranker.stop_averaging()
-    return model
 
 
 def _print(report: dict[str, Any], traces: list[Trace]) -> None:
@@ -328,9 +302,8 @@ def _print(report: dict[str, Any], traces: list[Trace]) -> None:
     if RANDOM in first.values:
         table.add_row("  a random ranking of the same queries", f"{first.values[RANDOM]:.4f}", over, style="dim")
     if test := report.get("test"):
-        over = of_queries(test["counted"], test["queries"])
-        table.add_row("held out, weights that serve (averaged)", f"{test['served'][measure]:.4f}", over)
-        table.add_row("held out, weights that learn (last)", f"{test['last'][measure]:.4f}", over)
+        over = of_queries(test["counted"][measure], test["queries"])
+        table.add_row("held out", f"{test['metrics'][measure]:.4f}", over)
         table.add_row("  a random ranking of the same queries", f"{test['random'][measure]:.4f}", over, style="dim")
     console.print(table)
     if report["counted"] < first.n_queries:

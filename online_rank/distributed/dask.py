@@ -7,11 +7,11 @@ from typing import Any
 
 from online_rank import arguments
 from online_rank.distributed.mixing import learn_shard
-from online_rank.distributed.rounds import Run, Training, learn_rounds
+from online_rank.distributed.rounds import Execute, Training, learn_rounds
 from online_rank.stream.letor import plan
 from online_rank.support.progress import Progress
 
-__all__ = ["local_client", "on_dask", "train"]
+__all__ = ["Training", "local_client", "on_dask", "train"]
 
 _OWN_SETTINGS = {
     # By default Dask makes workers return freed memory at once. Reading text allocates a few megabytes over and over, and
@@ -133,7 +133,7 @@ def train(
     )
 
 
-def on_dask(client: Any) -> Run:
+def on_dask(client: Any) -> Execute:
     """Runs the machines of `learn_rounds` on a Dask cluster."""
 
     def run(content: bytes, parts: Sequence[Any], measure: str | None, show: Progress) -> list[bytes]:

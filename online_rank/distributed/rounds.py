@@ -14,13 +14,13 @@ from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import adopt, settings_of
 from online_rank.support.progress import Progress, progress
 
-__all__ = ["Run", "Training", "here", "learn_rounds"]
+__all__ = ["Execute", "Training", "here", "learn_rounds"]
 
 _SUMS = ("queries", "documents", "loss", "mistakes", "skipped", "measured", "counted")
 
 #: Runs `learn_shard(content, part, measure)` for each part, anywhere, and calls the last argument with how many are done.
 #: Returns the answers in the order of the parts.
-Run = Callable[[bytes, Sequence[Any], str | None, Progress], list[bytes]]
+Execute = Callable[[bytes, Sequence[Any], str | None, Progress], list[bytes]]
 
 
 class Training(NamedTuple):
@@ -74,7 +74,7 @@ def here(content: bytes, parts: Sequence[Any], measure: str | None, show: Progre
 def learn_rounds(
     model: Any,
     rounds: Sequence[Sequence[Any]],
-    run: Run = here,
+    run: Execute = here,
     *,
     measure: str | None = "ndcg@10",
     weights: str = "uniform",

@@ -151,7 +151,7 @@ def _meet(item: Any, model: Any, measured: dict[str, Any], target: Any, trace: T
     scores = model.predict_one(x, **_known(arguments))
     # Clicks are no grades, and give no loss.
     loss = None if isinstance(y, Feedback) else served_loss(target, scores, y)
-    with all_or_nothing(*measured.values()) as changes, changes:
+    with all_or_nothing(*measured.values()):
         for metric in measured.values():
             metric.update(y, scores)
         model.learn_one(x, y, **arguments)
@@ -188,7 +188,7 @@ def _together(
             graded = not isinstance(y, Feedback)
             losses = {name: served_loss(target, scores, y) if graded else None for name, scores in answers.items()}
             parts = [*models.values(), *(m for named in measured.values() for m in named.values())]
-            with all_or_nothing(*parts) as changes, changes:
+            with all_or_nothing(*parts):
                 for name, model in models.items():
                     for metric in measured[name].values():
                         metric.update(y, answers[name])

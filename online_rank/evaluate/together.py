@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank.base import Ranker, RankingPipeline
+from online_rank.base.lock import lock_of
 from online_rank.base.undo import all_or_nothing
 from online_rank.intervals.losses import served_losses
 from online_rank.measures.learned import AnyMeasure
@@ -125,8 +126,8 @@ class Together:
         if not self._model._fits(block):
             return None
         try:
-            with all_or_nothing(self._model, *self._metrics.values()) as changes, changes:
-                scores, rounds = self._model._answer_and_learn(block)
+            with lock_of(self._model), all_or_nothing(self._model, *self._metrics.values()):
+                scores, rounds = self._model._ask_and_learn(block, block)
                 losses = served_losses(self._target, scores, y, offsets)
                 columns = {name: running_means(metric, scores, y, offsets, due) for name, metric in self._metrics.items()}
         except (TypeError, ValueError):

@@ -37,9 +37,8 @@ class Policy(base.Base, abc.ABC):
         self.k = k
         self.seed = seed
 
-    def _snapshot(self, block: Any = None) -> Callable[[], None]:
+    def _record(self, log: list[Callable[[], None]], block: Any = None) -> None:
         """Nothing to undo: a policy never changes."""
-        return lambda: None
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and vars(other) == vars(self)

@@ -1,7 +1,7 @@
 """The base class of ranking metrics: an exact weighted mean over queries, with river's interface."""
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from online_rank import arguments
 from online_rank.base.anatomy import steps_of
 from online_rank.base.schema import Count, ListOf, Real, Schema
-from online_rank.base.undo import snapshot_arrays
+from online_rank.base.undo import Undo, record_state
 from online_rank.measures.learned import TIES, as_scores, gains, query_values
 from online_rank.metrics._river import Metric, Metrics
 from online_rank.query import as_grades, query_offsets
@@ -210,9 +210,9 @@ class RankingMetric(Metric):
             if getattr(self, name) != _exact_sum(getattr(self, name)):
                 raise ValueError(f"{name} is not an exact sum")
 
-    def _snapshot(self, block: Any = None) -> Callable[[], None]:
-        """Prepare for an update that may have to be undone; returns a function that undoes it."""
-        return snapshot_arrays(self)
+    def _record(self, log: list[Undo], block: Any = None) -> None:
+        """Add to a log what undoes an update."""
+        record_state(log, self)
 
     def _code(self) -> int:
         """The code of the metric in kernels."""

@@ -5,30 +5,20 @@ Every function takes the data, and optionally the Axes to draw on, and returns t
 lines are labelled directly, without a legend.
 """
 
-from online_rank.plot._style import new_axes
-from online_rank.plot.bars import certificate, explanation, neighbour_gaps, throughput, weights
-from online_rank.plot.blend import BlendCurve, blend, importance
+from online_rank.plot.bars import certificate, explanation, importance, weights
 from online_rank.plot.clicks import online_quality, position_bias
-from online_rank.plot.curves import LossCurve, loss, losses, mark_drifts, progressive, sensitivity
+from online_rank.plot.curves import LossCurve, loss, progressive
 from online_rank.plot.served import served_loss
 
 __all__ = [
-    "BlendCurve",
     "LossCurve",
-    "blend",
     "certificate",
     "explanation",
     "importance",
     "loss",
-    "losses",
-    "mark_drifts",
-    "neighbour_gaps",
-    "new_axes",
     "online_quality",
     "position_bias",
     "progressive",
-    "sensitivity",
     "served_loss",
-    "throughput",
     "weights",
 ]

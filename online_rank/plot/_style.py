@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 #: Okabe & Ito's colours that are legible on white, in order of use.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 GREY, DARK, LIGHT = "#767676", "#222222", "#E3E3E3"
-PALE_BLUE, PALE_GREY = "#9FC5DC", "#BDBDBD"
 
 SIZE, FONT = (6.0, 3.4), 9.0
 

@@ -1,21 +1,21 @@
-"""Bar and dot charts: one row or column for each bound, feature, gap or contestant."""
+"""Bar and dot charts: one row for each bound or feature."""
 
-import itertools
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from online_rank.base import serving_chain
+from online_rank.base import parts_of, serving_chain, steps_of
 from online_rank.base.explain import Explanation
 from online_rank.bounds import Certificate
-from online_rank.plot._style import COLOURS, DARK, FONT, GREY, PALE_BLUE, PALE_GREY, bars, listed, number, styled
+from online_rank.plot._style import COLOURS, DARK, FONT, GREY, bars, listed, number
+from online_rank.rankers.boosted import BoostedRanker
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["certificate", "explanation", "neighbour_gaps", "throughput", "weights"]
+__all__ = ["certificate", "explanation", "importance", "weights"]
 
 
 def certificate(certificate: Certificate, *, ax: "Axes | None" = None) -> "Axes":
@@ -133,55 +133,34 @@ def weights(model: Any, *, n: int = 15, names: Sequence[str] | None = None, ax: 
     return ax
 
 
-def neighbour_gaps(model: Any, x: Any, y: Any = None, *, n_grades: int | None = None, ax: "Axes | None" = None) -> "Axes":
-    """The gap between each document of a ranked query and the next, and the cuts of `segment_one` into grades.
+def importance(model: Any, *, n: int = 15, ax: "Axes | None" = None) -> "Axes":
+    """The features with the largest total gain in the splits of trees, as shares of all gain.
 
     Parameters
     ----------
     model
-        A `DirectRanker`.
-    x
-        A query in any form.
-    y
-        Its true grades, if known: the bars between documents of different grades are then coloured.
-    n_grades
-        As in `DirectRanker.segment_one`.
+        A `BoostedRanker`, a `BlendRanker` of one, or a pipeline that ends in one of them: the features are those after the
+        transformers.
+    n
+        How many features.
     ax
         Axes to draw on.
 
     Raises
     ------
     TypeError
-        The model does not compare neighbours.
+        The model has no trees.
     ValueError
-        The query has fewer than two documents.
+        No tree has split yet.
     """
-    if not hasattr(model, "neighbour_gaps_one"):
-        raise TypeError(f"{type(model).__name__} does not compare neighbours; a DirectRanker does")
-    order, gaps, segments = model.rank_one(x), model.neighbour_gaps_one(x), model.segment_one(x, n_grades)
-    if not gaps:
-        raise ValueError("there is nothing to draw: x has fewer than two documents")
-    differs = [y is not None and y[a] != y[b] for a, b in itertools.pairwise(order)]
-    ax = styled(ax, "documents, best first: the gap below each", "gap to the next document")
-    positions = np.arange(1, len(gaps) + 1)
-    ax.bar(positions, gaps, width=0.7, color=[COLOURS[1] if d else PALE_BLUE for d in differs], zorder=2)
-    ax.set_ylim(0.0, 1.18 * max(gaps) or 1.0)
-    # A label is about as wide as this many bars on either side of its own, and must be above all of them.
-    beside = len(gaps) // 30
-    for position, (a, b) in zip(positions, itertools.pairwise(order), strict=True):
-        if segments[a] != segments[b]:
-            top = max(gaps[max(0, position - 1 - beside) : position + beside])
-            ax.annotate("cut", (position, top), xytext=(0, 2), textcoords="offset points", ha="center",
-                        color=DARK, fontsize=FONT, fontweight="bold")  # fmt: skip
-    if y is not None:
-        ax.annotate("true grade changes", (1.0, 1.0), xytext=(0, -2), xycoords="axes fraction", textcoords="offset points",
-                    ha="right", va="top", color=COLOURS[1], fontsize=FONT)  # fmt: skip
-    return ax
-
-
-def throughput(
-    rates: Mapping[str, float], *, unit: str = "queries/s", ours: str = "online_rank", ax: "Axes | None" = None
-) -> "Axes":
-    """Rates as bars, the fastest on top; names that contain `ours` are coloured."""
-    ordered = dict(sorted(rates.items(), key=lambda item: -item[1]))
-    return bars(ordered, [COLOURS[0] if ours in name else PALE_GREY for name in ordered], unit, ax)
+    found = [part for part in parts_of(model) if isinstance(part, BoostedRanker)]
+    if not found:
+        raise TypeError(f"{type(steps_of(model)[-1]).__name__} has no trees; a BoostedRanker, and a blend of one, has")
+    gains = found[0].importance
+    named = gains if isinstance(gains, dict) else {f"column {j}": gain for j, gain in enumerate(gains.tolist())}
+    total = sum(named.values())
+    if not total > 0.0:
+        raise ValueError("there is nothing to draw: no tree has split yet")
+    largest = sorted(named, key=lambda name: -named[name])[:n]
+    shares = {f"{name}": 100.0 * named[name] / total for name in largest}
+    return bars(shares, [COLOURS[0]] * len(shares), "% of all gain", ax, numbers=".1f")

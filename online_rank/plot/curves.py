@@ -1,6 +1,5 @@
-"""Curves of measurements over the queries, or over the values of a parameter."""
+"""Curves of measurements over the queries."""
 
-import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -9,12 +8,12 @@ import numpy as np
 
 from online_rank.bounds import LossTracker
 from online_rank.evaluate import Trace
-from online_rank.plot._style import COLOURS, FONT, GREY, lines, logarithmic_axes, name_lines, styled
+from online_rank.plot._style import FONT, GREY, lines, logarithmic_axes, name_lines, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["LossCurve", "loss", "losses", "mark_drifts", "progressive", "sensitivity"]
+__all__ = ["LossCurve", "loss", "losses", "progressive"]
 
 #: The positions of measurements, and their values.
 Curve: TypeAlias = tuple[Sequence[float] | np.ndarray, Sequence[float] | np.ndarray]
@@ -79,25 +78,11 @@ def progressive(
     rim = 0.08 * (high - low) or 0.05
     ax.set_ylim(low - rim, high + rim)
     name_lines(ax, curves)
-    mark_drifts(ax, drifts)
-    return ax
-
-
-def mark_drifts(ax: "Axes", at: Iterable[float], *, label: str = "drift") -> "Axes":
-    """Mark the queries at which the stream changes by vertical lines; the first one is labelled."""
-    for number, position in enumerate(at):
+    for number, position in enumerate(drifts):
         ax.axvline(position, color=GREY, linewidth=1.0, linestyle=(0, (3, 2)), zorder=1)
         if number == 0:
-            ax.annotate(
-                label,
-                (position, 1.0),
-                xytext=(3, -3),
-                xycoords=("data", "axes fraction"),
-                textcoords="offset points",
-                color=GREY,
-                fontsize=FONT,
-                va="top",
-            )
+            ax.annotate("drift", (position, 1.0), xytext=(3, -3), xycoords=("data", "axes fraction"), va="top",
+                        textcoords="offset points", color=GREY, fontsize=FONT)  # fmt: skip
     return ax
 
 
@@ -226,8 +211,7 @@ def losses(
 
     Examples
     --------
-    >>> from online_rank import plot
-    >>> ax = plot.losses({"loss": ([1, 2, 3], [0.5, 0.8, 0.9])}, bounds={"bound": ([1, 2, 3], [1.0, 1.4, 1.7])})
+    >>> ax = losses({"loss": ([1, 2, 3], [0.5, 0.8, 0.9])}, bounds={"bound": ([1, 2, 3], [1.0, 1.4, 1.7])})
     >>> [text.get_text() for text in ax.texts]
     ['loss: 0.900', 'bound: 1.7']
     """
@@ -242,50 +226,4 @@ def losses(
         top = max(float(y[-1]) for _, y in drawn.values()) or 1.0
         ax.set_ylim(-0.04 * top, 1.06 * top)
     name_lines(ax, drawn)
-    return ax
-
-
-def sensitivity(
-    parameter: str,
-    values: Sequence[float],
-    results: Mapping[str, Sequence[Any]],
-    *,
-    measured: str = "NDCG@10",
-    ax: "Axes | None" = None,
-) -> "Axes":
-    """Results for several values of one parameter.
-
-    Parameters
-    ----------
-    parameter
-        Its name.
-    values
-        The values that were tried, ascending. The axis is logarithmic when all are positive and range over more than a factor
-        of 10.
-    results
-        By model, one result for each value: a number, or several (repetitions), of which the mean is drawn as a line and the
-        range as a band.
-    measured
-        The name of the results.
-    ax
-        Axes to draw on.
-
-    Raises
-    ------
-    ValueError
-        The numbers of results and values differ.
-    """
-    repeats = any(np.size(entry) > 1 for column in results.values() for entry in column)
-    ax = styled(ax, parameter, f"{measured} (band: the range of repetitions)" if repeats else measured)
-    if min(values) > 0.0 and max(values) > 10.0 * min(values):
-        logarithmic_axes(ax, y=False)
-    curves = {}
-    for (name, column), colour in zip(results.items(), itertools.cycle(COLOURS), strict=False):
-        if len(column) != len(values):
-            raise ValueError(f"results[{name!r}] has {len(column)} entries, but there are {len(values)} values")
-        repeated = [np.atleast_1d(np.asarray(entry, dtype=np.float64)) for entry in column]
-        ax.fill_between(values, [r.min() for r in repeated], [r.max() for r in repeated], color=colour, alpha=0.15, linewidth=0)
-        curves[name] = np.asarray(values, dtype=np.float64), np.array([r.mean() for r in repeated])
-    lines(ax, curves, marker="o")
-    name_lines(ax, curves)
     return ax

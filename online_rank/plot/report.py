@@ -283,9 +283,8 @@ def _figures(figures: Mapping[str, Any], trace: Trace) -> str:
     if _RANDOM in trace.values:
         rows.append(("a random ranking of the same queries", f"{trace.values[_RANDOM]:.4f}", over))
     if test := figures.get("test"):
-        over = _of(test.get("counted", test["queries"]), test["queries"])
-        rows.append(("held out, weights that serve (averaged)", f"{test['served'][measure]:.4f}", over))
-        rows.append(("held out, weights that learn (last)", f"{test['last'][measure]:.4f}", over))
+        over = _of(test["counted"][measure], test["queries"])
+        rows.append(("held out", f"{test['metrics'][measure]:.4f}", over))
         if measure in test.get("random", {}):
             rows.append(("a random ranking of the same queries", f"{test['random'][measure]:.4f}", over))
     served = trace.served_interval()

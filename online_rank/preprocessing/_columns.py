@@ -58,13 +58,13 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         # One piece of memory, which is kept for the next block: two would go back to the system, and be fetched page by page.
         both = self._room(block.X, 2)
         before, after = both[: len(block.X)], both[len(block.X) :]
-        learned = self._ask_learn_transform(asked, block, before, after)
+        learned = self._transform_in_turn(asked, block, before, after)
         if learned < len(block.w):
             require_finite(block)
             raise too_large(self, block, learned)
         return with_features(asked, before, asked.names), with_features(block, after, block.names)
 
-    def _ask_learn_transform(self, asked: Block, block: Block, before: np.ndarray, after: np.ndarray) -> int:
+    def _transform_in_turn(self, asked: Block, block: Block, before: np.ndarray, after: np.ndarray) -> int:
         """As `_learn_transform` to `after`; what each query of `asked` is before it is learned goes to `before`.
 
         Raises ValueError, or returns the number of queries learned, for features that are not finite.
@@ -87,7 +87,7 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
     def _learn_block(self, block: Block) -> Block:
         if self._supervised:
             self._require_lesson(block)
-        aligned = block if self._is_aligned(block) else self._align_and_grow(block)
+        aligned = block if self._fits(block) else self._align(block, grow=True)
         # Features that were aligned have an array of their own.
         out = aligned.X if self._maps_numbers and aligned.X is not block.X else self._room(aligned.X)
         learned = self._learn_transform(aligned, out)
@@ -97,7 +97,7 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         return self._made(aligned, out, aligned is block)
 
     def _transform_block(self, block: Block) -> Block:
-        aligned = block if self._is_aligned(block) else self._align(block)
+        aligned = block if self._fits(block) else self._align(block)
         require_finite(block)
         if not self._n_features:
             out = self._room(as_array(block.X, self))
@@ -136,10 +136,6 @@ class StatelessTransformer(QueryTransformer):
         return self._transform_block(block)
 
     _asks_blocks = True
-
-    def _ask_and_learn(self, asked: Block, block: Block) -> tuple[Block, Block]:
-        learned = self._transform_block(block)
-        return learned if asked is block else self._transform_block(asked), learned
 
 
 def too_large(transformer: QueryTransformer, block: Block, query: int) -> ValueError:

@@ -143,10 +143,6 @@ class DeclaredFeatures(QueryTransformer):
 
     _asks_blocks = True
 
-    def _ask_and_learn(self, asked: Block, block: Block) -> tuple[Block, Block]:
-        learned = self._learn_block(block)
-        return learned if asked is block else self._transform_block(asked), learned
-
     def _count(self, block: Block) -> None:
         """Count what is missing in the documents of a block."""
         if isinstance(block.X, list):

@@ -4,7 +4,7 @@ import collections
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from online_rank.base.columns import as_array
 from online_rank.base.schema import Schema
 from online_rank.base.step import QueryStep
 from online_rank.base.transformer import QueryTransformer
-from online_rank.base.undo import joined, snapshot
+from online_rank.base.undo import Undo, record
 from online_rank.limits import MAX_LIFTED
 from online_rank.query import Block, Retrieved, document_name, feature_dicts, read_query, require_finite, require_grades
 
@@ -129,8 +129,9 @@ class ForEachDocument(QueryTransformer):
     def _cells(self, n_documents: int, n_features: int) -> int:
         return n_documents * self._given(n_features)
 
-    def _snapshot(self, block: Any = None) -> Callable[[], None]:
-        return joined(super()._snapshot(block), snapshot(self.transformer))
+    def _record(self, log: list[Undo], block: Any = None) -> None:
+        super()._record(log, block)
+        record(log, self.transformer)
 
     def _transform_block(self, block: Block) -> Block:
         with _unchanged(self.transformer):

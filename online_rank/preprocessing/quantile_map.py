@@ -3,7 +3,7 @@
 import copy
 import functools
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -299,22 +299,16 @@ class StreamQuantileMap(ColumnTransformer):
     def _learn_block(self, block: Block) -> Block:
         if not self._n_features and isinstance(block.X, SparseRows) and block.n_documents:
             self._passes = True
-        if self._passes:
-            return self._passed(block)
-        if self._is_quiet(block) and (mapped := self._mapped(block)) is not None:
-            self._count_documents(block.X)
-            return mapped
-        return super()._learn_block(block)
+        return self._passed(block) if self._passes else super()._learn_block(block)
 
     def _transform_block(self, block: Block) -> Block:
         if self._passes:
             return self._passed(block)
-        mapped = self._mapped(block) if self._n_features and self._is_aligned(block) else None
-        return super()._transform_block(block) if mapped is None else mapped
-
-    def _is_quiet(self, block: Block) -> bool:
-        """Whether learning a block changes nothing but the number of documents and the sample."""
-        return bool(self._n_features) and self._is_aligned(block) and len(block.X) <= self._documents_left()
+        if self._n_features and self._fits(block):
+            out = self._room(block.X)
+            if self._transform(block.X, block.offsets, out):
+                return self._made(block, out, True)
+        return super()._transform_block(block)
 
     def _count_documents(self, X: np.ndarray) -> None:
         """Learn documents of which none ends a stretch."""
@@ -322,22 +316,6 @@ class StreamQuantileMap(ColumnTransformer):
             if self._places is not None:
                 self._sample(X)
             self._count += len(X)
-
-    def _mapped(self, block: Block) -> Block | None:
-        """An aligned block, transformed; None if a value is not finite."""
-        out = self._room(block.X)
-        return self._made(block, out, True) if self._transform(block.X, block.offsets, out) else None
-
-    def _light_snapshot(self, block: Block) -> Callable[[], None] | None:
-        # A subclass may keep more.
-        if type(self) is not StreamQuantileMap or not self._is_quiet(block):
-            return None
-        count, rows = self._count, self._rows
-
-        def undo() -> None:
-            self._count, self._rows = count, rows
-
-        return undo
 
     def _passed(self, block: Block) -> Block:
         require_finite(block)
@@ -377,9 +355,9 @@ class StreamQuantileMap(ColumnTransformer):
         return mapped if self._ramps is None else (*mapped, *self._ramps._layers(2 * n_features))
 
     def _learn_transform(self, block: Block, out: np.ndarray) -> int:
-        return self._ask_learn_transform(block, block, None, out)
+        return self._transform_in_turn(block, block, None, out)
 
-    def _ask_learn_transform(self, asked: Block, block: Block, before: np.ndarray | None, after: np.ndarray) -> int:
+    def _transform_in_turn(self, asked: Block, block: Block, before: np.ndarray | None, after: np.ndarray) -> int:
         if before is not None:
             require_finite(asked)
         X, offsets, n = block.X, block.offsets, len(block.w)
@@ -447,8 +425,7 @@ class StreamQuantileMap(ColumnTransformer):
         """Take the documents of a query that are to be sampled."""
         if self._places is None:
             # All documents of a short stretch are taken, and about `_DOCUMENTS` of a long query.
-            taken = range(0, len(X), math.ceil(len(X) / _DOCUMENTS))
-            self._rows += tuple(X[i].astype(np.float64) for i in taken)
+            self._rows += tuple(X[:: math.ceil(len(X) / _DOCUMENTS)].astype(np.float64))
             return
         while len(self._rows) < _DOCUMENTS and (i := self._places[len(self._rows)] - self._count) < len(X):
             self._rows += (X[i].astype(np.float64),)

@@ -121,7 +121,7 @@ class StreamScaler(ColumnTransformer):
         self._count = int(count)  # As plain Python, kernels return numpy's.
         return learned
 
-    def _ask_learn_transform(self, asked: Block, block: Block, before: np.ndarray, after: np.ndarray) -> int:
+    def _transform_in_turn(self, asked: Block, block: Block, before: np.ndarray, after: np.ndarray) -> int:
         learned, count = kernels.learn_and_scale(
             block.X, block.offsets, self._count, self._mean, self._m2, self.with_std, after,
             self._count - self._count_before, self._own, asked.X, before,

@@ -16,6 +16,7 @@ _HOME = {
     "PointwiseRanker": "adapters",
     "QueryRanker": "own",
     "RidgeRanker": "ridge",
+    "SlamRanker": "slam",
     "SwapRanker": "swap",
     "TorchRanker": "torch",
 }

@@ -65,8 +65,9 @@ class AveragedRanker(Ranker):
     @locked
     def stop_averaging(self) -> None:
         """From now on the weights that learn serve rankings, as with `average=False`."""
-        self.average = self._averages = False
-        self._average = self._average[:0].copy()
+        if self._averages:
+            self.average = self._averages = False
+            self._average = self._average[:0].copy()
 
     @property
     def _served(self) -> np.ndarray:
@@ -299,9 +300,9 @@ class LinearRanker(AveragedRanker):
         elif self._averages and self._decay < 1.0:
             rows[:, sparse.LAZY] = self._weights / self._decay
 
-    def _fits_rows(self, block: Block) -> bool:
+    def _fits(self, block: Block) -> bool:
         # The first sparse query converts the state to rows.
-        return self._rows is not None and super()._fits_rows(block)
+        return (self._rows is not None or type(block.X) is np.ndarray) and super()._fits(block)
 
     def _touched(self, block: Block) -> np.ndarray | None:
         # A lazy average with decay moves its reference once in 400 half-lives, which changes all rows.

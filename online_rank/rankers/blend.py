@@ -18,7 +18,6 @@ from online_rank.base import (
     Abilities,
     Ranker,
     RankingPipeline,
-    Round,
     ranker_of,
     share_lock,
     steps_of,
@@ -306,7 +305,7 @@ class BlendRanker(FadingRanker, NestedRanker):
         S, losses = np.empty((len(self._learners), m)), np.empty(len(self._losses) + 1)
         made, asked = _Made(), query._replace(served=None)
         for scores, learner in zip(S, self._learners, strict=True):
-            scores[:] = _rank_and_learn(learner, asked, made)
+            scores[:] = _answered(learner, asked, made)
         levels = kernels.judge_blends(*self._measure, S, y, discounts(m), self._candidates, served, losses)
         if levels > 1:
             if query.served is not None:
@@ -392,7 +391,7 @@ def _scores(learner: Ranker | RankingPipeline, block: Block, made: _Made) -> np.
     return learner._score_block(block)
 
 
-def _rank_and_learn(learner: Ranker | RankingPipeline, query: Block, made: _Made) -> np.ndarray:
+def _answered(learner: Ranker | RankingPipeline, query: Block, made: _Made) -> np.ndarray:
     """The learner's scores before it has seen the grades; then it learns from them.
 
     Features pass through the transformers of a pipeline once, so unsupervised transformers have already learned from the query.
@@ -400,9 +399,6 @@ def _rank_and_learn(learner: Ranker | RankingPipeline, query: Block, made: _Made
     *transformers, ranker = steps_of(learner)
     for step in transformers:
         query = made.of(step, query) if isinstance(step, StatelessTransformer) else step._learn_block(query)
-    row = np.empty((1, len(Round._fields)))
-    scores = ranker._rank_and_learn(query, row)
-    if scores is None:
-        raise ranker._rejection(query)
-    ranker._last_round = row
+    scores: np.ndarray = ranker._score_all(query)
+    ranker._learn_block(query)
     return scores

@@ -290,10 +290,6 @@ class BoostedRanker(Ranker):
             return ValueError(f"w is {query.w[0]:g}; the weight of a query is at most {_HEAVIEST:g} for {type(self).__name__}")
         return super()._rejection(query)
 
-    def _rank_and_learn(self, query: Block, row: np.ndarray) -> np.ndarray | None:
-        query = query if self._is_aligned(query) else self._align_and_grow(query)
-        return self._learn_query(query.X, query.y, float(query.w[0]), row[0])
-
     def _learn_query(self, X: np.ndarray, y: np.ndarray, w: float, row: np.ndarray) -> np.ndarray | None:
         """Learn one query. Returns its scores from before, or None, with nothing learned, for a bad query."""
         m = len(y)

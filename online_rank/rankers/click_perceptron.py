@@ -124,8 +124,6 @@ class ClickPerceptron(LinearRanker):
     )
     _learns_atomically = True
     _row_width = OPTIMIZER + 1
-    #: The settings that bounds need (`online_rank.bounds.declaration`).
-    update = "clicks"
 
     def _abilities(self) -> Abilities:
         return Abilities(takes_clicks=True, takes_sparse=True, draws=True)

@@ -1,14 +1,13 @@
 """Base class of rankers that hold rankers."""
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from online_rank._kernels.arrays import all_finite
 from online_rank.base import Abilities, QueryEstimator, Ranker, RankingPipeline, Wrapper, ranker_of, steps_of
-from online_rank.base.undo import joined, snapshot
+from online_rank.base.undo import Undo, record
 from online_rank.query import Block, SparseRows
 
 __all__ = [
@@ -72,8 +71,10 @@ class NestedRanker(Wrapper, Ranker):
             return query.served
         return self._scores_of(model, query.X, query.offsets) if query.answered is None else query.answered
 
-    def _snapshot(self, block: Any = None) -> Callable[[], None]:
-        return joined(super()._snapshot(block), *map(snapshot, self._parts, itertools.repeat(block)))
+    def _record(self, log: list[Undo], block: Any = None) -> None:
+        super()._record(log, block)
+        for part in self._parts:
+            record(log, part, block)
 
 
 def share_columns(source: Ranker, *rankers: Ranker | RankingPipeline) -> None:

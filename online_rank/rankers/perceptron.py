@@ -9,9 +9,8 @@ import numpy as np
 from online_rank._kernels import perceptron as dense
 from online_rank._kernels import sparse_perceptron as sparse
 from online_rank._kernels.arrays import all_finite
-from online_rank._kernels.codes import AVERAGED, CREDITS, MASSES, N_COUNTERS, WITHIN_GRADE
+from online_rank._kernels.codes import AVERAGED, CREDITS, MASSES, N_COUNTERS
 from online_rank._kernels.judge import judge_rankings
-from online_rank._kernels.tracked import learn_tracked
 from online_rank._kernels.watching import Watched
 from online_rank.arguments import choice, number
 from online_rank.base.anatomy import Abilities
@@ -62,38 +61,22 @@ class PerceptronRanker(LinearRanker):
         a measure of your own: a function from the grades in the order of a ranking to its loss, an object with a method `loss`
         (`online_rank.measures.own`), or the name that it is registered under (Notes).
     credit
-        Which pairs get the mass. `"spread"`: v_i in equal parts on all violators of document i. `"argmax"`: v_i on the
-        best-scored violator ([CT]'s subgradient). `"pairs"`: all violated pairs alike. `"gain"`: G(R_i) - G(R_j).
-        `"delta"`: the change of the measure when i and j swap (LambdaRank's weight; O(m^2)). `"sort"`: all documents, by how
+        Which pairs get the mass. With v_i the mean, over the documents of i's grade, of what each adds to the bound on the loss
+        if a less relevant document outscores it ([CT]; `online_rank.surrogates.slam`), `"spread"` puts v_i in equal parts on
+        all violators of document i, and `"argmax"` on the best-scored one ([CT]'s subgradient). `"sort"`: all documents, by how
         far they are from where they should be, in normal scores; better the more features there are. `"adaptive"`: a mixture of
         `"spread"` and `"sort"`, each weighted by the inverse square of its sum of ||z||^2 so far.
     mass
         `"loss"` scales the a_ij so that V_t = RML_t. `"sqrt"`: V_t = sqrt(RML_t) >= RML_t, which bounds the loss less tightly
-        and learns more from small losses. `"slam"` leaves V_t = the sum of v_i over outscored documents (`argmax` and `spread`
-        only). None: `"sqrt"` for `adaptive` and `sort`, `"loss"` for the others.
-    within_grade
-        How the weight vector v treats documents of one grade: their `"mean"` v; by `"document"` order; `"tight"`, the largest v
-        for the highest score.
-    update
-        `"mistake"`: the mass theorem's perceptron, with violated meaning s_j >= s_i - tau. `"gradient"`: online gradient
-        descent on the hinge losses a_ij max(0, margin - s_i + s_j) in the rounds with a positive loss, with violated meaning
-        s_j > s_i - margin; with `argmax` and mass `slam` that is subgradient descent on SLAM. Both have the same default
-        credit.
+        and learns more from small losses. None: `"sqrt"` for `adaptive` and `sort`, `"loss"` for the others.
     relative_margin
-        beta of the mistake-driven update: tau is beta times the sum of the ||z_t||^2 over the sum of the V_t so far, 0 before
-        the first. It needs no scale, and works for few features or many. None: 0.3 for `adaptive` and `sort`, 0 for the others.
-    learning_rate
-        Step size of the gradient update; None for the mistake-driven update, which has none.
-    margin
-        Delta of the gradient update.
-    margin_scale
-        `"constant"`, or `"grade"`: a pair's margin is Delta (R_i - R_j).
+        beta: tau is beta times the sum of the ||z_t||^2 over the sum of the V_t so far, 0 before the first. It needs no scale,
+        and works for few features or many. None: 0.3 for `adaptive` and `sort`, 0 for the others.
     average
         Which weights serve rankings: a number, an average with that half-life in queries, which follows a truth that drifts;
         True, the average of all weight vectors so far; False, the last weights. The last weights are the ones that learn, and
         the bounds hold for them. 1000 is chosen on validation parts and synthetic streams: where the truth stays as it is,
         NDCG@10 is some .001 lower than with True.
-
     served
         Whose mistakes to learn from if `learn_one` gets no served scores: `"current"`, those of the weights that learn;
         `"average"`, those of the average that serves rankings, for which the bounds then hold (`averaged_bound`). This
@@ -111,8 +94,7 @@ class PerceptronRanker(LinearRanker):
 
     Notes
     -----
-    Algorithm 1 of [CT] as printed is `update="gradient", credit="argmax", mass="slam", within_grade="document",
-    learning_rate=1.0, average=False`.
+    Algorithm 1 of [CT] is a `SlamRanker`.
 
     With a measure of your own `credit` chooses the pairs, and their shares of the mass, as for NDCG without a cutoff; the loss
     decides the mass. The mass theorem covers every credit: all it needs is weights on violated pairs alone, and
@@ -148,7 +130,6 @@ class PerceptronRanker(LinearRanker):
     _schema = Schema(
         _counters=Array(N_COUNTERS, low=0.0),
         _config=Derived(),
-        _all_forms=Derived(),
         _learns_atomically=Derived(),
         _own=Derived(),
     )
@@ -159,12 +140,7 @@ class PerceptronRanker(LinearRanker):
         *,
         credit: str = "adaptive",
         mass: str | None = None,
-        within_grade: str = "mean",
-        update: str = "mistake",
         relative_margin: float | None = None,
-        learning_rate: float | None = None,
-        margin: float = 1.0,
-        margin_scale: str = "constant",
         average: bool | float = 1000,
         served: str = "current",
         norm_cap: float | None = None,
@@ -174,12 +150,7 @@ class PerceptronRanker(LinearRanker):
         self.measure = measure
         self.credit = credit
         self.mass = mass
-        self.within_grade = within_grade
-        self.update = update
         self.relative_margin = relative_margin
-        self.learning_rate = learning_rate
-        self.margin = margin
-        self.margin_scale = margin_scale
         self.average = average
         self.served = served
         self.norm_cap = norm_cap
@@ -189,8 +160,6 @@ class PerceptronRanker(LinearRanker):
         # With signs, the projection follows the kernel; with a measure of the user's own, Python goes before it.
         self._learns_atomically = type(self)._learns_atomically and signs is None and self._own is None
         self._config = self._checked()
-        lean = CREDITS[credit].lean and (within_grade, margin_scale) == ("mean", "constant")
-        self._all_forms = None if lean else True
 
     @property
     def in_force(self) -> dict[str, Any]:
@@ -204,10 +173,9 @@ class PerceptronRanker(LinearRanker):
         {'mass': 'loss', 'relative_margin': 0.1}
         """
         credit = CREDITS[self.credit]
-        margin = credit.relative_margin if self.update == "mistake" else 0.0
         return {
             "mass": credit.mass if self.mass is None else self.mass,
-            "relative_margin": margin if self.relative_margin is None else self.relative_margin,
+            "relative_margin": credit.relative_margin if self.relative_margin is None else self.relative_margin,
         }
 
     def _abilities(self) -> Abilities:
@@ -243,9 +211,12 @@ class PerceptronRanker(LinearRanker):
         if self._rows is None:
             project(self._weights, self._average, self._counters[AVERAGED], columns, signs)
             return
-        _, shift = self._scale_and_shift()
-        lag = self._counters[AVERAGED] - 1.0 if self._decay == 1.0 else self._decay / shift
-        project_rows(self._rows, lag if self._averages else 0.0, columns, signs)
+        lag = 0.0
+        # Before the first round that counts, nothing is averaged, and the weights are those that the ranker began with.
+        if self._averages and self._counters[AVERAGED] > 0.0:
+            _, shift = self._scale_and_shift()
+            lag = self._counters[AVERAGED] - 1.0 if self._decay == 1.0 else self._decay / shift
+        project_rows(self._rows, lag, columns, signs)
 
     def _weighed(self, query: Block, scores: np.ndarray | None = None) -> tuple[Block, float]:
         """A query as the kernel learns it, and its loss: with a measure of the user's own, at the share of NDCG's mass due.
@@ -302,34 +273,40 @@ class PerceptronRanker(LinearRanker):
             return self._learn_in_turn(block, rounds)
         X, y, offsets, w, _, _, served, _, _, _, _, _ = block
         if self._rows is None and type(X) is not SparseRows:
-            if served is None and self._all_forms is None:
+            if served is None:
                 return dense.learn(
                     X, y, offsets, w, discounts(len(y)), self._config, self._weights, self._average,
                     self._counters, rounds,
                 )  # fmt: skip
-            return dense.learn_any_form(
-                X, y, offsets, w, discounts(len(y)), self._config, self._weights, self._average,
-                self._counters, rounds, served, self._all_forms,
-            )  # fmt: skip
-        if self._rows is None and (self.credit, self.update) == ("spread", "mistake"):
-            warnings.warn(_SPARSE_HINT, stacklevel=5)
+            nobody = Watched(np.empty((0, self._n_features)), np.empty((len(w), 0, 2)), X, np.empty(0), np.empty(0))
+            return self._learn_arrays(block, rounds, nobody)
+        if self._rows is None and self.credit == "spread":
+            warnings.warn(_SPARSE_HINT, stacklevel=4)
         rows, state = as_rows(X), self._make_sparse()
         return sparse.learn(
             rows.starts, rows.columns, rows.values, y, offsets, w, discounts(len(y)), self._config, state,
-            self._averages, self._counters, rounds, served, self._all_forms,
+            self._averages, self._counters, rounds, served,
         )  # fmt: skip
 
-    def _rank_and_learn_block(self, asked: Block, block: Block, rounds: np.ndarray, answers: np.ndarray) -> int:
+    def _answer_in_turn(self, asked: Block, block: Block, rounds: np.ndarray, answers: np.ndarray) -> int:
         if self._rows is not None or type(block.X) is not np.ndarray or block.served is not None:
-            return super()._rank_and_learn_block(asked, block, rounds, answers)
+            return super()._answer_in_turn(asked, block, rounds, answers)
         nobody = np.empty((0, self._n_features)), np.empty((len(block.w), 0, 2))
         return self._learn_watched(asked, block, rounds, *nobody, answers, np.empty(0))
+
+    def _learn_arrays(self, block: Block, rounds: np.ndarray, watched: Watched) -> int:
+        """Learn arrays, from served scores if there are any, without regard to signs and to a measure of the user's own."""
+        X, y, offsets, w, _, _, served, _, _, _, _, _ = block
+        return dense.learn_watched(
+            X, y, offsets, w, discounts(len(y)), self._config, self._weights, self._average, self._counters, rounds,
+            served, watched,
+        )  # fmt: skip
 
     def _learn_watched(
         self, asked: Block, block: Block, rounds: np.ndarray, comparators: np.ndarray, values: np.ndarray,
         answers: np.ndarray, gained: np.ndarray,
     ) -> int:  # fmt: skip
-        """Learn from arrays, and measure comparators, answers and updates on the way (`learn_tracked`)."""
+        """Learn from arrays, and measure comparators, answers and updates on the way (`perceptron.learn_watched`)."""
         if (self.signs is not None or self._own is not None) and len(block.w) > 1:
             for t, (before, query) in enumerate(zip(asked.each(), block.each(), strict=True)):
                 own = slice(block.offsets[t], block.offsets[t + 1])
@@ -340,10 +317,7 @@ class PerceptronRanker(LinearRanker):
         given = block
         if self._own is not None and len(block.w):
             block, loss = self._weighed(block)
-        learned = learn_tracked(
-            block.X, block.y, block.offsets, block.w, discounts(len(block.y)), self._config, self._weights, self._average,
-            self._counters, rounds, block.served, self._all_forms, Watched(comparators, values, asked.X, answers, gained),
-        )  # fmt: skip
+        learned = self._learn_arrays(block, rounds, Watched(comparators, values, asked.X, answers, gained))
         if self._own is not None and learned:
             self._settle(rounds, given, loss)
         if self.signs is not None and learned:
@@ -373,46 +347,17 @@ class PerceptronRanker(LinearRanker):
         """The arguments in the form that the kernel takes. Raises ValueError for arguments that contradict one another."""
         choice("credit", self.credit, CREDITS)
         target, (mass, relative_margin) = _BASE if is_own(self.measure) else measure(self.measure), self.in_force.values()
-        for name, value, allowed in (
-            ("mass", mass, MASSES),
-            ("within_grade", self.within_grade, WITHIN_GRADE),
-            ("update", self.update, ("mistake", "gradient")),
-            ("margin_scale", self.margin_scale, ("constant", "grade")),
-            ("served", self.served, ("current", "average")),
-        ):
-            choice(name, value, allowed)
+        choice("mass", mass, MASSES)
+        choice("served", self.served, ("current", "average"))
         number("relative_margin", self.relative_margin, 0.0, optional=True)
-        number("learning_rate", self.learning_rate, above=0.0, optional=True)
-        number("margin", self.margin, above=0.0)
         number("norm_cap", self.norm_cap, above=0.0, high=1.0, optional=True)
-        gradient = self.update == "gradient"
-        if is_own(self.measure) and (gradient or mass == "slam" or self.within_grade != "mean"):
-            raise ValueError("a measure of your own goes with update='mistake', mass='loss' or 'sqrt', and within_grade='mean'")
-        if mass == "slam" and not CREDITS[self.credit].slam:
-            fitting = " or ".join(repr(name) for name, credit in CREDITS.items() if credit.slam)
-            raise ValueError(f"mass='slam' goes with credit={fitting}, not with {self.credit!r}")
-        if gradient and relative_margin:
-            raise ValueError("relative_margin belongs to update='mistake'; update='gradient' has margin")
-        if gradient and self.learning_rate is None:
-            raise ValueError("learning_rate is None; update='gradient' needs a number > 0")
-        if not gradient and self.learning_rate is not None:
-            raise ValueError("learning_rate belongs to update='gradient'; the mistake-driven update has none")
-        if not gradient and (self.margin != 1.0 or self.margin_scale != "constant"):
-            raise ValueError("margin and margin_scale belong to update='gradient'; update='mistake' has relative_margin")
-        if gradient and (self.served != "current" or self.norm_cap is not None):
-            raise ValueError("served and norm_cap belong to update='mistake'")
         if self.served == "average" and self.average is False:
             raise ValueError("served='average' learns from an average, but average=False")
         config = [
             *target,
             CREDITS[self.credit].code,
             MASSES[mass],
-            WITHIN_GRADE.index(self.within_grade),
-            gradient,
-            self.margin_scale == "grade",
             relative_margin,
-            1.0 if self.learning_rate is None else self.learning_rate,
-            self.margin,
             averaging(self.average),
             0.0 if self.norm_cap is None else self.norm_cap,
             self.served == "average",

@@ -142,7 +142,7 @@ class RidgeRanker(FadingRanker):
             Parameters or features differ.
         """
         other = copy.deepcopy(other)  # A snapshot, since another thread may be training it.
-        with self._lock, all_or_nothing(self) as changes, changes:
+        with self._lock, all_or_nothing(self):
             same = (other.measure, other.half_life, other.feature_names, other._n_features)
             if same != (self.measure, self.half_life, self.feature_names, self._n_features):
                 raise ValueError("other has other parameters or other features; sums of different things do not add up")

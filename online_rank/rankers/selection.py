@@ -13,7 +13,7 @@ from online_rank.base.draws import counted_generator
 from online_rank.base.lock import locked
 from online_rank.base.ranker import best_first
 from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Nested, Schema
-from online_rank.base.undo import joined, snapshot
+from online_rank.base.undo import Undo, record, roll_back
 from online_rank.feedback import Clicks
 from online_rank.intervals import LossInterval, add_losses
 from online_rank.measures.learned import AnyMeasure, learned_measure
@@ -297,10 +297,12 @@ class BestRanker(FadingRanker, NestedRanker):
         scores = [self._scores_of(self._learners[i], query.X, query.offsets) for i in learners]
         answered = self._served_scores(query, self._learners[best])
         rows = np.empty((len(learners), 1, len(row)))
-        undo = joined(*(snapshot(self._learners[i], query) for i in learners[:-1]))
+        log: list[Undo] = []
+        for i in learners[:-1]:
+            record(log, self._learners[i], query)
         for i, own in zip(learners, rows, strict=True):
             if not learn_query(self._learners[i], query, own):
-                undo()
+                roll_back(log)
                 return False
         self._n_queries += 1
         row[:] = rows[learners.index(best) if best in learners else 0, 0]

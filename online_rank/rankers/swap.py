@@ -132,7 +132,6 @@ class SwapRanker(LinearRanker):
         """Lower bound, for any scores, on the expected DCG of `show_one` as a share of the DCG of `rank_one`."""
         return self._own_policy.retention(self.confidence)
 
-    _learns_atomically = True
     _row_width = OPTIMIZER + _N_KEPT
     _rule_beginning = SWAP_BEGINNING
 
@@ -152,9 +151,10 @@ class SwapRanker(LinearRanker):
         self._beginning = self._weights.copy()
         self._strength = strength
 
-    def _fits(self, block: Block) -> bool:
+    @property
+    def _learns_atomically(self) -> bool:  # type: ignore[override]
         # The first query scales all initial weights before anything is learned from it.
-        return not self._strength and super()._fits(block)
+        return not self._strength
 
     def _touched(self, block: Block) -> np.ndarray | None:
         # The first query scales all initial weights.

@@ -12,7 +12,7 @@ from online_rank.base import abilities_of, learn_within
 from online_rank.base.growth import growth_limited
 from online_rank.base.undo import all_or_nothing, at_once
 from online_rank.feedback import Clicks, Impression
-from online_rank.intervals import add_losses, served_loss
+from online_rank.intervals import LossInterval, served_loss
 from online_rank.intervals.losses import served_losses
 from online_rank.limits import CELLS_A_BYTE, MAX_GROWTH
 from online_rank.measures.learned import as_scores
@@ -72,7 +72,7 @@ class LearningService(ServiceState):
         when, gone = () if at is None else (at,), () if number is None else (number,)
         outcome = Outcome(("teach", query_id, *when), feedback=request, gone=gone, digest=digest)
         reply = Reply({"id": query_id, "learned": True, "loss": loss or 0.0}, outcome, learned=True)
-        with self._changing(query) as changes, changes:
+        with self._changing(query) as changes:
             self._learn_once(query, y, None, at, changes, len(request))
             changes.keep([*self._remembering(query_id, digest), *self._leaving(query_id, number), *self._counting("learned")])
         return reply
@@ -88,8 +88,8 @@ class LearningService(ServiceState):
             query = self._query_of(decoded(text.encode()))
         if kind == "clicks" and drawn is None:
             raise ValueError(NOT_CLICKS)
-        served = self._served.copy()
-        with self._changing(query) as changes, changes:
+        account = LossInterval(self._served)
+        with self._changing(query) as changes:
             loss: float | None = None
             by: np.ndarray | None = None
             if kind == "clicks":
@@ -114,15 +114,15 @@ class LearningService(ServiceState):
                 lost = served_losses(self._target, by, y, query.offsets).item() if len(y) else math.nan
                 loss = None if math.isnan(lost) else lost
                 if loss is not None:
-                    add_losses(served, (loss,))
+                    account.update(loss)
             self._learn_once(query, y, by if self.learn_served else None, at, changes, len(text))
             shown_loss = loss or 0.0
             if kind == "clicks" and feedback.impression.teams is None:
                 shown_loss = self.model.last_round.loss
             known: Any = None if kind == "clicks" else dict(zip(query.ids or (), scores, strict=True))
             answer = {"id": query_id, "learned": True, "loss": shown_loss}
-            reply = Reply(answer, outcome, True, None, feedback, known, loss)
-            own = {"_longest_delay": max(self._longest_delay, len(self._pending) - 1), "_served": served}
+            reply = Reply(answer, outcome, True, None, feedback, known, loss, None if loss is None else account)
+            own = {"_longest_delay": max(self._longest_delay, len(self._pending) - 1), "_served": account.sums}
             changes.keep([
                 *self._remembering(query_id, outcome.digest), *self._leaving(query_id, number),
                 functools.partial(vars(self).update, own), *self._counting("learned"),

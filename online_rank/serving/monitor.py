@@ -137,7 +137,7 @@ class Monitor:
             self._learned_clicks(query_id, grades, model, before)
         elif grades is not None and scores is not None:
             if reply.loss is not None:
-                self._count("grades", reply.loss, model)
+                self._count("grades", reply.loss, model, reply.account)
             best = sorted(scores, key=scores.__getitem__, reverse=True)[:_SHOWN_DOCUMENTS]
             documents = [(name, scores[name], grades[name]) for name in best]
             self._remember(query_id, len(scores), reply.loss, documents, model, before)
@@ -170,15 +170,19 @@ class Monitor:
             "queries": list(self._queries),
         }
 
-    def _count(self, kind: str, loss: float, model: Any) -> None:
-        """Add a loss, unless it comes from another kind of feedback than the others."""
+    def _count(self, kind: str, loss: float, model: Any, account: LossInterval | None = None) -> None:
+        """Show a loss, unless it comes from another kind of feedback than the others."""
         if not self._is_settled:
             self._kind, self._is_settled = kind, True
         if kind == self._kind:
-            self._add(loss, model)
+            self._add(loss, model, account)
 
-    def _add(self, loss: float, model: Any) -> None:
-        self.losses.update(loss)
+    def _add(self, loss: float, model: Any, account: LossInterval | None = None) -> None:
+        """Show a loss, and add it up, unless the service has added it to its `account`."""
+        if account is None:
+            self.losses.update(loss)
+        else:
+            self.losses = account
         self._recent = _FORGET * self._recent + loss
         self._recent_weight = _FORGET * self._recent_weight + 1.0
         n, mean = self.losses.n, self.losses.mean
@@ -291,40 +295,32 @@ def _certified(model: Any) -> tuple[float, float]:
 
     Of the weights that learn, in a tracker with comparators; of what was served, by the account of a blend. NaN for others.
     """
-    ranker = ranker_of(model)
-    if getattr(ranker, "comparators", None) and hasattr(ranker, "certificate"):
-        certificates = [ranker.certificate(name) for name in ranker.comparators]
-    elif _has_account(ranker):
-        from online_rank.bounds import certificate_of
-
-        certificates = [certificate_of(model)]
-    else:
-        return math.nan, math.nan
+    certificates = _certificates(model)
     bounds = [bound.value for certificate in certificates for bound in certificate.bounds]
-    return certificates[0].loss, min(bounds, default=math.nan)
+    return (certificates[0].loss, min(bounds, default=math.nan)) if certificates else (math.nan, math.nan)
 
 
-def _has_account(ranker: Any) -> bool:
-    """Whether a ranker adds up what it served, all queries alike."""
-    if getattr(ranker, "account", None) is None or getattr(ranker, "half_life", None) is not None:
-        return False
-    from online_rank.bounds.account_run import keeps_account
+def _certificates(model: Any) -> list[Any]:
+    """The certificates of a model that adds up its losses, all queries alike."""
+    ranker = ranker_of(model)
+    keeps = getattr(ranker, "comparators", None) or getattr(ranker, "account", None) is not None
+    if not keeps or getattr(ranker, "half_life", None) is not None:
+        return []
+    from online_rank.bounds.certified import certificates_of
 
-    return keeps_account(ranker)
+    return certificates_of(ranker)
 
 
 def _account(model: Any) -> dict[str, Any] | None:
     """What the account of a blend says of queries that could be ranked wrongly: the losses of what was served and of the member
     that its prior favours, today's rule in `hybrid`, and the bound that follows; None for other models.
     """
-    ranker = ranker_of(model)
-    if not _has_account(ranker):
-        return None
-    from online_rank.bounds.account_run import run_of_account
-
-    run = run_of_account(ranker)
-    _, lost, at_most = run.facts.get("favoured", (None, None, None))
-    return {"counted": run.totals["n_counted"], "served": run.totals["loss"], "favoured": lost, "at_most": at_most}
+    for certificate in _certificates(model):
+        if "n_counted" in certificate.totals:
+            _, lost, at_most = certificate.facts.get("favoured", (None, None, None))
+            counted = certificate.totals["n_counted"]
+            return {"counted": counted, "served": certificate.loss, "favoured": lost, "at_most": at_most}
+    return None
 
 
 def _finite(value: Any) -> Any:

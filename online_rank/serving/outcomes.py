@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from online_rank.feedback import Clicks
+from online_rank.intervals import LossInterval
 from online_rank.limits import is_id, is_integer
 
 __all__ = ["PREVIOUS", "REFERENCE", "Outcome", "Reply", "waiting_query"]
@@ -65,6 +66,8 @@ class Reply(NamedTuple):
         The scores with which the graded documents were ranked.
     loss
         The loss of that ranking; None without grades, or if there was nothing to rank.
+    account
+        What the service adds up of such losses, after this one (`LossInterval`); None without a loss.
     closed
         Replies for what happened at the same time: queries learned because their windows have ended, a promotion.
     promoted
@@ -78,6 +81,7 @@ class Reply(NamedTuple):
     feedback: Clicks | dict[str, Any] | None = None
     served: dict[str, float] | None = None
     loss: float | None = None
+    account: LossInterval | None = None
     closed: Sequence[Any] = ()  # of `Reply`; API pages cannot resolve a class that refers to itself
     promoted: str = ""
 

@@ -209,7 +209,7 @@ class RankingService(WindowedService):
         """
         outcome = Outcome(("replace",), feedback=content)
         promoted = "" if self._promoted is None else self._promoted
-        with all_or_nothing() as changes, changes:
+        with all_or_nothing() as changes:
             changes.undo_by(functools.partial(vars(self).update, {**vars(self)}))
             replaced = {"replaced": self.model, "_promoted": promoted}
             self.replace_model(model, self.origin)
@@ -326,7 +326,7 @@ class RankingService(WindowedService):
         else:
             ranker = ranker_of(self.model)
             before = {"_n_shown": ranker.n_shown}
-            with all_or_nothing() as drawing, drawing:
+            with all_or_nothing() as drawing:
                 drawing.undo_by(functools.partial(vars(ranker).update, before))
                 shown = self.model.show_one(query)
                 if self.challenge is not None:

@@ -38,9 +38,6 @@ ROOMS = (
 MODULES = (
     "distributed.dask",
     "distributed.keyed",
-    "distributed.mixing",
-    "distributed.parts",
-    "distributed.rounds",
     "limits",
     "measures.own",
     "plot.report",
@@ -82,6 +79,7 @@ TOP_LEVEL = {
     "Round": "base",
     "RunFeatures": "preprocessing",
     "Runs": "query",
+    "SlamRanker": "rankers.slam",
     "StreamQuantileMap": "preprocessing",
     "StreamScaler": "preprocessing",
     "StreamTargetEncoder": "preprocessing",

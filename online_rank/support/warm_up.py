@@ -139,7 +139,6 @@ def models() -> Iterator[Any]:
     import online_rank as o
 
     yield o.PerceptronRanker()
-    yield o.PerceptronRanker(credit="argmax", served="average", average=200)
     yield o.GradientRanker()
     yield o.GradientRanker("logistic", optimizer="adagrad")
     yield o.RidgeRanker()
@@ -148,7 +147,7 @@ def models() -> Iterator[Any]:
     yield o.BlendRanker()
     yield o.KernelPerceptronRanker()
     yield o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)}, served=True)
-    yield o.LossTracker(o.PerceptronRanker(credit="argmax"), {"u": np.ones(3)})
+    yield o.LossTracker(o.SlamRanker(), {"u": np.ones(3)})
     yield o.StreamScaler() | o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)})
     yield o.DriftAwareRanker(o.PerceptronRanker())
     for transformer in (
@@ -228,6 +227,7 @@ def _use_sparse_rows() -> None:
     grades.setflags(write=False)
     _use(o.PerceptronRanker(), X, grades)
     _use(o.GradientRanker(), X, grades)
+    _use(o.SlamRanker(), X, grades)
     _use(o.MaxAbsStreamScaler() | o.PerceptronRanker(), X, grades)
     _use(o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)}, served=True), X, grades)
 

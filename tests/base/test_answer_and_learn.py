@@ -13,7 +13,7 @@ from online_rank import (
     StreamScaler,
     StreamTargetEncoder,
 )
-from online_rank.base import ranker_of
+from online_rank.base import all_or_nothing, ranker_of
 from online_rank.bounds.tracker import LossTracker as Tracker
 from online_rank.query import read_block
 from online_rank.stream.synth import NoisyTeacher
@@ -56,7 +56,7 @@ def test_a_block_is_answered_and_learned_as_its_queries_are(make):
         rows = slice(M * first, M * stop)
         block = read_block(X[rows], qid[rows], y[rows])
         assert blocks._fits(block)
-        answers, learned = blocks._answer_and_learn(block)
+        answers, learned = blocks._ask_and_learn(block, block)
         assert answers.reshape(-1, M).tolist() == scores[first:stop]
         np.testing.assert_array_equal(learned, rounds[first:stop])
     assert state_of(blocks) == state_of(many) == state_of(one)
@@ -74,6 +74,7 @@ def test_a_block_with_a_bad_query_leaves_all_steps_as_they_were(bad):
         X[-1, 2] = bad
     else:
         y[-1] = bad
-    with pytest.raises(ValueError, match="feature 2" if bad == np.inf else "grade"):
-        model._answer_and_learn(read_block(X[9 * M :], qid[9 * M :], y[9 * M :]))
+    block = read_block(X[9 * M :], qid[9 * M :], y[9 * M :])
+    with pytest.raises(ValueError, match="feature 2" if bad == np.inf else "grade"), all_or_nothing(model):
+        model._ask_and_learn(block, block)
     assert state_of(model) == before

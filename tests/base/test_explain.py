@@ -175,6 +175,7 @@ def test_the_shares_of_a_product_are_equal():
     assert not found.exact
 
 
+@pytest.mark.slow
 def test_an_explanation_of_a_linear_model_costs_about_a_ranking():
     model = StreamScaler() | PerceptronRanker()
     rng = np.random.default_rng(0)

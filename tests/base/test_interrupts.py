@@ -1,8 +1,10 @@
-"""Ctrl-C at every instant of learning: the model is as before the query, or as after it."""
+"""Ctrl-C at every line of learning, and errors from inside: the model is as before the query, or as after it."""
 
+import _signal
 import copy
-import functools
+import signal
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from online_rank import (
     HashedFeatures,
     PerceptronRanker,
     RidgeRanker,
+    StreamQuantileMap,
     StreamScaler,
 )
 from online_rank.base.ranker import Ranker
@@ -31,32 +34,41 @@ ROWS = SparseRows(np.array([0, 1, 3]), np.array([2, 0, 1], np.int32), np.array([
 HOME = online_rank.__path__[0]
 
 
-def interrupted(learn, instant):
-    """Call `learn`, and raise KeyboardInterrupt before the bytecode of this library with the number `instant`.
+def at_line(act, instant, do, folders=("",)):
+    """Call `act`, and `do` before the line of this library with the number `instant`, if it has so many; returns whether.
 
-    Returns whether there was one.
+    Lines count in the folders whose names begin so.
     """
-    left = [instant]
+    left, homes = [instant], tuple(f"{HOME}/{folder}" for folder in folders)
 
     def trace(frame, event, _):
         if not frame.f_code.co_filename.startswith(HOME):
             return None
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        if event == "opcode":
+        if event == "line" and frame.f_code.co_filename.startswith(homes):
             left[0] -= 1
             if left[0] < 0:
                 sys.settrace(None)
-                raise KeyboardInterrupt
+                do()
         return trace
 
     sys.settrace(trace)
     try:
-        learn()
-    except KeyboardInterrupt:
-        return True
+        act()
     finally:
         sys.settrace(None)
-    return False
+    return left[0] < 0
+
+
+def interrupted(act, instant):
+    """Call `act` with a Ctrl-C before its line number `instant`; returns whether there was one, which must arrive."""
+    try:
+        sent = at_line(act, instant, lambda: signal.raise_signal(signal.SIGINT))
+    except KeyboardInterrupt:
+        sent = True
+    else:
+        assert not sent, f"a Ctrl-C before line {instant} was lost"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return sent
 
 
 def answers(model):
@@ -76,7 +88,7 @@ def states_met(model, *query):
         if not interrupted(lambda learner=learner: learner.learn_one(*query), instant):
             break
         met = answers(learner)
-        assert met in (before, after), f"torn by an interrupt before bytecode {instant}"
+        assert met in (before, after), f"torn by an interrupt before line {instant}"
         n_before, n_after = n_before + (met == before), n_after + (met == after)
         instant += 1
     return n_before, n_after
@@ -85,33 +97,38 @@ def states_met(model, *query):
 MODELS = {
     "perceptron": lambda: PerceptronRanker(credit="spread"),
     "scaler and perceptron": lambda: StreamScaler() | PerceptronRanker(credit="spread"),
-    "scaler and adaptive": lambda: StreamScaler() | PerceptronRanker(credit="adaptive"),
+    "map and perceptron": lambda: StreamQuantileMap() | PerceptronRanker(),
     "scaler and gradient": lambda: StreamScaler() | GradientRanker(),
     "scaler and network": lambda: StreamScaler() | DirectRanker(seed=1),
     "ridge": RidgeRanker,
     "scaler and ridge": lambda: StreamScaler() | RidgeRanker(),
     "hashed": lambda: HashedFeatures(4) | PerceptronRanker(credit="spread"),
+    "blend": lambda: BlendRanker([PerceptronRanker(), StreamScaler() | RidgeRanker()]),
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
 def test_no_interrupt_tears_a_model(make):
     model = make()
     model.learn_one(X, Y)
     n_before, n_after = states_met(model, X[::-1].copy(), Y)
-    assert n_before > 100
-    # The instants after the kernel of the ranker; rankers that learn in Python are put back by a snapshot.
-    assert n_after > 0 or "ridge" in repr(model).lower()
+    assert n_before > 5
+    # Where nothing holds it back, a handler comes before the only kernel.
+    assert n_after > 10 or not hasattr(model, "steps")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [MODELS["perceptron"], MODELS["scaler and perceptron"]])
 def test_no_interrupt_tears_a_model_that_grows(make):
     model = make()
     model.learn_one(*as_dicts(X, Y))
     query, grades = as_dicts(X[::-1], Y)
-    states_met(model, {name: {**features, "new": 1.0} for name, features in query.items()}, grades)
+    _, n_after = states_met(model, {name: {**features, "new": 1.0} for name, features in query.items()}, grades)
+    assert n_after > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [MODELS["perceptron"], GradientRanker])
 def test_no_interrupt_tears_a_model_that_learns_from_its_first_sparse_query(make):
     model = make()
@@ -122,7 +139,7 @@ def test_no_interrupt_tears_a_model_that_learns_from_its_first_sparse_query(make
 
 
 def test_a_sparse_query_that_is_refused_leaves_the_state_dense():
-    model = PerceptronRanker(credit="pairs")
+    model = PerceptronRanker(credit="argmax")
     model.learn_one(X, Y)
     before = answers(model)
     with pytest.raises(ValueError, match="finite"):
@@ -171,10 +188,10 @@ def test_memory_that_cannot_be_had_for_a_snapshot_leaves_the_weights(monkeypatch
     model.learn_one(ROWS, Y[:2])
     before = answers(model)
 
-    def no_memory(*_):
+    def no_memory(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr("online_rank.base.step.snapshot_arrays", no_memory)
+    monkeypatch.setattr("online_rank.base.columns.record_state", no_memory)
     with pytest.raises(MemoryError):
         model.learn_many(np.concatenate((X, X)), np.concatenate((Y, Y)), [0, 0, 0, 1, 1, 1])
     monkeypatch.undo()
@@ -189,32 +206,14 @@ def test_memory_that_cannot_be_had_for_the_rows_of_a_query_leaves_the_weights(mo
     model.learn_one(wide, Y[:2])
     before = answers(model)
 
-    def no_memory(*_):
+    def no_memory(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr("online_rank.base.step.snapshot_arrays", no_memory)
+    monkeypatch.setattr("online_rank.base.columns.record_state", no_memory)
     with pytest.raises(MemoryError), all_or_nothing() as changes:
         changes.include(model, read_query(wide, Y[:2]))
     monkeypatch.undo()
     assert answers(model) == before
-
-
-def test_undoing_goes_on_after_a_step_that_fails():
-    from online_rank.base.undo import all_or_nothing
-
-    undone, failures = [], [KeyboardInterrupt, MemoryError]
-
-    def fails_twice():
-        if failures:
-            raise failures.pop()
-        undone.append("late")
-
-    changes = all_or_nothing()
-    changes._undo += [lambda: undone.append("first"), fails_twice]
-    with pytest.raises(KeyError), changes:
-        raise KeyError
-    assert undone[0] == "first"
-    assert "late" in undone
 
 
 def test_a_network_whose_first_documents_have_no_features():
@@ -231,31 +230,54 @@ def test_a_network_whose_first_documents_have_no_features():
     assert model.predict_one(query) == twin.predict_one(query)
 
 
-@pytest.mark.parametrize("make", [MODELS["scaler and perceptron"], MODELS["ridge"]])
-def test_a_second_interrupt_before_undoing_begins_is_undone_too(make, monkeypatch):
-    model = make()
+@pytest.mark.parametrize("name", ["scaler and perceptron", "map and perceptron", "scaler and ridge", "ridge", "blend"])
+def test_an_error_from_inside_is_undone(name):
+    """A lack of memory, or what the handler of another signal raises, before any line of the steps."""
+    model = MODELS[name]()
     model.learn_one(X, Y)
-    query = X[::-1].copy(), Y
-    after = copy.deepcopy(model)
-    after.learn_one(*query)
-    leave, seconds = all_or_nothing.__exit__, []
+    before, instant = answers(model), 0
 
-    def interrupted_again(self, kind, error, traceback):
-        if kind is not None and not seconds:
-            seconds.append(kind)
-            raise KeyboardInterrupt
-        return leave(self, kind, error, traceback)
+    def fail():
+        raise MemoryError
 
-    monkeypatch.setattr(all_or_nothing, "__exit__", interrupted_again)
-    n_second = 0
-    for instant in range(0, 2000, 3):
+    while True:
         learner = copy.deepcopy(model)
-        seconds.clear()
-        if not interrupted(lambda learner=learner: learner.learn_one(*query), instant):
-            break
-        n_second += len(seconds)
-        assert answers(learner) in (answers(model), answers(after)), f"torn by an interrupt before bytecode {instant}"
-    assert n_second > 10
+        try:
+            if not at_line(lambda learner=learner: learner.learn_one(X[::-1].copy(), Y), instant, fail, ("preproc", "rankers")):
+                break
+        except MemoryError:
+            assert answers(learner) == before, instant
+        instant += 1
+    assert instant > 3
+
+
+def test_undoing_goes_on_after_a_step_that_fails():
+    undone = []
+
+    def fails():
+        raise MemoryError
+
+    changes = all_or_nothing()
+    for undo in (lambda: undone.append("first"), fails, lambda: undone.append("last")):
+        changes.undo_by(undo)
+    with pytest.raises(MemoryError), changes:
+        raise KeyError
+    assert undone == ["last", "first"]
+
+
+def test_changes_that_are_kept_are_not_undone():
+    undone, kept = [], {}
+    changes = all_or_nothing()
+    changes.undo_by(lambda: undone.append("first"))
+
+    def keeps():
+        with changes:
+            changes.keep([lambda: kept.update(a=1)])
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        keeps()
+    assert (undone, kept) == ([], {"a": 1})
 
 
 def test_no_interrupt_tears_a_metric_or_a_position_bias():
@@ -269,54 +291,78 @@ def test_no_interrupt_tears_a_metric_or_a_position_bias():
         learn(value)
         after = copy.deepcopy(value)
         learn(after)
-        instant, met = 0, set()
+        instant = 0
         while True:
             learner = copy.deepcopy(value)
             if not interrupted(lambda learner=learner, learn=learn: learn(learner), instant):
                 break
             assert repr(vars(learner)) in (repr(vars(value)), repr(vars(after))), (type(value), instant)
-            met.add(repr(vars(learner)))
             instant += 1
-        assert len(met) == 2
+        assert instant > 3
 
 
-def test_changes_that_are_kept_are_not_undone():
-    undone, kept = [], {}
-    changes = all_or_nothing()
-    changes.undo_by(lambda: undone.append("first"))
-
-    def keeps(name):
-        with changes:
-            changes.keep([functools.partial(kept.__setitem__, name, 1)])
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        keeps("a")
-    assert (undone, kept) == ([], {"a": 1})
+@pytest.fixture
+def handled():
+    """The signals that a handler of the user's own got."""
+    found, before = [], signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, lambda number, frame: found.append(number))
+    yield found
+    signal.signal(signal.SIGINT, before)
 
 
-def test_an_exit_that_is_interrupted_after_the_last_row_was_restored_is_gone_on_with():
-    """The restored row was taken for one that the kernel had written: what was before it in the list stayed changed."""
+def test_the_outermost_holds_an_interrupt_back_and_calls_the_user_s_handler(handled):
+    own = signal.getsignal(signal.SIGINT)
+    with all_or_nothing():
+        with all_or_nothing():
+            signal.raise_signal(signal.SIGINT)
+        assert handled == []
+    assert handled == [signal.SIGINT]
+    assert signal.getsignal(signal.SIGINT) is own
 
-    class Interrupted(all_or_nothing):
-        done = False
+    def fails():
+        with all_or_nothing():
+            signal.raise_signal(signal.SIGINT)
+            raise KeyError
 
-        def _undone(self):
-            if self.done:
-                return super()._undone()
-            self.done = True
-            self._undo[-1]()
-            raise KeyboardInterrupt
+    with pytest.raises(KeyError):
+        fails()
+    assert len(handled) == 2
 
-    row, learned = np.array([[1.0, 2.0]]), []
 
-    def learn(changes):
-        changes.undo_by(learned.clear)
-        learned.append("a query")
-        changes.until_written(row)
-        raise MemoryError
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
+def test_who_has_no_handler_gets_none(handler, handled):
+    signal.signal(signal.SIGINT, handler)
+    with all_or_nothing():
+        assert signal.getsignal(signal.SIGINT) is handler
 
-    with pytest.raises(KeyboardInterrupt), Interrupted() as changes, changes:
-        learn(changes)
-    assert learned == []
-    assert row.tolist() == [[1.0, 2.0]]
+
+def test_another_thread_leaves_signals_alone(handled):
+    own, met = signal.getsignal(signal.SIGINT), []
+
+    def work():
+        with all_or_nothing():
+            met.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert met == [own]
+
+
+def test_another_signal_whose_handler_raises_at_the_door_leaves_the_handler_of_interrupts(handled, monkeypatch):
+    own, change = signal.getsignal(signal.SIGINT), _signal.signal
+    for late in (False, True):
+        calls = []
+
+        def raises(number, handler, late=late, calls=calls):
+            calls.append(handler)
+            # Python handles signals that are pending before it changes a handler.
+            if len(calls) == 1 + late:
+                raise TimeoutError
+            return change(number, handler)
+
+        monkeypatch.setattr("online_rank.base.undo._signal.signal", raises)
+        with pytest.raises(TimeoutError), all_or_nothing():
+            pass
+        monkeypatch.undo()
+        assert signal.getsignal(signal.SIGINT) is own

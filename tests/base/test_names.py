@@ -100,7 +100,7 @@ def test_a_model_of_many_names_learns_as_one_that_asks_a_dict(monkeypatch):
     known = dict.fromkeys([f"w{j}" for j in range(20_000)], 0.0)
 
     def learned():
-        model = PerceptronRanker(credit="pairs")
+        model = PerceptronRanker(credit="argmax")
         model.learn_one([known, {}], [0, 0])
         for x, y in queries:
             model.learn_one(x, y)

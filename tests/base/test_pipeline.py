@@ -280,11 +280,6 @@ WRONG = {
     "river step in the middle": lambda r: StreamScaler() | preprocessing.StandardScaler() | r,
     "union": lambda r: (preprocessing.StandardScaler() + preprocessing.MinMaxScaler()) | (StreamScaler() | r),
     "river pipeline": lambda r: RankingPipeline(compose.Select("a") | preprocessing.StandardScaler(), r),
-    "first use, river pipeline": lambda r: (compose.Select("a") | preprocessing.StandardScaler() | r).predict_one([{"a": 1.0}]),
-    "first use, two": lambda r: (compose.Discard("a") | compose.Prefixer("a") | (StreamScaler() | r)).predict_one([{"a": 1.0}]),
-    "first use": lambda r: (preprocessing.StandardScaler() | r).predict_one([{"a": 1.0}]),
-    "first use, learning": lambda r: (preprocessing.StandardScaler() | r).learn_one(np.ones((2, 2)), [0, 1]),
-    "first use, explicit": lambda r: compose.Pipeline(("s", preprocessing.StandardScaler()), r).learn_one([{"a": 1.0}], [1]),
 }
 
 
@@ -292,6 +287,17 @@ WRONG = {
 def test_transformers_of_single_documents_are_told_apart(make):
     with pytest.raises(TypeError, match=r"gets? whole queries: wrap it, ForEachDocument\("):
         make(PerceptronRanker())
+
+
+def test_a_pipeline_of_river_does_not_ask_its_ranker_and_fails_in_the_transformer():
+    ranker = PerceptronRanker()
+    for model in (preprocessing.StandardScaler() | ranker, compose.Pipeline(("s", preprocessing.StandardScaler()), ranker)):
+        assert type(model) is compose.Pipeline
+        with pytest.raises(AttributeError, match="'list' object has no attribute 'items'"):
+            model.predict_one([{"a": 1.0}])
+        with pytest.raises(AttributeError, match="'list' object has no attribute 'items'"):
+            model.learn_one([{"a": 1.0}], [1])
+    assert ranker.last_round is None
 
 
 def test_steps_of_other_kinds():

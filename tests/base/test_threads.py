@@ -116,6 +116,7 @@ def test_two_pipelines_that_share_a_scaler_in_two_threads():
     assert scaler.n_features == len(scaler.means)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_switches")
 @pytest.mark.parametrize("taken", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m)), lambda m: from_bytes(to_bytes(m))])
 @pytest.mark.parametrize("name", ["pipeline", "tracker"])
@@ -211,6 +212,7 @@ def test_locks_are_neither_state_nor_compared():
     assert "_lock" not in model.__getstate__()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
 def test_children_forked_beside_a_learner_have_whole_models_with_free_locks(quick_switches):
     """A child has only the thread that forked: a lock which another one held stayed taken, and the model torn."""
@@ -285,7 +287,7 @@ def test_arrays_that_get_another_shape_and_type_during_a_call(make, call, monkey
 
         monkeypatch.setattr(owner, name, after_changes)
 
-    for name in ("_learn_at_once", "_learn_all", "_score", "_score_all"):
+    for name in ("_learn", "_learn_block", "_score", "_score_all"):
         changed(name, PerceptronRanker)
     assert call(model, *given) == answer
     assert given[0].shape == (3, 5)

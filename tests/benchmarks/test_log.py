@@ -9,6 +9,8 @@ import pytest
 
 from benchmarks.log import COMMANDS, run, write_log
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):

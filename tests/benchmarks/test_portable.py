@@ -30,7 +30,7 @@ MODELS = (
     "BoostedRanker()",
     "BlendRanker()",
     "StreamQuantileMap() | PerceptronRanker()",
-    "StreamScaler() | PerceptronRanker(credit='delta', average=200)",
+    "StreamScaler() | PerceptronRanker(credit='argmax', average=200)",
     "StreamScaler() | GradientRanker('logistic')",
 )
 
@@ -40,6 +40,7 @@ def usual(tmp_path_factory):
     return portable.measured(None, [16], tmp_path_factory.mktemp("none"), *MODELS)["digests"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["plain Python", "OPENBLAS_CORETYPE=Nehalem", "NPY_DISABLE_CPU_FEATURES"])
 def test_other_processes_learn_the_same_bits(name, usual, tmp_path, monkeypatch):
     # With the kernels of this process, whatever they are.

@@ -10,6 +10,8 @@ from online_rank import Clicks, Impression, PlackettLuce, PositionBias, SwapRank
 from online_rank.stream.clicks import user
 from online_rank.stream.synth import NoisyTeacher
 
+pytestmark = pytest.mark.slow  # It compiles the kernels of the benchmark.
+
 N, D, SEED = 60, 5, 3
 
 

@@ -20,7 +20,7 @@ def queries(seed, n, teacher):
 @given(
     seed=st.integers(0, 10**6),
     scale=st.sampled_from([-5.0, 0.3, 5.0]),
-    credit=st.sampled_from(["adaptive", "spread", "delta"]),
+    credit=st.sampled_from(["adaptive", "spread", "argmax"]),
     against=st.booleans(),
 )
 @settings(deadline=None, max_examples=40)

@@ -258,7 +258,7 @@ def test_the_leader_costs_at_most_its_changes(half_life):
 
 
 def test_what_keeps_no_account():
-    bandit = BestRanker([PerceptronRanker(), PerceptronRanker("ndcg@10", credit="gain")], epsilon=0.1)
+    bandit = BestRanker([PerceptronRanker(), PerceptronRanker("ndcg@10", credit="argmax")], epsilon=0.1)
     for model in (bandit, StreamScaler() | RidgeRanker()):
         with pytest.raises(TypeError, match="keeps no account"):
             certificate_of(model)

@@ -21,7 +21,7 @@ def run(pair_loss, surrogate_loss=1.0, u=(), gains=(), **changes):
     norm, product = float(np.linalg.norm(u)), float(u @ gains) if len(u) else 0.0
     facts = {
         "comparator_loss": pair_loss, "surrogate_loss": surrogate_loss, "norm": norm, "inner_product": product,
-        "learning_rate": None, "margin": 1.0,
+        "learning_rate": None, "margin": 1.0, "relative_margin": 0.0,
     }  # fmt: skip
     return Run(PLAIN, TOTALS | changes, facts, size=pair_loss + norm * float(np.linalg.norm(gains)), comparator="u")
 
@@ -58,7 +58,7 @@ def test_what_rounding_leaves_undecided_is_not_said_to_hold():
 
 
 def test_a_certificate_without_a_bound_does_not_hold_and_says_why():
-    nothing = Certificate("u", {"update": "mistake"}, TOTALS, {}, (), {"mass_bound": "mass_bound covers something else"})
+    nothing = Certificate("u", {"credit": "spread"}, TOTALS, {}, (), {"mass_bound": "mass_bound covers something else"})
     assert not nothing.holds
     assert "NOTHING IS CERTIFIED" in str(nothing)
     assert "mass_bound (covers something else)" in str(nothing)
@@ -77,8 +77,13 @@ def test_nan_certifies_nothing(name):
 
 
 def test_every_reason_is_printed_once():
-    text = str(certified(1.0))
-    assert text.count("covers update='gradient', but the model has update='mistake'") == 1
+    tracker = LossTracker(PerceptronRanker(norm_cap=0.5), {"u": np.ones(2)})
+    tracker.learn_one(np.eye(2), [1, 0])
+    certificate = tracker.certificate()
+    reasons = [reason for reason in certificate.not_covered.values() if "norm_cap=None" in reason]
+    assert len(reasons) > 1
+    text = str(certificate)
+    assert text.count("covers norm_cap=None, but the model has norm_cap=0.5") == 1
     assert max(map(len, text.splitlines())) <= 140
 
 

@@ -2,7 +2,6 @@
 
 import math
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from online_rank import (
     LossTracker,
     PerceptronRanker,
     QueryNormalizer,
+    SlamRanker,
     StreamQuantileMap,
     StreamScaler,
 )
@@ -62,12 +62,13 @@ def test_the_delayed_bound_is_attained_through_the_library(T, D, loss):
         certificate.bound("mass_bound")
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 10**6),
     half_life=st.sampled_from([True, False, 1.0, 10.0]),
     beta=st.sampled_from([0.0, 1.0]),
     delay=st.integers(0, 5),
-    credit=st.sampled_from(["spread", "argmax", "delta"]),
+    credit=st.sampled_from(["spread", "argmax", "sort"]),
 )
 @settings(deadline=None, max_examples=40)
 def test_served_scores_decide_and_are_certified(seed, half_life, beta, delay, credit):
@@ -192,8 +193,8 @@ NESTED = {
     "reset": lambda: DriftAwareRanker(PerceptronRanker(), on_drift="reset"),
     "switch": lambda: DriftAwareRanker(PerceptronRanker(), on_drift="switch"),
     "average": lambda: DriftAwareRanker(PerceptronRanker(), on_drift="restart_average"),
-    "best": lambda: BestRanker([PerceptronRanker(), PerceptronRanker(credit="delta", average=False)]),
-    "bandit": lambda: BestRanker([PerceptronRanker(), PerceptronRanker(credit="gain")], epsilon=0.3),
+    "best": lambda: BestRanker([PerceptronRanker(), PerceptronRanker(credit="sort", average=False)]),
+    "bandit": lambda: BestRanker([PerceptronRanker(), PerceptronRanker(credit="argmax")], epsilon=0.3),
 }
 
 
@@ -257,7 +258,6 @@ def test_options_of_the_perceptron():
         ({"served": "average", "average": False}, "average=False"),
         ({"norm_cap": 0.0}, "norm_cap is 0"),
         ({"norm_cap": 2.0}, "norm_cap is 2"),
-        ({"norm_cap": 0.5, "update": "gradient", "learning_rate": 1.0}, "belong to update='mistake'"),
     ):
         with pytest.raises(ValueError, match=message):
             PerceptronRanker(**options)
@@ -270,8 +270,7 @@ def test_options_of_the_perceptron():
 
 def test_a_large_score_does_not_absorb_the_margin():
     """A: a tie of scores of 1e9 had a loss but violated nothing."""
-    model = PerceptronRanker("ndcg", update="gradient", learning_rate=1.0, credit="argmax", mass="slam", average=False)
-    tracker = LossTracker(model, {"z": np.zeros(1)})
+    tracker = LossTracker(SlamRanker("ndcg"), {"z": np.zeros(1)})
     tracker.learn_one(1e9 * np.array([[1.0], [0.0]]), [1, 0])
     for _ in range(100):
         tracker.learn_one(1e9 * np.array([[1.0], [1.0]]), [1, 0])
@@ -281,8 +280,8 @@ def test_a_large_score_does_not_absorb_the_margin():
 
 
 def test_gains_of_large_grades_do_not_overflow():
-    """B: credit `gain` overflowed for half of 20,000 documents at grade 1000."""
-    tracker = LossTracker(PerceptronRanker(credit="gain"), {"z": np.zeros(1)})
+    """B: gains were added up, which overflowed for half of 20,000 documents at grade 1000."""
+    tracker = LossTracker(PerceptronRanker(credit="argmax"), {"z": np.zeros(1)})
     y = np.repeat([1000, 0], 10_000)
     tracker.learn_one(np.arange(20_000.0)[:, None], y)
     assert tracker.totals.mass == pytest.approx(tracker.totals.loss)
@@ -291,7 +290,7 @@ def test_gains_of_large_grades_do_not_overflow():
 
 def test_a_tiny_sample_weight_loses_no_precision():
     """C: grade 990 with sample weight 1e-20."""
-    plain, light = (LossTracker(PerceptronRanker(credit="gain"), {"u": np.ones(3)}) for _ in range(2))
+    plain, light = (LossTracker(PerceptronRanker(credit="argmax"), {"u": np.ones(3)}) for _ in range(2))
     X, y = np.eye(3), [990, 5, 0]
     plain.learn_one(X, y)
     light.learn_one(X, y, 1e-20)
@@ -333,16 +332,12 @@ def test_a_perceptron_that_learns_in_its_own_way_is_refused():
             LossTracker(ranker)
 
 
-def test_the_slow_learner_of_the_theorems_is_not_the_library():
-    assert "online_rank.rankers" not in Path(bound_streams.__file__).read_text()
-
-
 @pytest.mark.parametrize("named", [False, True])
 def test_behind_a_moving_scaler_a_comparator_on_raw_features_is_a_path(named):
     u = np.array([2.0, -2.0, 1.0])
     names = ["a", "b", "c"]
     comparator = dict(zip(names, u.tolist(), strict=True)) if named else u
-    scaler, ranker = StreamScaler(), PerceptronRanker("ndcg", credit="spread", average=False, mass="slam")
+    scaler, ranker = StreamScaler(), PerceptronRanker("ndcg", credit="spread", average=False)
     pipeline = scaler | LossTracker(ranker, {"u": comparator}, raw=True)
     tracker, scales, F, product, last = pipeline["LossTracker"], [], 0.0, 0.0, None
     for t, (X, y) in enumerate(queries(4, 60, teacher=u)):
@@ -352,9 +347,7 @@ def test_behind_a_moving_scaler_a_comparator_on_raw_features_is_a_path(named):
         pipeline.learn_one(query, y)
         variances = pipeline["StreamScaler"].variances
         scale = np.sqrt(list(variances.values()) if named else variances)
-        _, _, _, a = perceptron.learn(
-            (X / scale).tolist(), y.tolist(), before.tolist(), measure="ndcg", mass="slam"
-        )  # fmt: skip
+        _, _, _, a = perceptron.learn((X / scale).tolist(), y.tolist(), before.tolist(), measure="ndcg")
         # F is measured on raw features: what the scaler does to differences of scores the moving comparator takes back.
         F += sum(a_ij * max(0.0, 1.0 - float(u @ (X[i] - X[j]))) for (i, j), a_ij in a.items())
         product += 0.0 if last is None else float((scale * u - last) @ before)

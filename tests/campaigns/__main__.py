@@ -76,7 +76,7 @@ _SERVICES = 50
 PARTS: dict[str, dict[str, Campaign]] = {
     "kills": {
         "train, two passes": Campaign(25, lambda seed: kills.kill_train(4, seed, ("--passes", "2"))),
-        "train, shuffled": Campaign(25, lambda seed: kills.kill_train(4, seed, ("--seed", "1"))),
+        "train, shuffled": Campaign(25, lambda seed: kills.kill_train(4, seed, ("--shuffle", "1"))),
         "stream": Campaign(25, lambda seed: kills.kill_stream(12, seed)),
         "stream, clicks": Campaign(25, lambda seed: kills.kill_stream(4, seed, feedback=kills.clicked)),
         "serve": Campaign(25, lambda seed: kills_served.kill_serve(4, seed)),

@@ -67,7 +67,7 @@ def kill_train(n_kills: int, seed: int = 0, options: tuple[str, ...] = ("--passe
         base = ("train", str(place / "train.txt"), "--json", "--every", "7", *options)
 
         def train(name: str) -> int:
-            arguments = (*base, "--checkpoint", str(place / name), "--resume", "--save", str(place / f"{name}.npz"))
+            arguments = (*base, "--checkpoint", str(place / name), "--save", str(place / f"{name}.npz"))
             return forked(lambda: run_command(*arguments, out=place / f"{name}.json"))
 
         started = time.monotonic()
@@ -153,7 +153,7 @@ def kill_stream(
     With clicks, a ranking that is asked for again is drawn anew, so only what was lost or learned twice is looked at.
     """
     rng, found = random.Random(seed), Found()
-    model_of = ("--clicks",) if feedback is clicked else ()
+    model_of = ("--ranker", "swap") if feedback is clicked else ()
     while found.counts["kills"] < n_kills:
         lines = requests(n_queries, rng.randrange(1 << 30), feedback)
         whole = RankingService(StreamQuantileMap() | PerceptronRanker("ndcg@10"))
@@ -235,11 +235,11 @@ def warm_up() -> None:
     root = Path(online_rank.__file__).parents[1]
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "train.txt").write_text(letor_text(20))
-        for extra in ((), ("--seed", "1")):
+        for extra in ((), ("--shuffle", "1")):
             # In a process of its own: a fork of one that has threads may not compile.
             command_line = [sys.executable, "-m", "online_rank", "train", f"{folder}/train.txt", "--json", *extra]
             subprocess.run(command_line, check=True, capture_output=True, cwd=root)
-        learning = [sys.executable, "-m", "online_rank", "stream", "--clicks"]
+        learning = [sys.executable, "-m", "online_rank", "stream", "--ranker", "swap"]
         subprocess.run(learning, input=b"\n".join(requests(20, 0, clicked)), check=True, capture_output=True, cwd=root)
         model = StreamScaler() | PerceptronRanker()
         for _ in range(3):

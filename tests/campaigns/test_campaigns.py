@@ -67,7 +67,7 @@ def test_rounds_come_in_turn_and_add_up(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiled")
-@pytest.mark.parametrize("options", [("--passes", "2"), ("--seed", "1")])
+@pytest.mark.parametrize("options", [("--passes", "2"), ("--shuffle", "1")])
 def test_training_that_is_killed_ends_as_if_it_had_not_been(options):
     found = kills.kill_train(4, seed=1, options=options)
     assert found.wrong == []

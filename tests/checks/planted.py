@@ -168,8 +168,9 @@ class Amnesiac(Plain):
 class TrustsOrder(Plain):
     """Features are taken in the order in which they come."""
 
-    def _align_and_grow(self, query):
-        return super()._align_and_grow(query._replace(names=self.feature_names) if self.feature_names else query)
+    def _align(self, query, grow=False):
+        renamed = grow and self.feature_names
+        return super()._align(query._replace(names=self.feature_names) if renamed else query, grow)
 
 
 class Unseeded(Plain):

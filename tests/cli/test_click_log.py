@@ -10,8 +10,9 @@ from online_rank import PerceptronRanker, load, save
 from online_rank.cli import main
 from online_rank.cli.events import events_of
 
-#: Columns that a log of another kind would have.
-OTHERS = {"above": "place,topic", "place": "above,topic", "shuffled": "above,place,topic", "moved": "above,place"}
+#: What each kind of log has in the column "propensity", if it has one, and its options.
+CHANCE = {"above": "above", "place": "place"}
+OPTIONS = {"moved": ("--topic", "topic")}
 
 
 def log_of(moved, n=1500):
@@ -36,8 +37,11 @@ def log_of(moved, n=1500):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("logs")
-    log_of(False).to_csv(path / "random.csv")
-    log_of(True).to_csv(path / "moved.csv")
+    random, moved = log_of(False), log_of(True)
+    for origin in ("shuffled", "above", "place", "moved"):
+        log = moved if origin == "moved" else random
+        chance = {"propensity": log[CHANCE[origin]]} if origin in CHANCE else {}
+        log.drop(columns=["above", "place"]).assign(**chance).to_csv(path / f"{origin}.csv")
     return path
 
 
@@ -47,25 +51,15 @@ def run(capsys, *arguments, command="train"):
     return left.value.code, *capsys.readouterr()
 
 
-@pytest.mark.parametrize(
-    ("origin", "options"),
-    [
-        ("shuffled", ()),
-        ("above", ("--propensity", "above")),
-        ("place", ("--propensity", "place")),
-        ("moved", ("--topic", "topic")),
-    ],
-)
-def test_each_kind_of_log_is_learned(origin, options, folder, capsys):
-    log, model = folder / ("moved.csv" if origin == "moved" else "random.csv"), folder / f"{origin}.model"
+@pytest.mark.parametrize("origin", ["shuffled", "above", "place", "moved"])
+def test_each_kind_of_log_is_learned(origin, folder, capsys):
+    log, model = folder / f"{origin}.csv", folder / f"{origin}.model"
     code, out, err = run(
         capsys,
         str(log),
         "--clicks",
         origin,
-        *options,
-        "--exclude",
-        OTHERS[origin],
+        *OPTIONS.get(origin, ("--exclude", "topic")),
         "--event",
         "click=1",
         "--save",
@@ -96,17 +90,17 @@ def test_each_kind_of_log_is_learned(origin, options, folder, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--clicks", "above"], "--clicks above needs --propensity COLUMN"),
-        (["--clicks", "shuffled", "--propensity", "above"], "--clicks shuffled has no --propensity COLUMN"),
+        (["--clicks", "above"], "no column 'propensity'"),
         (["--clicks", "shuffled", "--topic", "topic"], "--topic is for --clicks moved"),
         (["--clicks", "shuffled", "--event", "buy=1"], "'click' in column 'click' has no value: events has 'buy'"),
         (["--clicks", "shuffled", "--measure", "map"], "--measure does not go with --clicks"),
         (["--clicks", "shuffled", "--grade", "x"], "--grade does not go with --clicks"),
-        (["--position", "place"], "--position needs --clicks"),
+        (["--topic", "topic"], "--topic needs --clicks"),
+        (["--event", "click=1"], "--event needs --clicks"),
     ],
 )
 def test_what_does_not_fit_is_refused(arguments, message, folder, capsys):
-    code, out, err = run(capsys, str(folder / "random.csv"), *arguments)
+    code, out, err = run(capsys, str(folder / "shuffled.csv"), *arguments)
     assert code == 2
     assert message in err
     assert out == ""
@@ -132,13 +126,13 @@ def test_events():
 
 
 def test_a_log_in_two_files_is_the_log(folder, capsys):
-    log = pd.read_csv(folder / "random.csv", index_col=0)
+    log = pd.read_csv(folder / "shuffled.csv", index_col=0)
     at = len(log) // 2 + 2  # Within a list.
     assert log["query"].iloc[at] == log["query"].iloc[at - 1]
     log[:at].to_csv(folder / "first.csv")
     log[at:].to_csv(folder / "second.csv")
-    options = ("--clicks", "shuffled", "--exclude", OTHERS["shuffled"], "--event", "click=1", "--json")
-    _, one, _ = run(capsys, str(folder / "random.csv"), *options)
+    options = ("--clicks", "shuffled", "--exclude", "topic", "--event", "click=1", "--json")
+    _, one, _ = run(capsys, str(folder / "shuffled.csv"), *options)
     _, two, _ = run(capsys, str(folder / "first.csv"), str(folder / "second.csv"), *options)
     one, two = json.loads(one), json.loads(two)
     assert one.pop("files") != two.pop("files")
@@ -157,25 +151,15 @@ def models(folder):
     return str(bad), str(good)
 
 
-@pytest.mark.parametrize(
-    ("origin", "options", "places"),
-    [
-        ("shuffled", (), 1),
-        ("shuffled", (), 2),
-        ("above", ("--propensity", "above"), 1),
-        ("above", ("--propensity", "above"), 2),
-        ("place", ("--propensity", "place"), 1),
-    ],
-)
-def test_two_models_are_compared_by_a_log(origin, options, places, folder, models, capsys):
+@pytest.mark.parametrize(("origin", "places"), [("shuffled", 1), ("shuffled", 2), ("above", 1), ("above", 2), ("place", 1)])
+def test_two_models_are_compared_by_a_log(origin, places, folder, models, capsys):
     given = [
         *models,
-        str(folder / "random.csv"),
+        str(folder / f"{origin}.csv"),
         "--clicks",
         origin,
-        *options,
         "--exclude",
-        OTHERS[origin],
+        "topic",
         "--event",
         "click=2",
     ]
@@ -217,7 +201,7 @@ def test_single_slots_tell_no_preference(folder, models, capsys):
     log = log_of(False)
     log.loc[log.position > 1, ["position", "click"]] = np.nan
     log.to_csv(folder / "single.csv", index=False)
-    given = [*models, str(folder / "single.csv"), "--clicks", "shuffled", "--exclude", OTHERS["shuffled"], "--event", "click=1"]
+    given = [*models, str(folder / "single.csv"), "--clicks", "shuffled", "--exclude", "topic", "--event", "click=1"]
     code, out, _ = run(capsys, *given, "--json", command="compare")
     assert (code, json.loads(out)["preference"]) == (0, None)
     code, out, _ = run(capsys, *given, command="compare")
@@ -230,16 +214,16 @@ def test_single_slots_tell_no_preference(folder, models, capsys):
     [
         (["--clicks", "moved"], "lists that were not random say nothing about those that another model would have shown"),
         (
-            ["--clicks", "place", "--propensity", "place", "--places", "2"],
+            ["--clicks", "place", "--places", "2"],
             "says nothing about those above it, which a value of several places needs; use --places 1",
         ),
-        (["--clicks", "above"], "--clicks above needs --propensity COLUMN"),
+        (["--clicks", "above"], "no column 'propensity'"),
         (["--clicks", "shuffled", "--measure", "map"], "--measure does not go with --clicks"),
         (["--places", "2"], "--places needs --clicks"),
     ],
 )
 def test_logs_that_compare_nothing_are_refused(arguments, message, folder, models, capsys):
-    code, out, err = run(capsys, *models, str(folder / "random.csv"), *arguments, command="compare")
+    code, out, err = run(capsys, *models, str(folder / "shuffled.csv"), *arguments, command="compare")
     assert code == 2
     assert message in err
     assert out == ""

@@ -80,17 +80,6 @@ def test_what_was_served_is_certified_beside_today_s_rule(folder, capsys):
     assert "Certified over the candidates: minmax lost 15.00, served" in " ".join(out.split())
 
 
-def test_the_course_is_drawn(folder, capsys):
-    pytest.importorskip("matplotlib")
-    code, _, err = run(capsys, "bm25.run", "vector.run", "--qrels", "qrels", "--plot", "course.svg")
-    assert code == 0, err
-    drawn = (folder / "course.svg").read_text()
-    assert "</svg>" in drawn
-    code, _, err = run(capsys, "bm25.run", "vector.run", "--qrels", "qrels", "--plot", "course.svg", "--save", "course.svg")
-    assert code != 0
-    assert "another file is written there" in err or "that is an input file" in err
-
-
 def test_a_saved_fusion_ranks_and_explains_runs(folder, capsys):
     given = ["bm25.run", "vector.run", "--qrels", "qrels", "--save", "m", "--out", "fused"]
     assert run(capsys, *given)[0] == 0
@@ -101,7 +90,7 @@ def test_a_saved_fusion_ranks_and_explains_runs(folder, capsys):
             main([*arguments])
         return left.value.code, *capsys.readouterr()
 
-    code, out, err = called("rank", "m", *both, "--tag", "again")
+    code, out, err = called("rank", "m", *both)
     assert code == 0, err
     (folder / "again.run").write_text(out)
     assert [*read_run("again.run")["q3"]] == model.rank_one(Runs({"bm25": BM25, "vector": VECTOR}))
@@ -147,7 +136,7 @@ def test_people_see_rules_and_differences(folder, capsys):
         (["bm25.run", "bm25.run"], "need names of their own"),
         (["bm25.run", "rrf.run"], "need names of their own"),
         (["bm25.run", "vector.run", "--out", "bm25.run"], "that is an input file"),
-        (["bm25.run", "vector.run", "--level", "1"], "--level is 1"),
+        (["bm25.run", "vector.run", "--out", "new", "--save", "./new"], "another file is written there"),
         (["bm25.run", "other.run"], "judges none"),
     ],
 )
@@ -240,7 +229,20 @@ def clicked(folder):
 
 
 def test_clicks_in_place_of_judgements(clicked, capsys):
-    given = ["bm25.run", "vector.run", "--clicks", "log.csv", "--today", "minmax", "--out", "fused", "--save", "m"]
+    given = [
+        "bm25.run",
+        "vector.run",
+        "--click-log",
+        "log.csv",
+        "--clicks",
+        "shuffled",
+        "--today",
+        "minmax",
+        "--out",
+        "fused",
+        "--save",
+        "m",
+    ]
     code, out, err = run(capsys, *given, "--json")
     assert code == 0, err
     report = json.loads(out)
@@ -265,7 +267,7 @@ def test_clicks_on_lists_with_probabilities_and_without_any(clicked, capsys):
     rows = [f"{line},{1 / (5 - int(line.split(',')[3]))}" for line in lines[1:]]
     (clicked / "chances.csv").write_text("\n".join([f"{lines[0]},propensity", *rows]) + "\n")
     for table, origin in (("chances.csv", "above"), ("log.csv", "moved")):
-        given = ["bm25.run", "vector.run", "--clicks", table, "--origin", origin, "--json"]
+        given = ["bm25.run", "vector.run", "--click-log", table, "--clicks", origin, "--json"]
         code, out, err = run(capsys, *given)
         assert code == 0, err
         report = json.loads(out)
@@ -275,7 +277,7 @@ def test_clicks_on_lists_with_probabilities_and_without_any(clicked, capsys):
 
 def test_clicks_of_more_than_one_are_learned_without_a_value(clicked, capsys):
     (clicked / "log.csv").write_text((clicked / "log.csv").read_text().replace(",1\n", ",3\n"))
-    code, out, err = run(capsys, "bm25.run", "vector.run", "--clicks", "log.csv", "--json")
+    code, out, err = run(capsys, "bm25.run", "vector.run", "--click-log", "log.csv", "--clicks", "shuffled", "--json")
     assert code == 0, err
     report = json.loads(out)
     assert report["value_first"] == {}
@@ -284,11 +286,15 @@ def test_clicks_of_more_than_one_are_learned_without_a_value(clicked, capsys):
 
 def test_judgements_or_clicks(clicked, capsys):
     runs = ["bm25.run", "vector.run"]
-    for given in ([], ["--qrels", "qrels", "--clicks", "log.csv"]):
+    for given in ([], ["--qrels", "qrels", "--click-log", "log.csv"]):
         code, _, err = run(capsys, *runs, *given)
         assert code == 2
-        assert "give --qrels, or --clicks" in err
+        assert "give --qrels, or --click-log" in err
     (clicked / "log.csv").write_text("list,query,document,position,click\n1,none,a,1,0\n1,none,b,2,1\n")
-    code, _, err = run(capsys, *runs, "--clicks", "log.csv")
+    for given in (["--click-log", "log.csv"], ["--qrels", "qrels", "--clicks", "shuffled"]):
+        code, _, err = run(capsys, *runs, *given)
+        assert code == 2
+        assert "--click-log and --clicks go together" in err
+    code, _, err = run(capsys, *runs, "--click-log", "log.csv", "--clicks", "shuffled")
     assert code != 0
     assert "no list of a query of the runs" in err

@@ -4,9 +4,12 @@ import pytest
 
 from online_rank import load
 from online_rank.cli import main
-from online_rank.cli.service import Beginning, Pending, maker
+from online_rank.cli.options import Service
+from online_rank.cli.service import maker
 
 TABLE = ("--query", "query", "--grade", "grade")
+#: The same for commands that need no grades, and must not take them for a feature.
+RANKED = ("--query", "query", "--exclude", "grade")
 
 
 @pytest.fixture
@@ -40,20 +43,26 @@ def run(capsys, tmp_path, monkeypatch):
 COMMANDS = {"rank": (), "evaluate": (), "explain": ("--id", "3")}
 
 
+def table(command):
+    """The columns that a command is told."""
+    return TABLE if command == "evaluate" else RANKED
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(
     ("model", "file", "told"),
     [
-        ("m", ("other.csv", *TABLE), "prise"),
-        ("m", ("more.csv", *TABLE), "columns that the model has not learned from are left out: age"),
-        ("letor", ("one.txt",), "1 of the 2 features that the model has learned from are not in the file"),
+        ("m", "other.csv", "prise"),
+        ("m", "more.csv", "columns that the model has not learned from are left out: age"),
+        ("letor", "one.txt", "1 of the 2 features that the model has learned from are not in the file"),
     ],
 )
 def test_features_that_differ_are_told_or_refused(run, command, model, file, told):
-    code, _, err = run(command, model, *file, *COMMANDS[command])
+    options = (*COMMANDS[command], *(table(command) if model == "m" else ()))
+    code, _, err = run(command, model, file, *options)
     assert code == 0
     assert told in err
-    code, out, err = run(command, model, *file, *COMMANDS[command], "--strict")
+    code, out, err = run(command, model, file, *options, "--strict")
     assert (code, out) == (2, "")
     assert "--strict" in err
     assert told in err
@@ -61,7 +70,7 @@ def test_features_that_differ_are_told_or_refused(run, command, model, file, tol
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_same_features_pass(run, command):
-    assert run(command, "m", "log.csv", *TABLE, *COMMANDS[command], "--strict")[0] == 0
+    assert run(command, "m", "log.csv", *table(command), *COMMANDS[command], "--strict")[0] == 0
     assert run(command, "letor", "two.txt", *COMMANDS[command], "--strict")[0] == 0
     code, _, err = run(command, "letor", "three.txt", *COMMANDS[command], "--strict")
     assert code == 2
@@ -70,7 +79,7 @@ def test_the_same_features_pass(run, command):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_column_that_is_excluded_is_not_new(run, command):
-    assert run(command, "m", "more.csv", *TABLE, *COMMANDS[command], "--strict", "--exclude", "age")[0] == 0
+    assert run(command, "m", "more.csv", *table(command), *COMMANDS[command], "--strict", "--exclude", "age")[0] == 0
 
 
 def test_a_strict_model_refuses_other_features_wherever_it_goes(run):
@@ -87,9 +96,10 @@ def test_a_strict_model_refuses_other_features_wherever_it_goes(run):
 
 
 def test_a_strict_service_refuses_features_that_its_model_does_not_know(run):
-    with pytest.raises(ValueError, match="--strict needs a MODEL"):
-        maker(Beginning(None, "ndcg@10", "perceptron", False, "map", False, strict=True), Pending(9, 9, 10**6))
-    service = maker(Beginning("m", "ndcg@10", "perceptron", False, "map", False, strict=True), Pending(9, 9, 10**6))()
+    code, _, err = run("stream", "--strict")
+    assert code == 2
+    assert "--strict needs a MODEL" in err
+    service = maker(Service("m", strict=True))()
     answer = service.handle(b'{"id": 1, "docs": {"a": {"prise": 3}, "b": {"price": 1}}}').answer
     assert "a feature 'prise', which is not declared" in answer["error"]
     assert service.handle(b'{"id": 1, "docs": {"a": {"price": 3}, "b": {"price": 1}}}').answer["ranking"]

@@ -62,6 +62,7 @@ def digest_here(paths, shards, rounds):
     return to_bytes(taught)
 
 
+@pytest.mark.slow
 def test_workers_and_compression_change_no_bit(client, files):
     from online_rank.distributed.dask import train
 
@@ -103,7 +104,7 @@ def test_what_a_worker_raises_is_raised(client, files, tmp_path):
         train(client, taught, files, shards=0)
 
 
-def test_the_command_on_a_scheduler_gives_the_bits_of_one_process(client, files, tmp_path, capsys):
+def test_the_command_with_workers_gives_the_bits_of_one_process(files, tmp_path, capsys):
     def run(*arguments):
         with pytest.raises(SystemExit) as leaving:
             main([str(argument) for argument in arguments])
@@ -116,12 +117,11 @@ def test_the_command_on_a_scheduler_gives_the_bits_of_one_process(client, files,
     figures = json.loads(out)
     assert figures["mixing"]["shards"] == figures["mixing"]["rounds"] == 2
     assert [part["queries"] for part in figures["passes"]] == [100, 100]
-    address = client.scheduler.address
-    at = ("--scheduler", address, "--checkpoint", tmp_path / "run")
+    at = ("--workers", 1, "--checkpoint", tmp_path / "run")
     assert run("train", *files, *options, *at, "--save", tmp_path / "two")[0] == 0
     assert Path(tmp_path / "one").read_bytes() == Path(tmp_path / "two").read_bytes()
     # All rounds are done; what is left is to load and to save.
-    assert run("train", *at, "--resume", "--save", tmp_path / "three")[0] == 0
+    assert run("train", *at, "--save", tmp_path / "three")[0] == 0
     assert Path(tmp_path / "three").read_bytes() == Path(tmp_path / "two").read_bytes()
     assert load(tmp_path / "one")["StreamQuantileMap"].n_documents > 0
     code, out, err = run("train", *files, "--shards", 4)
@@ -129,8 +129,7 @@ def test_the_command_on_a_scheduler_gives_the_bits_of_one_process(client, files,
     assert "4 shards, mixed once" in out
     for arguments, message in [
         (("--workers", 2), "need --shards N"),
-        (("--shards", 2, "--workers", 2, "--scheduler", address), "give one of them"),
-        (("--shards", 2, "--seed", 1), "--seed needs all queries in one place"),
+        (("--shards", 2, "--shuffle", 1), "--shuffle needs all queries in one place"),
         (("--shards", 2, "--certify"), "--certify is for one machine"),
         (("--shards", 2, "--ranker", "blend"), "BlendRanker has no rule"),
         (("--shards", 2, "--report", tmp_path), "--report shows the run of one machine"),

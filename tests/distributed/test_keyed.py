@@ -78,6 +78,7 @@ def run(events, make, **options):
     return answers, digests(handle, states)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**16), st.integers(1, 9), st.sampled_from([*MAKERS]), st.data())
 @settings(deadline=None, max_examples=60)
 def test_failures_anywhere_change_neither_answers_nor_state(seed, every, kind, data):

@@ -47,7 +47,7 @@ def trained(base, rounds, weights="uniform"):
 
 @pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("weights", ["uniform", "mass"])
-@pytest.mark.parametrize("options", [{"credit": "spread"}, {"relative_margin": 0.3, "credit": "pairs"}])
+@pytest.mark.parametrize("options", [{"credit": "spread"}, {"relative_margin": 0.3, "credit": "argmax"}])
 def test_rounds_of_machines_equal_the_slow_twin(scaled, weights, options):
     rounds = [cut(queries, 3) for queries in cut(linear_queries(36, d=3, seed=4), 3)]
     ranker = PerceptronRanker(average=True, **options)

@@ -34,7 +34,7 @@ def test_text_goes_to_standard_output_and_to_a_file(saved, tmp_path, capfdbinary
 
 
 def test_features_may_be_called_otherwise(saved, capfdbinary):
-    code, out, _ = run(capfdbinary, "export", saved, "--to", "vespa", "--feature", "bm25(title)", "--feature", "age")
+    code, out, _ = run(capfdbinary, "export", saved, "--to", "vespa", "--map-feature", "clicks=bm25(title)")
     assert code == 0
     assert b"* bm25(title)" in out
     assert b"* if(isNan(attribute(age)) == 1, 0, attribute(age))" in out
@@ -58,7 +58,7 @@ def test_what_cannot_be_exported_says_why_in_one_line(saved, tmp_path, capfdbina
         ),
         ((saved, "--to", "pmml"), "to is 'pmml'; it must be one of"),
         ((saved, "--to", "c", "--name", "a b"), "it must be a C identifier"),
-        ((saved, "--to", "json", "--feature", "one"), "names has 1 names, but the model has 2 features"),
+        ((saved, "--to", "json", "--map-feature", "one=two"), "the model has no feature 'one'"),
         ((tmp_path / "missing.npz", "--to", "json"), "No such file"),
     ):
         code, out, err = run(capfdbinary, "export", *arguments)

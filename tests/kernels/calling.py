@@ -13,11 +13,14 @@ from online_rank._kernels.graded import Graded, gain
 
 @functools.cache
 def from_python(inner):
-    """A function that Python can call, compiled from the same source as the inner kernel; itself where nothing is compiled."""
+    """A function that Python can call, which calls the inner kernel; the kernel itself where nothing is compiled.
+
+    The kernel is the one that other kernels call, so what numba has compiled of it is in its cache.
+    """
     if not hasattr(inner, "py_func"):
         return inner
     _teach_numba()  # Where kernels were compiled ahead, what `inner` calls is not compiled yet.
-    return numba.njit(error_model="numpy")(inner.py_func)
+    return numba.njit(lambda *arguments: inner(*arguments))
 
 
 class Module(NamedTuple):

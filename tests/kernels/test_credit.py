@@ -6,55 +6,51 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from online_rank import LossTracker, PerceptronRanker
+from online_rank._kernels import best_violators, spread_credit
 from online_rank._kernels import credit as credit_dispatch
-from online_rank._kernels import pair_credits, violations
 from online_rank._kernels.codes import CREDITS, Credit
-from online_rank._kernels.graded import Target
-from online_rank._kernels.violations import Violation
 from online_rank._kernels.workspace import PREFERRED, SHARES
 from tests.kernels.calling import Module, graded, workspace
 from tests.reference.perceptron import BroadPerceptron
 
-credit, pairs = Module(pair_credits), Module(violations)
+kernels, pairs = Module(spread_credit), Module(best_violators)
 
 
 @given(
     seed=st.integers(0, 10**6),
     m=st.integers(2, 200),
     offset=st.sampled_from([0.0, 0.7]),
-    strict=st.booleans(),
     ties=st.booleans(),
 )
 @settings(deadline=None, max_examples=60)
-def test_spread_over_few_and_over_many_are_the_equation(seed, m, offset, strict, ties):
+def test_spread_over_few_and_over_many_are_the_equation(seed, m, offset, ties):
     rng = np.random.default_rng(seed)
     query = graded(rng.integers(0, 5, m))
     level = query.level
     t = rng.integers(-4, 5, m) / 2.0 if ties else rng.normal(size=m)
     v = rng.random(m) * (rng.random(m) < 0.8)
-    work, violation = workspace(m), Violation(t, offset, strict)
-    n = pairs.list_preferred(level, v, False, work.integers[PREFERRED])
+    work = workspace(m)
+    n = kernels.list_preferred(level, v, work.integers[PREFERRED])
     preferred = work.integers[PREFERRED, :n]
     assert preferred.tolist() == [i for i in range(m) if level[i] > 0 and v[i] > 0.0]
 
     expected, shares = np.zeros(m), np.zeros(m)
     for i in preferred:
-        reaching = t > t[i] - offset if strict else t >= t[i] - offset
-        outscoring = np.flatnonzero((level < level[i]) & reaching)
+        outscoring = np.flatnonzero((level < level[i]) & (t >= t[i] - offset))
         if len(outscoring):
             shares[i] = v[i] / len(outscoring)
             expected[i] += v[i]
             expected[outscoring] -= shares[i]
 
     few, share = np.zeros(m), work.reals[SHARES, :m]
-    mass = credit.spread_over_few(level, v, violation, preferred, share, few)
+    mass = kernels._spread_over_few(level, v, t, offset, preferred, share, few)
     np.testing.assert_allclose(few, expected, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(share, shares, rtol=1e-12)
     assert mass == pytest.approx(v[shares > 0].sum(), rel=1e-12)
 
     many = np.zeros(m)
-    pairs.sort_violators(query, violation, preferred, work)
-    assert credit.spread_credit(query, v, preferred, work, many) == pytest.approx(mass)
+    kernels.sort_violators(query, t, offset, preferred, work)
+    assert kernels._spread_over_sorted(query, v, preferred, work, many) == pytest.approx(mass)
     np.testing.assert_allclose(many, expected, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(share, shares, rtol=1e-12)
 
@@ -88,7 +84,7 @@ def test_broad_credits_learn_what_their_equations_say(credit, measure):
 
 def test_a_credit_without_kernels_is_refused(monkeypatch):
     # What follows the first step of "Adding a credit" alone.
-    monkeypatch.setitem(CREDITS, "first", Credit(len(CREDITS), "loss", 0.0, slam=False, covered=True, lean=False))
+    monkeypatch.setitem(CREDITS, "first", Credit(len(CREDITS), "loss", 0.0))
     X, y = np.eye(3), [0, 1, 2]
     for model in (PerceptronRanker(credit="first"), LossTracker(PerceptronRanker(credit="first"), {"u": np.ones(3)})):
         with pytest.raises(ValueError, match="no kernel assigns this credit"):
@@ -97,13 +93,11 @@ def test_a_credit_without_kernels_is_refused(monkeypatch):
 
 def test_a_credit_without_hinges_is_refused():
     query, work, v = graded([0, 1]), workspace(2), np.ones(2)
-    violation = Violation(np.zeros(2), 0.0, False)
-    kernels = Module(credit_dispatch)
-    room = kernels.room_for_pairs(2)
-    update = credit_dispatch.Update(99, Target(0, 0, 1, np.ones(4)), query, v, violation, 1.0, 0.5, room)
-    pairs_of_none = kernels.prepare_hinges(update, work, True)
+    dispatch = Module(credit_dispatch)
+    update = credit_dispatch.Update(99, query, v, np.zeros(2), 0.0, 1.0, 0.5, dispatch.room_for_pairs(2))
+    pairs_of_none = dispatch.prepare_hinges(update, work)
     with pytest.raises(ValueError, match="no kernel has a comparator's hinges"):
-        kernels.hinges(update, pairs_of_none, np.zeros(2), np.zeros(2), True, 1.0, work, True)
+        dispatch.hinges(update, pairs_of_none, np.zeros(2), np.zeros(2), True, work)
 
 
 def test_every_credit_has_a_code_of_its_own():

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 
 from online_rank._kernels import sort_credit
-from online_rank._kernels.violations import Violation
 from tests.kernels.calling import Module, graded, workspace
 from tests.reference.perceptron import sort_coefficients
 
@@ -26,14 +25,14 @@ def queries(draw):
 def test_credit_is_its_definition(query):
     s, y, tau = query
     c = np.empty(len(s))
-    mass = kernels.sort_credit(graded(y), Violation(s, tau, False), workspace(len(s)), c)
+    mass = kernels.sort_credit(graded(y), s, tau, workspace(len(s)), c)
     np.testing.assert_allclose(c, sort_coefficients(s, y, tau), atol=1e-8)
     assert mass == pytest.approx(c[c > 0.0].sum())
 
 
 def test_two_documents_in_the_wrong_order():
     c = np.empty(2)
-    mass = kernels.sort_credit(graded([1, 0]), Violation(np.array([0.0, 1.0]), 0.0, False), workspace(2), c)
+    mass = kernels.sort_credit(graded([1, 0]), np.array([0.0, 1.0]), 0.0, workspace(2), c)
     # phi(1) - phi(2) = 2 Phi^-1(1.625 / 2.25).
     assert c == pytest.approx([2 * ndtri(1.625 / 2.25), -2 * ndtri(1.625 / 2.25)])
     assert mass == c[0]
@@ -45,7 +44,7 @@ def test_equals_share_whatever_their_order():
     share = (phi[0] + phi[1] - phi[2] - phi[3]) / 2
     for y in ([1, 1, 0, 0], [0, 1, 0, 1]):
         c = np.empty(4)
-        mass = kernels.sort_credit(graded(y), Violation(np.zeros(4), 0.0, False), workspace(4), c)
+        mass = kernels.sort_credit(graded(y), np.zeros(4), 0.0, workspace(4), c)
         assert c == pytest.approx(np.where(y, share, -share))
         assert mass == pytest.approx(2 * share)
 
@@ -55,8 +54,8 @@ def test_equals_share_whatever_their_order():
 def test_credit_is_a_sum_over_violated_pairs_of_its_mass(query):
     s, y, tau = query
     m = len(s)
-    work, violation, c = workspace(m), Violation(s, tau, False), np.empty(m)
-    mass = kernels.sort_credit(graded(y), violation, work, c)
+    work, c = workspace(m), np.empty(m)
+    mass = kernels.sort_credit(graded(y), s, tau, work, c)
     upper, lower, amount = moved = sort_credit.Moved(*np.empty((2, 2 * m), dtype=np.int64), np.empty(2 * m))
     n = kernels.transport(graded(y), c, work, moved)
     total = np.zeros(m)

@@ -255,6 +255,7 @@ class Given(NDCG):
         return y_pred
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_rolling_mean_does_not_drift_over_many_steps(weighted):
     window, steps = 7, 100_000

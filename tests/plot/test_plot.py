@@ -1,11 +1,10 @@
-import itertools
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from online_rank import LossTracker, PerceptronRanker, StreamScaler, evaluate
+from online_rank import BlendRanker, BoostedRanker, LossTracker, PerceptronRanker, StreamScaler, evaluate
 from online_rank.stream.synth import Separable
 
 pytest.importorskip("matplotlib").use("Agg")
@@ -14,6 +13,7 @@ from matplotlib import pyplot  # noqa: E402
 
 from online_rank import plot  # noqa: E402
 from online_rank.plot._style import spread_out  # noqa: E402
+from online_rank.plot.curves import losses  # noqa: E402
 
 QUERY = [[1.0, 0.0], [0.0, 1.0]], [0, 1]
 
@@ -35,20 +35,6 @@ def tracker():
     for X, y in stream:
         tracker.learn_one(X, y)
     return tracker
-
-
-class Comparing:
-    """Ranks by the first feature and compares neighbours, as a DirectRanker does."""
-
-    def rank_one(self, x):
-        return sorted(range(len(x)), key=lambda i: -x[i][0])
-
-    def neighbour_gaps_one(self, x):
-        scores = sorted((row[0] for row in x), reverse=True)
-        return [a - b for a, b in itertools.pairwise(scores)]
-
-    def segment_one(self, x, n_grades=None):
-        return [int(row[0] > 4.0) for row in x]
 
 
 def test_progressive_draws_the_records_and_names_each_line():
@@ -138,27 +124,6 @@ def test_weights_of_features_without_names():
     assert [label.get_text() for label in named.get_yticklabels()] == ["clicks", "bm25"]
 
 
-def test_neighbour_gaps_marks_cuts_and_true_changes():
-    ax = plot.neighbour_gaps(Comparing(), [[1.0], [9.0], [2.0], [7.0]], [0, 2, 0, 2])
-    # The order is 9, 7, 2, 1.
-    assert [bar.get_height() for bar in ax.patches] == [9.0 - 7.0, 7.0 - 2.0, 2.0 - 1.0]
-    assert len({bar.get_facecolor() for bar in ax.patches}) == 2
-    assert [(text.get_text(), text.xy[0]) for text in ax.texts] == [("cut", 2), ("true grade changes", 1.0)]
-
-
-def test_sensitivity_draws_means_and_spaces_wide_ranges_by_logarithm():
-    ax = plot.sensitivity("rate", [0.01, 1.0], {"several": [[1.0, 2.0], [3.0, 6.0]], "one": [1.0, 1.0]})
-    assert ax.get_xscale() == "log"
-    assert ax.lines[0].get_ydata().tolist() == [(1.0 + 2.0) / 2, (3.0 + 6.0) / 2]
-    assert plot.sensitivity("k", [1, 2], {"one": [1.0, 1.0]}).get_xscale() == "linear"
-
-
-def test_throughput_has_the_fastest_on_top():
-    ax = plot.throughput({"peer": 10.0, "online_rank": 2000.0})
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["online_rank", "peer"]
-    assert texts(ax) == ["2,000", "10"]
-
-
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -179,9 +144,6 @@ def test_throughput_has_the_fastest_on_top():
         (lambda t: plot.weights(PerceptronRanker()), ValueError, "learned from no query"),
         (lambda t: plot.weights(StreamScaler()), TypeError, "PerceptronRanker"),
         (lambda t: plot.weights(t, names=["a"]), ValueError, "names has 1 entries, but the model has 4"),
-        (lambda t: plot.neighbour_gaps(t, [[1.0]]), TypeError, "DirectRanker"),
-        (lambda t: plot.neighbour_gaps(Comparing(), [[1.0]]), ValueError, "fewer than two"),
-        (lambda t: plot.sensitivity("k", [1, 2], {"a": [1.0]}), ValueError, "1 entries, but there are 2"),
     ],
 )
 def test_what_cannot_be_drawn(tracker, call, error, message):
@@ -193,7 +155,7 @@ def test_without_matplotlib_it_says_what_to_install():
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"
         "from online_rank import plot\n"
-        "try: plot.new_axes()\n"
+        "try: plot.online_quality({'a': [1.0]})\n"
         "except ImportError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -206,15 +168,13 @@ def test_nothing_is_imported_before_the_first_picture():
 
 
 def test_losses_stand_beside_bounds():
-    ax = plot.losses(
-        {"loss": ([1, 10], [1.0, 2.0])}, bounds={"bound": ([1, 10], [3.0, 2000.0])}, x_label="rounds", logarithmic=True
-    )
+    ax = losses({"loss": ([1, 10], [1.0, 2.0])}, bounds={"bound": ([1, 10], [3.0, 2000.0])}, x_label="rounds", logarithmic=True)
     assert [line.get_linestyle() for line in ax.lines] == ["-", "--"]
     assert (ax.get_xscale(), ax.get_yscale(), ax.get_xlabel()) == ("log", "log", "rounds")
     assert texts(ax) == ["loss: 2", "bound: 2,000"]
     for nothing in ({}, {"loss": ([], [])}):
         with pytest.raises(ValueError, match="nothing to draw"):
-            plot.losses(nothing)
+            losses(nothing)
 
 
 def test_labels_are_spread_out_as_little_as_possible():
@@ -224,3 +184,25 @@ def test_labels_are_spread_out_as_little_as_possible():
     assert spread_out([10.0, 12.0, 13.0], gap=6.0, bottom=0.0) == pytest.approx([17 / 3, 17 / 3 + 6, 17 / 3 + 12])
     assert spread_out([10.0, 12.0], gap=6.0, bottom=9.0) == pytest.approx([9.0, 15.0])
     assert spread_out([], gap=6.0, bottom=9.0) == []
+
+
+def taught(model, n=20):
+    rng = np.random.default_rng(0)
+    for _ in range(n):
+        X = rng.normal(size=(30, 4))
+        model.learn_one(X, (X[:, 1] > 0.5).astype(int))
+    return model
+
+
+def test_importance():
+    trees = taught(StreamScaler() | BoostedRanker())
+    blend = taught(BlendRanker([PerceptronRanker(), StreamScaler() | BoostedRanker()]))
+    for model in (trees, blend):
+        ax = plot.importance(model, n=2)
+        names = [label.get_text() for label in ax.get_yticklabels()]
+        assert "column 1" in names
+        assert len(names) == 2
+    with pytest.raises(ValueError, match="no tree has split"):
+        plot.importance(BoostedRanker())
+    with pytest.raises(TypeError, match="has no trees"):
+        plot.importance(PerceptronRanker())

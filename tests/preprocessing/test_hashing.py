@@ -114,7 +114,7 @@ def test_a_column_number_of_ten_digits_takes_no_memory():
 
 def test_entries_in_one_column_add_up_exactly():
     # With one bit everything shares two columns; the ranker sees one entry in each, so norms are those of the sums.
-    model = HashedFeatures(1) | PerceptronRanker(credit="pairs")
+    model = HashedFeatures(1) | PerceptronRanker(credit="argmax")
     query = [{f"f{j}": float(j) for j in range(5)}, {"f1": 1.0}]
     model.learn_one(query, [1, 0])
     norms = [sum(value**2 for value in expected(x, 1).values()) for x in query]
@@ -131,7 +131,7 @@ def test_other_processes_hash_alike():
 
 
 def test_a_model_file_keeps_the_hash(tmp_path):
-    model = HashedFeatures(10, text=("title",)) | PerceptronRanker(credit="pairs")
+    model = HashedFeatures(10, text=("title",)) | PerceptronRanker(credit="argmax")
     query = {"a": {"title": "good news", "n": 1.0}, "b": {"title": "bad news"}}
     model.learn_one(query, {"a": 1, "b": 0})
     save(model, tmp_path / "model")
@@ -156,7 +156,7 @@ def test_a_model_file_keeps_the_hash(tmp_path):
     ],
 )
 def test_bad_documents_are_named(document, error, message):
-    model = HashedFeatures(8) | PerceptronRanker(credit="pairs")
+    model = HashedFeatures(8) | PerceptronRanker(credit="argmax")
     with pytest.raises(error, match=message):
         model.learn_one([{"a": 1.0}, document], [0, 1])
     assert model["PerceptronRanker"].n_features == 0

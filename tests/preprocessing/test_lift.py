@@ -227,6 +227,7 @@ def test_one_dict_is_one_document():
     assert selector.transform_one({"a": 1.0, "b": 1.0}) == {"a": 1.0}
 
 
+@pytest.mark.slow
 def test_river_checks():
     checks.check_estimator(ForEachDocument(preprocessing.StandardScaler()))
 

@@ -50,7 +50,7 @@ def test_a_block_is_the_loop_and_a_pipeline_learns_then_transforms():
     sequence = [X for X in queries() if len(X)]
     qid = np.repeat(np.arange(len(sequence)), [len(X) for X in sequence])
     y = np.random.default_rng(1).integers(0, 3, len(qid))
-    one, many = (MaxAbsStreamScaler() | PerceptronRanker(credit="pairs") for _ in range(2))
+    one, many = (MaxAbsStreamScaler() | PerceptronRanker(credit="argmax") for _ in range(2))
     for t, X in enumerate(sequence):
         one.learn_one(csr_array(X), y[qid == t])
     many.learn_many(csr_array(np.concatenate(sequence)), y, qid)
@@ -59,7 +59,7 @@ def test_a_block_is_the_loop_and_a_pipeline_learns_then_transforms():
 
 
 def test_a_rejected_query_changes_nothing():
-    model = MaxAbsStreamScaler() | PerceptronRanker(credit="pairs")
+    model = MaxAbsStreamScaler() | PerceptronRanker(credit="argmax")
     for t, X in enumerate(queries()):
         model.learn_one(as_dicts(X), [t % 2] * len(X))
     before = copy.deepcopy(model["MaxAbsStreamScaler"].largest)

@@ -203,6 +203,7 @@ def test_features_that_most_documents_lack_make_no_huge_array():
         RunFeatures().transform_one(lists)
 
 
+@pytest.mark.slow
 def test_thousands_of_runs_take_little_time():
     lists = Runs({f"r{i}": [("a", 1.0), ("b", 0.5)] for i in range(20_000)})
     start = time.process_time()

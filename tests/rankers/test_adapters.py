@@ -20,7 +20,7 @@ from online_rank import (
     measure,
     save,
 )
-from online_rank.base import snapshot
+from online_rank.base.undo import record, roll_back
 from online_rank.rankers.adapters import _draw_pairs
 from online_rank.stream.synth import NoisyTeacher
 from tests.helpers import as_block, as_dicts, teacher_queries
@@ -170,10 +170,11 @@ def test_a_rejected_block_is_undone_also_by_who_holds_the_ranker(make):
         for query in stream[:3]:
             model.learn_one(*query)
         answers = model.predict_many(X[:-1])
-        undo = snapshot(model)
+        log = []
+        record(log, model)
         model.learn_one(*stream[3])
         assert model.predict_many(X[:-1]).tolist() != answers.tolist()
-        undo()
+        roll_back(log)
         assert model.predict_many(X[:-1]).tolist() == answers.tolist()
         with pytest.raises(ValueError, match=f"document {len(y) - 1} is nan"):
             model.learn_many(X, y, qid)
@@ -184,10 +185,11 @@ def test_undoing_leaves_the_users_model_in_place():
     inner = linear_model.LinearRegression()
     ranker = PointwiseRanker(inner)
     ranker.learn_one([[1.0], [2.0]], [0, 1])
-    undo, weights = snapshot(ranker), dict(inner.weights)
+    log, weights = [], dict(inner.weights)
+    record(log, ranker)
     ranker.learn_one([[1.0], [2.0]], [0, 1])
     assert dict(inner.weights) != weights
-    undo()
+    roll_back(log)
     assert ranker.model is inner
     assert dict(inner.weights) == weights
 

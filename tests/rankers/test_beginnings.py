@@ -1,14 +1,12 @@
 """Rankers that begin with weights, or with the rule that ranks today."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import online_rank
 from online_rank import ClickPerceptron, GradientRanker, PerceptronRanker, RunFeatures, Runs, SwapRanker
 from online_rank.cli.click_log import learner_for
-from online_rank.rankers.rules import FAST_SWAP_BEGINNING, RULES, SWAP_BEGINNING, rule_weights
+from online_rank.rankers.rules import RULES, SWAP_BEGINNING, rule_weights
 
 RUNS = ["bm25", "vector", "recent"]
 
@@ -126,19 +124,11 @@ def test_rankers_that_cannot_begin_with_a_rule_say_which_can(ranker):
         made.from_weights([1.0, 1.0])
 
 
-def test_a_click_ranker_begins_with_a_rule_as_guide_benchmark_and_commands_say():
+def test_a_click_ranker_begins_with_a_rule_as_commands_do():
     strength, wealth = SWAP_BEGINNING["strength"], SWAP_BEGINNING["wealth"]
     model = SwapRanker.from_rule("minmax", RUNS)
     assert (model._strength, model.wealth) == (strength, wealth)
     given = SwapRanker.from_rule("minmax", RUNS, strength=2.0, wealth=5.0)
     assert (given._strength, given.wealth) == (2.0, 5.0)
     assert PerceptronRanker.from_rule("minmax", RUNS).weights.tolist() == [1.0, 1.0, 1.0]
-    root = Path(online_rank.__file__).parents[1]
-    guide = " ".join((root / "docs" / "hybrid.md").read_text().split())
-    assert f"default here is `strength={strength:g}, wealth={wealth:g}`" in guide
-    fast, fast_wealth = FAST_SWAP_BEGINNING["strength"], FAST_SWAP_BEGINNING["wealth"]
-    assert f"`strength={fast:g}, wealth={fast_wealth:g}`, as in `demo hybrid`" in guide
-    assert f"None for 1, or {strength:g} for `SwapRanker`" in SwapRanker.from_rule.__doc__
-    assert f"`wealth` of `SwapRanker` is {wealth:g} here" in SwapRanker.from_rule.__doc__
-    assert f"Chosen: {strength:g} and {wealth:g}" in (root / "benchmarks" / "results" / "hybrid.md").read_text()
     assert learner_for("shuffled", None) == (SwapRanker, {})

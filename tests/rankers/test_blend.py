@@ -265,6 +265,7 @@ def test_equal_transformers_without_state_work_once_for_a_query(monkeypatch):
             assert own.predict_one(X) == member.predict_one(X)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [None, "light"])
 def test_the_recommended_blends_follow_a_truth_that_jumps(name):
     """It becomes another one after 700 queries. Members that count all queries alike would serve 0.66 at the end."""

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from online_rank import BoostedRanker, PerceptronRanker, StreamQuantileMap
 from online_rank._kernels import trees as kernels
-from online_rank.base import Round
 from online_rank.base.draws import counted_generator
 from online_rank.base.schema import mismatches
 from online_rank.metrics import NDCG
@@ -229,19 +228,6 @@ def test_a_query_that_was_ranked_is_not_scored_again(monkeypatch):
     block = read_query(Z, z)
     model._score_all(block)[:] = 7.0
     assert model.predict_one(Z) == fresh
-
-
-def test_ranking_and_learning_at_once():
-    one, two = BoostedRanker(window=40), BoostedRanker(window=40)
-    for X, y in queries(40):
-        expected, row = one.predict_one(X), np.empty((1, len(Round._fields)))
-        one.learn_one(X, y)
-        assert two._rank_and_learn(read_query(X, y), row).tolist() == expected
-        np.testing.assert_array_equal(row, one._last_round)
-    two._last_round = row
-    assert to_bytes(one) == to_bytes(two)
-    assert two._rank_and_learn(read_query(X, y)._replace(w=np.array([-1.0])), row) is None
-    assert to_bytes(one) == to_bytes(two)
 
 
 def test_an_undone_block_leaves_the_growing_tree_as_it_was():

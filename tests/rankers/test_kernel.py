@@ -82,6 +82,7 @@ def test_the_linear_kernel_is_the_perceptron():
     assert linear.n_stored == 3  # a basis
 
 
+@pytest.mark.slow
 def test_the_bounds_hold_on_1000_streams():
     tight = used_up = 0.0
     for seed in range(1000):

@@ -14,7 +14,7 @@ from online_rank.measures.own import RankingLoss
 from online_rank.stream import NoisyTeacher
 
 NDCG = measure("ndcg")
-CREDITS = ("argmax", "spread", "pairs", "gain", "delta", "sort", "adaptive")
+CREDITS = ("argmax", "spread", "sort", "adaptive")
 
 
 def own_ndcg(ranked):
@@ -54,9 +54,7 @@ def test_the_librarys_loss_as_ones_own_learns_the_same_bits(credit, mass):
 
 
 def test_one_round_by_hand():
-    model = PerceptronRanker(
-        lambda ranked: 0.25 * (ranked[0] == 0), credit="pairs", mass="loss", relative_margin=0.0, average=False
-    )
+    model = PerceptronRanker(lambda ranked: 0.25 * (ranked[0] == 0), credit="spread", average=False)
     model.learn_one([[1.0, 0.0], [0.0, 1.0]], [0, 1], w=2.0)
     # The mass 2 * 0.25 on the only pair, x_2 - x_1.
     np.testing.assert_allclose(model.weights, [-0.5, 0.5], rtol=1e-15)
@@ -184,20 +182,6 @@ def test_bad_weights_and_values_are_refused_though_the_loss_is_0(w):
         model.learn_one(np.eye(5), [0, -1, 0, 0, 1])
     with pytest.raises(ValueError, match="x: "):
         model.learn_one(np.eye(5) * np.nan, [0, 1, 0, 0, 1])
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"update": "gradient", "learning_rate": 1.0},
-        {"credit": "spread", "mass": "slam"},
-        {"within_grade": "tight"},
-    ],
-    ids=str,
-)
-def test_settings_that_do_not_go_with_it_are_refused(settings):
-    with pytest.raises(ValueError, match="a measure of your own goes with"):
-        PerceptronRanker(First(), **settings)
 
 
 def test_what_is_no_measure_is_refused():

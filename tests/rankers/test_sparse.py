@@ -18,9 +18,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:credit='spread'")
 SETTINGS = [
     {},
     {"credit": "spread"},
-    {"credit": "gain", "average": 5},
+    {"credit": "argmax", "average": 5},
     {"credit": "sort"},
-    {"update": "gradient", "learning_rate": 0.1, "credit": "argmax", "average": False},
+    {"credit": "argmax", "average": False, "mass": "sqrt"},
 ]
 
 
@@ -239,7 +239,7 @@ def test_optimizers_that_move_every_weight_get_arrays():
 def test_a_rejected_block_is_undone_although_the_average_moved_its_reference(average):
     # The reference moves after 400 half-lives, which changes rows of features that the block does not have.
     # There are more features than entries in the block: otherwise all rows are copied anyway.
-    model = PerceptronRanker(average=average, credit="pairs")
+    model = PerceptronRanker(average=average, credit="argmax")
     columns, y = np.arange(10, dtype=np.int32), np.arange(10) % 3
     for order in (columns, columns[::-1].copy()):
         model.learn_one(SparseRows(np.arange(11), order, np.ones(10), 3000), y)
@@ -253,7 +253,7 @@ def test_a_rejected_block_is_undone_although_the_average_moved_its_reference(ave
 
 def test_repeated_columns_count_once_in_the_norm():
     rows = SparseRows(np.array([0, 3, 4]), np.array([2, 0, 2, 1], np.int32), np.array([1.0, 2.0, 3.0, 1.0]), 3)
-    model = PerceptronRanker(credit="pairs")
+    model = PerceptronRanker(credit="argmax")
     model.learn_one(rows, [1, 0])
     assert model.last_round.largest_norm == pytest.approx((2.0**2 + (1.0 + 3.0) ** 2) ** 0.5)
     assert rows.values.tolist() == [1.0, 2.0, 3.0, 1.0]

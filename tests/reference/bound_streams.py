@@ -364,14 +364,13 @@ def restarts(rng: np.random.Generator) -> Iterator[Check]:
     V, F = sum(s.V for s in parts), sum(s.F for s in parts)
     product = float(stream.u @ (ends + w))
     exact = bounds.mass_hindsight_bound(comparator_loss=one, inner_product=product)
-    data = bounds.restarts_data_bound(
-        comparator_loss=F,
-        norms=norms,
-        squared_gradient_norms=[s.squares for s in parts],
-        margin_masses=[s.margin for s in parts],
+    # A comparator for every segment: the norm stands in the sums.
+    roots = sum(norm * math.sqrt(s.squares + 2.0 * s.margin) for norm, s in zip(norms, parts, strict=True))
+    data = bounds.restarts_data_bound(comparator_loss=F, norm=1.0, segment_roots=roots)
+    B, sizes = max(s.B for s in parts), sum(norm * norm for norm in norms)
+    closed = bounds.restarts_bound(
+        comparator_loss=F, norm=1.0, n_segments=sizes, R_X=R, largest_mass=B, relative_margin=of_mass(beta, B)
     )
-    B = max(s.B for s in parts)
-    closed = bounds.restarts_bound(comparator_loss=F, norms=norms, R_X=R, largest_mass=B, relative_margin=of_mass(beta, B))
     yield Check("mass_hindsight_bound, restarts", V, exact, one + abs(product))
     yield Check("restarts_data_bound", V, data, data)
     yield Check("restarts_bound", V, closed, closed)

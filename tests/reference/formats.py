@@ -31,6 +31,7 @@ from online_rank import (
     PerceptronRanker,
     QueryNormalizer,
     RidgeRanker,
+    SlamRanker,
     StreamQuantileMap,
     StreamScaler,
     StreamTargetEncoder,
@@ -43,7 +44,7 @@ ANSWERS = "answers.json"
 
 MODELS: dict[str, Callable[[], Any]] = {
     "perceptron": lambda: PerceptronRanker(),
-    "perceptron-gradient": lambda: PerceptronRanker(update="gradient", learning_rate=0.1, average=10.0),
+    "slam": lambda: SlamRanker(learning_rate=0.1, within_grade="tight"),
     "perceptron-signs": lambda: StreamScaler() | PerceptronRanker(signs={"1": 1, "3": -1}),
     "perceptron-sparse": lambda: MaxAbsStreamScaler() | PerceptronRanker(),
     "hashed": lambda: HashedFeatures(9) | PerceptronRanker(),

@@ -49,7 +49,7 @@ class Projectron:
         if loss <= 1e-15:
             return 0.0, 0.0, 0.0, tau, {}
         v = perceptron.weights(self.measure, "mean", s, grades)
-        a = perceptron.pair_weights(self.measure, "spread", v, s, grades, s, tau, False)
+        a = perceptron.pair_weights("spread", v, s, grades, tau)
         mass = weight * loss
         a = {pair: mass * value / sum(a.values()) for pair, value in a.items()}
         c = np.zeros(len(y))

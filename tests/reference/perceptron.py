@@ -6,10 +6,6 @@ import math
 from scipy.special import ndtri
 
 
-def gain(measure, r):
-    return 2.0**r - 1.0 if measure.startswith("ndcg") else float(r)
-
-
 def effective(measure, y):
     """Grades as the measure sees them: average precision knows relevant and irrelevant."""
     if measure.startswith("ap"):
@@ -79,41 +75,30 @@ def weights(measure, within_grade, s, y):
     return v
 
 
-def swapped(order, i, j):
-    return [{i: j, j: i}.get(k, k) for k in order]
-
-
-def pair_weights(measure, credit, v, t, y, s, offset, strict):
-    """a_ij on the violated pairs, before the mass is chosen."""
+def pair_weights(credit, v, t, y, offset, strict=False):
+    """a_ij on the violated pairs of keys t, before the mass is chosen."""
     m = len(y)
     violated = [
         (i, j)
         for i, j in itertools.product(range(m), repeat=2)
         if y[i] > y[j] and (t[j] > t[i] - offset if strict else t[j] >= t[i] - offset)
     ]
-    a = dict.fromkeys(violated, 0.0)
-    order = pessimistic_order(s, y)
+    a = {}
     for i, j in violated:
-        violators = [h for h in range(m) if (i, h) in a]
         if credit == "argmax":
             # The best-scored one; of equal scores the highest grade's first document.
             a[i, j] = v[i] * (j == min((h for h in range(m) if y[h] < y[i]), key=lambda h: (-t[h], -y[h], h)))
-        elif credit == "spread":
-            a[i, j] = v[i] / len(violators)
-        elif credit == "pairs":
-            a[i, j] = 1.0
-        elif credit == "gain":
-            a[i, j] = gain(measure, y[i]) - gain(measure, y[j])
         else:
-            ranked = [[y[h] for h in o] for o in (order, swapped(order, i, j))]
-            a[i, j] = abs(value(measure, ranked[0]) - value(measure, ranked[1]))
+            a[i, j] = v[i] / sum(pair[0] == i for pair in violated)
     return a
 
 
-def learn(
-    X, y, w, *, measure="ndcg@10", credit="spread", mass="loss", within_grade="mean", update="mistake",
-    relative_margin=0.0, square_over_mass=0.0, learning_rate=None, margin=1.0, margin_scale="constant", weight=1.0,
-):  # fmt: skip
+def moved(X, w, a, step=1.0):
+    """w + step times the sum of a_ij (x_i - x_j)."""
+    return [w_f + step * sum(a_ij * (X[i][f] - X[j][f]) for (i, j), a_ij in a.items()) for f, w_f in enumerate(w)]
+
+
+def learn(X, y, w, *, measure="ndcg@10", credit="spread", mass="loss", relative_margin=0.0, square_over_mass=0.0, weight=1.0):
     """One round on lists. Returns the new weights, the loss, the mass and the pair weights a_ij."""
     y = effective(measure, y)
     s = [sum(a * b for a, b in zip(x, w, strict=True)) for x in X]
@@ -122,20 +107,10 @@ def learn(
     rml = loss(measure, s, y)
     if rml <= 1e-15:
         return list(w), 0.0, 0.0, {}
-    strict = update == "gradient"
-    offset = margin if strict else relative_margin * square_over_mass
-    t = s
-    if margin_scale == "grade":
-        t, offset = [a - margin * r for a, r in zip(s, y, strict=True)], 0.0
-    v = weights(measure, within_grade, s, y)
-    a = pair_weights(measure, credit, v, t, y, s, offset, strict)
-    total = {"loss": rml, "sqrt": math.sqrt(rml), "slam": sum(a.values())}[mass]
-    scale = weight * total / sum(a.values())
+    a = pair_weights(credit, weights(measure, "mean", s, y), s, y, relative_margin * square_over_mass)
+    scale = weight * {"loss": rml, "sqrt": math.sqrt(rml)}[mass] / sum(a.values())
     a = {pair: scale * value for pair, value in a.items()}
-    new = [
-        w_f + (learning_rate or 1.0) * sum(a_ij * (X[i][f] - X[j][f]) for (i, j), a_ij in a.items()) for f, w_f in enumerate(w)
-    ]
-    return new, rml, sum(a.values()), a
+    return moved(X, w, a), rml, sum(a.values()), a
 
 
 def sort_coefficients(s, y, tau):
@@ -155,7 +130,7 @@ def sort_coefficients(s, y, tau):
 def spread_coefficients(measure, s, y, offset):
     """v_i in equal parts on the violators of each document i; and the mass."""
     c, mass = [0.0] * len(y), 0.0
-    for (i, j), a in pair_weights(measure, "spread", weights(measure, "mean", s, y), s, y, s, offset, False).items():
+    for (i, j), a in pair_weights("spread", weights(measure, "mean", s, y), s, y, offset).items():
         c[i] += a
         c[j] -= a
         mass += a

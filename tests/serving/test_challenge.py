@@ -255,7 +255,7 @@ def test_a_query_that_is_not_learned_is_not_compared(monkeypatch):
     send(service, id=i, docs=docs)
     before = service.challenge.sums.tolist()
     with monkeypatch.context() as patched:
-        patched.setattr(service.model, "_learn_or_raise", lambda *_, **__: (_ for _ in ()).throw(MemoryError))
+        patched.setattr(service.model, "_learn_block", lambda *_, **__: (_ for _ in ()).throw(MemoryError))
         assert "error" in send(service, id=i, grades=grades).answer
     assert service.challenge.sums.tolist() == before
     assert send(service, id=i, grades=grades).answer["learned"]

@@ -874,6 +874,7 @@ class TestGroupCommit:
 
 
 class TestDurable:
+    @pytest.mark.slow
     def test_what_was_acknowledged_is_there_after_a_kill(self, tmp_path):
         # Without close() or save(): as if the process had died here. The lock is given back as the system would.
         durable = DurableService(make(), tmp_path / "state", every=7)
@@ -1164,6 +1165,7 @@ class TestMonitor:
         assert [one["loss"] for one in shown["queries"]][2] == 1.0
         json.dumps(shown, allow_nan=False)
 
+    @pytest.mark.slow
     def test_memory_does_not_grow(self):
         course = Course(max_points=10)
         for number in range(20_000):
@@ -1209,6 +1211,7 @@ class TestProcess:
             thread.start()
         return threads
 
+    @pytest.mark.slow
     def test_no_acknowledged_grade_is_lost_when_it_is_killed(self, tmp_path):
         acknowledged = []
         for life in range(3):
@@ -1231,6 +1234,7 @@ class TestProcess:
         assert process.wait(20) == 0
         process.stderr.close()
 
+    @pytest.mark.slow
     def test_it_stops_in_good_order_while_a_page_is_open(self, tmp_path):
         process, address = self.start(tmp_path / "state", ONLINE_RANK_TOKEN="long enough")
         with httpx.stream("GET", f"{address}/events", headers={"authorization": "Bearer long enough"}) as stream:

@@ -170,6 +170,7 @@ def test_the_server_looks_and_says(tmp_path):
     assert "online_rank_input_drift 0." in text
 
 
+@pytest.mark.slow
 def test_names_are_kept_within_limits_whatever_requests_bring():
     watch = InputWatch(documents=1000)
     tracemalloc.start()

@@ -20,6 +20,7 @@ def test_no_error_tears_the_queries_that_wait(name):
     assert {*outcomes(f"waiting: {name}", 1)} <= {"before", "after"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "every"),
     [("rank", 2), ("learn", 2), ("teach", 3), ("clicks, rank", 2), ("windows, close", 5)],
@@ -30,6 +31,7 @@ def test_no_error_tears_a_service(name, every):
     assert met <= {"before", "after"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["forget", "learn again"])
 def test_no_error_tears_what_is_forgotten_or_done_again(name):
     """The model had forgotten a user, of whom queries still waited; and no garbage was collected any more."""

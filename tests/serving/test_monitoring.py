@@ -28,12 +28,6 @@ def test_every_figure_that_is_asked_for_is_given(name):
     assert asked <= given
 
 
-def test_the_dashboard_is_json_with_a_panel_for_each_place():
-    panels = json.loads((FOLDER / "dashboard.json").read_text())["panels"]
-    places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}
-    assert len(places) == len(panels) == len({panel["id"] for panel in panels})
-
-
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_lines_of_the_log_have_levels(form, tmp_path):
     import subprocess

@@ -93,6 +93,7 @@ def seconds(act):
     return time.perf_counter() - start
 
 
+@pytest.mark.slow
 def test_a_repeated_key_is_found_in_linear_time():
     """428 kB, a key twice at the end of 40,000: 197 s when every key was counted."""
     keys = ",".join(f'"k{i}":0' for i in range(40_000))
@@ -314,8 +315,9 @@ def serve(*options, lines, check=True):
 
 
 def test_the_command_answers_line_by_line_and_saves_at_the_end(tmp_path):
-    lines = b"\n".join([ask(1), b"", b"nonsense", grade(1), b'{"cmd": "stats"}', b'{"cmd": "save"}', b"x" * 300, ask(2)])
-    answers, done = serve("--save", tmp_path / "m.npz", "--scale", "none", "--max-request", 200, lines=lines)
+    long = b"x" * ((1 << 22) + 1)
+    lines = b"\n".join([ask(1), b"", b"nonsense", grade(1), b'{"cmd": "stats"}', b'{"cmd": "save"}', long, ask(2)])
+    answers, done = serve("--save", tmp_path / "m.npz", "--scale", "none", lines=lines)
     # Without kernels compiled ahead it says what it is waiting for.
     assert all(line.startswith(b"online-rank: compiling") for line in done.stderr.splitlines())
     assert [answer.get("line") for answer in answers] == [None, 2, 3, None, None, None, 7, None]
@@ -323,7 +325,7 @@ def test_the_command_answers_line_by_line_and_saves_at_the_end(tmp_path):
     assert answers[3]["learned"]
     assert answers[4]["stats"]["learned"] == 1
     assert answers[5] == {"saved": str(tmp_path / "m.npz")}
-    assert "more than 200 bytes" in answers[6]["error"]
+    assert "more than 4194304 bytes" in answers[6]["error"]
     model = PerceptronRanker()
     model.learn_one(DOCS, {"a": 0, "b": 2, "c": 1})
     assert answers[7]["ranking"] == model.rank_one(DOCS) != ["a", "b", "c"]
@@ -349,6 +351,7 @@ def test_saving_without_a_place_is_an_error_answer():
     assert "nowhere to save to" in answers[0]["error"]
 
 
+@pytest.mark.slow
 def test_grades_that_come_late_are_certified_for_what_was_served():
     rng = np.random.default_rng(0)
     teacher = {"x": 2.0, "y": -1.0}

@@ -99,6 +99,7 @@ def that_reads_nothing(port, requests):
     return one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "requests",
     [
@@ -123,6 +124,7 @@ def test_answers_that_are_not_read_hold_no_place(requests):
     serving(scenario, connections=20, seconds=1.0)
 
 
+@pytest.mark.slow
 def test_a_client_that_reads_slowly_gets_all_of_its_answers():
     async def scenario(port, running):
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2048)

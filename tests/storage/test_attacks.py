@@ -112,6 +112,7 @@ def class_of_or_none(name):
         return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cls", "content", "key"), list(settings_that_are_numbers()))
 @pytest.mark.parametrize("value", [10**9, 2**62, {"tuple": [2**31]}, {"tuple": [10**5] * 5}])
 def test_no_setting_of_a_file_makes_a_constructor_or_the_first_query_take_much_memory(cls, content, key, value):

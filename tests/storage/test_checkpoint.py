@@ -184,20 +184,19 @@ def train(tmp_path, capsys):
     return train
 
 
-def test_train_goes_on_only_when_told_to_and_only_with_the_same_run(train, tmp_path):
+def test_train_continues_only_the_same_run(train, tmp_path):
     code, first, _ = train("--passes", "2")
     assert code == 0
     for options, message in (
-        (("--passes", "2"), "holds a run already: continue it with --resume"),
-        (("--passes", "3", "--resume"), "other passes"),
-        (("--passes", "2", "--resume", "--measure", "ap"), "other measure"),
-        (("--passes", "2", "--resume", "--seed", "1"), "other seed"),
+        (("--passes", "3"), "other passes"),
+        (("--passes", "2", "--measure", "ap"), "other measure"),
+        (("--passes", "2", "--shuffle", "1"), "other shuffle"),
     ):
         code, out, err = train(*options)
         assert (code, out) == (2, "")
         assert message in err
         assert err.count("\n") == 1
-    code, second, _ = train("--passes", "2", "--resume")
+    code, second, _ = train("--passes", "2")
     assert code == 0
     for report in (a := json.loads(first)), (b := json.loads(second)):
         for timed in ("queries_per_second", "queries_per_second_with_reading", "seconds"):
@@ -206,19 +205,18 @@ def test_train_goes_on_only_when_told_to_and_only_with_the_same_run(train, tmp_p
     text = (tmp_path / "q.txt").read_text()
     for changed in (text + "1 qid:99 1:1\n", text.replace("0", "1", 1)):  # of another size, and of the same
         (tmp_path / "q.txt").write_text(changed)
-        assert "other contents" in train("--passes", "2", "--resume")[2]
+        assert "other contents" in train("--passes", "2")[2]
 
 
 def test_two_trainings_in_one_directory(train, tmp_path):
     with CheckpointDirectory(tmp_path / "run"):
-        code, out, err = train("--resume")
+        code, out, err = train()
     assert (code, out) == (2, "")
     assert "in use by another process" in err
 
 
-def test_resume_needs_a_checkpoint(capsys, tmp_path):
-    (tmp_path / "q.txt").write_text("1 qid:1 1:1\n")
+def test_a_checkpoint_without_a_run_has_nothing_to_continue(capsys, tmp_path):
     with pytest.raises(SystemExit) as leaving:
-        main(["train", str(tmp_path / "q.txt"), "--resume"])
+        main(["train", "--checkpoint", str(tmp_path / "run")])
     assert leaving.value.code == 2
-    assert "--resume needs --checkpoint" in capsys.readouterr().err
+    assert "has no run to continue: name the files to learn from" in capsys.readouterr().err

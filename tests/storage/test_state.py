@@ -116,6 +116,7 @@ def test_memory_that_runs_out_after_a_draw_leaves_the_draws_as_they_were(monkeyp
     assert service.handle(ASK[1]).answer == other.handle(ASK[1]).answer
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_many_waiting_queries_can_be_read_back(tmp_path):
     """They stood in a header, which the reader limited and the writer did not."""
     durable = DurableService(RankingService(PerceptronRanker(), max_pending=10**6), tmp_path, 10**6)
@@ -359,6 +360,7 @@ def damaged(place, to, name, content):
         durable.close()
 
 
+@pytest.mark.slow
 def test_changed_bytes_and_cuts_are_refused_or_change_nothing(tmp_path):
     place = tmp_path / "run"
     durable = serving(place, every=5)

@@ -630,6 +630,7 @@ def test_documents_of_a_qid_are_put_together():
         iter_letor(io.StringIO(INTERLEAVED), repeated_qid="group", start=LetorPosition(offset=3))
 
 
+@pytest.mark.slow
 def test_grouping_a_large_file_over_many_blocks(tmp_path):
     rng = np.random.default_rng(0)
     qids = rng.integers(0, 50, 30_000)

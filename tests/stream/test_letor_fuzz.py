@@ -108,6 +108,7 @@ line = st.tuples(
 )
 
 
+@pytest.mark.slow
 @fuzzed
 @given(
     lines=st.lists(line.map(lambda parts: " ".join(parts[:3]) + parts[3]), max_size=8), n_features=st.none() | st.integers(1, 7)

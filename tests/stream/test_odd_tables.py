@@ -103,6 +103,7 @@ def test_a_file_of_parquet_that_is_damaged_is_named(tmp_path):
         read(written(tmp_path, (tmp_path / "whole.parquet").read_bytes()[:-20], "cut.parquet"))
 
 
+@pytest.mark.slow
 def test_a_file_that_only_claims_to_be_packed(tmp_path):
     with pytest.raises(ValueError, match=r"log\.csv\.gz: its name says gzip"):
         read(written(tmp_path, PLAIN, "log.csv.gz"))

@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
+from benchmarks._gaussians import GradedGaussians
 from online_rank import PerceptronRanker
-from online_rank.stream.synth import WEB_GRADES, Drifting, GradedGaussians, NoisyTeacher, Separable
+from online_rank.stream.synth import WEB_GRADES, Drifting, NoisyTeacher, Separable
 from online_rank.stream.weblike import WebLike
-from online_rank.stream.zipf import ZipfText
 
 STREAMS = [
     Separable(n_queries=20),
@@ -154,7 +154,6 @@ def test_bad_parameters(make, message):
         (lambda **seeds: NoisyTeacher(3, n_features=4, n_documents=5, **seeds), lambda stream: stream.teacher),
         (lambda **seeds: Separable(3, n_features=4, n_documents=5, **seeds), lambda stream: stream.teacher),
         (lambda **seeds: Drifting(3, drift_points=(2,), n_features=4, n_documents=5, **seeds), lambda stream: stream.teachers),
-        (lambda **seeds: ZipfText(3, n_words=50, n_documents=5, n_tokens=(2, 9), **seeds), lambda stream: stream.teacher),
         (
             lambda **seeds: WebLike(3, truth="linear", n_features=30, n_documents=5, **seeds),
             lambda stream: stream._truth(0).weights,

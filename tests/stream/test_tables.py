@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from online_rank import CrossFeatures, PerceptronRanker, StreamScaler, evaluate
 from online_rank.distributed import to_bytes
-from online_rank.stream import TableError, TableWarning, grouped, iter_table, plan_columns, plan_tables
+from online_rank.stream import TableError, TableWarning, grouped, iter_table, plan_columns
+from online_rank.stream.table_parts import plan_tables
 
 pa = pytest.importorskip("pyarrow", reason="extra 'tables' is not installed")
 pq = pytest.importorskip("pyarrow.parquet")

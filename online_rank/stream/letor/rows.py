@@ -334,7 +334,7 @@ class RowReader:
                 what = f"feature {feature}, but more than {WIDEST_GUESS} features are not inferred: "
             else:
                 what = f"feature {feature}, but {origin} {self.n_features} features: "
-            what += f"pass n_features={needed} or more (--features)"
+            what += f"pass n_features={needed} or more (--n-features)"
         else:
             what = _WRONG[code].format(token=token, feature=feature)
         if 0 <= text.find(b"\r", line_at) < text.find(b"\n", line_at) - 1:
@@ -400,7 +400,7 @@ class RowReader:
         size = n_documents * self.row_bytes
         if self._guessed and size > max(_ALWAYS_ALLOWED, _ALLOWED_A_BYTE * self.n_bytes):
             what += f" {n_documents} documents or more with {self.n_features} features: {size} bytes as an array, from"
-            what += f" {self.n_bytes} bytes of text; give n_features={self.n_features} (--features) if that is meant"
+            what += f" {self.n_bytes} bytes of text; give n_features={self.n_features} (--n-features) if that is meant"
             raise LetorError(what, self.name_of(begin.file), begin.line)
 
     def name_of(self, file: int) -> str:

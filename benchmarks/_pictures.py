@@ -1,0 +1,123 @@
+"""Pictures of the benchmarks: results by a parameter, gaps between neighbours, and rates."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from online_rank.plot._style import (
+    COLOURS,
+    DARK,
+    FONT,
+    bars,
+    lines,
+    logarithmic_axes,
+    name_lines,
+    styled,
+)
+
+PALE_BLUE, PALE_GREY = "#9FC5DC", "#BDBDBD"
+
+__all__ = ["neighbour_gaps", "sensitivity", "throughput"]
+
+
+def sensitivity(
+    parameter: str,
+    values: Sequence[float],
+    results: Mapping[str, Sequence[Any]],
+    *,
+    measured: str = "NDCG@10",
+    ax: Axes | None = None,
+) -> Axes:
+    """Results for several values of one parameter.
+
+    Parameters
+    ----------
+    parameter
+        Its name.
+    values
+        The values that were tried, ascending. The axis is logarithmic when all are positive and range over more than a factor
+        of 10.
+    results
+        By model, one result for each value: a number, or several (repetitions), of which the mean is drawn as a line and the
+        range as a band.
+    measured
+        The name of the results.
+    ax
+        Axes to draw on.
+
+    Raises
+    ------
+    ValueError
+        The numbers of results and values differ.
+    """
+    repeats = any(np.size(entry) > 1 for column in results.values() for entry in column)
+    ax = styled(ax, parameter, f"{measured} (band: the range of repetitions)" if repeats else measured)
+    if min(values) > 0.0 and max(values) > 10.0 * min(values):
+        logarithmic_axes(ax, y=False)
+    curves = {}
+    for (name, column), colour in zip(results.items(), itertools.cycle(COLOURS), strict=False):
+        if len(column) != len(values):
+            raise ValueError(f"results[{name!r}] has {len(column)} entries, but there are {len(values)} values")
+        repeated = [np.atleast_1d(np.asarray(entry, dtype=np.float64)) for entry in column]
+        ax.fill_between(values, [r.min() for r in repeated], [r.max() for r in repeated], color=colour, alpha=0.15, linewidth=0)
+        curves[name] = np.asarray(values, dtype=np.float64), np.array([r.mean() for r in repeated])
+    lines(ax, curves, marker="o")
+    name_lines(ax, curves)
+    return ax
+
+
+def neighbour_gaps(model: Any, x: Any, y: Any = None, *, n_grades: int | None = None, ax: Axes | None = None) -> Axes:
+    """The gap between each document of a ranked query and the next, and the cuts of `segment_one` into grades.
+
+    Parameters
+    ----------
+    model
+        A `DirectRanker`.
+    x
+        A query in any form.
+    y
+        Its true grades, if known: the bars between documents of different grades are then coloured.
+    n_grades
+        As in `DirectRanker.segment_one`.
+    ax
+        Axes to draw on.
+
+    Raises
+    ------
+    TypeError
+        The model does not compare neighbours.
+    ValueError
+        The query has fewer than two documents.
+    """
+    if not hasattr(model, "neighbour_gaps_one"):
+        raise TypeError(f"{type(model).__name__} does not compare neighbours; a DirectRanker does")
+    order, gaps, segments = model.rank_one(x), model.neighbour_gaps_one(x), model.segment_one(x, n_grades)
+    if not gaps:
+        raise ValueError("there is nothing to draw: x has fewer than two documents")
+    differs = [y is not None and y[a] != y[b] for a, b in itertools.pairwise(order)]
+    ax = styled(ax, "documents, best first: the gap below each", "gap to the next document")
+    positions = np.arange(1, len(gaps) + 1)
+    ax.bar(positions, gaps, width=0.7, color=[COLOURS[1] if d else PALE_BLUE for d in differs], zorder=2)
+    ax.set_ylim(0.0, 1.18 * max(gaps) or 1.0)
+    # A label is about as wide as this many bars on either side of its own, and must be above all of them.
+    beside = len(gaps) // 30
+    for position, (a, b) in zip(positions, itertools.pairwise(order), strict=True):
+        if segments[a] != segments[b]:
+            top = max(gaps[max(0, position - 1 - beside) : position + beside])
+            ax.annotate("cut", (position, top), xytext=(0, 2), textcoords="offset points", ha="center",
+                        color=DARK, fontsize=FONT, fontweight="bold")  # fmt: skip
+    if y is not None:
+        ax.annotate("true grade changes", (1.0, 1.0), xytext=(0, -2), xycoords="axes fraction", textcoords="offset points",
+                    ha="right", va="top", color=COLOURS[1], fontsize=FONT)  # fmt: skip
+    return ax
+
+
+def throughput(
+    rates: Mapping[str, float], *, unit: str = "queries/s", ours: str = "online_rank", ax: Axes | None = None
+) -> Axes:
+    """Rates as bars, the fastest on top; names that contain `ours` are coloured."""
+    ordered = dict(sorted(rates.items(), key=lambda item: -item[1]))
+    return bars(ordered, [COLOURS[0] if ours in name else PALE_GREY for name in ordered], unit, ax)

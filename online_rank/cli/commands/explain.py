@@ -1,0 +1,30 @@
+"""`online-rank explain`."""
+
+from typing import Annotated
+
+from online_rank.cli.options import FILE, Json, ModelFile, Queries, TrecRuns, value
+
+__all__ = ["explain"]
+
+
+def explain(
+    model: ModelFile,
+    reading: Queries,
+    id: Annotated[str, value("ID", "The query.")],
+    file: Annotated[str | None, FILE] = None,
+    runs: TrecRuns = None,
+    a: Annotated[str | None, value("DOCUMENT", "Explain why this document (default: the best)")] = None,
+    b: Annotated[str | None, value("DOCUMENT", "ranks above this one (default: the second).")] = None,
+    json: Json = False,
+) -> None:
+    """Explain why one document ranks above another: the contribution of each feature to the difference of their scores."""
+    from online_rank.cli.explain import explain as explain_file
+    from online_rank.cli.explain import explain_runs
+    from online_rank.cli.reading import warned_on_stderr
+    from online_rank.cli.runs import one_of
+
+    with warned_on_stderr():
+        if one_of(file, runs):
+            explain_file(model, file or "", id, (a, b), reading.reading(), json)
+        else:
+            explain_runs(model, runs or [], id, (a, b), json)

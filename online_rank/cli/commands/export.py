@@ -1,0 +1,43 @@
+"""`online-rank export`."""
+
+from typing import Annotated
+
+from online_rank.cli.options import ModelFile, Out, value
+from online_rank.export.table import TARGETS
+
+__all__ = ["export"]
+
+
+def export(
+    model: ModelFile,
+    to: Annotated[str, value("FORMAT", f"{', '.join(TARGETS)}.")],
+    out: Out = None,
+    name: Annotated[str, value("NAME", "Name of the model in the target.")] = "online_rank",
+    map_feature: Annotated[
+        list[str] | None,
+        value(
+            "NAME=TARGET",
+            "Name of one feature in the target, if it differs; or a JSON file, {NAME: TARGET}, "
+            "in which TARGET may be a query of the engine. May be repeated.",
+        ),
+    ] = None,
+    features_out: Annotated[str | None, value("FILE", "With --to solr: file for its feature store.")] = None,
+    runs: Annotated[
+        list[str] | None,
+        value(
+            "FILE",
+            "TREC run of a retriever, once for each, for targets that fuse: the nearest weights are fitted to its queries "
+            "where the target cannot compute the model, and changed rankings are counted.",
+            "--run",
+        ),
+    ] = None,
+) -> None:
+    """Write a model for a search engine, an ONNX runtime, other libraries or a C compiler.
+
+    A model that the target cannot compute is refused, with the reason and the targets that can.
+    """
+    from online_rank.cli.export import run
+    from online_rank.cli.reading import warned_on_stderr
+
+    with warned_on_stderr():
+        run(model, to, out, name, map_feature or [], features_out, runs or [])

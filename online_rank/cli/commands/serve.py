@@ -1,0 +1,60 @@
+"""`online-rank serve`."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from online_rank.cli.options import Service, is_given, value
+
+__all__ = ["serve"]
+
+#: What lines of the log are, and their levels.
+Lines = StrEnum("Lines", ["text", "json"])
+Level = StrEnum("Level", ["debug", "info", "warning", "error"])
+
+
+def serve(
+    context: typer.Context,
+    service: Service,
+    idle: Annotated[str | None, value("TIME", "Let windows end by the clock where no request comes for so long.")] = None,
+    host: Annotated[str, value("ADDRESS", "Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, value("N", "0: any free port.", min=0, max=65535)] = 8000,
+    max_request: Annotated[int, value("BYTES", "Largest request, in bytes.", min=1)] = 1 << 22,
+    key: Annotated[str | None, value("NAME", "One model for each value of this query parameter: POST /rank?NAME=shop.")] = None,
+    max_models: Annotated[int, value("N", "Most models in memory, with --key.", min=1)] = 100,
+    max_keys: Annotated[int, value("N", "Most models at all, with --key.", min=1)] = 100_000,
+    max_bytes: Annotated[int | None, value("BYTES", "Size of all models from which no more keys are taken.", min=1)] = None,
+    key_ttl: Annotated[str | None, value("TIME", "Delete a key if no request named it for so long: 90d.")] = None,
+    log_format: Annotated[Lines, value(None, "Lines of the log on stderr: text, or one JSON object each.")] = Lines.text,
+    log_level: Annotated[Level, value(None, "The least level of lines in the log.")] = Level.info,
+) -> None:
+    """Rank and learn over HTTP, with a live page and metrics (extra 'serve').
+
+    POST /rank {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}} is answered by a ranking with scores.
+
+    POST /learn {"id": "q1", "grades": {"a": 0, "b": 2}} is learned, any time later.
+
+    / is a page, /docs describes the rest. With ONLINE_RANK_TOKEN in the environment clients must send it as a bearer token.
+    """
+    from online_rank.arguments import seconds_of
+    from online_rank.cli.logs import log_to_stderr
+    from online_rank.cli.serve import Place
+    from online_rank.cli.serve import serve as listen
+    from online_rank.cli.service import check, maker
+
+    log_to_stderr(log_format, log_level)
+    check(context, service)
+    if idle is not None and service.feedback_window is None:
+        raise typer.BadParameter("--idle needs a --feedback-window")
+    if key is None and any(is_given(context, name) for name in ("max_models", "max_keys", "max_bytes", "key_ttl")):
+        raise typer.BadParameter("--max-models, --max-keys, --max-bytes and --key-ttl need --key")
+
+    def seconds(option: str, given: str | None) -> float | None:
+        return None if given is None else seconds_of(given, option)
+
+    place = Place(
+        host, port, service.checkpoint, service.every, key, max_models, max_request, service.replace_model,
+        seconds("--idle", idle), max_keys, max_bytes, seconds("--key-ttl", key_ttl),
+    )  # fmt: skip
+    listen(maker(service), place)

@@ -1,0 +1,29 @@
+"""`online-rank stream`."""
+
+import typer
+
+from online_rank.cli.options import Save, Service
+
+__all__ = ["stream"]
+
+
+def stream(context: typer.Context, service: Service, save: Save = None) -> None:
+    """Rank and learn by JSON lines on stdin and stdout, for programs in any language.
+
+    {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}} is answered by a ranking with scores.
+
+    {"id": "q1", "grades": {"a": 0, "b": 2}} is learned, any time later.
+
+    With --ranker swap, or a model for clicks: {"id": "q1", "clicks": ["a"]} is learned, and lists are drawn to learn from.
+
+    With --feedback-window, {"id": "q1", "event": "click", "doc": "a"} and grades of some documents are gathered.
+
+    {"cmd": "stats"} returns counts and figures, {"cmd": "save"} writes the checkpoint and the model.
+    """
+    from online_rank.cli.logs import log_to_stderr
+    from online_rank.cli.service import check, maker
+    from online_rank.cli.stream import run
+
+    log_to_stderr()
+    check(context, service)
+    run(maker(service)(), service, save)

@@ -1,0 +1,10 @@
+"""`online-rank warm-up`."""
+
+import online_rank
+
+__all__ = ["warm_up"]
+
+
+def warm_up() -> None:
+    """Compile the kernels, for example in a container image; otherwise the first command compiles them."""
+    online_rank.warm_up()

@@ -1,0 +1,80 @@
+"""TREC runs of several retrievers, as the commands for fused models take them."""
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from online_rank.base import serving_steps
+from online_rank.preprocessing import RunFeatures
+from online_rank.query import Runs
+from online_rank.stream.trec import read_run
+
+__all__ = ["LEARNED", "RULES", "FusedQuery", "names_of", "one_of", "queries_of", "read_runs", "require_runs"]
+
+#: What the rules are called; these names are taken.
+RULES = {"rrf": "reciprocal rank fusion", "minmax": "mean of min-max scores"}
+LEARNED = "learned"
+
+
+def one_of(file: str | None, runs: Sequence[str] | None) -> bool:
+    """Whether a command has a file rather than runs. Raises ValueError unless it has one of them."""
+    if (file is None) == (not runs):
+        raise ValueError("give FILE, or --run for each retriever")
+    return file is not None
+
+
+class FusedQuery(NamedTuple):
+    """A query: its id, what the retrievers returned, and its judgements."""
+
+    qid: str
+    runs: Runs
+    judged: Mapping[Any, int]
+
+    @property
+    def grades(self) -> dict[Any, int]:
+        """The grades of the candidates; one that was not judged has 0."""
+        return {document: self.judged.get(document, 0) for document in self.runs.ids}
+
+
+def names_of(files: Sequence[str]) -> list[str]:
+    """The retrievers, called as their files are without folder and ending, or by the whole path where that is ambiguous."""
+    if len(files) < 2:
+        raise ValueError("nothing to fuse: give at least two runs")
+    short = [os.path.splitext(os.path.basename(file))[0] for file in files]
+    names = short if len(set(short)) == len(short) else list(files)
+    if len(set(names)) < len(names) or {*names} & {*RULES, LEARNED}:
+        raise ValueError(f"the runs are called {', '.join(names)}: they need names of their own, and not those of the rules")
+    return names
+
+
+def read_runs(files: Sequence[str]) -> Iterator[FusedQuery]:
+    """The queries of TREC runs, by name of the files, without judgements."""
+    return queries_of([read_run(file) for file in files], names_of(files), {})
+
+
+def require_runs(model: Any, files: Sequence[str]) -> None:
+    """Raise ValueError if the model knows no retriever of the name of a file; warn of retrievers without a file."""
+    features = serving_steps(model)[0]
+    if not isinstance(features, RunFeatures) or features.runs is None:
+        return
+    names, known = names_of(files), ", ".join(features.runs)
+    for name in names:
+        if name not in features.runs:
+            raise ValueError(f"the model fuses {known}, and no run {name!r}; runs are called as their files, without ending")
+    if missing := [run for run in features.runs if run not in names]:
+        warnings.warn(
+            f"the model fuses {known}; without {', '.join(missing)}, none of its documents counts as found", stacklevel=2
+        )
+
+
+def queries_of(
+    runs: Sequence[Mapping[str, Mapping[str, float]]], names: Sequence[str], judged: Mapping[str, Mapping[str, int]]
+) -> Iterator[FusedQuery]:
+    """The queries of all runs, in the order in which they are met. Raises ValueError for a run that shares none."""
+    for name, run in zip(names, runs, strict=True):
+        if not any(qid in run for other in runs if other is not run for qid in other):
+            raise ValueError(f"the run {name} has no query of the others: ids may be written otherwise")
+    for qid in dict.fromkeys(qid for run in runs for qid in run):
+        lists: dict[Any, Any] = {name: list(run.get(qid, {}).items()) for name, run in zip(names, runs, strict=True)}
+        yield FusedQuery(qid, Runs(lists), judged.get(qid, {}))
