@@ -29,7 +29,8 @@ from online_rank.bounds.comparators import (
 from online_rank.bounds.mixed import mix
 from online_rank.bounds.perceptron_run import run_of_perceptron
 from online_rank.bounds.totals import Totals
-from online_rank.intervals import Interval, LossInterval, PairedLosses, add_losses
+from online_rank.intervals import Interval, LossInterval, PairedLosses
+from online_rank.intervals.losses import add_losses
 from online_rank.measures.learned import discounts, losses_of_rankings
 from online_rank.query import Block
 from online_rank.rankers.averaged import scores_by

@@ -5,17 +5,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank._kernels.codes import DOCUMENTS, MASS
-from online_rank._kernels.kernel_machine import score
 from online_rank.query import Block
 
 __all__ = [
     "KernelState",
     "clicks_of",
     "documents_met",
-    "expansion",
     "has_dense_weights",
     "kernel_state",
-    "kernel_values",
     "learn_watched",
     "reporter",
     "total_mass",
@@ -86,16 +83,3 @@ def reporter(nested: Any) -> Any:
 def clicks_of(ranker: Any, block: Block) -> Any:
     """The ranking that a `ClickPerceptron` had drawn, with the clicks on it, a `ShownBlock`."""
     return ranker._clicked(block)
-
-
-def kernel_values(ranker: Any, X: np.ndarray, documents: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
-    """Values at X (n, d) of a function with the kernel of a `KernelPerceptronRanker`, but other documents."""
-    values = np.empty(len(X))
-    score(X, documents, coefficients, *ranker._config[3:], ranker._in_use, values)
-    return values
-
-
-def expansion(ranker: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The stored documents of a `KernelPerceptronRanker` and the coefficients that learn; views, not copies."""
-    n = ranker.n_stored
-    return ranker._stored[:n], ranker._weights[:n]

@@ -16,7 +16,8 @@ from online_rank.base.ranker import best_first
 from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Nested, Schema
 from online_rank.base.undo import Undo, record, roll_back
 from online_rank.feedback import Clicks
-from online_rank.intervals import LossInterval, add_losses
+from online_rank.intervals import LossInterval
+from online_rank.intervals.losses import add_losses
 from online_rank.measures.learned import AnyMeasure
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.metrics.interleaving import draft, vote

@@ -39,7 +39,6 @@ MODULES = (
     "distributed.dask",
     "distributed.keyed",
     "measures.own",
-    "plot.report",
     "stream.clicks",
     "stream.synth",
 )
