@@ -10,11 +10,11 @@ from functools import partial
 from typing import Any
 
 from online_rank.base import abilities_of
+from online_rank.base.anatomy import learned_measure
 from online_rank.base.undo import all_or_nothing
 from online_rank.evaluate.together import Together, lessons
 from online_rank.evaluate.trace import Comparison, Trace
 from online_rank.intervals.losses import served_loss
-from online_rank.measures.learned import learned_measure
 from online_rank.query.feedback import Feedback
 from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
 from online_rank.storage.tree import adopt, settings_of

@@ -13,7 +13,7 @@ from online_rank.plot._style import FONT, GREY, lines, logarithmic_axes, name_li
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["LossCurve", "loss", "losses", "progressive"]
+__all__ = ["LossCurve", "loss", "losses", "trace"]
 
 #: The positions of measurements, and their values.
 Curve: TypeAlias = tuple[Sequence[float] | np.ndarray, Sequence[float] | np.ndarray]
@@ -22,7 +22,7 @@ Curve: TypeAlias = tuple[Sequence[float] | np.ndarray, Sequence[float] | np.ndar
 _SPACING = 1.01
 
 
-def progressive(
+def trace(
     trace: Trace | Mapping[str, Trace],
     *,
     metrics: Sequence[str] | None = None,
@@ -56,7 +56,7 @@ def progressive(
     --------
     >>> from online_rank import PerceptronRanker, evaluate, plot
     >>> query = [[1.0, 0.0], [0.0, 1.0]], [0, 1]
-    >>> ax = plot.progressive(evaluate.progressive([query] * 20, PerceptronRanker(), "ndcg"))
+    >>> ax = plot.trace(evaluate.progressive([query] * 20, PerceptronRanker(), "ndcg"))
     >>> ax.get_xlabel()
     'queries'
     """
