@@ -10,7 +10,6 @@ _HOME = {
     "DirectRanker": "direct",
     "DriftAwareRanker": "drift",
     "GradientRanker": "gradient",
-    "KernelPerceptronRanker": "kernel",
     "PairwiseRanker": "adapters",
     "PerceptronRanker": "perceptron",
     "PointwiseRanker": "adapters",
