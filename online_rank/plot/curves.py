@@ -8,7 +8,7 @@ import numpy as np
 
 from online_rank.bounds import LossTracker
 from online_rank.evaluate import Trace
-from online_rank.plot._style import FONT, GREY, lines, logarithmic_axes, name_lines, styled
+from online_rank.plot._style import FONT, GREY, lines, logarithmic_axes, name_lines, scale_to_settled, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,11 +72,7 @@ def trace(
         raise ValueError("there is nothing to draw: the trace has no query, or no metric")
     ax = styled(ax, "queries", "mean of the metric")
     lines(ax, curves)
-    # The axis is scaled to the values after the first few queries, which jump between 0 and 1.
-    settled = np.concatenate([y[len(y) // 20 :] for _, y in curves.values()])
-    low, high = float(settled.min()), float(settled.max())
-    rim = 0.08 * (high - low) or 0.05
-    ax.set_ylim(low - rim, high + rim)
+    scale_to_settled(ax, curves)
     name_lines(ax, curves)
     for number, position in enumerate(drifts):
         ax.axvline(position, color=GREY, linewidth=1.0, linestyle=(0, (3, 2)), zorder=1)
