@@ -18,7 +18,6 @@ from online_rank import (
     ForEachDocument,
     GradientRanker,
     HashedFeatures,
-    KernelPerceptronRanker,
     LossTracker,
     MaxAbsStreamScaler,
     PairwiseRanker,
@@ -57,8 +56,6 @@ REGISTRY = {
     "perceptron, last weights": lambda: PerceptronRanker(measure="ap", credit="argmax", average=False),
     "perceptron, half-life": lambda: PerceptronRanker(credit="sort", average=10, relative_margin=0.5),
     "slam": lambda: SlamRanker(learning_rate=0.1, within_grade="tight"),
-    "kernel perceptron": lambda: KernelPerceptronRanker(budget=20),
-    "kernel perceptron, polynomial": lambda: KernelPerceptronRanker("polynomial", budget=9, tolerance=0.0, average=False),
     "swap": lambda: SwapRanker(),
     "click perceptron": lambda: ClickPerceptron(),
     "gradient": lambda: GradientRanker(),
@@ -143,6 +140,7 @@ NOT_SAVED = {"function", "function | scaler | perceptron", "lifted selector"}
 
 #: Rankers that the contract, which gives them any features, with names and without, is not for.
 NOT_CHECKED = {
+    Ranker,
     # Its weights say which features there are, and whether these have names.
     FixedRanker,
     # It says itself which features there are: the checks bring others.

@@ -15,6 +15,7 @@ from online_rank.cli.commands.export import export
 from online_rank.cli.commands.forget import forget
 from online_rank.cli.commands.fuse import fuse
 from online_rank.cli.commands.rank import rank
+from online_rank.cli.commands.repair import repair
 from online_rank.cli.commands.serve import serve
 from online_rank.cli.commands.stream import stream
 from online_rank.cli.commands.train import train
@@ -80,5 +81,5 @@ def root(
         raise typer.Exit
 
 
-for _function in (warm_up, demo, train, rank, fuse, explain, export, evaluate, compare, stream, serve, forget):
+for _function in (warm_up, demo, train, rank, fuse, explain, export, evaluate, compare, stream, serve, forget, repair):
     app.command(cls=_Command)(grouped(_function))

@@ -59,6 +59,7 @@ _OPEN_TO_ALL = {"/", "/healthz", "/readyz", "/docs", "/openapi.json"}
 _POSTED = ("/rank", "/learn", "/explain", "/model", "/model/rollback", "/forget")
 #: Bytes of a file that are sent at a time.
 _A_PART = 1 << 18
+_REMEDY_OF_TIMES = "stored times lie ahead of the clock: if the clock is right, stop the server and run online-rank repair DIR"
 _LOCAL_HOSTS = {b"localhost", b"127.0.0.1", b"[::1]"}
 
 
@@ -375,8 +376,10 @@ class RankingApp:
         return _status(not self._has_failed())
 
     async def _get_readiness(self, request: Request) -> Response:
-        """Whether requests should be sent here."""
-        return _status(not self._has_failed() and not self._stopping.is_set())
+        """Whether requests should be sent here, and whether stored times lie ahead of the clock."""
+        ahead = self.models.seconds_ahead
+        found = {"seconds_ahead": round(ahead, 3), "remedy": _REMEDY_OF_TIMES} if ahead else {}
+        return _status(not self._has_failed() and not self._stopping.is_set(), found)
 
     def _has_failed(self) -> bool:
         return any(model.commits.failure is not None for model in self.models.open_models.values())
@@ -447,5 +450,5 @@ def _page(key: str | None) -> str:
     return page if key is None else page.replace("<html ", f'<html data-key="{html.escape(key)}" ', 1)
 
 
-def _status(is_well: bool) -> Response:
-    return JSONResponse({"ok": is_well}, 200 if is_well else 503)
+def _status(is_well: bool, more: dict[str, Any] | None = None) -> Response:
+    return JSONResponse({"ok": is_well, **(more or {})}, 200 if is_well else 503)

@@ -139,6 +139,11 @@ class Models:
         """The size of all folders of keys; counted now and then, where there is a limit on it or on their time."""
         return self._n_bytes
 
+    @property
+    def seconds_ahead(self) -> float:
+        """By how many seconds times that models in memory have stored lie ahead of the clock."""
+        return max((model.seconds_ahead for model in self._open.values()), default=0.0)
+
     def example(self) -> RankingService:
         """A service with the settings of all: the single one, or a new one."""
         return self._make() if self.by_key else self._open[""].durable.service

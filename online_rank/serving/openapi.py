@@ -24,6 +24,15 @@ __all__ = ["description", "description_page"]
 _ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
 _OK = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
 
+_READY = {
+    "type": "object",
+    "properties": {
+        "ok": {"type": "boolean"},
+        "seconds_ahead": {"type": "number", "description": "how far stored times lie ahead of the clock, if they do"},
+        "remedy": {"type": "string"},
+    },
+    "required": ["ok"],
+}
 _KEY = {"type": "string", "pattern": f"^{KEY.pattern}$"}
 _REFUSALS = {
     "400": "not a valid request; nothing has changed",
@@ -135,7 +144,7 @@ def description(key: str | None, with_token: bool, values: tuple[str, ...] = ("n
             },
             "/stats": get("Counts and figures", schema=STATS, also=keyed | secured, **of_model),
             "/healthz": get("Whether the service works; 503: restart it", schema=_OK, **{"503": "restart it"}),
-            "/readyz": get("Whether requests can be taken", schema=_OK, **{"503": "send requests elsewhere"}),
+            "/readyz": get("Whether requests can be taken", schema=_READY, **{"503": "send requests elsewhere"}),
             "/metrics": get("Figures for Prometheus", "text/plain", also=secured, **closed),
             "/events": get(
                 "The data of the page, once a second", "text/event-stream", also=keyed | secured, **closed, **unknown

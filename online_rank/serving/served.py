@@ -7,7 +7,8 @@ import logging
 from typing import Any
 
 from online_rank.base import ranker_of, serving_steps
-from online_rank.measures.learned import learned_measure
+from online_rank.base.anatomy import learned_measure
+from online_rank.serving.clock import CLOCK
 from online_rank.serving.commit import CommitError, GroupCommit
 from online_rank.serving.durable import DurableService
 from online_rank.serving.forgetting import Wanted, without
@@ -16,6 +17,7 @@ from online_rank.serving.inputs import InputWatch
 from online_rank.serving.monitor import Monitor
 from online_rank.serving.outcomes import PREVIOUS, REFERENCE
 from online_rank.serving.protocol import RankingService, Reply
+from online_rank.serving.stored_times import latest_time
 from online_rank.serving.wire import decoded
 from online_rank.storage.files import from_bytes, to_bytes
 
@@ -51,12 +53,25 @@ class ServedModel:
         # Shares the service's account of losses, which outlives the process.
         self.monitor = Monitor(learned_measure(service.model), service._served, clicks=service.draws)
         self.inputs = self._inputs()
+        self._latest_time = latest_time(service)
+        if self.seconds_ahead:
+            where = "a service" if durable.store is None else durable.store
+            _log.warning(
+                "%s has times that lie %.0f seconds ahead of the clock; if that is right, stop the server and run "
+                "online-rank repair %s", where, self.seconds_ahead, where,
+            )  # fmt: skip
         self._before = service.counts()
         self._replacing = asyncio.Lock()
         self._previous: bytes | None = None
         if service.replaced is not None:
             # The process may have been killed before the file was written.
             self._keep_replaced()
+
+    @property
+    def seconds_ahead(self) -> float:
+        """By how many seconds stored times lie ahead of the clock; 0.0 for less than is accepted of requests."""
+        ahead = self._latest_time - CLOCK.now()
+        return ahead if ahead > self.durable.service.clock_skew else 0.0
 
     @property
     def is_idle(self) -> bool:
@@ -242,6 +257,7 @@ class ServedModel:
         except (ValueError, TypeError) as error:
             return 400, {"error": f"this model cannot replace the one that serves: {error}"}
         on_disk = commits.add_and_wait(outcome)
+        self._latest_time = latest_time(service)
         watched, before = self.monitor, to_bytes(service.replaced)
         self._previous = before
         self.monitor = Monitor(learned_measure(model), service._served, clicks=service.draws)

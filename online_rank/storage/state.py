@@ -180,6 +180,16 @@ class StateDirectory(CheckpointDirectory, StateStore):
         with self._database.transaction(wait=False) as connection:
             connection.executemany("UPDATE learned SET id = ?, digest = ? WHERE change = ?", rows)
 
+    def replace_queries(self, queries: Mapping[int, bytes]) -> None:
+        """Replace queries by others, under the same numbers; they are on the disk when this returns.
+
+        The last change appended is that of the newest generation: later ones have digests of these queries.
+        """
+        self.require_open()
+        rows = [(content, digest_of_query(number, content), number) for number, content in queries.items()]
+        with self._database.transaction(wait=True) as connection:
+            connection.executemany("UPDATE query SET content = ?, digest = ? WHERE number = ?", rows)
+
     def file(self, name: str) -> bytes | None:
         """A file in the folder; None if there is none."""
         try:

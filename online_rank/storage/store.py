@@ -136,6 +136,10 @@ class StateStore(abc.ABC):
         """Remember learned ids, by the numbers of their changes, as something else, in JSON."""
 
     @abc.abstractmethod
+    def replace_queries(self, queries: Mapping[int, bytes]) -> None:
+        """Replace queries by others, under the same numbers. The last change appended is that of the newest generation."""
+
+    @abc.abstractmethod
     def purge(self) -> None:
         """Leave nothing of what was deleted."""
 

@@ -61,7 +61,6 @@ TOP_LEVEL = {
     "GradientRanker": "rankers.gradient",
     "HashedFeatures": "preprocessing",
     "Impression": "feedback",
-    "KernelPerceptronRanker": "rankers.kernel",
     "LossTracker": "bounds",
     "MaxAbsStreamScaler": "preprocessing",
     "ModelFileError": "storage",

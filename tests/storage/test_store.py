@@ -93,6 +93,9 @@ class DiskStore(StateStore):
     def rename_learned(self, names):
         self.disk.ids |= names
 
+    def replace_queries(self, queries):
+        self.disk.rows |= queries
+
     def purge(self):
         pass
 
