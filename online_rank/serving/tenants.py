@@ -28,7 +28,7 @@ _CLOCK = ".clock"
 
 _OWN = {*STATE_FILES, PREVIOUS, REFERENCE, _USED, _DELETED}
 #: What a process that was killed while it replaced a file leaves (`write_atomically`).
-_TEMPORARY = re.compile(rf"\.({'|'.join(map(re.escape, (PREVIOUS, REFERENCE)))})\.[0-9a-f]{{16}}\.tmp")
+_TEMPORARY = re.compile(rf"\.({'|'.join(map(re.escape, (*STATE_FILES, PREVIOUS, REFERENCE)))})\.[0-9a-f]{{16}}\.tmp")
 
 
 class Keys(Folder):
