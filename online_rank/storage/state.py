@@ -201,6 +201,15 @@ class StateDirectory(CheckpointDirectory, StateStore):
         """Replace a file in the folder, completely or not at all. Raises OSError."""
         write_atomically(self.path / name, content, 0o600)
 
+    def file_names(self) -> list[str]:
+        """The names of the files in the folder."""
+        return os.listdir(self.path)
+
+    def delete_file(self, name: str) -> None:
+        """Delete a file in the folder, if it is there. Raises OSError."""
+        (self.path / name).unlink(missing_ok=True)
+        sync_directory(self.path)
+
     def has_room(self, n_bytes: int) -> bool:
         """Whether there is room on the disk for so much more."""
         return shutil.disk_usage(self.path).free >= n_bytes
