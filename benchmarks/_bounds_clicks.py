@@ -8,7 +8,7 @@ import numpy as np
 from benchmarks._common import table
 from online_rank._kernels import clicks
 from online_rank._kernels.codes import PLACKETT_LUCE
-from online_rank.intervals import largest_deviation
+from online_rank.intervals.losses import largest_deviation
 from tests.kernels.calling import Module
 from tests.reference import clicks as reference
 

@@ -8,7 +8,7 @@ from benchmarks._common import table
 from benchmarks._data import data_folder
 from benchmarks._figures import Curve, figure, number, saved
 from online_rank import LossTracker, PerceptronRanker, StreamScaler, plot
-from online_rank.intervals import largest_deviation
+from online_rank.intervals.losses import largest_deviation
 from online_rank.stream.letor import read_letor
 from tests.reference import bound_streams
 from tests.reference import intervals as adaptive

@@ -10,7 +10,7 @@ from benchmarks._common import table
 from online_rank import LossTracker, PerceptronRanker
 from online_rank._kernels.clicks import mixed_logits
 from online_rank.bounds.blends import blend_closed_bound, leader_bound
-from online_rank.intervals import largest_deviation
+from online_rank.intervals.losses import largest_deviation
 
 STREAMS = 1000
 

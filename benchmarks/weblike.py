@@ -1,15 +1,12 @@
 """How good is one pass over raw web-like features with linear, additive and forest truths, beside LightGBM of 200 rounds?
 
-    python -m benchmarks.weblike [--cases gam:1000:0 ... lin:1000:1] [--keep FILE]
+    python -m benchmarks.weblike [--cases additive:1000:0 ... linear:1000:1] [--keep FILE]
 
-The streams are those of `../shared/generate/weblike.py` beside the project: 136 features up to 10^8, 40 to 80 documents, 400
-held-out queries. With seed 0 its figures can be compared with those that other programs reach. The settings of the rankers were
-chosen on streams of another generator (`WebLike`) and on validation parts; the seeds of this one give truths that no setting
-was chosen on, but seed 0, on which prototypes were.
+The streams are `WebLike`: 136 features up to 10^8, 40 to 80 documents, 400 held-out queries. The settings of the rankers were
+chosen on validation parts and on streams of the same generator with other truths (`benchmarks.blends`: world seeds 100 and on).
 Differences are to LightGBM, with standard errors, paired over the held-out queries.
 """
 
-import importlib.util
 import itertools
 import json
 import sys
@@ -21,13 +18,16 @@ from typing import Any
 import numpy as np
 
 from benchmarks._common import environment, parser, save, table
-from benchmarks._data import data_folder
 from online_rank import BlendRanker, GradientRanker, PerceptronRanker, RidgeRanker, StreamQuantileMap, measure
 from online_rank.base import Ranker
+from online_rank.stream import WebLike
 
 CASES = (
-    "gam:1000:0", "gam:4000:0", "forest:1000:0", "forest:4000:0", "lin:1000:0", "gam:1000:1", "forest:1000:1", "lin:1000:1",
-)  # fmt: skip
+    *("additive:1000:0", "additive:4000:0", "forest:1000:0", "forest:4000:0", "linear:1000:0"),
+    *("additive:1000:1", "forest:1000:1", "linear:1000:1"),
+)
+#: Seeds of the held-out queries, less those of the stream; and how many there are.
+_HELD_OUT, _N_HELD_OUT = 10**6, 400
 LIGHTGBM, ROUNDS = "LightGBM lambdarank", 200
 ONLINE: dict[str, Callable[[], Ranker]] = {
     "map | PerceptronRanker()": lambda: StreamQuantileMap() | PerceptronRanker(),
@@ -41,23 +41,19 @@ ONLINE: dict[str, Callable[[], Ranker]] = {
 }
 
 
-def generator() -> Any:
-    """The module that makes the streams."""
-    path = data_folder().parent / "generate" / "weblike.py"
-    spec = importlib.util.spec_from_file_location("weblike", path)
-    if spec is None or spec.loader is None or not path.exists():
-        raise SystemExit(f"there is no {path}")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def block(truth: str, n_queries: int, seed: int, world_seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Queries of a stream as features, grades and offsets."""
+    queries = [*WebLike(n_queries, truth=truth, n_documents=(40, 80), seed=seed, world_seed=world_seed)]
+    sizes = [len(y) for _, y in queries]
+    return np.concatenate([X for X, _ in queries]), np.concatenate([y for _, y in queries]), np.cumsum([0, *sizes])
 
 
 def run(truth: str, n_queries: int, seed: int, found: dict[str, dict[str, Any]]) -> None:
     """NDCG@10 of each held-out query, and processor seconds of learning, of each contestant that `found` does not have."""
     import lightgbm
 
-    source = generator().Weblike(truth, seed=seed)
-    (X, y, offsets), (X_out, y_out, offsets_out) = source.block(0, n_queries), source.block(10**6, 10**6 + 400)
+    X, y, offsets = block(truth, n_queries, seed, seed)
+    X_out, y_out, offsets_out = block(truth, _N_HELD_OUT, seed + _HELD_OUT, seed)
     qid, qid_out = (np.repeat(np.arange(len(o) - 1), np.diff(o)) for o in (offsets, offsets_out))
     ndcg = measure("ndcg@10")
     for name in [who for who in (LIGHTGBM, *ONLINE) if who not in found]:

@@ -143,6 +143,7 @@ NOT_SAVED = {"function", "function | scaler | perceptron", "lifted selector"}
 
 #: Rankers that the contract, which gives them any features, with names and without, is not for.
 NOT_CHECKED = {
+    Ranker,
     # Its weights say which features there are, and whether these have names.
     FixedRanker,
     # It says itself which features there are: the checks bring others.

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from online_rank.intervals import LossInterval, PairedLosses, largest_deviation
+from online_rank.intervals import LossInterval, PairedLosses
+from online_rank.intervals.losses import largest_deviation
 from tests.reference import intervals as reference
 
 LOSSES = st.lists(st.floats(0.0, 1.0), max_size=40)

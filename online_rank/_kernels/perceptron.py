@@ -168,6 +168,7 @@ def _learn_block(X, y, offsets, weights, discounts, config, w, average, counters
         square = 0.0
         if loss > 0.0:
             square = combine_rows(documents, c, work.integers[SPARE_ITEMS], z)
+            of_spread, of_sort = counters[SPREAD_SQUARES], counters[SORT_SQUARES]
             if rule.credit == ADAPTIVE and mass > 0.0:
                 other_square = combine_rows(documents, work.reals[OTHER_CREDIT, :m], work.integers[SPARE_ITEMS], other_z)
                 share, of_spread, of_sort = share_of_spread(square, other_square, mass, counters)
@@ -177,8 +178,7 @@ def _learn_block(X, y, offsets, weights, discounts, config, w, average, counters
             copy_to(w, new)
             if watch is not None:
                 add_up_updates(watch, z)
-            if rule.credit == ADAPTIVE and mass > 0.0:
-                counters[SPREAD_SQUARES], counters[SORT_SQUARES] = of_spread, of_sort
+            counters[SPREAD_SQUARES], counters[SORT_SQUARES] = of_spread, of_sort
             counters[CAPPED_SQUARES] += square + 2.0 * offset * mass
             if rule.cap > 0.0:
                 shorten(w, rule.cap * math.sqrt(counters[CAPPED_SQUARES]))

@@ -14,7 +14,7 @@ from online_rank._kernels._jit import kernel, leaf
 from online_rank._kernels.arrays import copy_to
 from online_rank._kernels.fits import require
 from online_rank._kernels.primitives import bit_pattern, four_row_dots, row_dot
-from online_rank._kernels.quantiles import normal_quantile
+from online_rank._kernels.vector_math import normal_quantile
 
 # Added to the standard deviation within a query, so that a feature that hardly varies there stays small.
 _SOFT = 0.1

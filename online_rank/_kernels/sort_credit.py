@@ -6,7 +6,7 @@ import numpy as np
 
 from online_rank._kernels._jit import leaf
 from online_rank._kernels.order import sort_descending
-from online_rank._kernels.quantiles import normal_quantile
+from online_rank._kernels.vector_math import normal_quantile
 from online_rank._kernels.workspace import (
     KEYS,
     LEVEL_START,

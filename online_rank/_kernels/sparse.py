@@ -13,6 +13,9 @@ import numpy as np
 from online_rank._kernels._jit import inner, kernel, leaf
 from online_rank._kernels.fits import require, require_offsets, require_rows
 
+# Largest norm of weights whose square is finite.
+_LARGEST_NORM = 1e154
+
 # Columns of the state; an optimizer's state begins at OPTIMIZER.
 WEIGHT, LAZY, SUM, OTHER_SUM, OPTIMIZER = range(5)
 
@@ -71,6 +74,15 @@ def score_with_norms(starts, columns, values, state, s):
 
 
 @leaf
+def most_entries(starts, offsets):
+    """The largest number of entries of a query in a block."""
+    most = 0
+    for q in range(offsets.shape[0] - 1):
+        most = max(most, starts[offsets[q + 1]] - starts[offsets[q]])
+    return most
+
+
+@leaf
 def combine_rows(rows, c, state, touched):
     """Add c_i x_i over documents to the SUM of each feature; lists the features to `touched`. Returns their number.
 
@@ -103,49 +115,24 @@ def combine_rows_twice(rows, c, other, state, touched):
 
 
 @leaf
-def add_sums(state, step, lag, touched, before):
-    """w += step SUM, and u += lag step SUM (`averages.lag_of`), for the touched features, and reset their SUM to 0.
-
-    Keeps their w and u in `before` (n, 2), for `put_back`. Returns ||z||^2, z the sums, and ||w||^2 over these features.
-    """
-    norm = 0.0
-    weights = 0.0
+def take_sums(state, column, touched, z):
+    """Move a column of sums, SUM or OTHER_SUM, of the touched features to z, and reset it to 0. Returns ||z||^2."""
+    square = 0.0
     for k in range(touched.shape[0]):
         j = touched[k]
-        z, w, u = state[j, SUM], state[j, WEIGHT], state[j, LAZY]
-        before[k, 0] = w
-        before[k, 1] = u
-        state[j, SUM] = 0.0
-        state[j, WEIGHT] = w + step * z
-        state[j, LAZY] = u + lag * (step * z)
-        norm += z * z
-        weights += w * w
-    return norm, weights
+        z[k] = state[j, column]
+        state[j, column] = 0.0
+        square += z[k] * z[k]
+    return square
 
 
 @leaf
-def put_back(state, touched, before):
-    """Undo `add_sums`, in reverse order, since a feature may be listed twice."""
-    for k in range(touched.shape[0] - 1, -1, -1):
-        state[touched[k], WEIGHT] = before[k, 0]
-        state[touched[k], LAZY] = before[k, 1]
-
-
-@leaf
-def take_both_sums(state, touched, z, other):
-    """Move SUM to `z` and OTHER_SUM to `other`, and reset both to 0. Returns their squared norms, and ||w||^2 over these
-    features.
-    """
-    norm, other_norm, weights = 0.0, 0.0, 0.0
+def stay_finite(state, touched, step, square):
+    """Whether the weights w + step z stay finite, `square` being ||z||^2: their norm is at most ||w|| + step ||z||."""
+    squares_of_w = 0.0
     for k in range(touched.shape[0]):
-        j = touched[k]
-        z[k], other[k] = state[j, SUM], state[j, OTHER_SUM]
-        state[j, SUM] = 0.0
-        state[j, OTHER_SUM] = 0.0
-        norm += z[k] * z[k]
-        other_norm += other[k] * other[k]
-        weights += state[j, WEIGHT] * state[j, WEIGHT]
-    return norm, other_norm, weights
+        squares_of_w += state[touched[k], WEIGHT] * state[touched[k], WEIGHT]
+    return math.sqrt(squares_of_w) + step * math.sqrt(square) < _LARGEST_NORM
 
 
 @leaf

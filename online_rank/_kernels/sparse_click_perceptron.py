@@ -15,16 +15,16 @@ from online_rank._kernels.rounds import write_round
 from online_rank._kernels.sparse import (
     LAZY,
     OPTIMIZER,
-    OTHER_SUM,
     SUM,
     WEIGHT,
     Rows,
     add_scaled,
     combine_rows,
+    most_entries,
     score_with_norms,
+    take_sums,
 )
 from online_rank._kernels.sparse_clicks import count_evidence
-from online_rank._kernels.sparse_perceptron import most_entries
 from online_rank._kernels.workspace import longest_query
 
 # Column of the sum of squared updates of a feature.
@@ -32,18 +32,13 @@ SQUARES = OPTIMIZER
 
 
 @inner
-def _take_sums(state, touched, z):
-    """Move SUM to z, and reset it to 0. Returns ||z||^2, and whether weights and squares stay finite."""
-    square = 0.0
+def _stay_finite(state, touched, z):
+    """Whether weights and sums of squared updates stay finite with an update z of the touched features."""
     fine = True
     for k in range(touched.shape[0]):
         row = state[touched[k]]
-        z[k] = row[SUM]
-        row[SUM] = 0.0
-        row[OTHER_SUM] = 0.0
-        square += z[k] * z[k]
         fine &= math.isfinite(row[WEIGHT] + z[k]) and math.isfinite(row[SQUARES] + z[k] * z[k])
-    return square, fine and math.isfinite(square)
+    return fine
 
 
 @kernel
@@ -90,8 +85,8 @@ def learn(starts, columns, values, offsets, shown, weights, discounts, config, s
             for i in range(m):
                 c[i] *= weight
             n = combine_rows(documents, c, state, touched)
-            square, fine = _take_sums(state, touched[:n], z)
-            if not (fine and math.isfinite(mass)):
+            square = take_sums(state, SUM, touched[:n], z)
+            if not (math.isfinite(square) and math.isfinite(mass) and _stay_finite(state, touched[:n], z)):
                 return q
             for k in range(n):
                 row = state[touched[k]]

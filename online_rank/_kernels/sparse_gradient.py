@@ -16,8 +16,7 @@ from online_rank._kernels.codes import N_GRADIENT_COUNTERS, OPTIMIZER_ROWS, SCAL
 from online_rank._kernels.fits import require, require_block, require_rows
 from online_rank._kernels.optimizers import bet, descend
 from online_rank._kernels.rounds import write_round
-from online_rank._kernels.sparse import LAZY, OPTIMIZER, SUM, WEIGHT
-from online_rank._kernels.sparse_perceptron import most_entries
+from online_rank._kernels.sparse import LAZY, OPTIMIZER, SUM, WEIGHT, most_entries
 from online_rank._kernels.surrogates import evaluate, settings
 from online_rank._kernels.workspace import SCORES, longest_query, workspace
 

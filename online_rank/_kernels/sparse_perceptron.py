@@ -15,52 +15,29 @@ from online_rank._kernels.rounds import write_round
 from online_rank._kernels.sparse import (
     LAZY,
     OPTIMIZER,
+    OTHER_SUM,
+    SUM,
     Rows,
     add_scaled,
-    add_sums,
     combine_rows,
     combine_rows_twice,
-    put_back,
+    most_entries,
     score,
     score_with_norms,
-    take_both_sums,
+    stay_finite,
+    take_sums,
 )
 from online_rank._kernels.workspace import CREDIT, OTHER_CREDIT, SCORES, longest_query, workspace
 
-# Largest norm of weights whose square is finite.
-_LARGEST_NORM = 1e154
-
 
 @leaf
-def most_entries(starts, offsets):
-    """The largest number of entries of a query in a block."""
-    most = 0
-    for q in range(offsets.shape[0] - 1):
-        most = max(most, starts[offsets[q + 1]] - starts[offsets[q]])
-    return most
-
-
-@leaf
-def _mixed(rows, work, m, mass, state, touched, z, other_z, counters):
-    """Combine the rows of a query by both credits of ADAPTIVE, mix them, and reset the sums.
-
-    Returns the number of touched features, whose sums are in z, ||z||^2, ||w||^2 over them, and the counters SPREAD_SQUARES and
-    SORT_SQUARES.
-    """
-    n = combine_rows_twice(rows, work.reals[CREDIT, :m], work.reals[OTHER_CREDIT, :m], state, touched)
-    square, other_square, weights = take_both_sums(state, touched[:n], z, other_z)
-    share, of_spread, of_sort = share_of_spread(square, other_square, mass, counters)
+def _mix(share, z, other):
+    """z <- share z + (1 - share) other. Returns ||z||^2."""
     square = 0.0
-    for k in range(n):
-        z[k] = share * z[k] + (1.0 - share) * other_z[k]
+    for k in range(z.shape[0]):
+        z[k] = share * z[k] + (1.0 - share) * other[k]
         square += z[k] * z[k]
-    return n, square, weights, of_spread, of_sort
-
-
-@leaf
-def within_range(step, square, squares_of_w):
-    """Whether the weights w + step z stay finite: their norm is at most ||w|| + step ||z||."""
-    return math.sqrt(squares_of_w) + step * math.sqrt(square) < _LARGEST_NORM
+    return square
 
 
 @kernel
@@ -89,9 +66,7 @@ def learn(
     target, rule = settings(config, discounts)
     work = workspace(longest_query(offsets))
     most = most_entries(starts, offsets)
-    touched, before = np.empty(most + 1, dtype=np.int64), np.empty((most, 2))
-    mixed = most if rule.credit == ADAPTIVE else 0
-    z, other_z = np.empty(mixed), np.empty(mixed)
+    touched, z, other_z = np.empty(most + 1, dtype=np.int64), np.empty(most), np.empty(most)
     for q in range(weights.shape[0]):
         first, weight = offsets[q], weights[q]
         m = offsets[q + 1] - first
@@ -113,19 +88,21 @@ def learn(
         loss, mass, v_max, _ = respond(target, rule, graded, s, weight, offset, work)
         square = 0.0
         if loss > 0.0:
-            lag = lag_of(rule.decay, counters) if averages else 0.0
-            if rule.credit == ADAPTIVE and mass > 0.0:
-                n, square, squares_of_w, of_spread, of_sort = _mixed(rows, work, m, mass, state, touched, z, other_z, counters)
-                if not (math.isfinite(mass) and within_range(1.0, square, squares_of_w)):
-                    return q
-                add_scaled(state, 1.0, touched[:n], z, lag)
-                counters[SPREAD_SQUARES], counters[SORT_SQUARES] = of_spread, of_sort
+            mixes, c = rule.credit == ADAPTIVE and mass > 0.0, work.reals[CREDIT, :m]
+            if mixes:
+                n = combine_rows_twice(rows, c, work.reals[OTHER_CREDIT, :m], state, touched)
             else:
-                n = combine_rows(rows, work.reals[CREDIT, :m], state, touched)
-                square, squares_of_w = add_sums(state, 1.0, lag, touched[:n], before)
-                if not (math.isfinite(mass) and within_range(1.0, square, squares_of_w)):
-                    put_back(state, touched[:n], before)
-                    return q
+                n = combine_rows(rows, c, state, touched)
+            square = take_sums(state, SUM, touched[:n], z)
+            of_spread, of_sort = counters[SPREAD_SQUARES], counters[SORT_SQUARES]
+            if mixes:
+                other_square = take_sums(state, OTHER_SUM, touched[:n], other_z)
+                share, of_spread, of_sort = share_of_spread(square, other_square, mass, counters)
+                square = _mix(share, z[:n], other_z)
+            if not (math.isfinite(mass) and stay_finite(state, touched[:n], 1.0, square)):
+                return q
+            add_scaled(state, 1.0, touched[:n], z, lag_of(rule.decay, counters) if averages else 0.0)
+            counters[SPREAD_SQUARES], counters[SORT_SQUARES] = of_spread, of_sort
             counters[CAPPED_SQUARES] += square + 2.0 * offset * mass
         count_update(counters, m, mass, square)
         if averages:

@@ -11,8 +11,17 @@ from online_rank._kernels.fits import require, require_block, require_rows
 from online_rank._kernels.graded import grade_query
 from online_rank._kernels.rounds import write_round
 from online_rank._kernels.slam import descend, settings
-from online_rank._kernels.sparse import OPTIMIZER, Rows, add_sums, combine_rows, put_back, score_with_norms
-from online_rank._kernels.sparse_perceptron import most_entries, within_range
+from online_rank._kernels.sparse import (
+    OPTIMIZER,
+    SUM,
+    Rows,
+    add_scaled,
+    combine_rows,
+    most_entries,
+    score_with_norms,
+    stay_finite,
+    take_sums,
+)
 from online_rank._kernels.workspace import CREDIT, SCORES, longest_query, workspace
 
 
@@ -36,7 +45,7 @@ def learn(starts, columns, values, y, offsets, weights, discounts, config, state
     target, rule = settings(config, discounts)
     work = workspace(longest_query(offsets))
     most = most_entries(starts, offsets)
-    touched, before = np.empty(most + 1, dtype=np.int64), np.empty((most, 2))
+    touched, z = np.empty(most + 1, dtype=np.int64), np.empty(most)
     for q in range(weights.shape[0]):
         first, weight = offsets[q], weights[q]
         m = offsets[q + 1] - first
@@ -53,10 +62,10 @@ def learn(starts, columns, values, y, offsets, weights, discounts, config, state
         square = 0.0
         if loss > 0.0:
             n = combine_rows(rows, work.reals[CREDIT, :m], state, touched)
-            square, squares_of_w = add_sums(state, rule.step, 0.0, touched[:n], before)
-            if not (math.isfinite(mass) and within_range(rule.step, square, squares_of_w)):
-                put_back(state, touched[:n], before)
+            square = take_sums(state, SUM, touched[:n], z)
+            if not (math.isfinite(mass) and stay_finite(state, touched[:n], rule.step, square)):
                 return q
+            add_scaled(state, rule.step, touched[:n], z, 0.0)
         counters[DOCUMENTS] += m
         write_round(rounds[q], loss, mass, square, rule.margin, weight, m, largest, v_max, False)
     return weights.shape[0]

@@ -25,7 +25,8 @@ class all_or_nothing:
     """Undo the changes to some parts if the body raises; Ctrl-C waits until the body has ended.
 
     In the main thread SIGINT is held back: its handler is called at the end. Of several inside one another the outermost one
-    holds it back. Other threads get no signals, and whoever ignores SIGINT, or lets it end the process, goes on doing so.
+    holds it back. A second signal is not held back: its handler is called at once, and what it raises undoes the changes. Other
+    threads get no signals, and whoever ignores SIGINT, or lets it end the process, goes on doing so.
 
     Parameters
     ----------
@@ -47,11 +48,13 @@ class all_or_nothing:
     0
     """
 
-    __slots__ = ("_handler", "_signal", "_undo", "goes_on")
+    __slots__ = ("_handler", "_last", "_signal", "_undo", "goes_on")
 
     def __init__(self, *parts: Any, goes_on: bool = False) -> None:
         self.goes_on = goes_on
         self._undo: list[Undo] = []
+        #: An array whose last number is NaN until the last change is made.
+        self._last: np.ndarray | None = None
         #: The handler in whose place this object stands, and what to call it with.
         self._handler: Callable[..., Any] | None = None
         self._signal: tuple[Any, ...] | None = None
@@ -66,13 +69,21 @@ class all_or_nothing:
         """Make the last changes (`at_once`), and with them keep all the others."""
         at_once([*changes, self._undo.clear])
 
+    def until_written(self, row: np.ndarray) -> None:
+        """Keep all changes once a kernel has written a row (1, n), which ends in NaN: the last change, never done by halves."""
+        self._last = row
+
     def include(self, part: Any, block: Any = None) -> None:
         """Undo the changes of `part` too; `block`, if known, is what it is about to learn from."""
         record(self._undo, part, block)
 
     def __call__(self, *arguments: Any) -> None:
-        """In place of the handler of SIGINT: keep the signal for it."""
-        self._signal = arguments
+        """In place of the handler of SIGINT: keep the first signal for it."""
+        if self._signal is None or self._handler is None:
+            self._signal = arguments
+        else:
+            self._signal = None
+            self._handler(*arguments)
 
     def __enter__(self) -> "all_or_nothing":
         handler = _signal.getsignal(_SIGINT)
@@ -92,7 +103,7 @@ class all_or_nothing:
     def __exit__(self, kind: type | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         handler = self._handler
         try:
-            if kind is not None:
+            if kind is not None and (self._last is None or self._last[0, -1] != self._last[0, -1]):
                 roll_back(self._undo)
         finally:
             if handler is not None:
@@ -177,18 +188,17 @@ def record(log: list[Undo], part: Any, block: Any = None) -> None:
         Its functions are called in reverse.
     part
         Steps of this library say what undoes their changes (`_record`). Of other objects, such as river's, which change in
-        place, a deep copy of the state is kept. Windowed metrics and collections of metrics remain the same objects, since the
-        user may hold references to them.
+        place, also inside a step of a user's own, a deep copy of the state is kept. Windowed metrics and collections of metrics
+        remain the same objects, since the user may hold references to them.
     block
         The queries that the part is about to learn from; None if unknown.
     """
-    if hasattr(type(part), "_record"):
+    kind: Any = type(part)
+    if hasattr(kind, "_record"):
         part._record(log, block)
-        values = vars(part).values()
-        if any(map(_is_foreign, {*map(type, values)})):
-            for value in values:
-                if _is_foreign(type(value)):  # type: ignore[arg-type]
-                    record(log, value)
+        for value in vars(part).values() if _is_of_a_user(kind) else ():
+            if isinstance(value, base.Base) and not hasattr(value, "_record"):
+                record(log, value)
     elif isinstance(part, utils.Rolling | utils.TimeRolling):
         record(log, part.obj)
         # The entries of a window never change; only the set of entries does.
@@ -202,9 +212,9 @@ def record(log: list[Undo], part: Any, block: Any = None) -> None:
 
 
 @functools.cache
-def _is_foreign(kind: Hashable) -> bool:
-    """Whether a class is river's, so that a deep copy of its objects is kept."""
-    return isinstance(kind, type) and issubclass(kind, base.Base) and not hasattr(kind, "_record")
+def _is_of_a_user(kind: Hashable) -> bool:
+    """Whether a class is not of this library, so that it may hold anything."""
+    return not getattr(kind, "__module__", "").startswith("online_rank.")
 
 
 def record_state(log: list[Undo], part: Any, copied: bool = True, replaced: frozenset[str] = frozenset()) -> None:

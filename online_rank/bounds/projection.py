@@ -1,30 +1,20 @@
-r"""The mass theorem with a budget: bounds on the loss of a `KernelPerceptronRanker`, and its certificate.
+r"""The mass theorem with a budget: bounds on the loss of a `KernelPerceptronRanker`.
 
 An update g_t is projected on the stored documents, and e_t = g_t - P g_t is lost. The weights w_t lie in the span of the
 stored documents, so <w_t, P g_t> = <w_t, g_t> <= tau_t V_t, and for every u of the feature space (notation as in
 `online_rank.bounds`)
 
 .. math:: \sum_t V_t \le F(u) + \langle u, w_{T+1} \rangle + \sum_t \langle u, e_t \rangle.
+
+A comparator is a function here, which no `LossTracker` holds: the tests of the ranker measure its loss and certify the run.
 """
 
 import math
-from collections.abc import Iterable
-from typing import Any
 
-import numpy as np
-
-from online_rank.base import Round
-from online_rank.bounds.certificate import Certificate, Run, certify
-from online_rank.bounds.declaration import PLAIN, bound
-from online_rank.query import read_query
-from online_rank.rankers.inside import expansion, kernel_values
+from online_rank.bounds.declaration import bound
 from online_rank.rankers.kernel import KernelPerceptronRanker
 
-__all__ = ["certify_projection", "projection_bound", "projection_data_bound", "projection_hindsight_bound"]
-
-#: Relative rounding error of a bound, as a multiple of that of other bounds. A projection error is the square root of a
-#: difference, so only half of its digits are exact.
-_ROUNDING = 100.0
+__all__ = ["projection_bound", "projection_data_bound", "projection_hindsight_bound"]
 
 
 def _budget_is_spent(model: KernelPerceptronRanker) -> str | None:
@@ -121,81 +111,3 @@ def projection_hindsight_bound(*, comparator_loss: float, norm: float, inner_pro
     5.0
     """
     return comparator_loss + inner_product + norm * projection_error
-
-
-def certify_projection(
-    model: KernelPerceptronRanker, queries: Iterable[tuple[Any, Any]], documents: np.ndarray, coefficients: np.ndarray
-) -> Certificate:
-    r"""Let a new ranker learn a stream, and compare its loss with the bounds.
-
-    Parameters
-    ----------
-    model
-        A `KernelPerceptronRanker` that has learned nothing yet; it learns the stream.
-    queries
-        Pairs (X, y) of features, arrays (m, d), and grades.
-    documents, coefficients
-        The comparator :math:`u = \sum_b \mu_b k(z_b, \cdot)`: n documents z_b (n, d) and the (n,) numbers mu_b.
-
-    Raises
-    ------
-    ValueError
-        `model` has learned already, or the comparator does not fit the queries.
-    TypeError, ValueError
-        A query is bad input.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> stream = [(X, (X[:, 0] * X[:, 1] > 0).astype(int)) for X in rng.normal(size=(300, 6, 2))]
-    >>> corners = np.array([[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0]])
-    >>> model = KernelPerceptronRanker(gamma=0.5, budget=50)
-    >>> certificate = certify_projection(model, stream, corners, np.array([3.0, 3.0, -3.0, -3.0]))
-    >>> certificate.holds, certificate.bound("projection_bound") >= certificate.totals["mass"] >= certificate.loss
-    (True, True)
-    """
-    if model.last_round is not None:
-        raise ValueError("model has learned already; the bounds start from f = 0, so give one that has not")
-    z = np.ascontiguousarray(documents, dtype=np.float64)
-    mu = np.ascontiguousarray(coefficients, dtype=np.float64)
-    if z.ndim != 2 or mu.shape != (len(z),) or not (np.isfinite(z).all() and np.isfinite(mu).all()):
-        raise ValueError(f"documents {z.shape} and coefficients {mu.shape} must be finite, one coefficient a document")
-    rows: list[np.ndarray] = []
-    hinges = 0.0
-    for x, y in queries:
-        query = read_query(x, y)
-        if query.n_documents and query.X.shape[1] != z.shape[1]:
-            raise ValueError(f"documents has {z.shape[1]} features, but the queries have {query.X.shape[1]}")
-        row, value = np.empty((1, len(Round._fields))), np.zeros(1)
-        query = model._align(query, grow=True)
-        if model._learn(query, row, (kernel_values(model, query.X, z, mu), value)) == 0:
-            raise model._rejection(query)
-        model._last_round = row
-        hinges += float(value[0])
-        rows.append(np.nan_to_num(row[0]))
-    table = np.array(rows).reshape(-1, len(Round._fields))
-    total, most = Round._make(table.sum(axis=0).tolist()), Round._make(table.max(axis=0, initial=0.0).tolist())
-    norm = math.sqrt(max(float(mu @ kernel_values(model, z, z, mu)), 0.0))
-    stored, weights = expansion(model)
-    error = model.projection_error
-    totals = {
-        "n_rounds": len(rows),
-        "n_mistakes": sum(row[0] > 0.0 for row in rows),
-        "n_skipped": int(total.skipped),
-        "loss": total.loss,
-        "mass": total.mass,
-        "squared_gradient_norms": total.squared_gradient_norm,
-        "margin_mass": sum(round_.margin * round_.mass for round_ in map(Round._make, rows)),
-        "largest_mass": most.mass,
-        "R_X": most.largest_norm,
-    }
-    facts = {
-        "comparator_loss": hinges,
-        "norm": norm,
-        "inner_product": float(kernel_values(model, stored, z, mu) @ weights),
-        "projection_error": error,
-        "tolerance": model.tolerance,
-        "relative_margin": model.relative_margin,
-    }
-    size = _ROUNDING * (1.0 + total.mass + hinges + norm * (1.0 + error))
-    return certify(model, Run(PLAIN, totals, facts, size=size, comparator="u"))

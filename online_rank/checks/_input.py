@@ -120,6 +120,12 @@ def float32(model: Any) -> None:
         assert np.isfinite(numbers(answer_of(single, X.astype(np.float32)))).all(), "an answer to float32 is not finite"
         answer, expected = numbers(answer_of(double, X.astype(np.float32))), numbers(answer_of(double, X))
         assert close(answer, expected, 1e-4), "float32 and float64 features of the same values got different answers"
+    X, y = make_queries()[7]
+    X[-1, -1] = np.inf
+    before = state_of(single)
+    with Rejects("float32 infinity"):
+        single.learn_one(X.astype(np.float32), y)
+    assert state_of(single) == before, "float32 infinity was rejected, but changed the model"
 
 
 def arrays_of_all_kinds(model: Any) -> None:
@@ -185,7 +191,7 @@ def rejected_input_changes_nothing(model: Any) -> None:
     """Bad input raises ValueError or TypeError, and leaves the model unchanged, bit for bit."""
     queries = make_queries()
     X, y = queries[7]
-    nan, infinite, negative, fraction = X.copy(), X.astype(np.float32), y.copy(), y + 0.5
+    nan, infinite, negative, fraction = X.copy(), X.copy(), y.copy(), y + 0.5
     nan[2, 1], infinite[-1, -1], negative[1] = np.nan, np.inf, -1
     bad: list[tuple[str, Any, Any]] = [
         ("NaN", nan, y),

@@ -6,7 +6,9 @@ from typing import Any
 
 from online_rank.cli.files import Asked, check_files, for_model, load_model
 from online_rank.cli.reading import Reading
-from online_rank.intervals import EXPECTATION, PairedLosses, served_loss
+from online_rank.intervals import PairedLosses
+from online_rank.intervals.losses import served_loss
+from online_rank.intervals.paired import EXPECTATION
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.support.progress import progress
 

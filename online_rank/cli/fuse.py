@@ -15,7 +15,8 @@ from online_rank.base import ranker_of
 from online_rank.bounds import certificate_of
 from online_rank.cli.files import refuse_overwriting
 from online_rank.cli.runs import LEARNED, RULES, FusedQuery, names_of, queries_of
-from online_rank.intervals import EXPECTATION, PairedLosses
+from online_rank.intervals import PairedLosses
+from online_rank.intervals.paired import EXPECTATION
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.metrics import metric
 from online_rank.preprocessing import RunFeatures

@@ -191,9 +191,7 @@ class Service(NamedTuple):
     ] = ServedKind.perceptron
     measure: Measure = "ndcg@10"
     scale: Scaling = Scale.map
-    strict: Annotated[bool, flag("--strict", "Refuse features that MODEL has not learned from; missing ones count as 0.")] = (
-        False
-    )
+    strict: Annotated[bool, flag("--strict", "Refuse features that MODEL does not know; missing ones count as 0.")] = False
     null_features: Annotated[
         bool, flag("--null-features", "A feature that is null counts as missing; without it, it is refused.")
     ] = False
@@ -211,9 +209,7 @@ class Service(NamedTuple):
     clock_skew: Annotated[
         str, value("TIME", "By how much the time of a request may be ahead of the clock; beyond that it is refused.")
     ] = "5m"
-    challenger: Annotated[str | None, value("MODEL", "Compare this model with the one that serves, on the same traffic.")] = (
-        None
-    )
+    challenger: Annotated[str | None, value("MODEL", "Compare this model on the same traffic with the one that serves.")] = None
     promote_at: Annotated[
         float | None, value("P", "Let the challenger serve once it is better at this confidence, such as .95.")
     ] = None

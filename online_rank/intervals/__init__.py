@@ -30,17 +30,7 @@ References
 [V] Ville, *Étude critique de la notion de collectif*, 1939.
 """
 
-from online_rank.intervals.losses import Interval, LossInterval, add_losses, largest_deviation, served_loss
-from online_rank.intervals.paired import EXPECTATION, Better, Difference, PairedLosses
+from online_rank.intervals.losses import Interval, LossInterval
+from online_rank.intervals.paired import Better, Difference, PairedLosses
 
-__all__ = [
-    "EXPECTATION",
-    "Better",
-    "Difference",
-    "Interval",
-    "LossInterval",
-    "PairedLosses",
-    "add_losses",
-    "largest_deviation",
-    "served_loss",
-]
+__all__ = ["Better", "Difference", "Interval", "LossInterval", "PairedLosses"]

@@ -30,7 +30,8 @@ from online_rank import arguments
 from online_rank._kernels import clicks as kernels
 from online_rank.base.schema import Array, Schema
 from online_rank.feedback.impressions import Clicks
-from online_rank.intervals import Interval, LossInterval, largest_deviation
+from online_rank.intervals import Interval, LossInterval
+from online_rank.intervals.losses import largest_deviation
 
 __all__ = ["OffPolicyValue", "SwapComparison"]
 

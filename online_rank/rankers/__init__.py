@@ -14,7 +14,6 @@ _HOME = {
     "PairwiseRanker": "adapters",
     "PerceptronRanker": "perceptron",
     "PointwiseRanker": "adapters",
-    "QueryRanker": "own",
     "RidgeRanker": "ridge",
     "SlamRanker": "slam",
     "SwapRanker": "swap",

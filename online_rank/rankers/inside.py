@@ -5,21 +5,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank._kernels.codes import DOCUMENTS, MASS
-from online_rank._kernels.kernel_machine import score
 from online_rank.query import Block
 
 __all__ = [
     "KernelState",
     "clicks_of",
-    "expansion",
+    "documents_met",
     "has_dense_weights",
     "kernel_state",
-    "kernel_values",
     "learn_watched",
-    "learning_scores",
-    "n_learned",
     "reporter",
     "total_mass",
+    "unaveraged_scores",
     "weight_of_pairs",
 ]
 
@@ -43,9 +40,9 @@ def has_dense_weights(ranker: Any) -> bool:
     return ranker._rows is None
 
 
-def learning_scores(ranker: Any, X: Any) -> np.ndarray:
+def unaveraged_scores(ranker: Any, X: Any) -> np.ndarray:
     """The scores (m,) of documents by the weights that learn."""
-    return ranker._learning_scores(X)
+    return ranker._unaveraged_scores(X)
 
 
 def learn_watched(
@@ -67,7 +64,7 @@ def weight_of_pairs(ranker: Any, query: Block, decisive: np.ndarray) -> float:
     return float(ranker._weighed(query, decisive)[0].w[0])
 
 
-def n_learned(ranker: Any) -> float:
+def documents_met(ranker: Any) -> float:
     """Number of documents that a perceptron has learned from; of queries for rankers that hold others."""
     counters = getattr(ranker, "_counters", None)
     return float(ranker._n_queries if counters is None else counters[DOCUMENTS])
@@ -86,16 +83,3 @@ def reporter(nested: Any) -> Any:
 def clicks_of(ranker: Any, block: Block) -> Any:
     """The ranking that a `ClickPerceptron` had drawn, with the clicks on it, a `ShownBlock`."""
     return ranker._clicked(block)
-
-
-def kernel_values(ranker: Any, X: np.ndarray, documents: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
-    """Values at X (n, d) of a function with the kernel of a `KernelPerceptronRanker`, but other documents."""
-    values = np.empty(len(X))
-    score(X, documents, coefficients, *ranker._config[3:], ranker._in_use, values)
-    return values
-
-
-def expansion(ranker: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The stored documents of a `KernelPerceptronRanker` and the coefficients that learn; views, not copies."""
-    n = ranker.n_stored
-    return ranker._stored[:n], ranker._weights[:n]

@@ -1,7 +1,7 @@
 """The perceptron for ranking."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -228,7 +228,7 @@ class PerceptronRanker(LinearRanker):
         if self._own is None or not 0.0 <= query.w[0] < np.inf:
             return query, np.nan
         if scores is None:
-            scores = self._score(query.X) if self.served == "average" else self._learning_scores(query.X)
+            scores = self._score(query.X) if self.served == "average" else self._unaveraged_scores(query.X)
             scores = scores if query.served is None else query.served
         base = np.empty(1)
         levels = judge_rankings(*_BASE, scores[None], query.y, discounts(len(query.y)), base) if all_finite(scores) else 0
@@ -238,21 +238,16 @@ class PerceptronRanker(LinearRanker):
         due = share(self.in_force["mass"] == "loss", loss, base.item(), self._own.name)
         return query._replace(w=query.w * due), loss
 
-    def _settle(self, row: np.ndarray, query: Block, loss: float) -> None:
-        """Put loss and weight of a query, learned with a measure of the user's own, into its round (1, fields)."""
-        if self._own is not None:
-            row[0, [_LOSS, _WEIGHT, _V_MAX]] = loss, query.w[0], 0.0
-
-    def _learn_in_turn(self, block: Block, rounds: np.ndarray) -> int:
+    def _learn_in_turn(self, block: Block, rounds: np.ndarray, learn: Callable[[int, Block], int]) -> int:
         """Learn queries one by one: an own measure weighs each, and with signs the weights are projected after each."""
         columns, signs = self._signed_columns()
-        if self.signs is not None:
-            self._warn_of_unknown_signs(columns)
+        self._warn_of_unknown_signs(columns)
         for t, query in enumerate(block.each()):
             weighed, loss = self._weighed(query)
-            if not self._learn(weighed, rounds[t : t + 1], free=True):
+            if not learn(t, weighed):
                 return t
-            self._settle(rounds[t : t + 1], query, loss)
+            if self._own is not None:
+                rounds[t, [_LOSS, _WEIGHT, _V_MAX]] = loss, query.w[0], 0.0
             if self.signs is not None:
                 self._project(columns, signs)
         return len(block.w)
@@ -264,13 +259,13 @@ class PerceptronRanker(LinearRanker):
             warnings.warn(
                 f"signs: the first query has no feature {', '.join(map(repr, lacking))}; a sign holds for "
                 "features of that name alone",
-                stacklevel=6,
+                stacklevel=5,
             )
 
     def _learn(self, block: Block, rounds: np.ndarray, *, free: bool = False) -> int:
         """Learn queries; `free` without regard to signs and to a measure of the user's own."""
-        if not (self._learns_atomically or free or (self.signs is None and self._own is None)):
-            return self._learn_in_turn(block, rounds)
+        if not free and (self.signs is not None or self._own is not None):
+            return self._learn_in_turn(block, rounds, lambda t, query: self._learn(query, rounds[t : t + 1], free=True))
         X, y, offsets, w, _, _, served, _, _, _, _, _ = block
         if self._rows is None and type(X) is not SparseRows:
             if served is None:
@@ -278,8 +273,7 @@ class PerceptronRanker(LinearRanker):
                     X, y, offsets, w, discounts(len(y)), self._config, self._weights, self._average,
                     self._counters, rounds,
                 )  # fmt: skip
-            nobody = Watched(np.empty((0, self._n_features)), np.empty((len(w), 0, 2)), X, np.empty(0), np.empty(0))
-            return self._learn_arrays(block, rounds, nobody)
+            return self._learn_arrays(block, rounds, *self._nobody(block), X, np.empty(0), np.empty(0))
         if self._rows is None and self.credit == "spread":
             warnings.warn(_SPARSE_HINT, stacklevel=4)
         rows, state = as_rows(X), self._make_sparse()
@@ -288,43 +282,37 @@ class PerceptronRanker(LinearRanker):
             self._averages, self._counters, rounds, served,
         )  # fmt: skip
 
+    def _nobody(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """No comparators, and their losses."""
+        return np.empty((0, self._n_features)), np.empty((len(block.w), 0, 2))
+
     def _answer_in_turn(self, asked: Block, block: Block, rounds: np.ndarray, answers: np.ndarray) -> int:
         if self._rows is not None or type(block.X) is not np.ndarray or block.served is not None:
             return super()._answer_in_turn(asked, block, rounds, answers)
-        nobody = np.empty((0, self._n_features)), np.empty((len(block.w), 0, 2))
-        return self._learn_watched(asked, block, rounds, *nobody, answers, np.empty(0))
-
-    def _learn_arrays(self, block: Block, rounds: np.ndarray, watched: Watched) -> int:
-        """Learn arrays, from served scores if there are any, without regard to signs and to a measure of the user's own."""
-        X, y, offsets, w, _, _, served, _, _, _, _, _ = block
-        return dense.learn_watched(
-            X, y, offsets, w, discounts(len(y)), self._config, self._weights, self._average, self._counters, rounds,
-            served, watched,
-        )  # fmt: skip
+        return self._learn_watched(asked, block, rounds, *self._nobody(block), answers, np.empty(0))
 
     def _learn_watched(
         self, asked: Block, block: Block, rounds: np.ndarray, comparators: np.ndarray, values: np.ndarray,
         answers: np.ndarray, gained: np.ndarray,
     ) -> int:  # fmt: skip
         """Learn from arrays, and measure comparators, answers and updates on the way (`perceptron.learn_watched`)."""
-        if (self.signs is not None or self._own is not None) and len(block.w) > 1:
-            for t, (before, query) in enumerate(zip(asked.each(), block.each(), strict=True)):
-                own = slice(block.offsets[t], block.offsets[t + 1])
-                parts = rounds[t : t + 1], comparators, values[t : t + 1], answers[own], gained
-                if not self._learn_watched(before, query, *parts):
-                    return t
-            return len(block.w)
-        given = block
-        if self._own is not None and len(block.w):
-            block, loss = self._weighed(block)
-        learned = self._learn_arrays(block, rounds, Watched(comparators, values, asked.X, answers, gained))
-        if self._own is not None and learned:
-            self._settle(rounds, given, loss)
-        if self.signs is not None and learned:
-            columns, signs = self._signed_columns()
-            self._warn_of_unknown_signs(columns)
-            self._project(columns, signs)
-        return learned
+        if self.signs is None and self._own is None:
+            return self._learn_arrays(block, rounds, comparators, values, asked.X, answers, gained)
+
+        def learn(t: int, query: Block) -> int:
+            own = slice(block.offsets[t], block.offsets[t + 1])
+            parts = comparators, values[t : t + 1], asked.X[own], answers[own], gained
+            return self._learn_arrays(query, rounds[t : t + 1], *parts)
+
+        return self._learn_in_turn(block, rounds, learn)
+
+    def _learn_arrays(self, block: Block, rounds: np.ndarray, *watched: np.ndarray) -> int:
+        """Learn arrays, from served scores if there are any, and measure on the way what is `Watched`."""
+        X, y, offsets, w, _, _, served, _, _, _, _, _ = block
+        return dense.learn_watched(
+            X, y, offsets, w, discounts(len(y)), self._config, self._weights, self._average, self._counters, rounds,
+            served, Watched(*watched),
+        )  # fmt: skip
 
     def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
         self._mix_weights(shards, base, shares)

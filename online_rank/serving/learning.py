@@ -12,8 +12,8 @@ from online_rank.base import abilities_of, learn_within
 from online_rank.base.growth import growth_limited
 from online_rank.base.undo import all_or_nothing, at_once
 from online_rank.feedback import Clicks, Impression
-from online_rank.intervals import LossInterval, served_loss
-from online_rank.intervals.losses import served_losses
+from online_rank.intervals import LossInterval
+from online_rank.intervals.losses import served_loss, served_losses
 from online_rank.limits import CELLS_A_BYTE, MAX_GROWTH
 from online_rank.measures.learned import as_scores
 from online_rank.metrics.base import running_means

@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 from online_rank.base import ranker_of, serving_steps
-from online_rank.measures.learned import learned_measure
+from online_rank.base.anatomy import learned_measure
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.commit import CommitError, GroupCommit
 from online_rank.serving.durable import DurableService

@@ -11,10 +11,10 @@ import numpy as np
 from online_rank.arguments import flag, integer
 from online_rank.arguments import number as real
 from online_rank.base import abilities_of, ranker_of
+from online_rank.base.anatomy import learned_measure
 from online_rank.base.schema import Array, Count, Derived, DictOf, Nested, Plain, Schema, Text, TupleOf
 from online_rank.base.undo import at_once
 from online_rank.intervals import Interval, LossInterval
-from online_rank.measures.learned import learned_measure
 from online_rank.metrics import metric
 from online_rank.query import Block
 from online_rank.serving.challenge import Challenge

@@ -40,7 +40,6 @@ MODULES = (
     "distributed.keyed",
     "limits",
     "measures.own",
-    "plot.report",
     "stream.clicks",
     "stream.synth",
 )

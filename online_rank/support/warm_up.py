@@ -188,7 +188,7 @@ def _learn_what_was_served() -> None:
     tracked = o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)}, served=True)
     _use(tracked, X, grades)
     _use(o.StreamScaler() | tracked, X, grades)
-    o.intervals.largest_deviation(1.0, 0.05)
+    o.intervals.LossInterval((1.0, 0.5, 0.25)).interval()
 
 
 def _grow_trees() -> None:

@@ -19,7 +19,8 @@ from online_rank import (
     StreamQuantileMap,
     StreamScaler,
 )
-from online_rank.intervals import PairedLosses, served_loss
+from online_rank.intervals import PairedLosses
+from online_rank.intervals.losses import served_loss
 from online_rank.measures.learned import measure
 from online_rank.storage.files import from_bytes, to_bytes
 from tests.reference import bound_streams, perceptron

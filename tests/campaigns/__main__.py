@@ -111,7 +111,7 @@ PARTS: dict[str, dict[str, Campaign]] = {
         "files, copies, steps and arrays": Campaign(6, lambda seed: races.races(10.0)),
     },
     "soak": {
-        "grades": Campaign(1, lambda seed: soak.soak_grades(2_000_000, seed)),
+        "grades": Campaign(1, lambda seed: soak.soak_grades(1_000_000, seed)),
         "events in windows": Campaign(1, lambda seed: soak.soak_windows(500_000, seed)),
         "keys, state directory kept": Campaign(5, lambda seed: keyed.keyed(40_000, keeps_directory=True, seed=seed)),
         "keys, state directory lost": Campaign(5, lambda seed: keyed.keyed(40_000, keeps_directory=False, seed=seed)),

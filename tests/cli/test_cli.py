@@ -290,10 +290,19 @@ CALLBACKS = {
 
 @pytest.mark.parametrize("callback", CALLBACKS)
 def test_an_interrupt_in_a_callback_is_not_lost(callback):
-    """Python prints exceptions of such callbacks and goes on; LLVM calls some after seconds of compiling."""
+    """Python prints exceptions of such callbacks and goes on; numba has many of them while it compiles."""
     code = f"""
-import signal, time
+import signal, threading, time
 from online_rank import cli
+
+# The next attempt comes while this one is still being made, as on a busy machine.
+class Slow(threading.Timer):
+    def start(self):
+        super().start()
+        threading.Timer = timer
+        time.sleep(0.2)
+
+timer, threading.Timer = threading.Timer, Slow
 
 def interrupted(*_):
     signal.raise_signal(signal.SIGINT)
@@ -324,6 +333,22 @@ def test_demo_in_a_pipe(run):
     assert "true grade" in out
     assert "\x1b" not in out
     assert 15 < out.count("\n") < 40
+
+
+def test_an_option_means_the_same_in_every_command():
+    import typer.main
+
+    from online_rank.cli.app import app
+
+    kinds = {}
+    for command in typer.main.get_command(app).commands.values():
+        for option in command.params:
+            # Not all rankers can be served.
+            if option.param_type_name == "option" and option.name != "ranker":
+                kind = (tuple(option.opts), option.metavar, option.is_flag)
+                kinds.setdefault(option.name, set()).add(kind)
+    assert len(kinds) > 60
+    assert {name: found for name, found in kinds.items() if len(found) > 1} == {}
 
 
 @pytest.mark.parametrize("verb", ["stream", "serve"])

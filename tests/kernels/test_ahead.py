@@ -12,7 +12,10 @@ from numba import float64, types
 from online_rank._kernels.ahead import loading
 from online_rank._kernels.ahead.building import _merged, environment
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there are objects for Linux alone")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there are objects for Linux alone"),
+]
 
 ENTRIES = ("arrays.all_finite", "averages.scale_and_shift", "dense.score", "ranks.beside_ranks")
 PLAIN = {k: v for k, v in os.environ.items() if k not in ("ONLINE_RANK_JIT", "NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK")}
@@ -235,7 +238,7 @@ def test_what_later_queries_call_is_recorded():
     # Their second argument, the grades, may be read-only.
     assert {"perceptron.learn False", "gradient.learn False", "direct.learn False"} <= {*lines}
     found = {line.partition(" ")[0] for line in lines}
-    later = {"trees.find_splits", "trees.add_tree", "graded.ranking_losses", "comparators.compare", "tracked.learn_tracked"}
+    later = {"trees.find_splits", "trees.add_tree", "graded.ranking_losses", "perceptron.compare", "perceptron.learn_watched"}
     others = {"sparse_gradient.learn", "sparse_clicks.learn", "clicks.harvest", "intervals.radius", "hindsight.objective"}
     assert later | others <= found
 

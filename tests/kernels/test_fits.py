@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from online_rank import PerceptronRanker
+from online_rank import PerceptronRanker, SlamRanker
 from online_rank._kernels import click_perceptron as clicked
 from online_rank._kernels import (
     clicks,
@@ -16,7 +16,7 @@ from online_rank._kernels import (
     names,
     preprocessing,
     quantile_map,
-    quantiles,
+    slam,
     sparse,
     sparse_clicks,
     trees,
@@ -24,7 +24,7 @@ from online_rank._kernels import (
 from online_rank._kernels import perceptron as kernels
 from online_rank._kernels import sparse_click_perceptron as sparse_clicked
 from online_rank._kernels.click_comparators import compare_on_clicks
-from online_rank._kernels.codes import N_COUNTERS
+from online_rank._kernels.codes import DOCUMENTS, N_COUNTERS
 from online_rank.feedback.arrays import ShownBlock
 from online_rank.measures.learned import discounts
 from online_rank.query import SparseRows, as_grades
@@ -34,6 +34,13 @@ from tests.kernels.calling import graded as graded_query
 
 UNFIT = pytest.raises(ValueError, match="arrays of a kernel do not fit together")
 X, W = np.ones((4, 3)), np.ones(3)
+
+
+def table(values):
+    """A table of discounts, read-only as models hand it in: numba would compile the kernels again for another."""
+    made = np.array(values)
+    made.setflags(write=False)
+    return made
 
 
 @pytest.mark.parametrize(
@@ -47,10 +54,10 @@ X, W = np.ones((4, 3)), np.ones(3)
         (sparse.score_by, (np.array([0, 2]), np.array([1], np.int32), np.ones(1), W, np.empty(1))),
         (sparse.score_by, (np.array([1, 0, 1]), np.array([1], np.int32), np.ones(1), W, np.empty(2))),
         (sparse.repeats, (np.array([0, 9]), np.array([1], np.int32))),
-        (graded.ranking_losses, (0, 0, 1, np.ones(4), np.arange(4), np.array([0, 5]), np.ones(8), np.empty(1))),
-        (graded.ranking_losses, (0, 0, 1, np.ones(4), np.arange(4), np.array([0, 4]), np.ones(3), np.empty(1))),
-        (judge.judge_rankings, (0, 0, 1, np.ones((2, 4)), np.arange(3), np.ones(8), np.empty(2))),
-        (metrics.metric_values, (0, 0, 1, 0, np.ones(4), np.arange(4), np.array([0, 9]), np.ones(9), np.ones(9), np.empty(1))),
+        (graded.ranking_losses, (0, 0, 1, np.ones(4), np.arange(4), np.array([0, 5]), table([1.0] * 8), np.empty(1))),
+        (graded.ranking_losses, (0, 0, 1, np.ones(4), np.arange(4), np.array([0, 4]), table([1.0] * 3), np.empty(1))),
+        (judge.judge_rankings, (0, 0, 1, np.ones((2, 4)), np.arange(3), table([1.0] * 8), np.empty(2))),
+        (metrics.metric_values, (0, 0, 1, 0, np.ones(4), np.arange(4), np.array([0, 9]), *2 * [table([1.0] * 9)], np.empty(1))),
         (preprocessing.scale, (X, 1, W, np.ones(2), True, np.empty((4, 3)))),
         (preprocessing.standardise_queries, (X, np.array([0, 5]), np.empty((4, 3)))),
         (
@@ -73,16 +80,29 @@ def test_arrays_that_do_not_fit_are_refused(kernel, arguments):
 
 @pytest.mark.parametrize("place", range(10))
 def test_learning_refuses_an_array_that_is_too_short(place):
-    model = PerceptronRanker()
-    model.learn_one(X, [0, 1, 2, 0])
     arguments = [
-        X, np.array([0, 1, 2, 0]), np.array([0, 4]), np.ones(1), discounts(4)[:4].copy(), model._config, np.ones(3), np.ones(3),
-        np.zeros(N_COUNTERS), np.empty((1, 10)),
+        X, np.array([0, 1, 2, 0]), np.array([0, 4]), np.ones(1), table(discounts(4)[:4]), PerceptronRanker()._config,
+        np.ones(3), np.ones(3), np.zeros(N_COUNTERS), np.empty((1, 10)),
     ]  # fmt: skip
-    assert kernels.learn(*arguments) == 1
-    arguments[place] = arguments[place][:-1].copy() if place != 3 else np.ones(2)
+    refuses_shorter(kernels.learn, arguments, place)
+
+
+@pytest.mark.parametrize("place", range(9))
+def test_slam_refuses_an_array_that_is_too_short(place):
+    arguments = [
+        X, np.array([0, 1, 2, 0]), np.array([0, 4]), np.ones(1), table(discounts(4)[:4]), SlamRanker()._config, np.ones(3),
+        np.zeros(DOCUMENTS + 1), np.empty((1, 10)),
+    ]  # fmt: skip
+    refuses_shorter(slam.learn, arguments, place)
+
+
+def refuses_shorter(kernel, arguments, place):
+    """A kernel learns a query from arguments of which number 3 are the weights of queries, and not if one is shorter."""
+    assert kernel(*arguments) == 1
+    shorter = arguments[place][:-1].copy() if place != 3 else np.ones(2)
+    arguments[place] = table(shorter) if place == 4 else shorter
     with UNFIT:
-        kernels.learn(*arguments)
+        kernel(*arguments)
 
 
 def clicks_on_two(**changed):
@@ -139,23 +159,22 @@ def test_learning_from_clicks_refuses_what_does_not_fit(name, value):
     with UNFIT:
         sparse_clicks.learn(*rows, *feedback, 1.0, np.zeros((3, 8)), unfit["baseline"], np.zeros(6), rounds)
     if name != "baseline":
-        settings = np.ones(4), np.array([0.5, 1.0, 0.0])
+        settings = table([1.0] * 4), np.array([0.5, 1.0, 0.0])
         with UNFIT:
             clicked.learn(unfit["X"], *feedback, *settings, np.zeros(3), np.zeros(3), np.zeros(3), np.zeros(6), rounds)
         with UNFIT:
             sparse_clicked.learn(*rows, *feedback, *settings, np.zeros((3, 5)), True, np.zeros(6), rounds)
 
 
-SKETCHES = np.zeros((3, 5)), np.zeros((3, 5)), np.zeros(3, np.int64)
 TABLE = np.full((8, 2), -1)
 TEXT = np.frombuffer(b"a\nb", np.uint8)
-LINE = np.frombuffer(b"1 qid:3 1:2\n", np.uint8)
+LINE = np.frombuffer(b"1 qid:3 1:2\n", np.uint8).copy()
 
 
 def comparing(**changed):
     """Arguments of `compare_on_clicks` for two comparators; some of them `changed`."""
     given = {
-        "shown": clicks_on_two()["shown"], "by_discount": False, "discounts": np.ones(4), "s": np.zeros(4), "margin": 0.0,
+        "shown": clicks_on_two()["shown"], "by_discount": False, "discounts": table([1.0] * 4), "s": np.zeros(4), "margin": 0.0,
         "weight": 1.0, "scores": np.ones((2, 4)), "out": np.zeros(2),
     }  # fmt: skip
     return tuple({**given, **changed}.values())
@@ -182,7 +201,7 @@ def parsing(**changed):
     given = {
         "buffer": LINE, "place": (0, len(LINE), 0, 1, 0, 0), "rules": (1, 0.0, False, False), "X": np.empty((1, 2)),
         "y": np.empty(1, np.int64), "meta": np.empty((1, letor.META_COLUMNS), np.int64), "slow": np.empty((3, 3), np.int64),
-        "seen": np.zeros(2, np.int64),
+        "seen": np.zeros(2, np.int64), "entries": None,
     }  # fmt: skip
     return tuple({**given, **changed}.values())
 
@@ -201,17 +220,12 @@ def parsing(**changed):
         (sparse_clicks.confidence, (np.zeros(5),)),
         (compare_on_clicks, comparing(scores=np.ones((2, 3)))),
         (compare_on_clicks, comparing(out=np.zeros(3))),
-        (compare_on_clicks, comparing(discounts=np.ones(3))),
+        (compare_on_clicks, comparing(discounts=table([1.0] * 3))),
         (compare_on_clicks, comparing(shown=clicks_on_two(rows=np.array([4, 0]))["shown"])),
         (quantile_map.find_knots, finding(stop=4)),
         (quantile_map.find_knots, finding(sketches=quantile_map.Sketches(np.zeros((3, 5)), np.full(3, 6), np.zeros(3), 1.0))),
         (quantile_map.find_knots, finding(old=quantile_map.Sketches(np.zeros((1, 5)), np.array([6]), np.zeros(1), 1.0))),
         (quantile_map.find_knots, finding(table=knot_table(2))),
-        (quantiles.gaussianize, (X, 0, 5, 4, *SKETCHES, 1.0, np.empty((5, 3)))),
-        (quantiles.gaussianize, (X, 0, 4, 4, *SKETCHES[:2], np.array([0, 6, 0]), 1.0, np.empty((4, 3)))),
-        (quantiles.gaussianize, (X, 0, 4, 4, np.zeros((2, 5)), *SKETCHES[1:], 1.0, np.empty((4, 3)))),
-        (quantiles.learn_and_gaussianize, (X, np.array([0, 5]), 0, *SKETCHES, 1.0, np.empty((4, 3)))),
-        (quantiles.learn_and_gaussianize, (X, np.array([0, 4]), 0, *SKETCHES, 1.0, np.empty((4, 2)))),
         (names.hash_texts, (TEXT, np.zeros(1, np.uint64), np.empty((2, 2), np.int64))),
         (names.number_names, (np.ones((2, 2), np.int64), np.empty(1, np.int32), np.empty(2, np.int64))),
         (names.find_names, (np.ones((2, 2), np.int64), TABLE, np.empty(3, np.int64))),
@@ -241,7 +255,7 @@ def parsing(**changed):
         (letor.parse_rows, parsing(X=np.empty((0, 2)))),
         (letor.parse_rows, parsing(slow=np.empty((2, 3), np.int64))),
         (letor.parse_rows, parsing(seen=np.zeros(1, np.int64))),
-        (letor.parse_rows, (*parsing(), (np.zeros(2, np.int64), np.empty(2, np.int32), np.empty(2)))),
+        (letor.parse_rows, parsing(entries=(np.zeros(2, np.int64), np.empty(2, np.int32), np.empty(2)))),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

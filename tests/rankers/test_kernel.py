@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 
 from online_rank import KernelPerceptronRanker, PerceptronRanker, load, save
+from online_rank._kernels.kernel_machine import score
+from online_rank.base import Round
 from online_rank.bounds import mass_bound
-from online_rank.bounds.declaration import BOUNDS
-from online_rank.bounds.projection import certify_projection, projection_bound
+from online_rank.bounds.certificate import Run, certify
+from online_rank.bounds.declaration import BOUNDS, PLAIN
+from online_rank.bounds.projection import projection_bound
 from online_rank.metrics import NDCG
+from online_rank.query import read_query
 from tests.reference import bounds as bounds_reference
 from tests.reference import kernel_machine as reference
 
@@ -37,6 +41,55 @@ def stream(n, seed, d=3, most=9):
 def block(queries):
     X, y = (np.concatenate(part) for part in zip(*queries, strict=True))
     return X, y, np.repeat(np.arange(len(queries)), [len(y) for _, y in queries])
+
+
+def kernel_values(model, X, documents, coefficients):
+    """Values at X (n, d) of a function with the kernel of a model, but other documents."""
+    values = np.empty(len(X))
+    score(X, documents, coefficients, *model._config[3:], model._in_use, values)
+    return values
+
+
+def certified(model, queries, documents, coefficients):
+    """Let a new ranker learn a stream, and certify it against u = sum_b mu_b k(z_b, .): documents z (n, d), numbers mu (n,)."""
+    z = np.ascontiguousarray(documents, dtype=np.float64)
+    mu = np.ascontiguousarray(coefficients, dtype=np.float64)
+    rows, hinges = [], 0.0
+    for x, y in queries:
+        query = read_query(x, y)
+        row, value = np.empty((1, len(Round._fields))), np.zeros(1)
+        query = model._align(query, grow=True)
+        assert model._learn(query, row, (kernel_values(model, query.X, z, mu), value)) == 1
+        model._last_round = row
+        hinges += float(value[0])
+        rows.append(np.nan_to_num(row[0]))
+    table = np.array(rows).reshape(-1, len(Round._fields))
+    total, most = Round._make(table.sum(axis=0).tolist()), Round._make(table.max(axis=0, initial=0.0).tolist())
+    norm = math.sqrt(max(float(mu @ kernel_values(model, z, z, mu)), 0.0))
+    stored, weights = model._stored[: model.n_stored], model._weights[: model.n_stored]
+    error = model.projection_error
+    totals = {
+        "n_rounds": len(rows),
+        "n_mistakes": sum(row[0] > 0.0 for row in rows),
+        "n_skipped": int(total.skipped),
+        "loss": total.loss,
+        "mass": total.mass,
+        "squared_gradient_norms": total.squared_gradient_norm,
+        "margin_mass": sum(round_.margin * round_.mass for round_ in map(Round._make, rows)),
+        "largest_mass": most.mass,
+        "R_X": most.largest_norm,
+    }
+    facts = {
+        "comparator_loss": hinges,
+        "norm": norm,
+        "inner_product": float(kernel_values(model, stored, z, mu) @ weights),
+        "projection_error": error,
+        "tolerance": model.tolerance,
+        "relative_margin": model.relative_margin,
+    }
+    # A projection error is the square root of a difference, so only half of its digits are exact.
+    size = 100.0 * (1.0 + total.mass + hinges + norm * (1.0 + error))
+    return certify(model, Run(PLAIN, totals, facts, size=size, comparator="u"))
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -104,7 +157,7 @@ def test_the_bounds_hold_on_1000_streams():
             best.learn_many(*block(queries))
             documents = best._stored[: best.n_stored]
             coefficients = best._weights[: best.n_stored] * 3.0
-        certificate = certify_projection(model, queries, documents, coefficients)
+        certificate = certified(model, queries, documents, coefficients)
         assert certificate.holds, (seed, certificate)
         mass, values = certificate.totals["mass"], {check.name: check.value for check in certificate.bounds}
         assert certificate.loss <= mass * (1 + 1e-9), seed
@@ -124,15 +177,9 @@ def test_the_comparators_loss_is_that_of_the_reference():
     for X, y in queries:
         *_, a = twin.learn(X.tolist(), y.tolist())
         expected += bounds_reference.pair_loss(a, (reference.gram(twin.k, X, u) @ [2.0, -1.0]).tolist(), y.tolist())
-    certificate = certify_projection(model, queries, u, np.array([2.0, -1.0]))
+    certificate = certified(model, queries, u, np.array([2.0, -1.0]))
     assert certificate.pair_loss == pytest.approx(expected, rel=1e-6)
     assert certificate.norm == pytest.approx(math.sqrt(4.0 + 1.0 - 4.0 * twin.k(*u)))
-    with pytest.raises(ValueError, match="has learned already"):
-        certify_projection(model, queries, u, np.array([2.0, -1.0]))
-    with pytest.raises(ValueError, match="2 features"):
-        certify_projection(model.clone(), queries, u[:, :2], np.array([2.0, -1.0]))
-    with pytest.raises(ValueError, match="one coefficient a document"):
-        certify_projection(model.clone(), queries, u, np.array([2.0]))
 
 
 def test_bounds_know_what_they_cover():
@@ -145,7 +192,7 @@ def test_bounds_know_what_they_cover():
     assert BOUNDS["projection_data_bound"].excludes(used_up) is None
     assert not BOUNDS["mass_bound"].is_of(lasting)
     assert not BOUNDS["projection_data_bound"].is_of(PerceptronRanker())
-    closed = {"comparator_loss": 1.0, "norm": 2.0, "R_X": 1.5}
+    closed = {"comparator_loss": 1.0, "norm": 2.0, "R_X": 1.5, "largest_mass": 1.0, "relative_margin": 0.0}
     assert projection_bound(tolerance=0.0, **closed) == mass_bound(**closed)
     assert projection_bound(tolerance=0.5, **closed) == math.inf
 

@@ -8,7 +8,8 @@ import pytest
 
 from online_rank import HashedFeatures, PerceptronRanker, PlackettLuce, StreamScaler, SwapRanker
 from online_rank.base.undo import at_once
-from online_rank.intervals import PairedLosses, served_loss
+from online_rank.intervals import PairedLosses
+from online_rank.intervals.losses import served_loss
 from online_rank.measures.learned import measure
 from online_rank.rankers.fixed import FixedRanker
 from online_rank.serving import Challenge, FeedbackPlan, RankingService
