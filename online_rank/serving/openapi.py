@@ -35,8 +35,10 @@ _READY = {
 }
 _TO = {
     "type": "object",
+    "required": [],
     "additionalProperties": False,
     "properties": {"to": {"type": "string", "format": "date", "description": "a day of which the model is kept (--snapshots)"}},
+    "example": {"to": "2026-11-25"},
 }
 _KEY = {"type": "string", "pattern": f"^{KEY.pattern}$"}
 _REFUSALS = {
