@@ -5,7 +5,7 @@
 - `POST /explain` `{"id": ..., "docs": {...}, "explain": ["a", "b"]}`: why two documents score differently, feature by feature.
 - `GET /stats`: counts and figures; `GET /metrics`: the same for Prometheus.
 - `GET /healthz`: 503 when a restart is needed; `GET /readyz`: 503 also while the server stops.
-- `GET /model`: the model file; `POST /model`: replace it; `POST /model/rollback`: restore the previous one.
+- `GET /model`: the model file; `POST /model`: replace it; `POST /model/rollback`: restore one.
 - `POST /forget` `{"ids": [...]}`, `{"context": {"user": "u17"}}` or `{"document": "d7"}`: forget queries.
 - `DELETE /models/KEY`: delete a model with all that is stored about its queries, where there is one for each key.
 - `GET /`: a page that shows how the ranker learns, fed by `/events`; `GET /docs`, `/openapi.json`: this description.
@@ -163,7 +163,8 @@ class RankingApp:
         """
         self._worker.claim()
         self._is_attended = True
-        tasks = [asyncio.create_task(each) for each in (self.models.watch_the_clock(), self.models.watch_the_disk())]
+        watching = (self.models.watch_the_clock(), self.models.watch_the_disk(), self.models.watch_the_days())
+        tasks = [asyncio.create_task(each) for each in watching]
         try:
             yield
         finally:
@@ -273,8 +274,8 @@ class RankingApp:
             seconds = limits.seconds * limits.model / limits.body
             content = await read_body(scope, receive, limits.model, seconds, "application/octet-stream")
             return await (await self.models.get(key, may_make=False)).replace(content)
-        await read_body(scope, receive, limits.body, limits.seconds)
-        return await (await self.models.get(key, may_make=False)).roll_back()
+        body = await read_body(scope, receive, limits.body, limits.seconds)
+        return await (await self.models.get(key, may_make=False)).roll_back(body)
 
     @contextmanager
     def _place_of_file(self) -> Iterator[None]:
