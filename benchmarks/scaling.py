@@ -180,7 +180,7 @@ Slopes of log time over log size, over the upper half of the sizes (on a log sca
 {table(["", *AXES], slopes)}
 
 On the default path ({", ".join(DEFAULT_PATH)}) no slope is above 1.1 up to 100,000 documents in a query:
-{"met" if reached <= 1.1 else "missed"} (steepest: {steepest}, {reached:.2f}). `delta` looks at pairs by its nature.
+{"met" if reached <= 1.1 else "missed"} (steepest: {steepest}, {reached:.2f}).
 
 ![Cost by size](scaling.png)
 

@@ -28,7 +28,6 @@ __all__ = [
     "FORMAT_VERSION",
     "INT64_HIGH",
     "INT64_LOW",
-    "MAX_AHEAD",
     "MAX_CELLS",
     "MAX_COUNT",
     "MAX_DEPTH",
@@ -72,9 +71,6 @@ MAX_REQUEST_DEPTH = 8
 
 #: Most documents of a request.
 MAX_DOCUMENTS = 5000
-
-#: Most seconds that the time of a request may be ahead of the clock, beyond a window.
-MAX_AHEAD = 86_400.0
 
 #: Most cells of a dense array made of a request's sparse documents: this many for any request, plus some for each of its bytes.
 #: At most two such arrays exist at a time, so they take 2 MiB plus 32 bytes for each byte.

@@ -1,5 +1,7 @@
 """What tests share: streams of queries, blocks made of them, and the state of a model as values that compare bit for bit."""
 
+import asyncio
+
 import numpy as np
 from river import base, compose
 
@@ -72,3 +74,10 @@ def state_of(value):
     if isinstance(value, tuple | list):
         return [type(value), *map(state_of, value)]
     return (value.dtype.str, value.shape, value.tobytes()) if isinstance(value, np.ndarray) else repr(value)
+
+
+async def until(condition):
+    """Wait until tasks or threads have brought a condition about; however slow the machine is, for a minute at most."""
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.005)

@@ -132,7 +132,6 @@ def test_a_certificate_is_shown(tmp_path, letor):
         "files": [str(letor)],
         "measure": "ndcg@10",
         "features": 3,
-        "queries_per_second": 1.0,
         "passes": [trace.to_dict()],
     }
     path = write_report(

@@ -213,6 +213,7 @@ def test_extreme_scores_and_degenerate_queries(surrogate):
     assert shifted[1] == pytest.approx(gradient, rel=1e-12, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_scores_in_other_forms():
     s, y = np.array([0.5, -1.0, 2.0, 0.0]), np.array([0, 1, 2, 0])
     expected = logistic().gradient(s, y)

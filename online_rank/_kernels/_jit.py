@@ -127,8 +127,10 @@ def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     if cache_file is not None:
         # numba invalidates a cached function when its own file changes, not when a function that it calls, in another file,
-        # does. With this stamp a cached kernel is used only while all kernel files are unchanged.
-        cache_file._source_stamp = loading.source_digest()
+        # does. With this version a cached kernel is used only while all kernel files are unchanged. numba compares it before it
+        # reads anything else, which may be of classes that an earlier version of this package had.
+        cache_file._version = f"{cache_file._version}, {loading.source_digest().hex()}"
+        cache_file._source_stamp = None
         compile_ = dispatcher.compile
 
         def compile_in_turn(signature: Any) -> Any:

@@ -12,12 +12,14 @@ from typing import Any, NamedTuple, Self
 from river import compose
 
 from online_rank.base.lock import Locked, join_locks
+from online_rank.measures.learned import AnyMeasure, measure_of
 
 __all__ = [
     "Abilities",
     "Able",
     "Wrapper",
     "abilities_of",
+    "learned_measure",
     "parts_of",
     "ranker_of",
     "serving_chain",
@@ -195,6 +197,21 @@ def serving_ranker(model: Any) -> Any:
     """
     *_, ranker = serving_chain(ranker_of(model))
     return ranker
+
+
+def learned_measure(model: Any) -> AnyMeasure:
+    """What a model learns for: the measure of its ranker, which for a wrapper without one is that of the ranker inside.
+
+    NDCG@10 if none has a measure.
+
+    Examples
+    --------
+    >>> from online_rank import DriftAwareRanker, LossTracker, PerceptronRanker, StreamScaler
+    >>> learned_measure(StreamScaler() | LossTracker(DriftAwareRanker(PerceptronRanker("ap")))).name
+    'ap'
+    """
+    given = (getattr(part, "measure", None) for part in serving_chain(model))
+    return measure_of(next((one for one in given if one is not None), "ndcg@10"))
 
 
 def serving_steps(model: Any) -> list[Any]:

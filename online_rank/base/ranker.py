@@ -1,6 +1,5 @@
 """The base class of rankers."""
 
-import abc
 import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Self
@@ -9,15 +8,17 @@ import numpy as np
 
 from online_rank._kernels.arrays import all_finite
 from online_rank.arguments import integer
+from online_rank.base.anatomy import learned_measure
 from online_rank.base.asked import read_for, read_many_for
 from online_rank.base.columns import QueryEstimator
 from online_rank.base.explain import Explanation, explain_linear, explain_one
 from online_rank.base.form import Head
 from online_rank.base.lock import locked
-from online_rank.base.rounds import LastRound, Round
-from online_rank.base.schema import Count, Schema
+from online_rank.base.rounds import LastRound, Round, largest_norm
+from online_rank.base.schema import Array, Count, Schema, schema_of
 from online_rank.base.undo import all_or_nothing
 from online_rank.query import (
+    MAX_GRADE,
     Block,
     answer_in_kind,
     document_name,
@@ -32,6 +33,9 @@ __all__ = ["Ranker", "rank_one"]
 #: From this number of documents on numpy sorts faster than Python.
 _MANY = 50
 
+#: Squares and differences of features up to this size stay finite.
+_LARGEST = 1e150
+
 #: The round of a query that is not learned yet.
 _UNWRITTEN = np.full((1, len(Round._fields)), np.nan)
 
@@ -41,7 +45,41 @@ _BEGINS = "{0} cannot begin with {1}: linear rankers do, as PerceptronRanker.{2}
 class Ranker(QueryEstimator):
     """A model that ranks the documents of a query and learns from their relevance grades, one query at a time.
 
-    A subclass implements `_grow`, `_score` and `_learn`; everything else is implemented here.
+    A ranker of your own is a subclass with three hooks in plain Python: `grow`, `score` and `learn`. Everything else is
+    inherited: forms of queries, names of features, blocks, weights, refused queries that change nothing, `last_round`, copies,
+    pipelines, services, and the losses in a `LossTracker`. Arrays are checked before `learn` gets them.
+
+    The state of a subclass is declared in `_schema` (`online_rank.base.schema`): `Schema(_weights=Array("d"))` is an array with
+    a number for each feature. Arguments of the constructor are attributes of the same names, and need an annotation; with an
+    argument `measure`, `last_round` reports the loss of that measure, and otherwise of NDCG@10. Such a class can be saved once
+    it is registered (`online_rank.register`). `check_ranker` reports what is still wrong.
+
+    Rankers of this library override what calls the hooks: `_grow`, `_score` and `_learn`, a kernel for blocks of queries, or
+    `_learn_query`, for one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from online_rank import Ranker
+    >>> from online_rank.base.schema import Array, Schema
+    >>> class Rocchio(Ranker):
+    ...     _schema = Schema(_weights=Array("d"))
+    ...     def __init__(self, rate: float = 0.1):
+    ...         super().__init__()
+    ...         self.rate = rate
+    ...         self._weights = np.zeros(0)
+    ...     def grow(self, n_new):
+    ...         self._weights = np.append(self._weights, np.zeros(n_new))
+    ...     def score(self, X):
+    ...         return (X * self._weights).sum(axis=1)
+    ...     def learn(self, X, y, w):
+    ...         self._weights += self.rate * w * ((y - y.mean())[:, None] * X).sum(axis=0)
+    >>> model = Rocchio()
+    >>> model.learn_one({"a": {"clicks": 3.0}, "b": {"clicks": 1.0}}, {"a": 0, "b": 2})
+    >>> model.rank_one({"c": {"clicks": 2.0}, "d": {"clicks": 0.0}})
+    ['d', 'c']
+    >>> model.last_round.loss
+    0.369...
     """
 
     _is_ranker = True
@@ -53,9 +91,12 @@ class Ranker(QueryEstimator):
     _learns_atomically: bool = False
 
     #: Public methods of a subclass that are called while the lock is held, and do not take it.
-    _hooks: frozenset[str] = frozenset()
+    _hooks: frozenset[str] = frozenset({"grow", "score", "learn"})
 
-    _schema = Schema(_last_round=LastRound(), _n_shown=Count())
+    _schema = Schema(_last_round=LastRound(), _n_shown=Count(), _n_queries=Count())
+
+    #: Number of queries learned, for rankers that count them.
+    _n_queries = 0
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -78,9 +119,57 @@ class Ranker(QueryEstimator):
         """Refused: this ranker cannot begin as a fusion rule. Raises TypeError."""
         raise TypeError(_BEGINS.format(cls.__name__, "a rule", "from_rule"))
 
-    @abc.abstractmethod
+    def grow(self, n_new: int) -> None:
+        """Hook: add `n_new` features to the state, after those that it has.
+
+        Parameters
+        ----------
+        n_new
+            How many. Arrays are replaced by new ones, with 0 for features that nothing is known of.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no hook grow(self, n_new): new features of the state")
+
+    def score(self, X: np.ndarray) -> np.ndarray:
+        """Hook: the scores of documents.
+
+        Parameters
+        ----------
+        X
+            (m, d) float64, contiguous by rows; d is the number of features that `grow` has added so far.
+
+        Returns
+        -------
+        (m,) numbers; a higher score ranks earlier. A score depends on its document alone, to the last bit, as
+        `(X * w).sum(axis=1)` does, and `X @ w` does not.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no hook score(self, X): the scores of documents (m, d)")
+
+    def learn(self, X: np.ndarray, y: np.ndarray, w: float) -> None:
+        """Hook: learn one query, of two documents or more whose grades are not all equal.
+
+        Parameters
+        ----------
+        X
+            (m, d) float64 features, finite and read-only.
+        y
+            (m,) int64 grades >= 0, read-only.
+        w
+            The weight of the query, finite and > 0, by which the update is multiplied.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no hook learn(self, X, y, w): a query (m, d), (m,)")
+
+    def _grow(self, n_new: int) -> None:
+        self.grow(n_new)
+
     def _score(self, X: Any) -> np.ndarray:
         """Scores of documents (n, d), as float64 (n,), by the weights that serve. A score depends on its document alone."""
+        with np.errstate(all="ignore"):  # Scores that are not finite are refused.
+            scores = np.asarray(self.score(np.ascontiguousarray(X, dtype=np.float64)), dtype=np.float64)
+        if scores.shape != (len(X),):
+            raise ValueError(
+                f"{type(self).__name__}.score returned {scores.shape} for {len(X)} documents; it must be ({len(X)},)"
+            )
+        return scores
 
     def _head(self) -> Head:
         """The closed form of the scores. Raises TypeError, with the reason, if there is none."""
@@ -101,13 +190,38 @@ class Ranker(QueryEstimator):
         """As `_score`, for queries: for rankers whose score of a document depends on the other documents of its query."""
         return self._score(X)
 
-    @abc.abstractmethod
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         """Learn from queries and write one row of `rounds` (n, len(Round._fields)) for each.
 
         Returns the number of queries learned. It is smaller than the number given if a query has bad values or would make the
         state non-finite: learning stopped before that query.
         """
+        for t, query in enumerate(block.each()):
+            if not self._learn_query(query, rounds[t : t + 1]):
+                return t
+        return len(block.w)
+
+    def _learn_query(self, query: Block, row: np.ndarray) -> bool:
+        """Learn one query, and write its round to `row` (1, fields). Returns False for a query with bad values."""
+        X, y, w = np.array(query.X, dtype=np.float64, order="C"), query.y.copy(), float(query.w[0])
+        if not ((np.abs(X) <= _LARGEST).all() and ((y >= 0) & (y <= MAX_GRADE)).all() and 0.0 <= w <= _LARGEST):
+            return False
+        scores = self._score(X)
+        if not np.isfinite(scores).all():
+            return False
+        skipped = len(y) < 2 or bool(y.min() == y.max())
+        loss = 0.0 if skipped else learned_measure(self).loss(scores, y, ties="pessimistic")
+        if not skipped and w > 0.0:
+            X.flags.writeable = y.flags.writeable = False
+            with np.errstate(all="ignore"):
+                self.learn(X, y, w)
+            fields = (schema_of(type(self)) or {}).items()
+            arrays = [getattr(self, name) for name, field in fields if isinstance(field, Array) and field.finite]
+            if not all(np.isfinite(array).all() for array in arrays if array is not None):
+                return False
+        self._n_queries += 1
+        row[:] = loss, np.nan, 0.0, 0.0, 0.0, w, len(y), largest_norm(X), 0.0, skipped
+        return True
 
     def _answer_in_turn(self, asked: Block, block: Block, rounds: np.ndarray, answers: np.ndarray) -> int:
         """Score and learn queries in turn, and write one row of `rounds` (q, fields) for each; returns how many.

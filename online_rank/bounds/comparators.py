@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from online_rank._kernels.click_comparators import compare_on_clicks
-from online_rank.base import Round, steps_of
-from online_rank.measures.learned import discounts, learned_measure
+from online_rank.base import Ranker, Round, steps_of
+from online_rank.base.anatomy import learned_measure
+from online_rank.measures.learned import discounts
 from online_rank.query import Block
 from online_rank.query.names import plain_names
 from online_rank.rankers.blend import BlendRanker
@@ -16,24 +17,25 @@ from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.drift import DriftAwareRanker
 from online_rank.rankers.gradient import GradientRanker
 from online_rank.rankers.inside import clicks_of
-from online_rank.rankers.own import QueryRanker
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.selection import BestRanker
 from online_rank.rankers.signs import against_signs, signs_inside
 from online_rank.rankers.slam import SlamRanker
 
-__all__ = ["MEASURED_ONLY", "copied", "extend_path", "losses_on_clicks", "outside_the_signs", "require_perceptron"]
-
-#: Rankers whose losses are measured, though no bound covers them.
-MEASURED_ONLY = (GradientRanker, QueryRanker)
+__all__ = ["copied", "extend_path", "is_only_measured", "losses_on_clicks", "outside_the_signs", "require_perceptron"]
 
 #: Largest norm of a comparator: its square, and its scores of documents that a ranker accepts, stay finite.
 _LARGEST_NORM = 1e150
 
 
+def is_only_measured(ranker: Any) -> bool:
+    """Whether the losses of a ranker are measured, though no bound covers it: a ranker of a user's own, or one of gradients."""
+    return issubclass(type(ranker), GradientRanker) or getattr(type(ranker), "learn", Ranker.learn) is not Ranker.learn
+
+
 def require_perceptron(ranker: Any, *, alone: bool = True) -> None:
     """Raise TypeError or ValueError unless the bounds cover what `ranker` learns, or it is `alone` and may be only measured."""
-    if issubclass(type(ranker), BlendRanker) or (alone and issubclass(type(ranker), MEASURED_ONLY)):
+    if issubclass(type(ranker), BlendRanker) or (alone and is_only_measured(ranker)):
         return
     if issubclass(type(ranker), DriftAwareRanker | BestRanker):
         parts: Sequence[Any] = [ranker.ranker] if isinstance(ranker, DriftAwareRanker) else ranker.rankers

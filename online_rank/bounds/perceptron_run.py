@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from online_rank.base.anatomy import learned_measure
 from online_rank.bounds.certificate import Run
 from online_rank.bounds.comparators import outside_the_signs
 from online_rank.bounds.declaration import setting
-from online_rank.measures.learned import learned_measure
 from online_rank.measures.own import OwnMeasure
 from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.signs import signs_inside

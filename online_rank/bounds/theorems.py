@@ -12,8 +12,8 @@ import math
 from typing import Any
 
 from online_rank.arguments import number
+from online_rank.base.anatomy import learned_measure
 from online_rank.bounds.declaration import bound
-from online_rank.measures.learned import learned_measure
 from online_rank.rankers.slam import SlamRanker
 
 __all__ = [

@@ -12,15 +12,16 @@ from online_rank._kernels.slam import compare as compare_on_slam
 from online_rank._kernels.totals import accumulate
 from online_rank.arguments import flag, integer
 from online_rank.base import Abilities, Ranker, Round, share_lock
+from online_rank.base.anatomy import learned_measure
 from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Integer, Nested, Real, Schema
 from online_rank.bounds.account_run import keeps_account, run_of_account
 from online_rank.bounds.certificate import Certificate, certify
 from online_rank.bounds.comparators import (
-    MEASURED_ONLY,
     copied,
     extend_path,
+    is_only_measured,
     losses_on_clicks,
     outside_the_signs,
     require_perceptron,
@@ -30,22 +31,22 @@ from online_rank.bounds.perceptron_run import run_of_perceptron
 from online_rank.bounds.totals import Totals
 from online_rank.intervals import Interval, LossInterval, PairedLosses
 from online_rank.intervals.losses import add_losses
-from online_rank.measures.learned import discounts, learned_measure, losses_of_rankings
+from online_rank.measures.learned import discounts, losses_of_rankings
 from online_rank.query import Block
 from online_rank.rankers.averaged import scores_by
 from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.drift import DriftAwareRanker
 from online_rank.rankers.inside import (
+    documents_met,
     has_dense_weights,
     kernel_state,
     learn_watched,
-    learning_scores,
-    n_learned,
     reporter,
+    unaveraged_scores,
     weight_of_pairs,
 )
-from online_rank.rankers.nested import NestedRanker, adopt_features, learn_query
+from online_rank.rankers.nested import NestedRanker, adopt_features, teach
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.selection import BestRanker
 from online_rank.rankers.slam import SlamRanker
@@ -73,7 +74,7 @@ class LossTracker(NestedRanker):
     ----------
     ranker
         A `PerceptronRanker`, or a `DriftAwareRanker` or `BestRanker` of them, or a `ClickPerceptron`, or a `BlendRanker`; or a
-        `GradientRanker` or a ranker of your own (`QueryRanker`), whose losses are measured, but which no bound covers. A copy
+        `GradientRanker` or a ranker of your own, whose losses are measured, but which no bound covers. A copy
         of it learns. The run begins with its weights; more bounds cover runs from w = 0, that is, of a ranker that has
         learned nothing.
     comparators
@@ -135,7 +136,7 @@ class LossTracker(NestedRanker):
             "ClickPerceptron",
             "BlendRanker",
             "GradientRanker",
-            "QueryRanker",
+            "Ranker",
             features=True,
         ),
         _served=Array(3, low=0.0),
@@ -168,7 +169,7 @@ class LossTracker(NestedRanker):
             raise TypeError(f"comparators is of type {type(comparators).__name__}; it is a dict {{name: weights}}")
         flag("served", served)
         flag("raw", raw)
-        if comparators and issubclass(type(ranker), (BlendRanker, *MEASURED_ONLY)):
+        if comparators and (issubclass(type(ranker), BlendRanker) or is_only_measured(ranker)):
             what = "is compared with its best fixed blend" if isinstance(ranker, BlendRanker) else "is not one"
             raise TypeError(f"comparators are for perceptrons: a {type(ranker).__name__} {what}")
         if served and ranker.abilities.takes_clicks:
@@ -342,7 +343,7 @@ class LossTracker(NestedRanker):
 
     def _abilities(self) -> Abilities:
         able = super()._abilities()
-        follows = not self._blends and (self._nested or self._learner.average is False)
+        follows = not self._blends and (self._nested or getattr(self._learner, "average", False) is False)
         measures = not able.takes_clicks and (self.served or follows)
         return able._replace(measures_answers=measures, wants_scale=self.raw)
 
@@ -359,7 +360,7 @@ class LossTracker(NestedRanker):
     @property
     def _is_only_measured(self) -> bool:
         """Whether no bound covers the learner."""
-        return issubclass(type(self._learner), MEASURED_ONLY)
+        return is_only_measured(self._learner)
 
     @property
     def _perceptron(self) -> Any:
@@ -503,7 +504,7 @@ class LossTracker(NestedRanker):
         if block.served is not None or answered:
             return block.served is not None
         # Without `served` it is unknown whether transformers have learned before a blend.
-        return self.served if self._blends else self._learner.average is False
+        return self.served if self._blends else getattr(self._learner, "average", False) is False
 
     def _scores_answers(self, block: Block) -> bool:
         """Whether the ranker must compute what it would have answered."""
@@ -559,7 +560,7 @@ class LossTracker(NestedRanker):
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:
         """Let the ranker learn one query; `row` (1, fields) receives its round. Returns whether it did."""
         if self._gained is None:
-            return learn_query(self._learner, query, row)
+            return teach(self._learner, query, row)
         nobody = np.empty((0, self._n_features)), np.empty((1, 0, 2))
         return learn_watched(self._learner, query, query, row, *nobody, np.empty(0), self._gained) == 1
 
@@ -580,7 +581,7 @@ class LossTracker(NestedRanker):
             return query.served
         if getattr(ranker, "served", None) == "average":
             return ranker._score(query.X)
-        return learning_scores(ranker, query.X)
+        return unaveraged_scores(ranker, query.X)
 
     def _carry(self, ranker: PerceptronRanker, before: np.ndarray, row: np.ndarray) -> None:
         """Add the update of a round, and close the account of a ranker that is replaced."""
@@ -601,7 +602,7 @@ class LossTracker(NestedRanker):
 
     def _learned_so_far(self) -> float:
         """Number of documents that the learner has learned from, or of queries if rankers may replace one another."""
-        return n_learned(self._learner)
+        return documents_met(self._learner)
 
     def _align_comparators(self) -> np.ndarray:
         """The comparators (n, d) in the order of the model's columns. Features that no document has had are left out."""

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from online_rank.base import QueryTransformer, parts_of, ranker_of
+from online_rank.base.anatomy import learned_measure
 from online_rank.base.schema import schema_of
 from online_rank.checks._subject import close, make_queries, numbers, same, taught_by
-from online_rank.measures.learned import learned_measure
 
 _EIGHT = tuple("abcdefgh")
 _ZEROS = dict.fromkeys(_EIGHT, 0.0)

@@ -1,4 +1,4 @@
-"""Advice from the first queries of files: features with heavy tails, that leak the grades, or that only number the rows."""
+"""Advice from the first queries of files: features that leak the grades, or only number the rows."""
 
 import itertools
 from typing import Any
@@ -15,11 +15,6 @@ _LOOKED_AT, _MOST_COUNTS = 100, 10_000
 
 #: A feature that orders this share of the pairs with different grades leaks the grades, given this many pairs.
 _PERFECT, _FEWEST_PAIRS = 0.99, 50
-
-#: A feature has heavy tails if its largest absolute value is this many times the median of those other than 0, of at least so
-#: many, and at least this large. Of 5,000 values the ratio is about 6 for a normal distribution, 12 for an exponential and 250
-#: for a log-normal one with sigma = 1.5.
-_RATIO, _FEWEST_VALUES, _LARGE = 100.0, 50, 10.0
 
 #: From this number of rows on, different whole numbers in all of them are no chance.
 _FEWEST_ROWS = 50
@@ -44,27 +39,7 @@ def advice(settings: Settings) -> list[str]:
     lines = _leaks(of_width, called)
     if settings.reading.query is not None:
         lines += _counters(np.concatenate([X for X, _ in of_width]), called)
-    if settings.scale in ("stream", "none"):
-        lines += _heavy_tails(np.concatenate([X for X, _ in of_width]), called)
     return lines
-
-
-def _heavy_tails(X: np.ndarray, called: Any) -> list[str]:
-    """Advice for features with heavy tails that no transformer handles."""
-    heavy = np.array([_is_heavy(np.abs(column[column != 0.0])) for column in X.T], dtype=bool)
-    if not heavy.any():
-        return []
-    worst = int(np.argmax(np.where(heavy, np.abs(X).max(axis=0), 0.0)))
-    column = np.abs(X[:, worst])
-    return [
-        f"{np.count_nonzero(heavy):,} of {X.shape[1]:,} features have heavy tails ({called(worst)} reaches "
-        f"{column.max():.3g}, half of its values are below {np.median(column):.3g}): try --scale map"
-    ]
-
-
-def _is_heavy(values: np.ndarray) -> bool:
-    """Whether the sizes of a feature's values have a heavy tail, for which a linear scale is unsuitable."""
-    return len(values) >= _FEWEST_VALUES and bool(values.max() >= max(_LARGE, _RATIO * np.median(values)))
 
 
 def _counters(X: np.ndarray, called: Any) -> list[str]:

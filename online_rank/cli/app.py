@@ -7,6 +7,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import online_rank
+from online_rank.cli.commands.backup import backup, restore
 from online_rank.cli.commands.compare import compare
 from online_rank.cli.commands.demo import demo
 from online_rank.cli.commands.evaluate import evaluate
@@ -15,6 +16,7 @@ from online_rank.cli.commands.export import export
 from online_rank.cli.commands.forget import forget
 from online_rank.cli.commands.fuse import fuse
 from online_rank.cli.commands.rank import rank
+from online_rank.cli.commands.repair import repair
 from online_rank.cli.commands.serve import serve
 from online_rank.cli.commands.stream import stream
 from online_rank.cli.commands.train import train
@@ -80,5 +82,7 @@ def root(
         raise typer.Exit
 
 
-for _function in (warm_up, demo, train, rank, fuse, explain, export, evaluate, compare, stream, serve, forget):
+for _function in (
+    warm_up, demo, train, rank, fuse, explain, export, evaluate, compare, stream, serve, forget, repair, backup, restore,
+):  # fmt: skip
     app.command(cls=_Command)(grouped(_function))

@@ -206,6 +206,9 @@ class Service(NamedTuple):
         int, value("N", "Most queries waiting for feedback; one is dropped after 10 N further queries.", min=1)
     ] = 10_000
     max_pending_bytes: Annotated[int, value("BYTES", "Memory for the queries waiting for feedback, in bytes.", min=1)] = 1 << 28
+    clock_skew: Annotated[
+        str, value("TIME", "By how much the time of a request may be ahead of the clock; beyond that it is refused.")
+    ] = "5m"
     challenger: Annotated[str | None, value("MODEL", "Compare this model on the same traffic with the one that serves.")] = None
     promote_at: Annotated[
         float | None, value("P", "Let the challenger serve once it is better at this confidence, such as .95.")

@@ -37,6 +37,7 @@ class Place(NamedTuple):
     max_keys: int = 100_000
     max_bytes: int | None = None
     ttl: float | None = None
+    snapshots: int = 0
 
 
 def make_app(make: Callable[[], RankingService], place: Place) -> Any:
@@ -65,6 +66,7 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
         ttl=place.ttl,
         replace_model=place.replace_model,
         idle=place.idle,
+        snapshots=place.snapshots,
     )
     for model in models.open_models.values():
         say_where_it_goes_on(model.durable)

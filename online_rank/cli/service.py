@@ -1,4 +1,4 @@
-"""How services begin, for `online-rank stream` and `serve`; and what is forgotten in their folders."""
+"""How services begin, for `online-rank stream` and `serve`; and what is forgotten and repaired in their folders."""
 
 import contextlib
 import copy
@@ -16,13 +16,15 @@ from online_rank.cli.options import OF_NEW, Service, is_given
 from online_rank.cli.train import new_model
 from online_rank.limits import is_id
 from online_rank.serving import Challenge, FeedbackPlan
+from online_rank.serving.clock import CLOCK
 from online_rank.serving.durable import DurableService, read_service
 from online_rank.serving.forgetting import Wanted, without
 from online_rank.serving.outcomes import PREVIOUS, REFERENCE
 from online_rank.serving.protocol import RankingService
+from online_rank.serving.snapshots import SNAPSHOT
 from online_rank.storage.files import write_atomically
 
-__all__ = ["check", "forget", "maker", "say_where_it_goes_on"]
+__all__ = ["check", "forget", "maker", "repair", "say_where_it_goes_on"]
 
 #: For how many further queries a query waits for its feedback, for each query that may wait.
 _AGES = 10
@@ -79,6 +81,7 @@ def maker(service: Service) -> Callable[[], RankingService]:
             max_pending=service.max_pending,
             max_age=_AGES * service.max_pending,
             max_pending_bytes=service.max_pending_bytes,
+            clock_skew=seconds_of(service.clock_skew, "--clock-skew"),
             origin=origin,
             challenge=copy.deepcopy(challenge),
             plan=plan,
@@ -102,13 +105,13 @@ def forget(folder: str, ids: Sequence[str], context: str | None, document: str |
         raise ValueError(f"--context is {context!r}; it is NAME=VALUE, such as user=u17")
     numbers = [int(each) for each in ids if each.isdecimal() and is_id(int(each))]
     wanted = Wanted((*ids, *numbers), None if context is None else (name, value), document)
-    kept = Path(folder) / PREVIOUS
-    previous = kept.read_bytes() if kept.exists() else None
     with contextlib.closing(DurableService(read_service(folder), folder)) as state:
         names: frozenset[str] = frozenset()
-        if previous is not None:
-            content, names = without(previous, wanted)
-            write_atomically(kept, content, 0o600)
+        for file in [each for each in Path(folder).iterdir() if each.name == PREVIOUS or SNAPSHOT.fullmatch(each.name)]:
+            content, found = without(file.read_bytes(), wanted)
+            names |= found
+            if found:
+                write_atomically(file, content, 0o600)
         done = state.forget(wanted)
         done = done._replace(features=done.features | names)
         if done.features:
@@ -117,3 +120,13 @@ def forget(folder: str, ids: Sequence[str], context: str | None, document: str |
         state.save()
     answer = done.answer()
     print(answer.get("note") or "forgotten: " + ", ".join(f"{n} {_FOUND[name]}" for name, n in answer["forgotten"].items()))
+
+
+def repair(folder: str) -> None:
+    """Set times that lie ahead of the clock back to it, in the folder of a service that does not run.
+
+    Raises ValueError, OSError.
+    """
+    with contextlib.closing(DurableService(read_service(folder), folder)) as state:
+        n = state.set_back(CLOCK.now())
+    print(f"set back to the clock: {n} stored times" if n else "no stored time lies ahead of the clock")

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import random
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -17,9 +16,6 @@ SHUFFLE_BUFFER = 2048
 #: The signs of weights, as they may be written.
 _SIGNS = {"+": 1, "+1": 1, "1": 1, "-": -1, "-1": -1}
 
-#: How much of each end of a file is compared to recognise it.
-_END = 1 << 24
-
 
 class Made(Iterator[tuple]):
     """Queries derived from a source; the progress bar reads its position from the source."""
@@ -28,15 +24,9 @@ class Made(Iterator[tuple]):
         self._queries = iter(queries)
         self._source = source
         self.n_queries: int | None = getattr(source, "n_queries", None)
-        #: Seconds spent on making queries.
-        self.seconds = 0.0
 
     def __next__(self) -> tuple:
-        start = time.perf_counter()
-        try:
-            return next(self._queries)
-        finally:
-            self.seconds += time.perf_counter() - start
+        return next(self._queries)
 
     @property
     def position(self) -> Any:
@@ -78,8 +68,7 @@ class Settings(NamedTuple):
 
     def of_run(self) -> dict[str, Any]:
         """The settings that must be equal for a run to continue from a checkpoint."""
-        digest = _digest if self.shards is None else _digest_of_ends
-        contents = [digest(file) if os.path.isfile(file) else None for file in self.files]
+        contents = [_digest(file) if os.path.isfile(file) else None for file in self.files]
         files = [os.path.abspath(file) for file in self.files]
         return {**self._asdict(), **self.reading._asdict(), "reading": None, "files": files, "contents": contents, "test": None}
 
@@ -131,17 +120,6 @@ def signs_of(given: Sequence[str] | None) -> dict[str, int] | None:
         if found.setdefault(name, _SIGNS[sign]) != _SIGNS[sign]:
             raise ValueError(f"--sign {text}: {name} has both signs")
     return found or None
-
-
-def _digest_of_ends(file: str) -> str:
-    """A fingerprint of a file without reading all of it: its size, and its first and last megabytes."""
-    size = os.path.getsize(file)
-    digest = hashlib.blake2b(str(size).encode())
-    with open(file, "rb") as stream:
-        digest.update(stream.read(_END))
-        stream.seek(max(0, size - _END))
-        digest.update(stream.read(_END))
-    return digest.hexdigest()
 
 
 def _digest(file: str) -> str:

@@ -23,7 +23,6 @@ from online_rank.cli.files import declared, n_features_of, refuse_overwriting
 from online_rank.cli.reading import Reading, warnings_as_lines
 from online_rank.cli.settings import Made, Settings
 from online_rank.cli.shards import check_workers, learn_passes
-from online_rank.cli.speed import Speed, speed_in_words
 from online_rank.evaluate import Trace, progressive
 from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
 from online_rank.storage.files import require_replaceable, save
@@ -102,9 +101,9 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: 
     shown = False if output.quiet or output.json else None
     plan = settings.reading.plan(settings.files)
     model = _untaught(settings, plan, output, shown)
-    speed, sharded = Speed(), dict[str, Any]()
+    sharded: dict[str, Any] = {}
     if settings.shards is None:
-        traces, counted = _learn(settings, checkpoints, model, log, speed, shown)
+        traces, counted = _learn(settings, checkpoints, model, log, shown)
     else:
         with _opened(settings, checkpoints):
             traces, training = learn_passes(settings, checkpoints.directory, model, workers, shown)
@@ -116,7 +115,6 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: 
         "measure": settings.measure,
         "features": n_features_of(model) or 0,
         "counted": counted,
-        **speed.to_dict(),
         "passes": [trace.to_dict() for trace in traces],
         **sharded,
     }
@@ -193,9 +191,7 @@ def _require_known(settings: Settings, plan: Any) -> None:
             raise ValueError(f"--sign {name}: features of LETOR text are known by their number, 1, 2, ...")
 
 
-def _learn(
-    settings: Settings, checkpoints: Checkpoints, model: Any, log: Any, speed: Speed, shown: bool | None
-) -> tuple[list[Trace], int]:
+def _learn(settings: Settings, checkpoints: Checkpoints, model: Any, log: Any, shown: bool | None) -> tuple[list[Trace], int]:
     """Teach the model all passes; returns their traces, and the number of queries in the measure of the first."""
     from online_rank.metrics import RandomRanking, metric
 
@@ -207,11 +203,11 @@ def _learn(
             metrics: dict[str, Any] = {}
             if number == 0:
                 metrics = {settings.measure: metric(settings.measure), RANDOM: RandomRanking(settings.measure)}
-            queries: Any = partial(_timed, speed, partial(settings.queries, number))
+            queries: Any = partial(settings.queries, number)
             if log is not None and number == 0:
                 metrics[f"last {log.window}"] = log
                 source = settings.queries(number, with_ids=True)
-                queries = _timed(speed, lambda _, source=source: Made(log.reading(source), source), None)
+                queries = Made(log.reading(source), source)
             traces.append(
                 progressive(
                     queries,
@@ -219,19 +215,12 @@ def _learn(
                     metrics,
                     every=None if place is None else checkpoints.every,
                     progress=shown,
-                    watch=speed,
                     checkpoint=place,
                 )
             )
             if number == 0:
                 counted = metrics[settings.measure].n_queries
     return traces, counted
-
-
-def _timed(speed: Speed, make: Any, position: Any) -> Any:
-    """Queries whose reading is timed."""
-    speed.queries = make(position)
-    return speed.queries
 
 
 def _begun(settings: Settings, checkpoints: Checkpoints) -> tuple[Settings, Checkpoints]:
@@ -292,7 +281,10 @@ def _print(report: dict[str, Any], traces: list[Trace]) -> None:
         f"[bold]{first.n_queries:,}[/] queries, [bold]{first.n_documents:,}[/] documents, "
         f"[bold]{report['features']:,}[/] features"
     )
-    console.print(_mixing_in_words(report, first) if "mixing" in report else speed_in_words(report))
+    rate = first.n_queries / first.elapsed if first.elapsed > 0.0 else 0.0
+    console.print(f"{rate:,.0f} queries/s, read, ranked, measured and learned")
+    if "mixing" in report:
+        console.print(_mixing_in_words(report["mixing"]))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("")
     table.add_column(measure, justify="right", style="bold")
@@ -320,12 +312,7 @@ def _print(report: dict[str, Any], traces: list[Trace]) -> None:
         console.print(f"saved to [bold]{report['saved']}[/] ({os.path.getsize(report['saved']):,} bytes)")
 
 
-def _mixing_in_words(report: dict[str, Any], first: Trace) -> str:
-    """The machines and their speed for people."""
-    mixing = report["mixing"]
-    rate = first.n_queries / first.elapsed if first.elapsed > 0.0 else 0.0
+def _mixing_in_words(mixing: dict[str, Any]) -> str:
+    """How copies were mixed, for people."""
     times = "once" if mixing["rounds"] == 1 else f"{mixing['rounds']:,} times"
-    return (
-        f"{mixing['shards']:,} shards, mixed {times}; {rate:,.0f} queries/s with reading; "
-        f"{mixing['bytes_sent']:,} bytes of models sent"
-    )
+    return f"{mixing['shards']:,} shards, mixed {times}; {mixing['bytes_sent']:,} bytes of models sent"

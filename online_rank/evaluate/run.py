@@ -10,11 +10,11 @@ from functools import partial
 from typing import Any
 
 from online_rank.base import abilities_of
+from online_rank.base.anatomy import learned_measure
 from online_rank.base.undo import all_or_nothing
 from online_rank.evaluate.together import Together, lessons
 from online_rank.evaluate.trace import Comparison, Trace
 from online_rank.intervals.losses import served_loss
-from online_rank.measures.learned import learned_measure
 from online_rank.query.feedback import Feedback
 from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
 from online_rank.storage.tree import adopt, settings_of
@@ -114,9 +114,7 @@ def progressive(
         queries: Iterable[tuple] = source
         if position is None and trace.n_queries:
             queries = itertools.islice(source, trace.n_queries, None)
-        total = len(source) if isinstance(source, Sized) else getattr(source, "n_queries", None)
-        fraction = partial(getattr, source, "fraction", None)
-        show = stack.enter_context(shown_progress("learning", total, shown=progress, part=fraction))
+        show = stack.enter_context(_learning(source, progress))
         target = learned_measure(model)
         together = Together(source, model, measured, watch, target)
         between = every or _CHECKPOINT_EVERY
@@ -131,7 +129,7 @@ def progressive(
             if done is not None:
                 trace._add_together(*done)
             for item in items if done is None else ():
-                _meet(item, model, measured, target, trace)
+                _meet(item, {"": model}, {"": measured}, target, {"": trace})
             now = time.perf_counter()
             trace.elapsed += now - clock
             clock = now
@@ -145,17 +143,32 @@ def progressive(
     return trace
 
 
-def _meet(item: Any, model: Any, measured: dict[str, Any], target: Any, trace: Trace) -> None:
-    """Test the model on one query, and let it learn from it."""
+def _meet(
+    item: Any, models: Mapping[str, Any], measured: Mapping[str, dict[str, Any]], target: Any, traces: Mapping[str, Trace]
+) -> dict[str, float | None]:
+    """Test models on one query, and let them learn from it. Returns the losses of what each would have served."""
     x, y, arguments = _lesson(item)
-    scores = model.predict_one(x, **_known(arguments))
+    answers = {name: model.predict_one(x, **_known(arguments)) for name, model in models.items()}
     # Clicks are no grades, and give no loss.
-    loss = None if isinstance(y, Feedback) else served_loss(target, scores, y)
-    with all_or_nothing(*measured.values()):
-        for metric in measured.values():
-            metric.update(y, scores)
-        model.learn_one(x, y, **arguments)
-    trace._add(len(scores), getattr(model, "last_round", None), {name: m.get() for name, m in measured.items()}, loss)
+    graded = not isinstance(y, Feedback)
+    losses = {name: served_loss(target, scores, y) if graded else None for name, scores in answers.items()}
+    # One model undoes by itself what it cannot learn.
+    parts = [*models.values()] if len(models) > 1 else []
+    with all_or_nothing(*parts, *(metric for named in measured.values() for metric in named.values())):
+        for name, model in models.items():
+            for metric in measured[name].values():
+                metric.update(y, answers[name])
+            model.learn_one(x, y, **arguments)
+    for name, model in models.items():
+        values = {called: metric.get() for called, metric in measured[name].items()}
+        traces[name]._add(len(answers[name]), getattr(model, "last_round", None), values, losses[name])
+    return losses
+
+
+def _learning(source: Any, progress: bool | None) -> Any:
+    """The progress bar of a stream."""
+    total = len(source) if isinstance(source, Sized) else getattr(source, "n_queries", None)
+    return shown_progress("learning", total, shown=progress, part=partial(getattr, source, "fraction", None))
 
 
 def _together(
@@ -178,28 +191,15 @@ def _together(
     measured = {name: _named_metrics(copy.deepcopy(metrics), model) for name, model in models.items()}
     run = Comparison({name: Trace(every=every) for name in models})
     queries = stream(None) if callable(stream) else stream
-    total = len(queries) if isinstance(queries, Sized) else getattr(queries, "n_queries", None)
     clock = time.perf_counter()
-    with shown_progress("learning", total, shown=progress, part=partial(getattr, queries, "fraction", None)) as show:
+    with _learning(queries, progress) as show:
         for n, item in enumerate(queries, start=1):
-            x, y, arguments = _lesson(item)
-            answers = {name: model.predict_one(x, **_known(arguments)) for name, model in models.items()}
-            # Clicks are no grades, and give no loss.
-            graded = not isinstance(y, Feedback)
-            losses = {name: served_loss(target, scores, y) if graded else None for name, scores in answers.items()}
-            parts = [*models.values(), *(m for named in measured.values() for m in named.values())]
-            with all_or_nothing(*parts):
-                for name, model in models.items():
-                    for metric in measured[name].values():
-                        metric.update(y, answers[name])
-                    model.learn_one(x, y, **arguments)
+            losses = _meet(item, models, measured, target, run.traces)
             if None not in losses.values():
                 run.paired.update(losses)  # type: ignore[arg-type]
             now = time.perf_counter()
-            for name, model in models.items():
-                values = {called: m.get() for called, m in measured[name].items()}
-                run.traces[name]._add(len(answers[name]), getattr(model, "last_round", None), values, losses[name])
-                run.traces[name].elapsed += now - clock
+            for trace in run.traces.values():
+                trace.elapsed += now - clock
             clock = now
             show(n)
             if watch is not None:

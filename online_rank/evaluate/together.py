@@ -101,9 +101,8 @@ class Together:
 
         # A list does not wait for what is learned, nor does a stream of this library.
         known = isinstance(stream, list | tuple) or type(stream).__module__.startswith("online_rank.")
-        watched = watch is not None and not getattr(watch, "counts_together", False)
         exact = all(takes_blocks(metric) for metric in metrics.values())
-        self._allowed = known and not watched and exact and isinstance(model, Ranker | RankingPipeline)
+        self._allowed = known and watch is None and exact and isinstance(model, Ranker | RankingPipeline)
 
     def most(self, n_queries: int, until: int | None) -> int:
         """How many queries may be met at once after `n_queries`; `until` is the number at which all must have been learned."""

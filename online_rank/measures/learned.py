@@ -10,7 +10,6 @@ from online_rank import arguments
 from online_rank._kernels.codes import DCG, EXPECTED, IGNORED, MAX_GRADE, NDCG, OPTIMISTIC, PESSIMISTIC
 from online_rank._kernels.graded import ranking_losses
 from online_rank._kernels.metrics import cumulative_gains, ideal_value, metric_values
-from online_rank.base import serving_chain
 from online_rank.measures.own import OwnMeasure, is_own, own_measure
 from online_rank.measures.table import MEASURES, parsed
 from online_rank.query import as_array, as_grades, document_name, require_grades
@@ -22,7 +21,6 @@ __all__ = [
     "as_scores",
     "discounts",
     "gains",
-    "learned_measure",
     "losses_of_rankings",
     "measure",
     "measure_of",
@@ -162,21 +160,6 @@ def losses_of_rankings(
         out[:] = target.losses(scores, grades, offsets)
     else:
         ranking_losses(*target, scores, grades, offsets, discounts(len(grades)), out)
-
-
-def learned_measure(model: Any) -> AnyMeasure:
-    """What a model learns for: the measure of its ranker, which for a wrapper without one is that of the ranker inside.
-
-    NDCG@10 if none has a measure.
-
-    Examples
-    --------
-    >>> from online_rank import DriftAwareRanker, LossTracker, PerceptronRanker, StreamScaler
-    >>> learned_measure(StreamScaler() | LossTracker(DriftAwareRanker(PerceptronRanker("ap")))).name
-    'ap'
-    """
-    given = (getattr(part, "measure", None) for part in serving_chain(model))
-    return measure_of(next((one for one in given if one is not None), "ndcg@10"))
 
 
 _table = np.empty(0)

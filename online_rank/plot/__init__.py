@@ -7,7 +7,7 @@ lines are labelled directly, without a legend.
 
 from online_rank.plot.bars import certificate, explanation, importance, weights
 from online_rank.plot.clicks import online_quality, position_bias
-from online_rank.plot.curves import LossCurve, loss, progressive
+from online_rank.plot.curves import LossCurve, loss, trace
 from online_rank.plot.served import served_loss
 
 __all__ = [
@@ -18,7 +18,7 @@ __all__ = [
     "loss",
     "online_quality",
     "position_bias",
-    "progressive",
     "served_loss",
+    "trace",
     "weights",
 ]

@@ -4,6 +4,8 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -67,6 +69,13 @@ def lines(ax: "Axes", curves: Mapping[str, Any], dashed: Sequence[str] = (), mar
     for (name, (x, y)), colour in zip(curves.items(), itertools.cycle(COLOURS), strict=False):
         ax.plot(x, y, color=colour, linewidth=1.8, linestyle=(0, (4, 1.5)) if name in dashed else "-", marker=marker,
                 markersize=4, label=name)  # fmt: skip
+
+
+def scale_to_settled(ax: "Axes", curves: Mapping[str, Any]) -> None:
+    """Scale the y axis to the values after the first twentieth, which jump."""
+    settled = np.concatenate([y[len(y) // 20 :] for _, y in curves.values()])
+    rim = 0.08 * float(np.ptp(settled)) or 0.05
+    ax.set_ylim(float(settled.min()) - rim, float(settled.max()) + rim)
 
 
 def name_lines(ax: "Axes", curves: Mapping[str, Any]) -> None:

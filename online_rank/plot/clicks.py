@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from online_rank.feedback import PositionBias
-from online_rank.plot._style import COLOURS, DARK, FONT, GREY, lines, name_lines, styled
+from online_rank.plot._style import COLOURS, DARK, FONT, GREY, lines, name_lines, scale_to_settled, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,10 +47,7 @@ def online_quality(values: Mapping[str, Sequence[float] | np.ndarray], *, every:
         curves[name] = points + 1, so_far[points]
     ax = styled(ax, "impressions", "mean quality of rankings shown so far")
     lines(ax, curves)
-    # The axis is scaled to the values after the first few impressions, which jump.
-    settled = np.concatenate([y[len(y) // 20 :] for _, y in curves.values()])
-    rim = 0.08 * float(np.ptp(settled)) or 0.05
-    ax.set_ylim(float(settled.min()) - rim, float(settled.max()) + rim)
+    scale_to_settled(ax, curves)
     name_lines(ax, curves)
     return ax
 

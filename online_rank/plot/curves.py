@@ -8,12 +8,12 @@ import numpy as np
 
 from online_rank.bounds import LossTracker
 from online_rank.evaluate import Trace
-from online_rank.plot._style import FONT, GREY, lines, logarithmic_axes, name_lines, styled
+from online_rank.plot._style import FONT, GREY, lines, logarithmic_axes, name_lines, scale_to_settled, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["LossCurve", "loss", "losses", "progressive"]
+__all__ = ["LossCurve", "loss", "losses", "trace"]
 
 #: The positions of measurements, and their values.
 Curve: TypeAlias = tuple[Sequence[float] | np.ndarray, Sequence[float] | np.ndarray]
@@ -22,7 +22,7 @@ Curve: TypeAlias = tuple[Sequence[float] | np.ndarray, Sequence[float] | np.ndar
 _SPACING = 1.01
 
 
-def progressive(
+def trace(
     trace: Trace | Mapping[str, Trace],
     *,
     metrics: Sequence[str] | None = None,
@@ -56,7 +56,7 @@ def progressive(
     --------
     >>> from online_rank import PerceptronRanker, evaluate, plot
     >>> query = [[1.0, 0.0], [0.0, 1.0]], [0, 1]
-    >>> ax = plot.progressive(evaluate.progressive([query] * 20, PerceptronRanker(), "ndcg"))
+    >>> ax = plot.trace(evaluate.progressive([query] * 20, PerceptronRanker(), "ndcg"))
     >>> ax.get_xlabel()
     'queries'
     """
@@ -72,11 +72,7 @@ def progressive(
         raise ValueError("there is nothing to draw: the trace has no query, or no metric")
     ax = styled(ax, "queries", "mean of the metric")
     lines(ax, curves)
-    # The axis is scaled to the values after the first few queries, which jump between 0 and 1.
-    settled = np.concatenate([y[len(y) // 20 :] for _, y in curves.values()])
-    low, high = float(settled.min()), float(settled.max())
-    rim = 0.08 * (high - low) or 0.05
-    ax.set_ylim(low - rim, high + rim)
+    scale_to_settled(ax, curves)
     name_lines(ax, curves)
     for number, position in enumerate(drifts):
         ax.axvline(position, color=GREY, linewidth=1.0, linestyle=(0, (3, 2)), zorder=1)

@@ -215,7 +215,7 @@ def write_report(
     n_features = figures["features"]
     pictures = []
     if trace.n_queries:
-        pictures.append(_picture(_plot().progressive(trace), "The measure before each query was learned from"))
+        pictures.append(_picture(_plot().trace(trace), "The measure before each query was learned from"))
     if intervals := [interval for interval in trace.served_intervals() if interval.n]:
         caption = "Mean loss of what was served, and where its expectation is at all times, with probability 95 %"
         pictures.append(_picture(_plot().served_loss(intervals), caption))
@@ -301,10 +301,8 @@ def _figures(figures: Mapping[str, Any], trace: Trace) -> str:
         ("seconds", *(f"{one['elapsed']:.1f}" for one in figures["passes"])),
     ]
     head = ["", *(f"pass {number}" for number in range(1, len(figures["passes"]) + 1))]
-    speed = f"<p>{figures['features']:,} features; {figures['queries_per_second']:,.0f} queries/s ranked, measured and learned"
-    if seconds := figures.get("seconds"):
-        speed += f", {figures['queries_per_second_with_reading']:,.0f} with reading; {seconds['starting']:.1f} s to begin"
-    speed += ".</p>"
+    rate = trace.n_queries / trace.elapsed if trace.elapsed > 0.0 else 0.0
+    speed = f"<p>{figures['features']:,} features; {rate:,.0f} queries/s, read, ranked, measured and learned.</p>"
     return _table(["", measure, "queries"], rows) + _table(head, passes) + speed
 
 

@@ -357,7 +357,7 @@ class StreamQuantileMap(ColumnTransformer):
     def _learn_transform(self, block: Block, out: np.ndarray) -> int:
         if len(block.w) > 1:
             return self._transform_in_turn(block, block, None, out)
-        sound = not len(block.X) or self._learn_documents(block.X)
+        sound = not len(block.X) or self._take_documents(block.X)
         return int(sound and self._transform(block.X, block.offsets, out))
 
     def _transform_in_turn(self, asked: Block, block: Block, before: np.ndarray | None, after: np.ndarray) -> int:
@@ -377,7 +377,7 @@ class StreamQuantileMap(ColumnTransformer):
                 self._transform(asked.X[start:stop], places, before[start:stop])
             if quiet > t:
                 self._count_documents(X[start:stop])
-            elif stop > start and not self._learn_documents(X[start:stop]):
+            elif stop > start and not self._take_documents(X[start:stop]):
                 return t
             if before is not None and asked.X is X and self._table is table:
                 after[start:stop] = before[start:stop]
@@ -407,7 +407,7 @@ class StreamQuantileMap(ColumnTransformer):
             return _FOREVER
         return 0 if self._places is None else self._due - 1 - self._count
 
-    def _learn_documents(self, X: np.ndarray) -> bool:
+    def _take_documents(self, X: np.ndarray) -> bool:
         """Sample a query; after a stretch, merge its sample into the sketches of the features that are due.
 
         Returns False if a document to be merged is not finite.

@@ -132,14 +132,14 @@ class StreamTargetEncoder(ColumnTransformer):
         self._sums, self._counts = self._sums.copy(), self._counts.copy()
         keep = _KEPT.index(self.keep)
         if isinstance(block.y, tuple):
-            self._learn_clicks(block, out)
+            self._encode_clicks(block, out)
             return len(block.w)
         kernels.encode_and_learn(
             block.X, block.y, block.offsets, -_REACH, self._step, self.prior, keep, self._sums, self._counts, out
         )
         return len(block.w)
 
-    def _learn_clicks(self, block: Block, out: np.ndarray) -> None:
+    def _encode_clicks(self, block: Block, out: np.ndarray) -> None:
         """Encode each query, and learn from the shown documents, with clicks as their grades."""
         shown = shown_block(block, drawn=False)
         settings = -_REACH, self._step, self.prior, _KEPT.index(self.keep), self._sums, self._counts

@@ -103,6 +103,9 @@ class Block(NamedTuple):
 
     def each(self) -> Iterator["Block"]:
         """Each query as a block of its own."""
+        if len(self.w) == 1:
+            yield self
+            return
         for t in range(len(self.w)):
             yield self.queries(t, t + 1)
 

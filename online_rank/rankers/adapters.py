@@ -9,7 +9,7 @@ import numpy as np
 from river import base
 
 from online_rank import arguments
-from online_rank.base import Ranker, Round
+from online_rank.base import Ranker
 from online_rank.base.draws import counted_generator
 from online_rank.base.undo import Undo, record
 from online_rank.measures.learned import measure as parse_measure
@@ -43,7 +43,7 @@ class _RiverRanker(Ranker):
         """The score of one document, by its features."""
 
     @abc.abstractmethod
-    def _learn_documents(self, X: np.ndarray, y: np.ndarray, weight: dict[str, float]) -> None:
+    def _teach(self, X: np.ndarray, y: np.ndarray, weight: dict[str, float]) -> None:
         """Learn from one query; `weight` holds further arguments for the river model's `learn_one`."""
 
     def _record(self, log: list[Undo], block: Any = None) -> None:
@@ -66,25 +66,27 @@ class _RiverRanker(Ranker):
         return np.array([self._score_document(x) for x in self._documents(X)])
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        learnable = self._learnable(block)
-        if learnable < len(block.w):
-            return learnable
+        n_good = self._n_good(block)
+        if n_good < len(block.w):
+            return n_good
         if not self._accepts_weights and (block.w != 1.0).any():
             raise ValueError(f"w: the model of this {type(self).__name__} does not learn with weights; leave w out")
-        name = parse_measure(self.measure)
-        for t, query in enumerate(block.each()):
-            X, grades, weight = query.X, query.y, float(query.w[0])
-            scores = [self._score_document(x) for x in self._documents(X)]
-            loss = name.loss(scores, grades, ties="pessimistic") if np.isfinite(scores).all() else 1.0
-            # Row by row: squares of the whole array would be another two arrays of its size.
-            norm = float(np.sqrt(max((np.square(row, dtype=np.float64).sum() for row in X), default=0.0)))
-            skipped = weight == 0.0 or not self._teaches(grades)
-            if not skipped:
-                self._learn_documents(X, grades, {"w": weight} if self._accepts_weights else {})
-            rounds[t] = Round(loss, np.nan, 0.0, 0.0, 0.0, weight, len(X), norm, 0.0, skipped)
-        return len(block.w)
+        return super()._learn(block, rounds)
 
-    def _learnable(self, block: Block) -> int:
+    def _learn_query(self, query: Block, row: np.ndarray) -> bool:
+        X, grades, weight = query.X, query.y, float(query.w[0])
+        scores = [self._score_document(x) for x in self._documents(X)]
+        finite = np.isfinite(scores).all()
+        loss = parse_measure(self.measure).loss(scores, grades, ties="pessimistic") if finite else 1.0
+        # Row by row: squares of the whole array would be another two arrays of its size.
+        norm = float(np.sqrt(max((np.square(x, dtype=np.float64).sum() for x in X), default=0.0)))
+        skipped = weight == 0.0 or not self._teaches(grades)
+        if not skipped:
+            self._teach(X, grades, {"w": weight} if self._accepts_weights else {})
+        row[:] = loss, np.nan, 0.0, 0.0, 0.0, weight, len(X), norm, 0.0, skipped
+        return True
+
+    def _n_good(self, block: Block) -> int:
         """The number of queries before the first one with a bad value."""
         # NaN where a document has one. The absolute values of the whole array would be another one of its size.
         ends = block.X.min(axis=1, initial=0.0), block.X.max(axis=1, initial=0.0)
@@ -162,7 +164,7 @@ class PointwiseRanker(_RiverRanker):
             return float(sum(int(grade) * share for grade, share in shares.items()))
         return float(shares.get(True, 0.0))
 
-    def _learn_documents(self, X: np.ndarray, y: np.ndarray, weight: dict[str, float]) -> None:
+    def _teach(self, X: np.ndarray, y: np.ndarray, weight: dict[str, float]) -> None:
         targets: list[Any] = y.tolist()
         if isinstance(self.model, base.Classifier) and not self.model._multiclass:
             targets = [grade >= self.threshold for grade in targets]
@@ -229,7 +231,7 @@ class PairwiseRanker(_RiverRanker):
     def _teaches(self, y: np.ndarray) -> bool:
         return len(y) > 0 and bool((y != y[0]).any())
 
-    def _learn_documents(self, X: np.ndarray, y: np.ndarray, weight: dict[str, float]) -> None:
+    def _teach(self, X: np.ndarray, y: np.ndarray, weight: dict[str, float]) -> None:
         # Draws depend only on the seed and the number of the query, so the state is one number.
         rng = counted_generator(self, self.seed, self._n_queries)
         self._n_queries += 1

@@ -323,7 +323,7 @@ class LinearRanker(AveragedRanker):
             return scores
         return scores_by(self._served, X)
 
-    def _learning_scores(self, X: Any) -> np.ndarray:
+    def _unaveraged_scores(self, X: Any) -> np.ndarray:
         """Scores of documents by the weights that learn, as learning computes them."""
         scores = np.empty(X.shape[0])
         if self._rows is not None:

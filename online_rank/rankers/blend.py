@@ -32,7 +32,7 @@ from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schem
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.preprocessing._columns import StatelessTransformer, names_made
-from online_rank.query import Block, single
+from online_rank.query import Block, single, with_features
 from online_rank.rankers.fading import FadingRanker
 from online_rank.rankers.hedge import BUDGET, LEAST, HedgeAccount, choose, opening, shares_of, step_of
 from online_rank.rankers.nested import NestedRanker, first_step, require_model
@@ -284,17 +284,12 @@ class BlendRanker(FadingRanker, NestedRanker):
         return scores
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        block = block._replace(names=self.feature_names)
-        for t, query in enumerate(block.each() if len(block.w) > 1 else [block]):
-            if not self._learn_query(query if self._front is None else self._front._learn_block(query), rounds[t]):
-                return t
-        return len(block.w)
+        return super()._learn(with_features(block, block.X, self.feature_names), rounds)
 
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:
-        """Learn one query; `row` receives its round. Returns whether the query was valid.
-
-        An error of a learner about a valid query is raised.
-        """
+        """As in `Ranker`; an error of a learner about a valid query is raised."""
+        if self._front is not None:
+            query = self._front._learn_block(query)
         X, y, m, w = query.X, query.y, len(query.y), float(query.w[0])
         good = math.isfinite(w) and w >= 0.0 and all_finite(X.reshape(-1))
         if not (good and y.min(initial=0) >= 0 and y.max(initial=0) <= MAX_GRADE):

@@ -1,7 +1,6 @@
 """Gradient boosted trees that grow along the stream."""
 
 import dataclasses
-import itertools
 import math
 import weakref
 from collections.abc import Sequence
@@ -279,27 +278,21 @@ class BoostedRanker(Ranker):
         _SCORED[self] = self._leaves, query, scores.copy()
         return scores
 
-    def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        for t, (start, stop) in enumerate(itertools.pairwise(block.offsets.tolist())):
-            if self._learn_query(block.X[start:stop], block.y[start:stop], float(block.w[t]), rounds[t]) is None:
-                return t
-        return len(block.w)
-
     def _rejection(self, query: Block) -> ValueError:
         if _HEAVIEST < query.w[0] < math.inf:
             return ValueError(f"w is {query.w[0]:g}; the weight of a query is at most {_HEAVIEST:g} for {type(self).__name__}")
         return super()._rejection(query)
 
-    def _learn_query(self, X: np.ndarray, y: np.ndarray, w: float, row: np.ndarray) -> np.ndarray | None:
-        """Learn one query. Returns its scores from before, or None, with nothing learned, for a bad query."""
+    def _learn_query(self, query: Block, row: np.ndarray) -> bool:
+        X, y, w = query.X, query.y, float(query.w[0])
         m = len(y)
         bins, loss = np.empty(X.shape, dtype=np.uint8), np.empty(1)
         if not (0.0 <= w <= _HEAVIEST and kernels.to_bins(X, -_REACH, self._width, _N_BINS, bins)):
-            return None
+            return False
         scores = self._score_bins(bins)
         levels = judge_rankings(*self._measure, scores[None], y, discounts(m), loss)
         if levels < 0:
-            return None
+            return False
         row[:] = loss[0], np.nan, 0.0, 0.0, 0.0, w, m, largest_norm(X), 0.0, levels < 2
         if levels > 1 and w > 0.0:
             self._bins += (bins,)
@@ -308,7 +301,7 @@ class BoostedRanker(Ranker):
             self._query_weights += (np.array([w]),)
             self._n_queries += 1
             self._grow_trees()
-        return scores
+        return True
 
     def _grow_trees(self) -> None:
         """Take the steps of growth that are due."""

@@ -11,7 +11,6 @@ from online_rank import arguments
 from online_rank._kernels import direct as kernels
 from online_rank._kernels.codes import ACTIVATIONS, OPTIMIZER_ROWS, OPTIMIZERS
 from online_rank._kernels.network import LANES, layer, score
-from online_rank.base import Round
 from online_rank.base.form import Head, Network
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Derived, Schema
@@ -309,7 +308,7 @@ class DirectRanker(AveragedRanker):
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         if not self._n_features:
             # Documents without any feature: there are no parameters yet for a kernel to read or write.
-            return self._learn_without_features(block, rounds)
+            return super()._learn(block, rounds)
         if self._own is None:
             return self._descend(block, self._surrogate, rounds)
         return self._own.learned(self._surrogate, lambda surrogate: self._descend(block, surrogate, rounds), len(block.w))
@@ -320,16 +319,14 @@ class DirectRanker(AveragedRanker):
         settings = surrogate, self._widths, self._config, self._constants
         return kernels.learn(X, y, offsets, w, discounts(len(X)), *settings, learner, rounds)
 
-    def _learn_without_features(self, block: Block, rounds: np.ndarray) -> int:
-        """As `_learn`, from documents that are all alike: nothing is learned, and each round is skipped."""
-        target = measure(self.measure)
-        for t, query in enumerate(block.each()):
-            w, m = float(query.w[0]), query.n_documents
-            if not (0.0 <= w < np.inf and query.y.min(initial=0) >= 0 and query.y.max(initial=0) <= MAX_GRADE):
-                return t
-            loss = target.loss(np.zeros(m), query.y, ties="pessimistic")
-            rounds[t] = Round(loss, np.nan, 0.0, 0.0, 0.0, w, m, 0.0, 0.0, True)
-        return len(block.w)
+    def _learn_query(self, query: Block, row: np.ndarray) -> bool:
+        """Documents without features are all alike: nothing is learned, and the round is skipped."""
+        w, m = float(query.w[0]), query.n_documents
+        if not (0.0 <= w < np.inf and query.y.min(initial=0) >= 0 and query.y.max(initial=0) <= MAX_GRADE):
+            return False
+        loss = measure(self.measure).loss(np.zeros(m), query.y, ties="pessimistic")
+        row[:] = loss, np.nan, 0.0, 0.0, 0.0, w, m, 0.0, 0.0, True
+        return True
 
     def _check(self) -> None:
         """Raise ValueError for an argument whose value is not allowed."""

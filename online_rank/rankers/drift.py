@@ -8,11 +8,11 @@ from river import base
 
 from online_rank import arguments
 from online_rank.base import Abilities, QueryEstimator, Ranker, RankingPipeline, Round, ranker_of, share_lock, steps_of
+from online_rank.base.anatomy import learned_measure
 from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
-from online_rank.measures.learned import learned_measure
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import Block, single, with_features
-from online_rank.rankers.nested import NestedRanker, adopt_features, learn_query, require_model, share_columns
+from online_rank.rankers.nested import NestedRanker, adopt_features, require_model, share_columns, teach
 
 __all__ = ["DriftAwareRanker"]
 
@@ -164,18 +164,20 @@ class DriftAwareRanker(NestedRanker):
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         self._share_columns()
-        for t, query in enumerate(with_features(block, block.X, self.feature_names).each()):
-            served = self._served_scores(query, self._learner)
-            if not learn_query(self._learner, query, rounds[t : t + 1]):
-                return t
-            if self._background is not None and not learn_query(self._background, query, np.empty((1, rounds.shape[1]))):
-                self._background = None
-            self._n_queries += 1
-            if not rounds[t, _SKIPPED]:
-                loss = self._measure.loss(served, query.y, ties="pessimistic") if np.isfinite(served).all() else 1.0
-                rounds[t, _SERVED_LOSS] = loss
-                self._watch(loss)
-        return len(block.w)
+        return super()._learn(with_features(block, block.X, self.feature_names), rounds)
+
+    def _learn_query(self, query: Block, row: np.ndarray) -> bool:
+        served = self._served_scores(query, self._learner)
+        if not teach(self._learner, query, row):
+            return False
+        if self._background is not None and not teach(self._background, query, np.empty_like(row)):
+            self._background = None
+        self._n_queries += 1
+        if not row[0, _SKIPPED]:
+            loss = self._measure.loss(served, query.y, ties="pessimistic") if np.isfinite(served).all() else 1.0
+            row[0, _SERVED_LOSS] = loss
+            self._watch(loss)
+        return True
 
     @property
     def _reporter(self) -> Ranker:

@@ -7,7 +7,7 @@ import numpy as np
 
 from online_rank._kernels.codes import AP, MAX_GRADE
 from online_rank._kernels.graded import ranking_losses
-from online_rank.base import Abilities, Ranker, Round
+from online_rank.base import Abilities, Ranker
 from online_rank.base.form import Head, Linear
 from online_rank.base.growth import with_zeros
 from online_rank.base.rounds import largest_norm
@@ -85,15 +85,13 @@ class FixedRanker(Ranker):
     def _score(self, X: Any) -> np.ndarray:
         return scores_by(self._aligned, X)
 
-    def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        table, losses = discounts(block.n_documents), np.zeros(1)
-        for t, query in enumerate(block.each()):
-            X, y, w = query.X, query.y, query.w[0]
-            values = X.values if isinstance(X, SparseRows) else X
-            if not (np.isfinite(values).all() and np.isfinite(w) and w >= 0.0 and ((y >= 0) & (y <= MAX_GRADE)).all()):
-                return t
-            ranking_losses(*self._measure, self._score(X), y, query.offsets, table, losses)
-            of_two = y >= self._measure.threshold if self._measure.kind == AP else y
-            skipped = not len(y) or of_two.min() == of_two.max()
-            rounds[t] = Round(float(losses[0]), np.nan, 0.0, 0.0, 0.0, w, len(y), largest_norm(X), 0.0, skipped)
-        return len(block.w)
+    def _learn_query(self, query: Block, row: np.ndarray) -> bool:
+        X, y, w, losses = query.X, query.y, query.w[0], np.zeros(1)
+        values = X.values if isinstance(X, SparseRows) else X
+        if not (np.isfinite(values).all() and np.isfinite(w) and w >= 0.0 and ((y >= 0) & (y <= MAX_GRADE)).all()):
+            return False
+        ranking_losses(*self._measure, self._score(X), y, query.offsets, discounts(len(y)), losses)
+        of_two = y >= self._measure.threshold if self._measure.kind == AP else y
+        skipped = not len(y) or of_two.min() == of_two.max()
+        row[:] = losses[0], np.nan, 0.0, 0.0, 0.0, w, len(y), largest_norm(X), 0.0, skipped
+        return True

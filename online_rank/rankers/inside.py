@@ -10,13 +10,13 @@ from online_rank.query import Block
 __all__ = [
     "KernelState",
     "clicks_of",
+    "documents_met",
     "has_dense_weights",
     "kernel_state",
     "learn_watched",
-    "learning_scores",
-    "n_learned",
     "reporter",
     "total_mass",
+    "unaveraged_scores",
     "weight_of_pairs",
 ]
 
@@ -40,9 +40,9 @@ def has_dense_weights(ranker: Any) -> bool:
     return ranker._rows is None
 
 
-def learning_scores(ranker: Any, X: Any) -> np.ndarray:
+def unaveraged_scores(ranker: Any, X: Any) -> np.ndarray:
     """The scores (m,) of documents by the weights that learn."""
-    return ranker._learning_scores(X)
+    return ranker._unaveraged_scores(X)
 
 
 def learn_watched(
@@ -64,7 +64,7 @@ def weight_of_pairs(ranker: Any, query: Block, decisive: np.ndarray) -> float:
     return float(ranker._weighed(query, decisive)[0].w[0])
 
 
-def n_learned(ranker: Any) -> float:
+def documents_met(ranker: Any) -> float:
     """Number of documents that a perceptron has learned from; of queries for rankers that hold others."""
     counters = getattr(ranker, "_counters", None)
     return float(ranker._n_queries if counters is None else counters[DOCUMENTS])

@@ -14,9 +14,9 @@ __all__ = [
     "NestedRanker",
     "adopt_features",
     "first_step",
-    "learn_query",
     "require_model",
     "share_columns",
+    "teach",
 ]
 
 
@@ -107,7 +107,7 @@ def first_step(model: Ranker | RankingPipeline) -> QueryEstimator | None:
     return first if isinstance(first, QueryEstimator) else None
 
 
-def learn_query(model: Ranker | RankingPipeline, query: Block, row: np.ndarray) -> bool:
+def teach(model: Ranker | RankingPipeline, query: Block, row: np.ndarray) -> bool:
     """Let a model learn one query; `row` (1, fields of Round) receives its round. Returns whether it did.
 
     A ranker does so all or nothing; a pipeline that rejects the query raises, and callers undo.

@@ -228,7 +228,7 @@ class PerceptronRanker(LinearRanker):
         if self._own is None or not 0.0 <= query.w[0] < np.inf:
             return query, np.nan
         if scores is None:
-            scores = self._score(query.X) if self.served == "average" else self._learning_scores(query.X)
+            scores = self._score(query.X) if self.served == "average" else self._unaveraged_scores(query.X)
             scores = scores if query.served is None else query.served
         base = np.empty(1)
         levels = judge_rankings(*_BASE, scores[None], query.y, discounts(len(query.y)), base) if all_finite(scores) else 0
@@ -259,7 +259,7 @@ class PerceptronRanker(LinearRanker):
             warnings.warn(
                 f"signs: the first query has no feature {', '.join(map(repr, lacking))}; a sign holds for "
                 "features of that name alone",
-                stacklevel=6,
+                stacklevel=5,
             )
 
     def _learn(self, block: Block, rounds: np.ndarray, *, free: bool = False) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 
 from online_rank import arguments
 from online_rank.base import Abilities, Ranker, RankingPipeline, Round, ranker_of, share_lock
+from online_rank.base.anatomy import learned_measure
 from online_rank.base.draws import counted_generator
 from online_rank.base.lock import locked
 from online_rank.base.ranker import best_first
@@ -17,12 +18,12 @@ from online_rank.base.undo import Undo, record, roll_back
 from online_rank.feedback import Clicks
 from online_rank.intervals import LossInterval
 from online_rank.intervals.losses import add_losses
-from online_rank.measures.learned import AnyMeasure, learned_measure
+from online_rank.measures.learned import AnyMeasure
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.metrics.interleaving import draft, vote
-from online_rank.query import Block, single
+from online_rank.query import Block, single, with_features
 from online_rank.rankers.fading import FadingRanker
-from online_rank.rankers.nested import NestedRanker, adopt_features, learn_query, require_model
+from online_rank.rankers.nested import NestedRanker, adopt_features, require_model, teach
 
 __all__ = ["BestRanker", "LeaderAccount"]
 
@@ -266,10 +267,7 @@ class BestRanker(FadingRanker, NestedRanker):
         self._share_columns()
         if isinstance(block.y, tuple):
             return self._count(block.y, block, rounds)
-        for t, query in enumerate(block._replace(names=self.feature_names).each()):
-            if not self._learn_query(query, rounds[t]):
-                return t
-        return len(block.w)
+        return super()._learn(with_features(block, block.X, self.feature_names), rounds)
 
     def _count(self, votes: tuple[Clicks, ...], block: Block, rounds: np.ndarray) -> int:
         """Count clicks on drafted rankings, unless the ranker has become the best in the meantime."""
@@ -293,7 +291,7 @@ class BestRanker(FadingRanker, NestedRanker):
             self._votes[:] = 0.0
 
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:
-        """Learn one query, all or nothing; `row` receives its round."""
+        row = row[0]
         learners, best = self._turn(), self._best
         scores = [self._scores_of(self._learners[i], query.X, query.offsets) for i in learners]
         answered = self._served_scores(query, self._learners[best])
@@ -302,7 +300,7 @@ class BestRanker(FadingRanker, NestedRanker):
         for i in learners[:-1]:
             record(log, self._learners[i], query)
         for i, own in zip(learners, rows, strict=True):
-            if not learn_query(self._learners[i], query, own):
+            if not teach(self._learners[i], query, own):
                 roll_back(log)
                 return False
         self._n_queries += 1

@@ -132,6 +132,7 @@ class SwapRanker(LinearRanker):
         """Lower bound, for any scores, on the expected DCG of `show_one` as a share of the DCG of `rank_one`."""
         return self._own_policy.retention(self.confidence)
 
+    _learns_atomically = True
     _row_width = OPTIMIZER + _N_KEPT
     _rule_beginning = SWAP_BEGINNING
 
@@ -151,10 +152,9 @@ class SwapRanker(LinearRanker):
         self._beginning = self._weights.copy()
         self._strength = strength
 
-    @property
-    def _learns_atomically(self) -> bool:  # type: ignore[override]
+    def _fits(self, block: Block) -> bool:
         # The first query scales all initial weights before anything is learned from it.
-        return not self._strength
+        return not self._strength and super()._fits(block)
 
     def _touched(self, block: Block) -> np.ndarray | None:
         # The first query scales all initial weights.
@@ -165,7 +165,7 @@ class SwapRanker(LinearRanker):
 
         Bets are placed in units of scores, whatever the scale of the features, so the initial weights must be too.
         """
-        scores = self._learning_scores(block.X)
+        scores = self._unaveraged_scores(block.X)
         for q, first in enumerate(block.offsets[:-1].tolist()):
             drawn = scores[first + shown.rows[shown.starts[q] : shown.starts[q + 1]]]
             spread = float(drawn.std()) if len(drawn) else 0.0
@@ -200,13 +200,13 @@ class SwapRanker(LinearRanker):
         if self._strength:
             before = self._strength, self._weights, self._beginning, None if self._rows is None else self._rows.copy()
             self._scale_beginning(block, shown)
-            learned = self._learn_shown(block, shown, rounds)
+            learned = self._descend(block, shown, rounds)
             if not learned:
                 self._strength, self._weights, self._beginning, self._rows = before
             return learned
-        return self._learn_shown(block, shown, rounds)
+        return self._descend(block, shown, rounds)
 
-    def _learn_shown(self, block: Block, shown: ShownBlock, rounds: np.ndarray) -> int:
+    def _descend(self, block: Block, shown: ShownBlock, rounds: np.ndarray) -> int:
         if self._rows is None and not isinstance(block.X, SparseRows):
             return kernels.learn(
                 block.X, block.offsets, shown, block.w, self.wealth, self._beginning, self._weights, self._state,

@@ -16,7 +16,6 @@ from online_rank import arguments
 from online_rank._kernels import surrogates as kernels
 from online_rank._kernels.codes import OPTIMIZER_ROWS, OPTIMIZERS
 from online_rank._kernels.optimizers import step
-from online_rank.base import Round
 from online_rank.base.columns import Columns
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Derived, Schema
@@ -317,14 +316,8 @@ class TorchRanker(AveragedRanker):
         # An activation must not hide a feature that is not a number.
         return scores if finite.all() else np.where(finite, scores, np.nan)
 
-    def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        for t, query in enumerate(block.each()):
-            if not self._learn_query(query.X, query.y, float(query.w[0]), rounds[t]):
-                return t
-        return len(block.w)
-
-    def _learn_query(self, X: np.ndarray, y: np.ndarray, weight: float, row: np.ndarray) -> bool:
-        """Learn one query and write its round; return False, with nothing changed, if it has bad values."""
+    def _learn_query(self, query: Block, row: np.ndarray) -> bool:
+        X, y, weight = query.X, query.y, float(query.w[0])
         torch = _torch()
         norm = math.sqrt(_largest_square(X))
         if not (norm < np.inf and 0.0 <= weight < np.inf):
@@ -358,7 +351,7 @@ class TorchRanker(AveragedRanker):
             if not math.sqrt(square) <= _LARGEST_GRADIENT[z.dtype.name] or not self._step(z):
                 return False
             self._buffers = buffers
-        row[:] = Round(loss, np.nan, 0.0, square, 0.0, weight, m, norm, v_max, levels < 2)
+        row[:] = loss, np.nan, 0.0, square, 0.0, weight, m, norm, v_max, levels < 2
         return True
 
     def _loss(self, X: np.ndarray, y: np.ndarray, surrogate: Any) -> float:

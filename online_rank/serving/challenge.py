@@ -8,12 +8,14 @@ import numpy as np
 from online_rank import arguments
 from online_rank.arguments import number
 from online_rank.base import abilities_of, ranker_of
+from online_rank.base.anatomy import learned_measure
 from online_rank.base.draws import counted_generator
 from online_rank.base.schema import Array, Count, Schema
 from online_rank.feedback import Clicks, Impression
-from online_rank.intervals import Difference, PairedLosses
+from online_rank.intervals import PairedLosses
 from online_rank.intervals.losses import served_loss
-from online_rank.measures.learned import AnyMeasure, learned_measure
+from online_rank.intervals.paired import Difference
+from online_rank.measures.learned import AnyMeasure
 from online_rank.metrics.interleaving import draft, vote
 from online_rank.query import Block
 

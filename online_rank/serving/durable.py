@@ -16,6 +16,7 @@ from online_rank.serving.forgetting import Forgotten, Wanted, forgetting
 from online_rank.serving.identity import go_on
 from online_rank.serving.outcomes import Outcome, waiting_query
 from online_rank.serving.protocol import RankingService
+from online_rank.serving.stored_times import set_back
 from online_rank.serving.wire import own
 from online_rank.storage.folder import CheckpointError
 from online_rank.storage.generations import taken
@@ -235,6 +236,22 @@ class DurableService:
         ]
         at_once(changes)
         return done
+
+    def set_back(self, now: float) -> int:
+        """Let all stored times that lie ahead of `now` be that time, here and in the store. Returns how many there were.
+
+        If it is killed in between, it can be done again. Raises OSError.
+        """
+        # The rows of queries are part of the digests of the journal, which is empty after a checkpoint.
+        self.save()
+        n, ids = set_back(self.service, now)
+        if self.store is not None:
+            pending = self.service._pending
+            rows = {number: (query_id, *pending._queries[query_id][1:3], *pending.get(query_id))
+                    for query_id in ids if (number := pending.number(query_id)) is not None}  # fmt: skip
+            self.store.replace_queries({number: _query(row) for number, row in rows.items()})
+        self.save()
+        return n
 
     def tidy(self) -> None:
         """Housekeeping between two commits, after requests were answered."""

@@ -88,9 +88,18 @@ class GatheredFeedback(WaitingQueries):
         return "late" if at > end or self.now >= end else "waits"
 
     def giving(
-        self, query_id: Hashable, given: Mapping[Hashable, float], kind: str, at: float, ungraded: int | str | None
+        self,
+        query_id: Hashable,
+        given: Mapping[Hashable, float],
+        kind: str,
+        at: float,
+        ungraded: int | str | None,
+        now: float | None = None,
     ) -> list[Callable[[], Any]]:
-        """The changes (`at_once`) by which feedback is taken that is not late; what has a later time already stays."""
+        """The changes (`at_once`) by which feedback is taken that is not late; what has a later time already stays.
+
+        `now` is the time that it is, where that of the feedback is ahead of it.
+        """
         staged = Staged(self)
         before = self._given.get(query_id, {})
         kept = {document: {**kinds} for document, kinds in before.items()}
@@ -101,7 +110,7 @@ class GatheredFeedback(WaitingQueries):
         staged.calls.append(functools.partial(self._given.__setitem__, query_id, kept))
         if ungraded is not None and (query_id not in self._ungraded or self._ungraded[query_id][1] <= at):
             staged.calls.append(functools.partial(self._ungraded.__setitem__, query_id, (ungraded, at)))
-        self._advance(staged, at, query_id)
+        self._advance(staged, at if now is None else now, query_id)
         if query_id not in self._queries:
             staged["_n_early"] += n_values(kept) - n_values(before)
             if query_id not in self._early:

@@ -5,7 +5,7 @@
 - `POST /explain` `{"id": ..., "docs": {...}, "explain": ["a", "b"]}`: why two documents score differently, feature by feature.
 - `GET /stats`: counts and figures; `GET /metrics`: the same for Prometheus.
 - `GET /healthz`: 503 when a restart is needed; `GET /readyz`: 503 also while the server stops.
-- `GET /model`: the model file; `POST /model`: replace it; `POST /model/rollback`: restore the previous one.
+- `GET /model`: the model file; `POST /model`: replace it; `POST /model/rollback`: restore one.
 - `POST /forget` `{"ids": [...]}`, `{"context": {"user": "u17"}}` or `{"document": "d7"}`: forget queries.
 - `DELETE /models/KEY`: delete a model with all that is stored about its queries, where there is one for each key.
 - `GET /`: a page that shows how the ranker learns, fed by `/events`; `GET /docs`, `/openapi.json`: this description.
@@ -59,6 +59,7 @@ _OPEN_TO_ALL = {"/", "/healthz", "/readyz", "/docs", "/openapi.json"}
 _POSTED = ("/rank", "/learn", "/explain", "/model", "/model/rollback", "/forget")
 #: Bytes of a file that are sent at a time.
 _A_PART = 1 << 18
+_REMEDY_OF_TIMES = "stored times lie ahead of the clock: if the clock is right, stop the server and run online-rank repair DIR"
 _LOCAL_HOSTS = {b"localhost", b"127.0.0.1", b"[::1]"}
 
 
@@ -162,7 +163,8 @@ class RankingApp:
         """
         self._worker.claim()
         self._is_attended = True
-        tasks = [asyncio.create_task(each) for each in (self.models.watch_the_clock(), self.models.watch_the_disk())]
+        watching = (self.models.watch_the_clock(), self.models.watch_the_disk(), self.models.watch_the_days())
+        tasks = [asyncio.create_task(each) for each in watching]
         try:
             yield
         finally:
@@ -272,8 +274,8 @@ class RankingApp:
             seconds = limits.seconds * limits.model / limits.body
             content = await read_body(scope, receive, limits.model, seconds, "application/octet-stream")
             return await (await self.models.get(key, may_make=False)).replace(content)
-        await read_body(scope, receive, limits.body, limits.seconds)
-        return await (await self.models.get(key, may_make=False)).roll_back()
+        body = await read_body(scope, receive, limits.body, limits.seconds)
+        return await (await self.models.get(key, may_make=False)).roll_back(body)
 
     @contextmanager
     def _place_of_file(self) -> Iterator[None]:
@@ -375,8 +377,10 @@ class RankingApp:
         return _status(not self._has_failed())
 
     async def _get_readiness(self, request: Request) -> Response:
-        """Whether requests should be sent here."""
-        return _status(not self._has_failed() and not self._stopping.is_set())
+        """Whether requests should be sent here, and whether stored times lie ahead of the clock."""
+        ahead = self.models.seconds_ahead
+        found = {"seconds_ahead": round(ahead, 3), "remedy": _REMEDY_OF_TIMES} if ahead else {}
+        return _status(not self._has_failed() and not self._stopping.is_set(), found)
 
     def _has_failed(self) -> bool:
         return any(model.commits.failure is not None for model in self.models.open_models.values())
@@ -447,5 +451,5 @@ def _page(key: str | None) -> str:
     return page if key is None else page.replace("<html ", f'<html data-key="{html.escape(key)}" ', 1)
 
 
-def _status(is_well: bool) -> Response:
-    return JSONResponse({"ok": is_well}, 200 if is_well else 503)
+def _status(is_well: bool, more: dict[str, Any] | None = None) -> Response:
+    return JSONResponse({"ok": is_well, **(more or {})}, 200 if is_well else 503)

@@ -94,6 +94,8 @@ class _OfModels:
         yield GaugeMetricFamily("online_rank_keys", "Keys that have a model, in memory or not", value=self._models.n_keys)
         journal = sum(model.durable.journal_bytes or 0 for model in models)
         yield GaugeMetricFamily("online_rank_journal_bytes", "Size of the journals", value=journal)
+        text = "By how many seconds stored times lie ahead of the clock, beyond what is accepted of requests"
+        yield GaugeMetricFamily("online_rank_seconds_ahead", text, value=self._models.seconds_ahead)
         if len(models) == 1:
             interval = models[0].monitor.losses.interval()
             for name, value in (("", interval.mean), ("_lower", interval.lower), ("_upper", interval.upper)):

@@ -58,6 +58,8 @@ class Models:
         As for `DurableService`.
     idle
         As for `ServedModel`, for the models in memory.
+    snapshots
+        For how many days the model with which each began is kept in the directory; 0 for none.
     only
         The single model, if it exists already.
 
@@ -82,12 +84,14 @@ class Models:
         ttl: float | None = None,
         replace_model: bool = False,
         idle: float | None = None,
+        snapshots: int = 0,
         only: ServedModel | None = None,
     ) -> None:
         arguments.flag("by_key", by_key)
         arguments.integer("every", every, 1)
         arguments.number("idle", idle, above=0, optional=True)
         arguments.integer("max_open", max_open, 1)
+        arguments.integer("snapshots", snapshots, 0)
         arguments.integer("max_keys", max_keys, 1)
         if max_bytes is not None:
             arguments.integer("max_bytes", max_bytes, 1)
@@ -95,7 +99,10 @@ class Models:
         arguments.flag("replace_model", replace_model)
         if by_key and directory is None:
             raise ValueError("one model for each key needs a directory (--checkpoint) to keep models in")
+        if snapshots and directory is None:
+            raise ValueError("snapshots need a directory (--checkpoint) to keep models in")
         self.by_key = by_key
+        self._n_snapshots = snapshots
         self._make = make
         self._directory = None if directory is None else Path(directory)
         self._every = every
@@ -117,7 +124,7 @@ class Models:
             self._n_bytes = sum(usage_of(self._keys.folder(key)) for key in self._keys.names)
         elif not by_key:
             with _remedy():
-                self._open[""] = only or ServedModel(self._durable(self._directory), idle)
+                self._open[""] = only or ServedModel(self._durable(self._directory), idle, snapshots)
 
     @property
     def open_models(self) -> dict[str, ServedModel]:
@@ -138,6 +145,11 @@ class Models:
     def n_bytes(self) -> int:
         """The size of all folders of keys; counted now and then, where there is a limit on it or on their time."""
         return self._n_bytes
+
+    @property
+    def seconds_ahead(self) -> float:
+        """By how many seconds times that models in memory have stored lie ahead of the clock."""
+        return max((model.seconds_ahead for model in self._open.values()), default=0.0)
 
     def example(self) -> RankingService:
         """A service with the settings of all: the single one, or a new one."""
@@ -261,8 +273,8 @@ class Models:
 
     @property
     def needs_time(self) -> bool:
-        """Whether something happens when no requests come (`watch_the_clock`, `watch_the_disk`)."""
-        return self._idle is not None or self._is_swept
+        """Whether something happens when no requests come (`watch_the_clock`, `watch_the_disk`, `watch_the_days`)."""
+        return self._idle is not None or self._is_swept or bool(self._n_snapshots)
 
     @property
     def _is_swept(self) -> bool:
@@ -274,6 +286,13 @@ class Models:
             await asyncio.sleep(min(1.0, self._idle))
             for model in [*self._open.values()]:
                 model.let_time_pass()
+
+    async def watch_the_days(self) -> None:
+        """Keep the models in memory with which each day begins, as long as this runs."""
+        while self._n_snapshots:
+            for model in [*self._open.values()]:
+                await model.keep_snapshot()
+            await asyncio.sleep(_SECONDS_BETWEEN_SWEEPS)
 
     async def close(self) -> None:
         """Write all models to the disk, and close them."""
@@ -329,8 +348,9 @@ class Models:
             async with self._one_at_a_time:
                 await self._make_room()
                 # A long journal takes seconds to replay.
-                self._open[key] = ServedModel(await asyncio.to_thread(self._opened, key), self._idle)
+                self._open[key] = ServedModel(await asyncio.to_thread(self._opened, key), self._idle, self._n_snapshots)
                 self._names.add(key)
+            await self._open[key].keep_snapshot()
         except (OSError, ValueError) as error:  # damaged files too
             _log.error("key %s: %s", key, error)
             raise KeyRefused(503, "the model of this key cannot be opened; the server's log says why") from None

@@ -24,6 +24,22 @@ __all__ = ["description", "description_page"]
 _ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
 _OK = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
 
+_READY = {
+    "type": "object",
+    "properties": {
+        "ok": {"type": "boolean"},
+        "seconds_ahead": {"type": "number", "description": "how far stored times lie ahead of the clock, if they do"},
+        "remedy": {"type": "string"},
+    },
+    "required": ["ok"],
+}
+_TO = {
+    "type": "object",
+    "required": [],
+    "additionalProperties": False,
+    "properties": {"to": {"type": "string", "format": "date", "description": "a day of which the model is kept (--snapshots)"}},
+    "example": {"to": "2026-11-25"},
+}
 _KEY = {"type": "string", "pattern": f"^{KEY.pattern}$"}
 _REFUSALS = {
     "400": "not a valid request; nothing has changed",
@@ -77,9 +93,10 @@ def description(key: str | None, with_token: bool, values: tuple[str, ...] = ("n
             }
         }
 
-    def replacing(summary: str, kind: str) -> dict[str, Any]:
+    def replacing(summary: str, kind: str, schema: Any = None) -> dict[str, Any]:
         refused = {**_REFUSALS, **of_file, "400": "not a model that can be served", "409": "no model was replaced"}
-        content: dict[str, Any] = {"schema": {}} if kind == "application/json" else {}
+        refused |= {} if schema is None else {"404": "no model of that day is kept"}
+        content: dict[str, Any] = {} if schema is None else {"schema": schema}
         return {
             "post": {
                 "summary": summary,
@@ -119,7 +136,9 @@ def description(key: str | None, with_token: bool, values: tuple[str, ...] = ("n
             ),
             "/model": get("The model file", "application/octet-stream", also=keyed | secured, **of_file)
             | replacing("Serve the model of another file, which is checked in full", "application/octet-stream"),
-            "/model/rollback": replacing("Restore the model that was replaced last", "application/json"),
+            "/model/rollback": replacing(
+                "Restore the model that was replaced last, or the one with which a day began", "application/json", _TO
+            ),
             **({"/models/{key}": deleting} if key is not None else {}),
             "/forget": {
                 "post": {
@@ -135,7 +154,7 @@ def description(key: str | None, with_token: bool, values: tuple[str, ...] = ("n
             },
             "/stats": get("Counts and figures", schema=STATS, also=keyed | secured, **of_model),
             "/healthz": get("Whether the service works; 503: restart it", schema=_OK, **{"503": "restart it"}),
-            "/readyz": get("Whether requests can be taken", schema=_OK, **{"503": "send requests elsewhere"}),
+            "/readyz": get("Whether requests can be taken", schema=_READY, **{"503": "send requests elsewhere"}),
             "/metrics": get("Figures for Prometheus", "text/plain", also=secured, **closed),
             "/events": get(
                 "The data of the page, once a second", "text/event-stream", also=keyed | secured, **closed, **unknown

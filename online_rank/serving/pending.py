@@ -160,11 +160,19 @@ class PendingQueries(GatheredFeedback):
             yield query_id, self.take(query_id), totals
 
     def putting(
-        self, query_id: Hashable, query: Any, n_bytes: int, number: int, gone: list[int], at: float | None
+        self,
+        query_id: Hashable,
+        query: Any,
+        n_bytes: int,
+        number: int,
+        gone: list[int],
+        at: float | None,
+        now: float | None = None,
     ) -> list[Callable[[], Any]]:
         """The changes (`at_once`) by which a query waits under its number; the queries `gone`, and one under its id, go.
 
-        Those are forgotten; of those that feedback was given for, the windows end. `spill` must follow.
+        Those are forgotten; of those that feedback was given for, the windows end. `now` is the time that it is, where that of
+        the query is ahead of it. `spill` must follow.
         """
         staged = Staged(self)
         # What has an end in the heap, and does not wait, is passed over there.
@@ -194,7 +202,7 @@ class PendingQueries(GatheredFeedback):
         if self._fetch is not None:
             self._hold(staged, query_id, number, n_bytes)
         if at is not None:
-            self._advance(staged, at, query_id)
+            self._advance(staged, at if now is None else now, query_id)
         return staged.changes()
 
     def take(self, query_id: Hashable) -> Any:
@@ -241,6 +249,35 @@ class PendingQueries(GatheredFeedback):
             changed |= {"_given": {}, "_ungraded": {}, "_early": {}, "_n_early": 0}
         vars(self).update(changed)
         self._derive()
+
+    def latest_time(self) -> float:
+        """The latest time of all that waits, and of the windows; minus infinity if there is none."""
+        ranked = [at for _, _, at, _ in self._queries.values() if at is not None]
+        given = [at for given in self._given.values() for kinds in given.values() for _, at in kinds.values()]
+        others = [at for _, at in self._ungraded.values()]
+        return max(self.now, self._since or -math.inf, *self._early.values(), *ranked, *given, *others, -math.inf)
+
+    def set_back(self, now: float) -> tuple[int, list[Hashable]]:
+        """Let all times that lie ahead of `now` be that time. Returns how many there were, and the queries among them."""
+        ids = [query_id for query_id, (_, _, at, _) in self._queries.items() if at is not None and at > now]
+        n = len(ids) + (self.now > now) + (self._since > now) + sum(at > now for at in self._early.values())
+        n += sum(at > now for given in self._given.values() for kinds in given.values() for _, at in kinds.values())
+        n += sum(at > now for _, at in self._ungraded.values())
+        for query_id in ids:
+            number, n_bytes, _, query = self._queries[query_id]
+            self._queries[query_id] = (number, n_bytes, now, query)
+        self.now, self._since = min(self.now, now), min(self._since, now)
+        self._early = {query_id: min(at, now) for query_id, at in self._early.items()}
+        self._ungraded = {query_id: (ungraded, min(at, now)) for query_id, (ungraded, at) in self._ungraded.items()}
+        self._given = {
+            query_id: {
+                document: {kind: (value, min(at, now)) for kind, (value, at) in kinds.items()}
+                for document, kinds in given.items()
+            }
+            for query_id, given in self._given.items()
+        }
+        self._derive()
+        return n, ids
 
     def without_queries(self) -> "PendingQueries":
         """Everything but the queries, for saving: what was given so far, time, counts."""

@@ -61,7 +61,6 @@ import functools
 import json
 import math
 import secrets
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -69,9 +68,10 @@ from online_rank import arguments
 from online_rank.base import abilities_of, ranker_of
 from online_rank.base.growth import growth_limited
 from online_rank.base.undo import all_or_nothing, at_once
-from online_rank.limits import MAX_AHEAD, MAX_COUNT, is_id, is_integer
+from online_rank.limits import MAX_COUNT, is_id, is_integer
 from online_rank.query import Block, Runs
 from online_rank.serving.answers import explained, ranked
+from online_rank.serving.clock import CLOCK
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.requests import asked_of, kind_of, require_feedback
 from online_rank.serving.windows import WindowedService
@@ -117,6 +117,8 @@ class RankingService(WindowedService):
         A second model that is compared with this one, and may take its place; None for none.
     null_is_missing
         Whether a feature that is null counts as missing; else it is refused.
+    clock_skew
+        Seconds by which the time of a request (`"ts"`) may be ahead of the clock; more is refused.
 
     Examples
     --------
@@ -143,7 +145,7 @@ class RankingService(WindowedService):
         line
             Its number, for error answers.
         at
-            Its time in seconds, where it has none of its own; None for the time on the clock.
+            When it arrived, in seconds: its time, where it has none of its own (`"ts"`); None for the time on the clock.
         kind
             The kind of request that is answered (`kind_of`); None for all.
         """
@@ -224,18 +226,20 @@ class RankingService(WindowedService):
         if kind in ("learn", "teach", "close", "drop"):
             self._forget_learned(rest[0])
         if kind == "rank":
-            # Journals of older versions lack the share that was kept.
-            n_shown, gone, n_asked, kept = (*rest, None)[:4]
+            # Journals of older versions lack the share that was kept, and the time if it is not that of the query.
+            n_shown, gone, n_asked, kept, now = (*rest, None, None)[:5]
             if not all(is_integer(count, 0, MAX_COUNT) for count in (n_shown or 0, n_asked)):
                 raise ValueError("a ranking has counts that no file can hold")
             arguments.number("the share of the DCG that a draw keeps", kept, 0.0, 1.001, optional=True)
+            if now is not None:
+                arguments.require_time("the time of a ranking", now)
             if number is not None and (type(number) is not int or number != self._pending.next_number):
                 raise ValueError(f"a query waits under number {number}, but the next is {self._pending.next_number}")
             if n_shown is not None:
                 ranker_of(self.model).n_shown = n_shown
             if self.challenge is not None:
                 self.challenge.n_asked = n_asked
-            at_once([*self._ranking(number, waiting, gone), *([] if kept is None else self._exploring(kept))])
+            at_once([*self._ranking(number, waiting, gone, now), *([] if kept is None else self._exploring(kept))])
             self._pending.spill()
         elif kind == "learn":
             request = decoded(feedback)
@@ -243,9 +247,10 @@ class RankingService(WindowedService):
         elif kind == "teach":
             self._teach(decoded(feedback), feedback, _time_in(rest, 1), n_bytes=None)
         elif kind == "feedback":
-            arguments.require_time("the time of feedback", rest[0])
+            for time in rest:
+                arguments.require_time("the time of feedback", time)
             request = decoded(feedback)
-            self._gathered(kind_of(request), request, rest[0])
+            self._gathered(kind_of(request), request, *rest)
         elif kind == "close":
             self._closed(rest[0], Outcome(tuple(fields)))
         elif kind == "replace":
@@ -273,34 +278,37 @@ class RankingService(WindowedService):
         """Answer a request of a kind. Raises ValueError, and others, before anything changes."""
         if kind == "cmd":
             return self._command(fields["cmd"])
-        if "ts" in fields:
-            self._require_not_ahead(fields["ts"], at)
+        own, now = self._times(fields.get("ts"), at)
+        learned_at = self._time(None if at is None and "ts" not in fields else now)
         if kind == "teach":
-            return self._teach(fields, request, self._time(fields.get("ts", at)), n_bytes=len(request))
+            return self._teach(fields, request, learned_at, n_bytes=len(request))
         if kind == "explain":
             return self._explain(fields, request)
-        window = None if self.plan is None else self.plan.window
-        if window is not None:
-            at = fields.get("ts", time.time() if at is None else at)
+        gathers = self.plan is not None and self.plan.window is not None
         if kind == "rank":
-            return self._rank(fields, request, None if window is None else at)
+            return self._rank(fields, request, *((own, now) if gathers else (None, None)))
         require_feedback(kind, fields)
-        if window is not None and at is not None:
-            return self._gather(kind, fields, request, at)
+        if gathers:
+            return self._gather(kind, fields, request, own, now)
         if kind == "event":
             raise ValueError("events are added up over a window, and this service has none: start it with --feedback-window")
-        return self._learn(kind, fields, request, self._time(fields.get("ts", at)))
+        return self._learn(kind, fields, request, learned_at)
 
-    def _require_not_ahead(self, ts: float, at: float | None) -> None:
-        """Raise ValueError for a time far ahead of the clock and of the time of arrival `at`, where times count.
+    def _times(self, ts: float | None, at: float | None) -> tuple[float, float]:
+        """A request's own time, and the time that it is, which is not ahead of the clock; `at` is when it arrived.
 
-        Time only goes on: all windows would end, what was learned would fade, and whatever came until then would be late.
+        Raises ValueError for a time that is too far ahead.
         """
-        window = 0.0 if self.plan is None else self.plan.window or 0.0
-        if (window or self._time(ts) is not None) and ts > max(time.time(), at or 0.0) + MAX_AHEAD + window:
-            raise ValueError(f"ts is {ts}, more than a day ahead of the clock: whatever comes until then would be late")
+        latest = CLOCK.now() if at is None else max(at, CLOCK.now())
+        if ts is None:
+            own = CLOCK.now() if at is None else at
+        elif (own := CLOCK.read(ts)) > latest + self.clock_skew:
+            raise ValueError(
+                f"ts is {ts}, {own - latest:,.0f} seconds ahead of the clock; {self.clock_skew:g} are accepted (--clock-skew)"
+            )
+        return own, min(own, latest)
 
-    def _rank(self, fields: dict[str, Any], request: bytes, at: float | None) -> Reply:
+    def _rank(self, fields: dict[str, Any], request: bytes, at: float | None, now: float | None) -> Reply:
         query_id, greedy = fields["id"], fields.get("greedy", False)
         if type(greedy) is not bool:
             raise ValueError("greedy must be true or false")
@@ -313,7 +321,7 @@ class RankingService(WindowedService):
             return Reply(ranked(query_id, scores))
         if not abilities_of(self.model).draws:
             undrawn = (query_id, size, at, text, [*scores.values()], None)
-            reply, changes = self._waiting(ranked(query_id, scores), None, undrawn, query)
+            reply, changes = self._waiting(ranked(query_id, scores), None, undrawn, query, now)
             at_once(changes)
         else:
             ranker = ranker_of(self.model)
@@ -328,7 +336,7 @@ class RankingService(WindowedService):
                 answer = ranked(query_id, scores, [*shown.order])
                 drawn = json.dumps(shown.to_dict(), separators=(",", ":"))
                 waiting = (query_id, size, at, text, [*scores.values()], drawn)
-                reply, changes = self._waiting(answer, (ranker.n_shown, shown.kept), waiting, query)
+                reply, changes = self._waiting(answer, (ranker.n_shown, shown.kept), waiting, query, now)
                 drawing.keep(changes)
         self._pending.spill()
         return reply
@@ -339,15 +347,22 @@ class RankingService(WindowedService):
         return Reply({"id": fields["id"], "explanation": explained(self.model, query, fields["explain"])})
 
     def _waiting(
-        self, answer: dict[str, Any], draw: tuple[int, float | None] | None, waiting: tuple[Any, ...], read: Block
+        self,
+        answer: dict[str, Any],
+        draw: tuple[int, float | None] | None,
+        waiting: tuple[Any, ...],
+        read: Block,
+        now: float | None,
     ) -> tuple[Reply, list[Callable[[], Any]]]:
         """The answer to a query that was ranked, and the changes (`at_once`) by which it waits for its feedback, unless it was
         already learned.
 
-        `draw` is the number of draws so far, and the share of the DCG that the last one keeps.
+        `draw` is the number of draws so far, and the share of the DCG that the last one keeps; `now` is the time, if it counts.
         """
         n_shown, kept = (None, None) if draw is None else draw
-        query_id, size, *_ = waiting
+        query_id, size, at, *_ = waiting
+        # Only a query ahead of the clock has another time than it is.
+        ahead = () if now == at else (now,)
         number, gone = None, list[int]()
         replaced = self._pending.number(query_id)
         if query_id not in self._learned:
@@ -358,7 +373,7 @@ class RankingService(WindowedService):
             forgotten = [*forgotten, replaced]
         asked = self.challenge if n_shown is not None else None
         n_asked = 0 if asked is None else asked.n_asked + 1
-        reply = Reply(answer, Outcome(("rank", n_shown, gone, n_asked, kept), number, waiting, gone=tuple(forgotten)))
+        reply = Reply(answer, Outcome(("rank", n_shown, gone, n_asked, kept, *ahead), number, waiting, gone=tuple(forgotten)))
         last: list[Callable[[], Any]] = [] if asked is None else [functools.partial(setattr, asked, "n_asked", n_asked)]
         if number is not None and size <= _LARGEST_READ:
             last.append(functools.partial(self._read.__setitem__, number, read))
@@ -366,14 +381,15 @@ class RankingService(WindowedService):
                 last.append(functools.partial(self._read.pop, next(iter(self._read)), None))
         if kept is not None:
             last += self._exploring(kept)
-        return reply, [*self._ranking(number, waiting, gone), *last]
+        return reply, [*self._ranking(number, waiting, gone, now), *last]
 
-    def _ranking(self, number: int | None, waiting: Any, gone: list[int]) -> list[Callable[[], Any]]:
+    def _ranking(self, number: int | None, waiting: Any, gone: list[int], now: float | None) -> list[Callable[[], Any]]:
         """The changes (`at_once`) that a ranking makes."""
         if number is None:
             return self._counting("ranked")
         query_id, size, at, *query = waiting
-        changes = [*self._pending.putting(query_id, tuple(query), size, number, gone, at), *self._counting("ranked")]
+        putting = self._pending.putting(query_id, tuple(query), size, number, gone, at, now)
+        changes = [*putting, *self._counting("ranked")]
         if self._pending.is_early(query_id):
             text, _, drawn = query
             lost = self._pending.lost(query_id, at, {*self._known(text, drawn)})

@@ -7,7 +7,8 @@ import logging
 from typing import Any
 
 from online_rank.base import ranker_of, serving_steps
-from online_rank.measures.learned import learned_measure
+from online_rank.base.anatomy import learned_measure
+from online_rank.serving.clock import CLOCK
 from online_rank.serving.commit import CommitError, GroupCommit
 from online_rank.serving.durable import DurableService
 from online_rank.serving.forgetting import Wanted, without
@@ -16,6 +17,8 @@ from online_rank.serving.inputs import InputWatch
 from online_rank.serving.monitor import Monitor
 from online_rank.serving.outcomes import PREVIOUS, REFERENCE
 from online_rank.serving.protocol import RankingService, Reply
+from online_rank.serving.snapshots import days, keep_for, named, today
+from online_rank.serving.stored_times import latest_time
 from online_rank.serving.wire import decoded
 from online_rank.storage.files import from_bytes, to_bytes
 
@@ -39,24 +42,40 @@ class ServedModel:
         The service and its journal.
     idle
         After how many seconds without a request time goes on by itself (`IdleClock`).
+    snapshots
+        For how many days the model with which each began is kept; 0 for none.
     """
 
-    def __init__(self, durable: DurableService, idle: float | None = None) -> None:
+    def __init__(self, durable: DurableService, idle: float | None = None, snapshots: int = 0) -> None:
         self.durable = durable
         self.commits = GroupCommit(durable)
         service = durable.service
         self.n_users = 0
         self.clock = IdleClock(service, idle)
         self.n_promotions = 0
+        self._n_snapshots, self._day = snapshots, ""
         # Shares the service's account of losses, which outlives the process.
         self.monitor = Monitor(learned_measure(service.model), service._served, clicks=service.draws)
         self.inputs = self._inputs()
+        self._latest_time = latest_time(service)
+        if self.seconds_ahead:
+            where = "a service" if durable.store is None else durable.store
+            _log.warning(
+                "%s has times that lie %.0f seconds ahead of the clock; if that is right, stop the server and run "
+                "online-rank repair %s", where, self.seconds_ahead, where,
+            )  # fmt: skip
         self._before = service.counts()
         self._replacing = asyncio.Lock()
         self._previous: bytes | None = None
         if service.replaced is not None:
             # The process may have been killed before the file was written.
             self._keep_replaced()
+
+    @property
+    def seconds_ahead(self) -> float:
+        """By how many seconds stored times lie ahead of the clock; 0.0 for less than is accepted of requests."""
+        ahead = self._latest_time - CLOCK.now()
+        return ahead if ahead > self.durable.service.clock_skew else 0.0
 
     @property
     def is_idle(self) -> bool:
@@ -174,10 +193,53 @@ class ServedModel:
         finally:
             self.n_users -= 1
 
-    async def roll_back(self) -> Answer:
-        """Restore the model that was replaced last; calling it again undoes this."""
-        previous = await self._previous_file()
-        return (409, {"error": "no model was replaced"}) if previous is None else await self.replace(previous)
+    async def roll_back(self, request: bytes = b"{}") -> Answer:
+        """Restore the model that was replaced last, or the one with which a day began; without a day, again undoes this."""
+        try:
+            fields = decoded(request)
+        except ValueError as error:
+            return 400, {"error": f"not a JSON object: {error}"}
+        if not fields.keys() <= {"to"} or not isinstance(fields.get("to", ""), str):
+            return 400, {"error": 'the only field is to, a day: {"to": "2026-11-25"}; without it, the model before is restored'}
+        if "to" not in fields:
+            previous = await self._previous_file()
+            return (409, {"error": "no model was replaced"}) if previous is None else await self.replace(previous)
+        store, content = self.durable.store, None
+        kept = [] if store is None else await asyncio.to_thread(days, store)
+        if store is not None and fields["to"] in kept:
+            content = await asyncio.to_thread(store.file, named(fields["to"]))
+        if content is None:
+            return 404, {"error": f"no model of that day is kept; there are {', '.join(kept) or 'none (see --snapshots)'}"}
+        return await self.replace(content)
+
+    async def keep_snapshot(self) -> None:
+        """Keep the model with which the day began, unless it is kept already."""
+        store, day = self.durable.store, today()
+        if not self._n_snapshots or store is None or day == self._day:
+            return
+        self.n_users += 1
+        try:
+            if day not in await asyncio.to_thread(days, store):
+                # While a user is forgotten, a model that knows the user would be kept.
+                async with self._replacing:
+                    await asyncio.to_thread(store.put_file, named(day), self.model_file())
+            await asyncio.to_thread(keep_for, store, self._n_snapshots)
+            self._day = day
+        except (OSError, TypeError, ValueError) as error:
+            _log.error("the model with which %s began cannot be kept: %s", day, error)
+        finally:
+            self.n_users -= 1
+
+    async def _snapshots_without(self, wanted: Wanted) -> tuple[dict[str, bytes], frozenset[str]]:
+        """The snapshots that have to change for a request to forget, and the names of features that go. Raises ValueError."""
+        store, changed, names = self.durable.store, dict[str, bytes](), frozenset[str]()
+        for day in [] if store is None else await asyncio.to_thread(days, store):
+            content = await asyncio.to_thread(store.file, named(day))  # type: ignore[union-attr]
+            if content is not None:
+                content, found = await asyncio.to_thread(without, content, wanted)
+                names |= found
+                changed |= {named(day): content} if found else {}
+        return changed, names
 
     async def forget(self, request: bytes) -> Answer:
         """Forget queries, and the features that their context made (`Wanted`); the files have none of it when this returns."""
@@ -205,8 +267,9 @@ class ServedModel:
         names: frozenset[str] = frozenset()
         if previous is not None:
             previous, names = await asyncio.to_thread(without, previous, wanted)
+        snapshots, also = await self._snapshots_without(wanted)
         done = self.durable.forget(wanted)
-        done = done._replace(features=done.features | names)
+        done = done._replace(features=done.features | names | also)
         self.monitor.forget()
         self.monitor.changed()
         self.inputs.forget(done.features.__contains__)
@@ -214,6 +277,8 @@ class ServedModel:
             self._keep_reference()
         if previous is not None and names:
             await self._keep_previous(previous)
+        for name, content in snapshots.items():
+            await asyncio.to_thread(self.durable.store.put_file, name, content)  # type: ignore[union-attr]
         await self.commits.checkpoint()
         return 200, done.answer()
 
@@ -242,6 +307,7 @@ class ServedModel:
         except (ValueError, TypeError) as error:
             return 400, {"error": f"this model cannot replace the one that serves: {error}"}
         on_disk = commits.add_and_wait(outcome)
+        self._latest_time = latest_time(service)
         watched, before = self.monitor, to_bytes(service.replaced)
         self._previous = before
         self.monitor = Monitor(learned_measure(model), service._served, clicks=service.draws)

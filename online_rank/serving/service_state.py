@@ -3,21 +3,22 @@
 import copy
 import functools
 import math
-import time
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 import numpy as np
 
 from online_rank.arguments import flag, integer
+from online_rank.arguments import number as real
 from online_rank.base import abilities_of, ranker_of
+from online_rank.base.anatomy import learned_measure
 from online_rank.base.schema import Array, Count, Derived, DictOf, Nested, Plain, Schema, Text, TupleOf
 from online_rank.base.undo import at_once
 from online_rank.intervals import Interval, LossInterval
-from online_rank.measures.learned import learned_measure
 from online_rank.metrics import metric
 from online_rank.query import Block
 from online_rank.serving.challenge import Challenge
+from online_rank.serving.clock import CLOCK
 from online_rank.serving.pending import PendingQueries
 from online_rank.serving.plan import FeedbackPlan
 
@@ -66,12 +67,14 @@ class ServiceState:
         plan: FeedbackPlan | None = None,
         challenge: Challenge | None = None,
         null_is_missing: bool = False,
+        clock_skew: float = 300.0,
     ) -> None:
         integer("max_pending", max_pending, 1)
         integer("max_pending_bytes", max_pending_bytes, 1)
         integer("max_learned", max_learned, 1)
         flag("learn_served", learn_served)
         flag("null_is_missing", null_is_missing)
+        real("clock_skew", clock_skew, 0.0)
         self.model = model
         self.measure = measure
         self.max_pending = max_pending
@@ -83,6 +86,7 @@ class ServiceState:
         self.plan = plan
         self.challenge = challenge
         self.null_is_missing = null_is_missing
+        self.clock_skew = clock_skew
         if challenge is not None:
             challenge.require_rival(model)
         self.n_changes = 0
@@ -116,14 +120,12 @@ class ServiceState:
         return None if math.isinf(now) else now
 
     def _time(self, at: float | None) -> float | None:
-        """The time at which a query is learned: that of the requests so far, of its own, or on the clock; None where no model
-        asks for it.
-        """
+        """The time at which a query is learned: its own, or that of the requests so far; None where no model asks for it."""
         challenged = self.challenge is not None and self.challenge.model.abilities.takes_time
         if not (challenged or self.model.abilities.takes_time):
             return None
         if at is None:
-            at = time.time() if self.now is None else self.now
+            at = CLOCK.now() if self.now is None else self.now
         return at
 
     @property
@@ -178,8 +180,9 @@ class ServiceState:
         """
         return LossInterval(self._served).interval(level)
 
-    def limit(self, max_pending: int, max_age: int, max_learned: int, max_pending_bytes: int) -> None:
+    def limit(self, max_pending: int, max_age: int, max_learned: int, max_pending_bytes: int, clock_skew: float) -> None:
         """Change the limits; anything beyond them is dropped at the next query. A checkpoint has to follow."""
+        self.clock_skew = clock_skew
         self.max_pending, self.max_age, self.max_pending_bytes = max_pending, max_age, max_pending_bytes
         self.max_learned = max_learned
         pending = self._pending
@@ -229,7 +232,7 @@ class ServiceState:
         except ValueError:
             self.plan = before
             raise
-        self._pending.change_plan(copy.copy(plan), time.time())
+        self._pending.change_plan(copy.copy(plan), CLOCK.now())
 
     def without_rows(self) -> Self:
         """A copy of the service without the waiting queries and the learned ids.

@@ -33,14 +33,14 @@ class WindowedService(LearningService):
         at_once([*self._pending.advancing(at), *self._counting(None)])
         return self._with_what_follows(reply)
 
-    def _gather(self, kind: str, fields: dict[str, Any], request: bytes, at: float) -> Reply:
-        """Take feedback that is learned when the window of its query ends."""
+    def _gather(self, kind: str, fields: dict[str, Any], request: bytes, at: float, now: float) -> Reply:
+        """Take feedback that is learned when the window of its query ends. Its time `at` may be ahead of `now`."""
         query_id, pending = fields["id"], self._pending
         place = "late" if query_id in self._learned else pending.placed(query_id, at)
         given = self._given(kind, fields)
         if place == "late":
-            reply = Reply({"id": query_id, "accepted": False, "late": True}, Outcome(("late", at)), learned=True)
-            at_once([*pending.advancing(at), *self._counting("late")])
+            reply = Reply({"id": query_id, "accepted": False, "late": True}, Outcome(("late", now)), learned=True)
+            at_once([*pending.advancing(now), *self._counting("late")])
             return reply
         if place == "waits":
             text, _, drawn = pending.get(query_id)
@@ -48,8 +48,11 @@ class WindowedService(LearningService):
         else:
             pending.require_room_for_early(len(given))
         early = {"early": True} if place == "early" else {}
-        reply = Reply({"id": query_id, "accepted": True, **early}, Outcome(("feedback", at), feedback=request), learned=True)
-        self._gathered(kind, fields, at)
+        times = (at,) if now == at else (at, now)
+        reply = Reply(
+            {"id": query_id, "accepted": True, **early}, Outcome(("feedback", *times), feedback=request), learned=True
+        )
+        self._gathered(kind, fields, *times)
         return reply
 
     def _given(self, kind: str, fields: dict[str, Any]) -> dict[Any, float]:
@@ -69,10 +72,10 @@ class WindowedService(LearningService):
                 raise ValueError(f"document {name[:100]!r} is given {str(value)[:40]}; it must be {wanted}")
         return given
 
-    def _gathered(self, kind: str, fields: dict[str, Any], at: float) -> None:
+    def _gathered(self, kind: str, fields: dict[str, Any], at: float, now: float | None = None) -> None:
         """Feedback was accepted."""
         event = fields["event"] if kind == "event" else GRADE
-        giving = self._pending.giving(fields["id"], self._given(kind, fields), event, at, fields.get("ungraded"))
+        giving = self._pending.giving(fields["id"], self._given(kind, fields), event, at, fields.get("ungraded"), now)
         at_once([*giving, *self._counting("accepted")])
 
     def _close_due(self, closed: list[Reply]) -> None:

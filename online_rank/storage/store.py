@@ -136,6 +136,10 @@ class StateStore(abc.ABC):
         """Remember learned ids, by the numbers of their changes, as something else, in JSON."""
 
     @abc.abstractmethod
+    def replace_queries(self, queries: Mapping[int, bytes]) -> None:
+        """Replace queries by others, under the same numbers. The last change appended is that of the newest generation."""
+
+    @abc.abstractmethod
     def purge(self) -> None:
         """Leave nothing of what was deleted."""
 
@@ -150,6 +154,14 @@ class StateStore(abc.ABC):
     @abc.abstractmethod
     def put_file(self, name: str, content: bytes) -> None:
         """Replace a file kept beside the state, completely or not at all. Raises OSError."""
+
+    @abc.abstractmethod
+    def file_names(self) -> list[str]:
+        """The names of the files kept beside the state, and perhaps of others. Raises OSError."""
+
+    @abc.abstractmethod
+    def delete_file(self, name: str) -> None:
+        """Delete a file kept beside the state, if it is there. Raises OSError."""
 
     @abc.abstractmethod
     def has_room(self, n_bytes: int) -> bool:

@@ -26,7 +26,7 @@ from online_rank import (
     SwapRanker,
 )
 from online_rank.base import Abilities, abilities_of, parts_of, ranker_of, serving_ranker, steps_of, transformers_of
-from online_rank.measures.learned import learned_measure
+from online_rank.base.anatomy import learned_measure
 from tests.helpers import teacher_queries
 
 

@@ -14,7 +14,6 @@ from online_rank import (
     DirectRanker,
     GradientRanker,
     HashedFeatures,
-    KernelPerceptronRanker,
     LossTracker,
     PerceptronRanker,
     QueryNormalizer,
@@ -39,7 +38,6 @@ EXACT = {
 SHARES = {
     "trees": lambda: StreamScaler() | BoostedRanker(),
     "network": lambda: StreamScaler() | DirectRanker(hidden=(6,)),
-    "kernel": lambda: StreamScaler() | KernelPerceptronRanker(),
     "blend": lambda: BlendRanker(),
 }
 NAMES = ("clicks", "age", "length")
@@ -163,7 +161,7 @@ def test_the_largest_contributions_come_first():
 
 
 def test_the_shares_of_a_product_are_equal():
-    class Product(KernelPerceptronRanker):
+    class Product(BoostedRanker):
         def _score(self, X):
             return X[:, 0] * X[:, 1]
 
@@ -229,7 +227,6 @@ def test_an_explanation_takes_the_memory_of_the_features_in_use():
     [
         (lambda: DirectRanker(hidden=(4,)), 1048),
         (BoostedRanker, 1048),
-        (lambda: KernelPerceptronRanker(budget=320), 52),
     ],
 )
 def test_shares_take_little_memory_and_limited_time(make, most):

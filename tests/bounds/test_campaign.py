@@ -22,7 +22,7 @@ from river.drift import PageHinkley
 from online_rank import BestRanker, DriftAwareRanker, LossTracker, PerceptronRanker, StreamScaler
 from online_rank.base import ranker_of
 from online_rank.distributed.mixing import fork, mix
-from online_rank.rankers.inside import learning_scores
+from online_rank.rankers.inside import unaveraged_scores
 from online_rank.storage.files import from_bytes, to_bytes
 from tests.reference import perceptron as reference
 
@@ -91,7 +91,7 @@ def decisive_scores(learner, X, served):
         return [0.0] * len(X)
     if learner.served == "average":
         return [float(s) for s in learner._score(X)]
-    return [float(s) for s in learning_scores(learner, X)]
+    return [float(s) for s in unaveraged_scores(learner, X)]
 
 
 def numbers(answer):

@@ -220,8 +220,9 @@ def test_queries_of_extreme_values_are_learned_or_refused():
     assert found.counts["refused"] > 50
 
 
-@pytest.mark.parametrize("kind", ["copy", "shared scaler", "changed y", "changed weights", "changed starts"])
-def test_threads_beside_a_learner_tear_nothing(kind):
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=[pytest.mark.slow] * ("changed" in kind)) for kind in races.KINDS])
+def test_threads_beside_a_learner_tear_nothing(kind, monkeypatch):
+    monkeypatch.setattr(races, "_LONGEST", 40)
     found = races.KINDS[kind](0.2)
     assert found.wrong == []
     assert found.counts["calls"] > 0

@@ -23,8 +23,8 @@ from online_rank.checks import CheckFailed, check_ranker, check_transformer, yie
 from tests.checks.planted import FAULTS, Plain, documented_ranker
 from tests.models import HAS_TORCH, NOT_CHECKED, NOT_SAVED, REGISTRY, is_ranker, parts_of, variants
 
-#: Checks that hand in arrays of other types and layouts, for which numba compiles the kernels of each model again.
-OTHER_ARRAYS = {"arrays_of_all_kinds", "float32"}
+#: Checks that hand in arrays of other types and layouts, as data frames do, too. numba compiles the kernels again for each.
+OTHER_ARRAYS = {"arrays_of_all_kinds", "float32", "frames"}
 
 
 @pytest.mark.parametrize("name", variants(REGISTRY))

@@ -335,6 +335,22 @@ def test_demo_in_a_pipe(run):
     assert 15 < out.count("\n") < 40
 
 
+def test_an_option_means_the_same_in_every_command():
+    import typer.main
+
+    from online_rank.cli.app import app
+
+    kinds = {}
+    for command in typer.main.get_command(app).commands.values():
+        for option in command.params:
+            # Not all rankers can be served.
+            if option.param_type_name == "option" and option.name != "ranker":
+                kind = (tuple(option.opts), option.metavar, option.is_flag)
+                kinds.setdefault(option.name, set()).add(kind)
+    assert len(kinds) > 60
+    assert {name: found for name, found in kinds.items() if len(found) > 1} == {}
+
+
 @pytest.mark.parametrize("verb", ["stream", "serve"])
 @pytest.mark.parametrize("option", [["--ranker", "swap"], ["--scale", "none"]])
 def test_options_of_a_new_model_are_refused_beside_a_model(files, run, verb, option):

@@ -68,8 +68,7 @@ def test_counts_say_what_they_count(run):
     out, _ = run("train", "test.txt")
     assert "10 of 11" in out
     assert "a random ranking of the same queries" in out
-    assert "queries/s ranked, measured and learned" in out
-    assert "with reading" in out
+    assert "queries/s, read, ranked, measured and learned" in out
 
 
 def test_a_file_that_is_not_sorted_is_warned_of_and_grouped(run):
@@ -85,16 +84,6 @@ def test_a_file_that_is_not_sorted_is_warned_of_and_grouped(run):
     plain, _ = run("train", "train.txt", "--json")
     assert json.loads(grouped)["passes"][0]["queries"] == 30
     assert json.loads(grouped)["passes"][0]["loss"] == json.loads(plain)["passes"][0]["loss"]
-
-
-def test_heavy_tails_are_told_with_what_to_try(run):
-    with open("raw.txt", "w") as file:
-        file.writelines(f"{i % 3} qid:{i // 4} 1:{np.exp((i * 7 % 101) / 5):.6g} 2:{i % 5}\n" for i in range(400))
-    _, err = run("train", "raw.txt", "--json", "--scale", "stream")
-    assert "1 of 2 features have heavy tails (feature 1 reaches" in err
-    assert "--scale map" in err
-    assert run("train", "raw.txt", "--json")[1] == ""
-    assert run("train", "train.txt", "--json")[1] == ""
 
 
 def test_negative_grades(run):

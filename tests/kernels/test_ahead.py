@@ -12,7 +12,10 @@ from numba import float64, types
 from online_rank._kernels.ahead import loading
 from online_rank._kernels.ahead.building import _merged, environment
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there are objects for Linux alone")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there are objects for Linux alone"),
+]
 
 ENTRIES = ("arrays.all_finite", "averages.scale_and_shift", "dense.score", "ranks.beside_ranks")
 PLAIN = {k: v for k, v in os.environ.items() if k not in ("ONLINE_RANK_JIT", "NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK")}

@@ -36,6 +36,13 @@ UNFIT = pytest.raises(ValueError, match="arrays of a kernel do not fit together"
 X, W = np.ones((4, 3)), np.ones(3)
 
 
+def table(values):
+    """A table of discounts, read-only as models hand it in: numba would compile the kernels again for another."""
+    made = np.array(values)
+    made.setflags(write=False)
+    return made
+
+
 @pytest.mark.parametrize(
     ("kernel", "arguments"),
     [
@@ -47,10 +54,10 @@ X, W = np.ones((4, 3)), np.ones(3)
         (sparse.score_by, (np.array([0, 2]), np.array([1], np.int32), np.ones(1), W, np.empty(1))),
         (sparse.score_by, (np.array([1, 0, 1]), np.array([1], np.int32), np.ones(1), W, np.empty(2))),
         (sparse.repeats, (np.array([0, 9]), np.array([1], np.int32))),
-        (graded.ranking_losses, (0, 0, 1, np.ones(4), np.arange(4), np.array([0, 5]), np.ones(8), np.empty(1))),
-        (graded.ranking_losses, (0, 0, 1, np.ones(4), np.arange(4), np.array([0, 4]), np.ones(3), np.empty(1))),
-        (judge.judge_rankings, (0, 0, 1, np.ones((2, 4)), np.arange(3), np.ones(8), np.empty(2))),
-        (metrics.metric_values, (0, 0, 1, 0, np.ones(4), np.arange(4), np.array([0, 9]), np.ones(9), np.ones(9), np.empty(1))),
+        (graded.ranking_losses, (0, 0, 1, np.ones(4), np.arange(4), np.array([0, 5]), table([1.0] * 8), np.empty(1))),
+        (graded.ranking_losses, (0, 0, 1, np.ones(4), np.arange(4), np.array([0, 4]), table([1.0] * 3), np.empty(1))),
+        (judge.judge_rankings, (0, 0, 1, np.ones((2, 4)), np.arange(3), table([1.0] * 8), np.empty(2))),
+        (metrics.metric_values, (0, 0, 1, 0, np.ones(4), np.arange(4), np.array([0, 9]), *2 * [table([1.0] * 9)], np.empty(1))),
         (preprocessing.scale, (X, 1, W, np.ones(2), True, np.empty((4, 3)))),
         (preprocessing.standardise_queries, (X, np.array([0, 5]), np.empty((4, 3)))),
         (
@@ -74,7 +81,7 @@ def test_arrays_that_do_not_fit_are_refused(kernel, arguments):
 @pytest.mark.parametrize("place", range(10))
 def test_learning_refuses_an_array_that_is_too_short(place):
     arguments = [
-        X, np.array([0, 1, 2, 0]), np.array([0, 4]), np.ones(1), discounts(4)[:4].copy(), PerceptronRanker()._config,
+        X, np.array([0, 1, 2, 0]), np.array([0, 4]), np.ones(1), table(discounts(4)[:4]), PerceptronRanker()._config,
         np.ones(3), np.ones(3), np.zeros(N_COUNTERS), np.empty((1, 10)),
     ]  # fmt: skip
     refuses_shorter(kernels.learn, arguments, place)
@@ -83,7 +90,7 @@ def test_learning_refuses_an_array_that_is_too_short(place):
 @pytest.mark.parametrize("place", range(9))
 def test_slam_refuses_an_array_that_is_too_short(place):
     arguments = [
-        X, np.array([0, 1, 2, 0]), np.array([0, 4]), np.ones(1), discounts(4)[:4].copy(), SlamRanker()._config, np.ones(3),
+        X, np.array([0, 1, 2, 0]), np.array([0, 4]), np.ones(1), table(discounts(4)[:4]), SlamRanker()._config, np.ones(3),
         np.zeros(DOCUMENTS + 1), np.empty((1, 10)),
     ]  # fmt: skip
     refuses_shorter(slam.learn, arguments, place)
@@ -92,7 +99,8 @@ def test_slam_refuses_an_array_that_is_too_short(place):
 def refuses_shorter(kernel, arguments, place):
     """A kernel learns a query from arguments of which number 3 are the weights of queries, and not if one is shorter."""
     assert kernel(*arguments) == 1
-    arguments[place] = arguments[place][:-1].copy() if place != 3 else np.ones(2)
+    shorter = arguments[place][:-1].copy() if place != 3 else np.ones(2)
+    arguments[place] = table(shorter) if place == 4 else shorter
     with UNFIT:
         kernel(*arguments)
 
@@ -151,7 +159,7 @@ def test_learning_from_clicks_refuses_what_does_not_fit(name, value):
     with UNFIT:
         sparse_clicks.learn(*rows, *feedback, 1.0, np.zeros((3, 8)), unfit["baseline"], np.zeros(6), rounds)
     if name != "baseline":
-        settings = np.ones(4), np.array([0.5, 1.0, 0.0])
+        settings = table([1.0] * 4), np.array([0.5, 1.0, 0.0])
         with UNFIT:
             clicked.learn(unfit["X"], *feedback, *settings, np.zeros(3), np.zeros(3), np.zeros(3), np.zeros(6), rounds)
         with UNFIT:
@@ -160,13 +168,13 @@ def test_learning_from_clicks_refuses_what_does_not_fit(name, value):
 
 TABLE = np.full((8, 2), -1)
 TEXT = np.frombuffer(b"a\nb", np.uint8)
-LINE = np.frombuffer(b"1 qid:3 1:2\n", np.uint8)
+LINE = np.frombuffer(b"1 qid:3 1:2\n", np.uint8).copy()
 
 
 def comparing(**changed):
     """Arguments of `compare_on_clicks` for two comparators; some of them `changed`."""
     given = {
-        "shown": clicks_on_two()["shown"], "by_discount": False, "discounts": np.ones(4), "s": np.zeros(4), "margin": 0.0,
+        "shown": clicks_on_two()["shown"], "by_discount": False, "discounts": table([1.0] * 4), "s": np.zeros(4), "margin": 0.0,
         "weight": 1.0, "scores": np.ones((2, 4)), "out": np.zeros(2),
     }  # fmt: skip
     return tuple({**given, **changed}.values())
@@ -193,7 +201,7 @@ def parsing(**changed):
     given = {
         "buffer": LINE, "place": (0, len(LINE), 0, 1, 0, 0), "rules": (1, 0.0, False, False), "X": np.empty((1, 2)),
         "y": np.empty(1, np.int64), "meta": np.empty((1, letor.META_COLUMNS), np.int64), "slow": np.empty((3, 3), np.int64),
-        "seen": np.zeros(2, np.int64),
+        "seen": np.zeros(2, np.int64), "entries": None,
     }  # fmt: skip
     return tuple({**given, **changed}.values())
 
@@ -212,7 +220,7 @@ def parsing(**changed):
         (sparse_clicks.confidence, (np.zeros(5),)),
         (compare_on_clicks, comparing(scores=np.ones((2, 3)))),
         (compare_on_clicks, comparing(out=np.zeros(3))),
-        (compare_on_clicks, comparing(discounts=np.ones(3))),
+        (compare_on_clicks, comparing(discounts=table([1.0] * 3))),
         (compare_on_clicks, comparing(shown=clicks_on_two(rows=np.array([4, 0]))["shown"])),
         (quantile_map.find_knots, finding(stop=4)),
         (quantile_map.find_knots, finding(sketches=quantile_map.Sketches(np.zeros((3, 5)), np.full(3, 6), np.zeros(3), 1.0))),
@@ -247,7 +255,7 @@ def parsing(**changed):
         (letor.parse_rows, parsing(X=np.empty((0, 2)))),
         (letor.parse_rows, parsing(slow=np.empty((2, 3), np.int64))),
         (letor.parse_rows, parsing(seen=np.zeros(1, np.int64))),
-        (letor.parse_rows, (*parsing(), (np.zeros(2, np.int64), np.empty(2, np.int32), np.empty(2)))),
+        (letor.parse_rows, parsing(entries=(np.zeros(2, np.int64), np.empty(2, np.int32), np.empty(2)))),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -39,7 +39,7 @@ def tracker():
 
 def test_progressive_draws_the_records_and_names_each_line():
     trace = evaluate.progressive([QUERY] * 20, PerceptronRanker(), ["ndcg", "mrr"])
-    ax = plot.progressive(trace, drifts=(5, 10))
+    ax = plot.trace(trace, drifts=(5, 10))
     for line, name in zip(ax.lines, ("ndcg", "mrr"), strict=False):
         assert line.get_xdata().tolist() == trace.columns["query"].tolist()
         assert line.get_ydata().tolist() == trace.columns[name].tolist()
@@ -50,14 +50,14 @@ def test_progressive_draws_the_records_and_names_each_line():
 def test_progressive_compares_models_on_given_axes():
     traces = {name: evaluate.progressive([QUERY] * 9, PerceptronRanker(), "ndcg") for name in ("one", "two")}
     _, ax = pyplot.subplots()
-    assert plot.progressive(traces, ax=ax) is ax
+    assert plot.trace(traces, ax=ax) is ax
     assert len(ax.lines) == 2
     assert {text.split(":")[0] for text in texts(ax)} == {"one", "two"}
 
 
 def test_names_at_the_same_height_are_moved_apart():
     trace = evaluate.progressive([QUERY] * 9, PerceptronRanker(), "ndcg")
-    ax = plot.progressive(dict.fromkeys("abc", trace))
+    ax = plot.trace(dict.fromkeys("abc", trace))
     heights = sorted(text.xyann[1] for text in ax.texts)
     assert sum(heights) == pytest.approx(0.0)
     assert min(np.diff(heights)) > 9.0
@@ -127,9 +127,9 @@ def test_weights_of_features_without_names():
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda t: plot.progressive(evaluate.Trace()), ValueError, "no query"),
+        (lambda t: plot.trace(evaluate.Trace()), ValueError, "no query"),
         (
-            lambda t: plot.progressive(evaluate.progressive([QUERY], PerceptronRanker(), "ndcg"), metrics=["map"]),
+            lambda t: plot.trace(evaluate.progressive([QUERY], PerceptronRanker(), "ndcg"), metrics=["map"]),
             KeyError,
             "'ndcg'",
         ),

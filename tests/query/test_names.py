@@ -9,7 +9,6 @@ import pytest
 
 from online_rank import (
     BlendRanker,
-    KernelPerceptronRanker,
     LossTracker,
     PerceptronRanker,
     RunFeatures,
@@ -150,7 +149,6 @@ MODELS = {
     "scaler | perceptron": lambda: StreamScaler() | PerceptronRanker(),
     "encoder | perceptron": lambda: StreamTargetEncoder() | PerceptronRanker(),
     "blend": BlendRanker,
-    "kernel": KernelPerceptronRanker,
     "tracker": lambda: LossTracker(PerceptronRanker()),
 }
 

@@ -40,6 +40,7 @@ from online_rank.serving.openapi import description  # noqa: E402
 from online_rank.serving.protocol import RankingService  # noqa: E402
 from online_rank.storage.files import to_bytes  # noqa: E402
 from online_rank.storage.folder import CheckpointError  # noqa: E402
+from tests.helpers import until  # noqa: E402
 
 RANK = {"id": "q1", "docs": {"a": {"clicks": 3.0, "age": 1.0}, "b": {"clicks": 1.0, "age": 2.0}}}
 LEARN = {"id": "q1", "grades": {"a": 0, "b": 2}}
@@ -561,12 +562,12 @@ class TestViewers:
                 return (await client.get("/events")).status_code
 
             viewers = [asyncio.create_task(view()) for _ in range(7)]
-            await asyncio.sleep(0.05)
+            await until(lambda: sum(viewer.done() for viewer in viewers) == 4)
             app.stop()
             assert sorted(await asyncio.gather(*viewers)) == [200] * 3 + [503] * 4
             app._stopping.clear()
             viewers = [asyncio.create_task(view()) for _ in range(3)]
-            await asyncio.sleep(0.05)
+            await until(lambda: app._n_streams == 3)
             app.stop()
             assert await asyncio.gather(*viewers) == [200] * 3
 
@@ -579,6 +580,7 @@ class TestViewers:
             model = await app.models.get(None)
             monkeypatch.setattr(model.monitor, "shown", lambda of: made.append(of) or {})
             viewers = [asyncio.create_task(client.get("/events")) for _ in range(5)]
+            await until(lambda: app._n_streams == 5)
             await asyncio.sleep(0.05)
             app.stop()
             texts = {(await viewer).text for viewer in viewers}
@@ -763,7 +765,7 @@ class TestGroupCommit:
             commits = GroupCommit(disk)
 
             async def one(i):
-                await asyncio.sleep(random.random() / 50)
+                await asyncio.sleep(random.Random(i).random() / 50)
                 if i % 3:
                     commits.add(b"%d" % i)
                 else:
@@ -874,7 +876,6 @@ class TestGroupCommit:
 
 
 class TestDurable:
-    @pytest.mark.slow
     def test_what_was_acknowledged_is_there_after_a_kill(self, tmp_path):
         # Without close() or save(): as if the process had died here. The lock is given back as the system would.
         durable = DurableService(make(), tmp_path / "state", every=7)
@@ -926,6 +927,7 @@ class TestDurable:
         asyncio.run(asyncio.wait_for(main(), 30))
         durable.close()
 
+    @pytest.mark.slow
     def test_a_checkpoint_soon_after_another_can_be_read(self, tmp_path, monkeypatch):
         """Its first step waited as if it were one more of the other, while the journal went on: no start could read it."""
         monkeypatch.setattr(commit, "_ROOM", 0.02)

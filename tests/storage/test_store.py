@@ -93,6 +93,9 @@ class DiskStore(StateStore):
     def rename_learned(self, names):
         self.disk.ids |= names
 
+    def replace_queries(self, queries):
+        self.disk.rows |= queries
+
     def purge(self):
         pass
 
@@ -104,6 +107,12 @@ class DiskStore(StateStore):
 
     def put_file(self, name, content):
         self.disk.files[name] = content
+
+    def file_names(self):
+        return [*self.disk.files]
+
+    def delete_file(self, name):
+        self.disk.files.pop(name, None)
 
     def has_room(self, n_bytes):
         return True

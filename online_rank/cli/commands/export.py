@@ -25,7 +25,7 @@ def export(
     runs: Annotated[
         list[str] | None,
         value(
-            "FILE",
+            "RUN",
             "TREC run of a retriever, once for each, for targets that fuse: the nearest weights are fitted to its queries "
             "where the target cannot compute the model, and changed rankings are counted.",
             "--run",

@@ -13,7 +13,7 @@ def forget(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="The --checkpoint folder of a service that does not run.")],
     id: Annotated[list[str] | None, value("ID", "A query; may be repeated.")] = None,
     context: Annotated[str | None, value("NAME=VALUE", "Queries with this context, and features made of it: user=u17.")] = None,
-    document: Annotated[str | None, value("ID", "A document: queries that have it, and feedback on it.")] = None,
+    doc: Annotated[str | None, value("ID", "A document: queries that have it, and feedback on it.")] = None,
 ) -> None:
     """Forget queries, and what was learned of their context, in the folder of a service.
 
@@ -22,6 +22,6 @@ def forget(
     """
     from online_rank.cli.service import forget as forget_in
 
-    if not id and context is None and document is None:
-        raise typer.BadParameter("give --id, --context or --document")
-    forget_in(folder, id or [], context, document)
+    if not id and context is None and doc is None:
+        raise typer.BadParameter("give --id, --context or --doc")
+    forget_in(folder, id or [], context, doc)
