@@ -145,6 +145,7 @@ def models() -> Iterator[Any]:
     yield o.BoostedRanker()
     yield o.DirectRanker()
     yield o.BlendRanker()
+    yield o.KernelPerceptronRanker()
     yield o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)}, served=True)
     yield o.LossTracker(o.SlamRanker(), {"u": np.ones(3)})
     yield o.StreamScaler() | o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)})
