@@ -38,7 +38,6 @@ ROOMS = (
 MODULES = (
     "distributed.dask",
     "distributed.keyed",
-    "limits",
     "measures.own",
     "stream.clicks",
     "stream.synth",
