@@ -23,7 +23,7 @@ import json
 import logging
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -75,8 +75,8 @@ class RankingApp:
     key
         Name of the query parameter that names a model; None for a single model.
     token
-        The token that clients must send as `Authorization: Bearer TOKEN`, or `Tokens` of several roles; None admits everyone
-        who can connect.
+        The token that clients must send as `Authorization: Bearer TOKEN`, or those of each role, `{"rank": ["..."], "learn":
+        ["..."], "admin": ["..."]}`; None admits everyone who can connect.
     local_only
         Whether requests must have this machine as their host, so that no web page can reach the server through a browser with
         DNS rebinding.
@@ -103,7 +103,7 @@ class RankingApp:
         models: Models,
         *,
         key: str | None = None,
-        token: str | Tokens | None = None,
+        token: str | Mapping[str, Sequence[str]] | Tokens | None = None,
         local_only: bool = True,
         limits: Limits | None = None,
     ) -> None:
@@ -111,7 +111,8 @@ class RankingApp:
         self.models = models
         self.limits = limits or Limits()
         self._key = key
-        self._tokens = Tokens({"admin": [token]}) if isinstance(token, str) else token
+        given = {"admin": [token]} if isinstance(token, str) else token
+        self._tokens = given if given is None or isinstance(given, Tokens) else Tokens(given)
         self._local_only = local_only
         self._stopping = asyncio.Event()
         #: Whether somebody lets time pass, or was told that nobody does.

@@ -28,7 +28,7 @@ def answers(token, tmp_path, by_key=False):
 
     async def main():
         models = Models(lambda: RankingService(PerceptronRanker()), directory=tmp_path, by_key=by_key)
-        app = RankingApp(models, token=Tokens(GIVEN), key="shop" if by_key else None)
+        app = RankingApp(models, token=GIVEN, key="shop" if by_key else None)
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost", params={"shop": "north"})
         async with client:
