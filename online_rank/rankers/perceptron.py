@@ -259,7 +259,7 @@ class PerceptronRanker(LinearRanker):
             warnings.warn(
                 f"signs: the first query has no feature {', '.join(map(repr, lacking))}; a sign holds for "
                 "features of that name alone",
-                stacklevel=5,
+                stacklevel=6,
             )
 
     def _learn(self, block: Block, rounds: np.ndarray, *, free: bool = False) -> int:
@@ -273,7 +273,7 @@ class PerceptronRanker(LinearRanker):
                     X, y, offsets, w, discounts(len(y)), self._config, self._weights, self._average,
                     self._counters, rounds,
                 )  # fmt: skip
-            return self._learn_arrays(block, rounds, *self._nobody(block), X, np.empty(0), np.empty(0))
+            return self._watch(block, rounds, *self._nobody(block), X, np.empty(0), np.empty(0))
         if self._rows is None and self.credit == "spread":
             warnings.warn(_SPARSE_HINT, stacklevel=4)
         rows, state = as_rows(X), self._make_sparse()
@@ -297,16 +297,16 @@ class PerceptronRanker(LinearRanker):
     ) -> int:  # fmt: skip
         """Learn from arrays, and measure comparators, answers and updates on the way (`perceptron.learn_watched`)."""
         if self.signs is None and self._own is None:
-            return self._learn_arrays(block, rounds, comparators, values, asked.X, answers, gained)
+            return self._watch(block, rounds, comparators, values, asked.X, answers, gained)
 
         def learn(t: int, query: Block) -> int:
             own = slice(block.offsets[t], block.offsets[t + 1])
             parts = comparators, values[t : t + 1], asked.X[own], answers[own], gained
-            return self._learn_arrays(query, rounds[t : t + 1], *parts)
+            return self._watch(query, rounds[t : t + 1], *parts)
 
         return self._learn_in_turn(block, rounds, learn)
 
-    def _learn_arrays(self, block: Block, rounds: np.ndarray, *watched: np.ndarray) -> int:
+    def _watch(self, block: Block, rounds: np.ndarray, *watched: np.ndarray) -> int:
         """Learn arrays, from served scores if there are any, and measure on the way what is `Watched`."""
         X, y, offsets, w, _, _, served, _, _, _, _, _ = block
         return dense.learn_watched(
