@@ -18,6 +18,7 @@ from online_rank import (
     ForEachDocument,
     GradientRanker,
     HashedFeatures,
+    KernelPerceptronRanker,
     LossTracker,
     MaxAbsStreamScaler,
     PairwiseRanker,
@@ -37,6 +38,8 @@ from online_rank import (
 )
 from online_rank.base.function import QueryFunction
 from online_rank.preprocessing import Ramps
+from online_rank.rankers.averaged import AveragedRanker, LinearRanker
+from online_rank.rankers.fading import FadingRanker
 from online_rank.rankers.fixed import FixedRanker
 
 
@@ -56,6 +59,8 @@ REGISTRY = {
     "perceptron, last weights": lambda: PerceptronRanker(measure="ap", credit="argmax", average=False),
     "perceptron, half-life": lambda: PerceptronRanker(credit="sort", average=10, relative_margin=0.5),
     "slam": lambda: SlamRanker(learning_rate=0.1, within_grade="tight"),
+    "kernel perceptron": lambda: KernelPerceptronRanker(budget=20),
+    "kernel perceptron, polynomial": lambda: KernelPerceptronRanker("polynomial", budget=9, tolerance=0.0, average=False),
     "swap": lambda: SwapRanker(),
     "click perceptron": lambda: ClickPerceptron(),
     "gradient": lambda: GradientRanker(),
@@ -138,9 +143,12 @@ if HAS_TORCH:
 #: Why a model of the registry cannot be written to a file: it contains code, or a river class that files do not know.
 NOT_SAVED = {"function", "function | scaler | perceptron", "lifted selector"}
 
+#: Base classes of rankers, which say nothing about how to learn.
+BASES = {Ranker, AveragedRanker, FadingRanker, LinearRanker}
+
 #: Rankers that the contract, which gives them any features, with names and without, is not for.
 NOT_CHECKED = {
-    Ranker,
+    *BASES,
     # Its weights say which features there are, and whether these have names.
     FixedRanker,
     # It says itself which features there are: the checks bring others.

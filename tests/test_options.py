@@ -36,8 +36,6 @@ GIVEN = {
     ("hybrid", "runs"): ["a", "b"],
     ("mix", "models"): [PerceptronRanker()],
     "scores": [1.0, 0.0],
-    ("CascadeUser", "click"): (0.0, 1.0),
-    ("CascadeUser", "stop"): (0.0, 1.0),
     "X": np.eye(2),
     "y": [0, 1],
     ("Models", "make"): lambda: RankingService(PerceptronRanker()),

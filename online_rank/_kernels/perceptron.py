@@ -23,7 +23,7 @@ from online_rank._kernels.codes import (
     SPREAD_SQUARES,
     SQUARES,
 )
-from online_rank._kernels.credit import assign_credit, room_for_pairs
+from online_rank._kernels.credit import Update, assign_credit, room_for_pairs
 from online_rank._kernels.dense import add_scaled, combine_rows, score, score_with_norms, shorten
 from online_rank._kernels.fits import require, require_block
 from online_rank._kernels.graded import Target, grade_query, rank_pessimistically, ranking_loss
@@ -118,6 +118,13 @@ def share_of_spread(square, other_square, mass, counters):
     return 1.0 / (1.0 + ratio * ratio), of_spread, of_sort
 
 
+@inlined
+def _update(rule, graded, s, offset, scale, counters, moved, work):
+    """The `Update` of a round that is counted, and whose credit is in `work`, scaled by `scale`."""
+    of_spread, _, _ = share_of_spread(0.0, 0.0, 1.0, counters)
+    return Update(rule.credit, graded, work.reals[WEIGHTS, : s.shape[0]], s, offset, scale, of_spread, moved)
+
+
 @leaf
 def count_update(counters, n_documents, mass, square):
     """Count a round that was not skipped."""
@@ -185,10 +192,8 @@ def _learn_block(X, y, offsets, weights, discounts, config, w, average, counters
         count_update(counters, m, mass, square)
         add_to_average(average, w, rule.decay, counters)
         if watch is not None and loss > 0.0 and watch.values.shape[1] > 0:
-            of_spread, _, _ = share_of_spread(0.0, 0.0, 1.0, counters)
-            compare_round(
-                watch.scores, watch.moved, rule.credit, graded, s, weight, offset, scale, of_spread, work, watch.values[q]
-            )
+            update = _update(rule, graded, s, offset, scale, counters, watch.moved, work)
+            compare_round(update, watch.scores, weight, work, watch.values[q])
         write_round(rounds[q], loss, mass, square, offset, weight, m, largest, v_max, False)
     return weights.shape[0]
 
@@ -268,5 +273,4 @@ def compare(y, s, weight, offset, scores, discounts, config, counters, out):
     work = workspace(m)
     graded = grade_query(target, y, work)
     _, _, _, scale = respond(target, rule, graded, s, weight, offset, work)
-    of_spread, _, _ = share_of_spread(0.0, 0.0, 1.0, counters)
-    compare_round(scores, room_for_pairs(m), rule.credit, graded, s, weight, offset, scale, of_spread, work, out)
+    compare_round(_update(rule, graded, s, offset, scale, counters, room_for_pairs(m), work), scores, weight, work, out)

@@ -10,10 +10,10 @@ import numpy as np
 
 from online_rank._kernels._jit import inner, leaf
 from online_rank._kernels.best_violators import keys_of, slam_losses
-from online_rank._kernels.credit import Update, hinges, prepare_hinges, room_for_pairs
+from online_rank._kernels.credit import hinges, prepare_hinges, room_for_pairs
 from online_rank._kernels.dense import score, score_rows_by_all, score_with_norms
 from online_rank._kernels.sort_credit import Moved
-from online_rank._kernels.workspace import KEYS, LISTED_GRADIENT, LISTED_SCORES, PREFERRED, SPARE_KEYS, TERMS, WEIGHTS
+from online_rank._kernels.workspace import KEYS, LISTED_GRADIENT, LISTED_SCORES, PREFERRED, SPARE_KEYS, TERMS
 
 # Features of the documents that are scored at a time, so that they stay in the first cache; rows are taken by fours.
 _AT_ONCE = 2048
@@ -90,16 +90,15 @@ def score_under_watch(watch, X, first, m, w, average, s):
 
 
 @leaf
-def compare_round(scores, moved, credit, graded, s, weight, offset, scale, of_spread, work, out):
-    """Losses of comparators on the pairs of a round's update, whose credit is in `work`, to `out` (c, 2).
+def compare_round(update, scores, weight, work, out):
+    """Losses of comparators on the pairs of an `Update`, whose credit is in `work`, to `out` (c, 2).
 
     They are F(u) = sum of a_ij hinge_ij(u), and f(u) = weight phi_v; infinity for overflow. The hinge of a pair (i, j) with
-    R_i > R_j is max(0, 1 + k_j - k_i), with keys k = u-scores. `scores` (c, at least m) has the u-scores; `s`, `offset`,
-    `moved`, `scale` and `of_spread` are as in `credit.Update`.
+    R_i > R_j is max(0, 1 + k_j - k_i), with keys k = u-scores. `scores` (c, at least m) has the u-scores.
     """
-    m = s.shape[0]
-    v, k, other = work.reals[WEIGHTS, :m], work.reals[LISTED_SCORES, :m], work.reals[LISTED_GRADIENT, :m]
-    update = Update(credit, graded, v, s, offset, scale, of_spread, moved)
+    graded, v = update.graded, update.v
+    m = v.shape[0]
+    k, other = work.reals[LISTED_SCORES, :m], work.reals[LISTED_GRADIENT, :m]
     pairs = prepare_hinges(update, work)
     preferred = work.integers[PREFERRED, : pairs.preferred]
     # Two at a time; the last of an odd number beside itself.

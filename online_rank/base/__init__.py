@@ -1,54 +1,39 @@
 """Rankers, transformers and pipelines of queries, and the code that they share."""
 
-from online_rank.base.anatomy import (
-    Abilities,
-    Wrapper,
-    abilities_of,
-    parts_of,
-    ranker_of,
-    serving_chain,
-    serving_ranker,
-    serving_steps,
-    share_lock,
-    steps_of,
-    transformers_of,
-)
-from online_rank.base.columns import Columns, QueryEstimator
-from online_rank.base.explain import Explanation, explain_one
-from online_rank.base.function import QueryFunction
-from online_rank.base.pipeline import RankingPipeline, learn_within
-from online_rank.base.ranker import Ranker, best_first, rank_one
+from online_rank.base.anatomy import Abilities, ranker_of, steps_of
+from online_rank.base.anatomy import Wrapper as Wrapper
+from online_rank.base.anatomy import abilities_of as abilities_of
+from online_rank.base.anatomy import parts_of as parts_of
+from online_rank.base.anatomy import serving_chain as serving_chain
+from online_rank.base.anatomy import serving_ranker as serving_ranker
+from online_rank.base.anatomy import serving_steps as serving_steps
+from online_rank.base.anatomy import share_lock as share_lock
+from online_rank.base.anatomy import transformers_of as transformers_of
+from online_rank.base.columns import Columns as Columns
+from online_rank.base.columns import QueryEstimator as QueryEstimator
+from online_rank.base.explain import Explanation
+from online_rank.base.explain import explain_one as explain_one
+from online_rank.base.function import QueryFunction as QueryFunction
+from online_rank.base.pipeline import RankingPipeline
+from online_rank.base.pipeline import learn_within as learn_within
+from online_rank.base.ranker import Ranker, rank_one
+from online_rank.base.ranker import best_first as best_first
 from online_rank.base.rounds import Round
-from online_rank.base.step import QueryStep
+from online_rank.base.step import QueryStep as QueryStep
 from online_rank.base.transformer import QueryTransformer
-from online_rank.base.undo import all_or_nothing
+from online_rank.base.undo import all_or_nothing as all_or_nothing
 from online_rank.base.union import QueryUnion
 
+# What is imported `as` itself is for the rooms above, and not public.
 __all__ = [
     "Abilities",
-    "Columns",
     "Explanation",
-    "QueryEstimator",
-    "QueryFunction",
-    "QueryStep",
     "QueryTransformer",
     "QueryUnion",
     "Ranker",
     "RankingPipeline",
     "Round",
-    "Wrapper",
-    "abilities_of",
-    "all_or_nothing",
-    "best_first",
-    "explain_one",
-    "learn_within",
-    "parts_of",
     "rank_one",
     "ranker_of",
-    "serving_chain",
-    "serving_ranker",
-    "serving_steps",
-    "share_lock",
     "steps_of",
-    "transformers_of",
 ]

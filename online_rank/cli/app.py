@@ -7,6 +7,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import online_rank
+from online_rank.cli.commands.backup import backup, restore
 from online_rank.cli.commands.compare import compare
 from online_rank.cli.commands.demo import demo
 from online_rank.cli.commands.evaluate import evaluate
@@ -81,5 +82,7 @@ def root(
         raise typer.Exit
 
 
-for _function in (warm_up, demo, train, rank, fuse, explain, export, evaluate, compare, stream, serve, forget, repair):
+for _function in (
+    warm_up, demo, train, rank, fuse, explain, export, evaluate, compare, stream, serve, forget, repair, backup, restore,
+):  # fmt: skip
     app.command(cls=_Command)(grouped(_function))

@@ -21,6 +21,7 @@ from online_rank.serving.durable import DurableService, read_service
 from online_rank.serving.forgetting import Wanted, without
 from online_rank.serving.outcomes import PREVIOUS, REFERENCE
 from online_rank.serving.protocol import RankingService
+from online_rank.serving.snapshots import SNAPSHOT
 from online_rank.storage.files import write_atomically
 
 __all__ = ["check", "forget", "maker", "repair", "say_where_it_goes_on"]
@@ -104,13 +105,13 @@ def forget(folder: str, ids: Sequence[str], context: str | None, document: str |
         raise ValueError(f"--context is {context!r}; it is NAME=VALUE, such as user=u17")
     numbers = [int(each) for each in ids if each.isdecimal() and is_id(int(each))]
     wanted = Wanted((*ids, *numbers), None if context is None else (name, value), document)
-    kept = Path(folder) / PREVIOUS
-    previous = kept.read_bytes() if kept.exists() else None
     with contextlib.closing(DurableService(read_service(folder), folder)) as state:
         names: frozenset[str] = frozenset()
-        if previous is not None:
-            content, names = without(previous, wanted)
-            write_atomically(kept, content, 0o600)
+        for file in [each for each in Path(folder).iterdir() if each.name == PREVIOUS or SNAPSHOT.fullmatch(each.name)]:
+            content, found = without(file.read_bytes(), wanted)
+            names |= found
+            if found:
+                write_atomically(file, content, 0o600)
         done = state.forget(wanted)
         done = done._replace(features=done.features | names)
         if done.features:

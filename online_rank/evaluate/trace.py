@@ -8,9 +8,9 @@ import numpy as np
 from online_rank import arguments
 from online_rank.base.rounds import Round
 from online_rank.base.schema import Array, Count, DictOf, Integer, ListOf, Real, Schema, Text
-from online_rank.intervals import Better, Difference, Interval, LossInterval, PairedLosses
+from online_rank.intervals import Interval, LossInterval, PairedLosses
 from online_rank.intervals.losses import add_losses, running_sums
-from online_rank.intervals.paired import EXPECTATION
+from online_rank.intervals.paired import EXPECTATION, Better, Difference
 
 __all__ = ["Comparison", "Trace"]
 

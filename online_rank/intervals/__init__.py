@@ -31,6 +31,6 @@ References
 """
 
 from online_rank.intervals.losses import Interval, LossInterval
-from online_rank.intervals.paired import Better, Difference, PairedLosses
+from online_rank.intervals.paired import PairedLosses
 
-__all__ = ["Better", "Difference", "Interval", "LossInterval", "PairedLosses"]
+__all__ = ["Interval", "LossInterval", "PairedLosses"]

@@ -16,60 +16,42 @@ What is known of a query itself, such as who asks, comes beside it as `context={
 documents with it (`CrossFeatures`).
 """
 
-from online_rank.query.blocks import (
-    ONE,
-    Block,
-    as_array,
-    document_name,
-    plain_block,
-    query_offsets,
-    require_finite,
-    single,
-    with_features,
-)
-from online_rank.query.feedback import Feedback, as_feedback
-from online_rank.query.forms import (
-    MAX_FEATURES,
-    answer_in_kind,
-    feature_dicts,
-    in_form,
-    plain_array,
-    plain_query,
-    read_block,
-    read_query,
-)
-from online_rank.query.grades import MAX_GRADE, as_grades, require_grades
+from online_rank.query.blocks import ONE as ONE
+from online_rank.query.blocks import Block
+from online_rank.query.blocks import as_array as as_array
+from online_rank.query.blocks import document_name as document_name
+from online_rank.query.blocks import plain_block as plain_block
+from online_rank.query.blocks import query_offsets as query_offsets
+from online_rank.query.blocks import require_finite as require_finite
+from online_rank.query.blocks import single as single
+from online_rank.query.blocks import with_features as with_features
+from online_rank.query.feedback import Feedback
+from online_rank.query.feedback import as_feedback as as_feedback
+from online_rank.query.forms import MAX_FEATURES
+from online_rank.query.forms import answer_in_kind as answer_in_kind
+from online_rank.query.forms import feature_dicts as feature_dicts
+from online_rank.query.forms import in_form as in_form
+from online_rank.query.forms import plain_array as plain_array
+from online_rank.query.forms import plain_query as plain_query
+from online_rank.query.forms import read_block as read_block
+from online_rank.query.forms import read_query as read_query
+from online_rank.query.grades import MAX_GRADE
+from online_rank.query.grades import as_grades as as_grades
+from online_rank.query.grades import require_grades as require_grades
 from online_rank.query.runs import Retrieved, Runs
 from online_rank.query.sparse import SparseRows
 from online_rank.query.ungraded import drop_ungraded
 from online_rank.query.vectors import Vectors
 
+# What is imported `as` itself is for the rooms above, and not public.
 __all__ = [
     "MAX_FEATURES",
     "MAX_GRADE",
-    "ONE",
     "Block",
     "Feedback",
     "Retrieved",
     "Runs",
     "SparseRows",
     "Vectors",
-    "answer_in_kind",
-    "as_array",
-    "as_feedback",
-    "as_grades",
-    "document_name",
     "drop_ungraded",
-    "feature_dicts",
-    "in_form",
-    "plain_array",
-    "plain_block",
-    "plain_query",
-    "query_offsets",
-    "read_block",
-    "read_query",
-    "require_finite",
-    "require_grades",
-    "single",
-    "with_features",
 ]

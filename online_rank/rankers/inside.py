@@ -55,7 +55,7 @@ def learn_watched(
     answers: np.ndarray,
     gained: np.ndarray,
 ) -> int:
-    """Let a perceptron learn arrays, and measure comparators, answers and updates on the way (`learn_tracked`)."""
+    """Let a perceptron learn arrays, and measure comparators, answers and updates on the way (`perceptron.learn_watched`)."""
     return ranker._learn_watched(asked, block, rounds, comparators, values, answers, gained)
 
 

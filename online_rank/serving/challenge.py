@@ -12,8 +12,9 @@ from online_rank.base.anatomy import learned_measure
 from online_rank.base.draws import counted_generator
 from online_rank.base.schema import Array, Count, Schema
 from online_rank.feedback import Clicks, Impression
-from online_rank.intervals import Difference, PairedLosses
+from online_rank.intervals import PairedLosses
 from online_rank.intervals.losses import served_loss
+from online_rank.intervals.paired import Difference
 from online_rank.measures.learned import AnyMeasure
 from online_rank.metrics.interleaving import draft, vote
 from online_rank.query import Block

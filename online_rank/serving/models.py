@@ -4,14 +4,14 @@ import asyncio
 import collections
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from online_rank import arguments
 from online_rank.serving.commit import CommitError
 from online_rank.serving.durable import DurableService
 from online_rank.serving.protocol import RankingService
-from online_rank.serving.served import Answer, ServedModel
+from online_rank.serving.served import Answer, ServedModel, answered
 from online_rank.serving.tenants import KEY, Keys, usage_of
 from online_rank.serving.workers import REMEDY
 from online_rank.storage.folder import FolderInUse
@@ -58,6 +58,8 @@ class Models:
         As for `DurableService`.
     idle
         As for `ServedModel`, for the models in memory.
+    snapshots
+        For how many days the model with which each began is kept in the directory; 0 for none.
     only
         The single model, if it exists already.
 
@@ -82,12 +84,14 @@ class Models:
         ttl: float | None = None,
         replace_model: bool = False,
         idle: float | None = None,
+        snapshots: int = 0,
         only: ServedModel | None = None,
     ) -> None:
         arguments.flag("by_key", by_key)
         arguments.integer("every", every, 1)
         arguments.number("idle", idle, above=0, optional=True)
         arguments.integer("max_open", max_open, 1)
+        arguments.integer("snapshots", snapshots, 0)
         arguments.integer("max_keys", max_keys, 1)
         if max_bytes is not None:
             arguments.integer("max_bytes", max_bytes, 1)
@@ -95,7 +99,10 @@ class Models:
         arguments.flag("replace_model", replace_model)
         if by_key and directory is None:
             raise ValueError("one model for each key needs a directory (--checkpoint) to keep models in")
+        if snapshots and directory is None:
+            raise ValueError("snapshots need a directory (--checkpoint) to keep models in")
         self.by_key = by_key
+        self._n_snapshots = snapshots
         self._make = make
         self._directory = None if directory is None else Path(directory)
         self._every = every
@@ -117,7 +124,7 @@ class Models:
             self._n_bytes = sum(usage_of(self._keys.folder(key)) for key in self._keys.names)
         elif not by_key:
             with _remedy():
-                self._open[""] = only or ServedModel(self._durable(self._directory), idle)
+                self._open[""] = only or ServedModel(self._durable(self._directory), idle, snapshots)
 
     @property
     def open_models(self) -> dict[str, ServedModel]:
@@ -156,7 +163,7 @@ class Models:
             total.update(model.counts())
         return total
 
-    async def answer(self, key: str | None, request: bytes) -> Answer:
+    async def answer(self, key: str | None, request: bytes, kinds: Collection[str] | None = None) -> Answer:
         """Answer a request to the model of a key (`ServedModel.answer`). A request that a new model would refuse creates no
         model.
 
@@ -165,8 +172,8 @@ class Models:
         KeyRefused
             As `get`.
         """
-        refusal = await self._refusal(_required(key), request) if self.by_key else None
-        return refusal or await (await self.get(key)).answer(request)
+        refusal = await self._refusal(_required(key), request, kinds) if self.by_key else None
+        return refusal or await (await self.get(key)).answer(request, kinds)
 
     async def get(self, key: str | None, may_make: bool = True) -> ServedModel:
         """The model of a key, loaded from the disk or created if necessary, while other requests are answered.
@@ -266,8 +273,8 @@ class Models:
 
     @property
     def needs_time(self) -> bool:
-        """Whether something happens when no requests come (`watch_the_clock`, `watch_the_disk`)."""
-        return self._idle is not None or self._is_swept
+        """Whether something happens when no requests come (`watch_the_clock`, `watch_the_disk`, `watch_the_days`)."""
+        return self._idle is not None or self._is_swept or bool(self._n_snapshots)
 
     @property
     def _is_swept(self) -> bool:
@@ -280,6 +287,13 @@ class Models:
             for model in [*self._open.values()]:
                 model.let_time_pass()
 
+    async def watch_the_days(self) -> None:
+        """Keep the models in memory with which each day begins, as long as this runs."""
+        while self._n_snapshots:
+            for model in [*self._open.values()]:
+                await model.keep_snapshot()
+            await asyncio.sleep(_SECONDS_BETWEEN_SWEEPS)
+
     async def close(self) -> None:
         """Write all models to the disk, and close them."""
         await asyncio.gather(*self._opening.values(), return_exceptions=True)
@@ -291,18 +305,18 @@ class Models:
                     self._keys.keep()
             self._keys.close()
 
-    async def _refusal(self, key: str, request: bytes) -> Answer | None:
+    async def _refusal(self, key: str, request: bytes, kinds: Collection[str] | None) -> Answer | None:
         """The answer, for a key without a model, to a request that a new model would refuse. Raises KeyRefused."""
         if self._has(key):
             return None
         self._require_room()
         async with self._one_at_a_time:
-            tried = None if self._has(key) else await asyncio.to_thread(lambda: self._make().handle(request))
+            tried = None if self._has(key) else await asyncio.to_thread(lambda: self._make().handle(request, kinds=kinds))
         if tried is None or tried.changed:
             return None
         if "error" not in tried.answer:
             raise KeyRefused(404, "there is no model under this key")
-        return 400, {name: value for name, value in tried.answer.items() if name != "line"}
+        return answered(tried)
 
     def _durable(self, path: Path | None) -> DurableService:
         return DurableService(self._make(), path, self._every, self._replace_model)
@@ -334,8 +348,9 @@ class Models:
             async with self._one_at_a_time:
                 await self._make_room()
                 # A long journal takes seconds to replay.
-                self._open[key] = ServedModel(await asyncio.to_thread(self._opened, key), self._idle)
+                self._open[key] = ServedModel(await asyncio.to_thread(self._opened, key), self._idle, self._n_snapshots)
                 self._names.add(key)
+            await self._open[key].keep_snapshot()
         except (OSError, ValueError) as error:  # damaged files too
             _log.error("key %s: %s", key, error)
             raise KeyRefused(503, "the model of this key cannot be opened; the server's log says why") from None

@@ -33,6 +33,13 @@ _READY = {
     },
     "required": ["ok"],
 }
+_TO = {
+    "type": "object",
+    "required": [],
+    "additionalProperties": False,
+    "properties": {"to": {"type": "string", "format": "date", "description": "a day of which the model is kept (--snapshots)"}},
+    "example": {"to": "2026-11-25"},
+}
 _KEY = {"type": "string", "pattern": f"^{KEY.pattern}$"}
 _REFUSALS = {
     "400": "not a valid request; nothing has changed",
@@ -60,7 +67,7 @@ def description(key: str | None, with_token: bool, values: tuple[str, ...] = ("n
     parameters = [] if key is None else [{"name": key, "in": "query", "required": True, "schema": _KEY}]
     keyed = {"parameters": parameters} if parameters else {}
     secured: dict[str, Any] = {"security": [{"token": []}]} if with_token else {}
-    closed = {"401": "the token is missing or wrong"} if with_token else {}
+    closed = {"401": "the token is missing or wrong", "403": "the token has another role"} if with_token else {}
     unknown = {"400": "not a key", "404": "there is no model under this key"} if key is not None else {}
     of_model = closed | unknown
     of_file = of_model | {"429": "several models are being sent or received already"}
@@ -86,9 +93,10 @@ def description(key: str | None, with_token: bool, values: tuple[str, ...] = ("n
             }
         }
 
-    def replacing(summary: str, kind: str) -> dict[str, Any]:
+    def replacing(summary: str, kind: str, schema: Any = None) -> dict[str, Any]:
         refused = {**_REFUSALS, **of_file, "400": "not a model that can be served", "409": "no model was replaced"}
-        content: dict[str, Any] = {"schema": {}} if kind == "application/json" else {}
+        refused |= {} if schema is None else {"404": "no model of that day is kept"}
+        content: dict[str, Any] = {} if schema is None else {"schema": schema}
         return {
             "post": {
                 "summary": summary,
@@ -128,7 +136,9 @@ def description(key: str | None, with_token: bool, values: tuple[str, ...] = ("n
             ),
             "/model": get("The model file", "application/octet-stream", also=keyed | secured, **of_file)
             | replacing("Serve the model of another file, which is checked in full", "application/octet-stream"),
-            "/model/rollback": replacing("Restore the model that was replaced last", "application/json"),
+            "/model/rollback": replacing(
+                "Restore the model that was replaced last, or the one with which a day began", "application/json", _TO
+            ),
             **({"/models/{key}": deleting} if key is not None else {}),
             "/forget": {
                 "post": {

@@ -4,6 +4,7 @@ import asyncio
 import collections
 import contextlib
 import logging
+from collections.abc import Collection
 from typing import Any
 
 from online_rank.base import ranker_of, serving_steps
@@ -17,6 +18,7 @@ from online_rank.serving.inputs import InputWatch
 from online_rank.serving.monitor import Monitor
 from online_rank.serving.outcomes import PREVIOUS, REFERENCE
 from online_rank.serving.protocol import RankingService, Reply
+from online_rank.serving.snapshots import days, keep_for, named, today
 from online_rank.serving.stored_times import latest_time
 from online_rank.serving.wire import decoded
 from online_rank.storage.files import from_bytes, to_bytes
@@ -41,15 +43,18 @@ class ServedModel:
         The service and its journal.
     idle
         After how many seconds without a request time goes on by itself (`IdleClock`).
+    snapshots
+        For how many days the model with which each began is kept; 0 for none.
     """
 
-    def __init__(self, durable: DurableService, idle: float | None = None) -> None:
+    def __init__(self, durable: DurableService, idle: float | None = None, snapshots: int = 0) -> None:
         self.durable = durable
         self.commits = GroupCommit(durable)
         service = durable.service
         self.n_users = 0
         self.clock = IdleClock(service, idle)
         self.n_promotions = 0
+        self._n_snapshots, self._day = snapshots, ""
         # Shares the service's account of losses, which outlives the process.
         self.monitor = Monitor(learned_measure(service.model), service._served, clicks=service.draws)
         self.inputs = self._inputs()
@@ -78,14 +83,14 @@ class ServedModel:
         """Whether no request is waiting for it."""
         return self.n_users == 0 and self.commits.is_idle
 
-    async def answer(self, request: bytes) -> Answer:
+    async def answer(self, request: bytes, kinds: Collection[str] | None = None) -> Answer:
         """Answer a request of `online_rank.serving.protocol`; feedback is on the disk when this returns."""
         service, commits = self.durable.service, self.commits
         self.n_users += 1
         try:
             commits.require_working()
             before = self.monitor.before_learning(service.model)
-            reply = service.handle(request)
+            reply = service.handle(request, kinds=kinds)
             self.clock.moved()
             if reply.learned:
                 on_disk = commits.add_and_wait(*reply.outcomes)
@@ -107,7 +112,8 @@ class ServedModel:
 
     def explain(self, request: bytes) -> Answer:
         """Answer a request for an explanation, and no other. Nothing changes."""
-        return answered(self.durable.service.handle(request, kind="explain"))
+        # Another kind is a mistake on this path, whatever the client may do.
+        return answered(self.durable.service.handle(request, kinds=("explain",))._replace(is_refused=False))
 
     def let_time_pass(self) -> None:
         """Learn the queries whose windows have ended meanwhile, where no requests come."""
@@ -189,10 +195,53 @@ class ServedModel:
         finally:
             self.n_users -= 1
 
-    async def roll_back(self) -> Answer:
-        """Restore the model that was replaced last; calling it again undoes this."""
-        previous = await self._previous_file()
-        return (409, {"error": "no model was replaced"}) if previous is None else await self.replace(previous)
+    async def roll_back(self, request: bytes = b"{}") -> Answer:
+        """Restore the model that was replaced last, or the one with which a day began; without a day, again undoes this."""
+        try:
+            fields = decoded(request)
+        except ValueError as error:
+            return 400, {"error": f"not a JSON object: {error}"}
+        if not fields.keys() <= {"to"} or not isinstance(fields.get("to", ""), str):
+            return 400, {"error": 'the only field is to, a day: {"to": "2026-11-25"}; without it, the model before is restored'}
+        if "to" not in fields:
+            previous = await self._previous_file()
+            return (409, {"error": "no model was replaced"}) if previous is None else await self.replace(previous)
+        store, content = self.durable.store, None
+        kept = [] if store is None else await asyncio.to_thread(days, store)
+        if store is not None and fields["to"] in kept:
+            content = await asyncio.to_thread(store.file, named(fields["to"]))
+        if content is None:
+            return 404, {"error": f"no model of that day is kept; there are {', '.join(kept) or 'none (see --snapshots)'}"}
+        return await self.replace(content)
+
+    async def keep_snapshot(self) -> None:
+        """Keep the model with which the day began, unless it is kept already."""
+        store, day = self.durable.store, today()
+        if not self._n_snapshots or store is None or day == self._day:
+            return
+        self.n_users += 1
+        try:
+            if day not in await asyncio.to_thread(days, store):
+                # While a user is forgotten, a model that knows the user would be kept.
+                async with self._replacing:
+                    await asyncio.to_thread(store.put_file, named(day), self.model_file())
+            await asyncio.to_thread(keep_for, store, self._n_snapshots)
+            self._day = day
+        except (OSError, TypeError, ValueError) as error:
+            _log.error("the model with which %s began cannot be kept: %s", day, error)
+        finally:
+            self.n_users -= 1
+
+    async def _snapshots_without(self, wanted: Wanted) -> tuple[dict[str, bytes], frozenset[str]]:
+        """The snapshots that have to change for a request to forget, and the names of features that go. Raises ValueError."""
+        store, changed, names = self.durable.store, dict[str, bytes](), frozenset[str]()
+        for day in [] if store is None else await asyncio.to_thread(days, store):
+            content = await asyncio.to_thread(store.file, named(day))  # type: ignore[union-attr]
+            if content is not None:
+                content, found = await asyncio.to_thread(without, content, wanted)
+                names |= found
+                changed |= {named(day): content} if found else {}
+        return changed, names
 
     async def forget(self, request: bytes) -> Answer:
         """Forget queries, and the features that their context made (`Wanted`); the files have none of it when this returns."""
@@ -220,8 +269,9 @@ class ServedModel:
         names: frozenset[str] = frozenset()
         if previous is not None:
             previous, names = await asyncio.to_thread(without, previous, wanted)
+        snapshots, also = await self._snapshots_without(wanted)
         done = self.durable.forget(wanted)
-        done = done._replace(features=done.features | names)
+        done = done._replace(features=done.features | names | also)
         self.monitor.forget()
         self.monitor.changed()
         self.inputs.forget(done.features.__contains__)
@@ -229,6 +279,8 @@ class ServedModel:
             self._keep_reference()
         if previous is not None and names:
             await self._keep_previous(previous)
+        for name, content in snapshots.items():
+            await asyncio.to_thread(self.durable.store.put_file, name, content)  # type: ignore[union-attr]
         await self.commits.checkpoint()
         return 200, done.answer()
 
@@ -304,7 +356,7 @@ class ServedModel:
 def answered(reply: Reply) -> Answer:
     """The answer over HTTP, where requests have no line."""
     if "error" in reply.answer:
-        return 400, {name: value for name, value in reply.answer.items() if name != "line"}
+        return 403 if reply.is_refused else 400, {name: value for name, value in reply.answer.items() if name != "line"}
     return 200, reply.answer
 
 

@@ -33,4 +33,4 @@ def set_back(service: RankingService, now: float) -> tuple[int, list[Any]]:
 def _fading(service: RankingService) -> list[FadingRanker]:
     """The rankers that remember the time of what they learned last."""
     challenger = None if service.challenge is None else service.challenge.model
-    return [*parts_of([service.model, challenger], FadingRanker)]  # type: ignore[type-abstract]
+    return [*parts_of([service.model, challenger], FadingRanker)]

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from online_rank.serving.outcomes import PREVIOUS, REFERENCE
+from online_rank.serving.snapshots import SNAPSHOT
 from online_rank.storage.checkpoint import STATE
 from online_rank.storage.folder import Folder, open_in, sync_directory
 from online_rank.storage.state import STATE_FILES
@@ -28,7 +29,8 @@ _CLOCK = ".clock"
 
 _OWN = {*STATE_FILES, PREVIOUS, REFERENCE, _USED, _DELETED}
 #: What a process that was killed while it replaced a file leaves (`write_atomically`).
-_TEMPORARY = re.compile(rf"\.({'|'.join(map(re.escape, (PREVIOUS, REFERENCE)))})\.[0-9a-f]{{16}}\.tmp")
+_REPLACED = "|".join([*map(re.escape, (*STATE_FILES, PREVIOUS, REFERENCE)), SNAPSHOT.pattern])
+_TEMPORARY = re.compile(rf"\.({_REPLACED})\.[0-9a-f]{{16}}\.tmp")
 
 
 class Keys(Folder):
@@ -166,7 +168,7 @@ def usage_of(path: Path) -> int:
 
 def _is_own(name: str) -> bool:
     """Whether a file in the folder of a key is one that this library writes."""
-    return name in _OWN or _TEMPORARY.fullmatch(name) is not None
+    return name in _OWN or SNAPSHOT.fullmatch(name) is not None or _TEMPORARY.fullmatch(name) is not None
 
 
 def _has_state(path: Path) -> bool:

@@ -31,7 +31,7 @@ from online_rank.storage.folder import OWNER, identity, open_in, sync_directory
 from online_rank.storage.saved import Saved, chained, digest_of_id, digest_of_query
 from online_rank.storage.store import Change, Generation, StateStore
 
-__all__ = ["STATE_FILES", "StateDirectory"]
+__all__ = ["STATE_FILES", "StateDirectory", "write_count"]
 
 _COUNT = "acknowledged"
 _COUNT_SIZE = 128
@@ -201,6 +201,15 @@ class StateDirectory(CheckpointDirectory, StateStore):
         """Replace a file in the folder, completely or not at all. Raises OSError."""
         write_atomically(self.path / name, content, 0o600)
 
+    def file_names(self) -> list[str]:
+        """The names of the files in the folder."""
+        return os.listdir(self.path)
+
+    def delete_file(self, name: str) -> None:
+        """Delete a file in the folder, if it is there. Raises OSError."""
+        (self.path / name).unlink(missing_ok=True)
+        sync_directory(self.path)
+
     def has_room(self, n_bytes: int) -> bool:
         """Whether there is room on the disk for so much more."""
         return shutil.disk_usage(self.path).free >= n_bytes
@@ -244,12 +253,11 @@ class StateDirectory(CheckpointDirectory, StateStore):
 
     def _acknowledge(self) -> None:
         """Write the number of the last change outside the log."""
-        text = f"{self._run} {self.change}"
-        line = f"{text} {digest_of(text.encode()).hex()}".ljust(_COUNT_SIZE - 1) + "\n"
+        line = _line(self._run, self.change)
         there, _ = identity(self.path / _COUNT)
         here = os.fstat(self._count)
         self.saved.require(there == (here.st_ino, here.st_dev), f"{_COUNT} was replaced while it was in use")
-        if os.pwrite(self._count, line.encode(), self._place) != _COUNT_SIZE:
+        if os.pwrite(self._count, line, self._place) != _COUNT_SIZE:
             raise OSError(5, "was not written", str(self.path / _COUNT))
         self._place = _other(self._place)
         self._acknowledged = self.change
@@ -259,6 +267,17 @@ class StateDirectory(CheckpointDirectory, StateStore):
         connection.execute("DELETE FROM journal WHERE change <= ?", (change,))
         connection.execute("DELETE FROM learned WHERE change < ?", (generation.first,))
         delete(connection, "query", "number", generation.gone)
+
+
+def write_count(folder: Path, run: str, change: int) -> None:
+    """Write the number of the last acknowledged change of a state that is about to be in a folder. Raises OSError."""
+    write_atomically(folder / _COUNT, _line(run, change), 0o600)
+
+
+def _line(run: str, change: int) -> bytes:
+    """The number of the last acknowledged change, as a line of the count."""
+    text = f"{run} {change}"
+    return (f"{text} {digest_of(text.encode()).hex()}".ljust(_COUNT_SIZE - 1) + "\n").encode()
 
 
 def _other(place: int) -> int:

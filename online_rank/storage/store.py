@@ -156,6 +156,14 @@ class StateStore(abc.ABC):
         """Replace a file kept beside the state, completely or not at all. Raises OSError."""
 
     @abc.abstractmethod
+    def file_names(self) -> list[str]:
+        """The names of the files kept beside the state, and perhaps of others. Raises OSError."""
+
+    @abc.abstractmethod
+    def delete_file(self, name: str) -> None:
+        """Delete a file kept beside the state, if it is there. Raises OSError."""
+
+    @abc.abstractmethod
     def has_room(self, n_bytes: int) -> bool:
         """Whether there is room for so much more."""
 

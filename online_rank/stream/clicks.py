@@ -1,6 +1,6 @@
 """Simulated users, who click on what they are shown: from any stream of graded queries to a stream of clicks.
 
-A user sees only the grades of the documents shown, in order. The users are:
+A user sees only the grades of the documents shown, in order. `user` makes users of these kinds:
 
 - `CascadeUser`: reads from the top down; probabilities of a click, and of being satisfied and leaving after it, depend on the
   grade. The users "perfect", "navigational" and "informational" of the literature are of this kind;
@@ -25,18 +25,7 @@ from online_rank.base.draws import counted_generator
 from online_rank.base.schema import Schema
 from online_rank.feedback.impressions import Clicks, Impression
 
-__all__ = [
-    "BayesianUser",
-    "BrowsingUser",
-    "CascadeUser",
-    "DependentUser",
-    "PositionUser",
-    "SatisfiedUser",
-    "TrustUser",
-    "User",
-    "click_stream",
-    "user",
-]
+__all__ = ["User", "click_stream", "user"]
 
 #: Probabilities of a click, and of leaving after one, by grade, for 2, 3 and 5 grades, from table 2 of Oosterhuis & de Rijke
 #: (2018), after Guo, Liu & Wang (2009) and Hofmann, Whiteson & de Rijke (2013).
@@ -354,7 +343,7 @@ class SatisfiedUser(User):
         return _until(clicked, np.cumsum(clicked * _by_grade(self.gain, grades)) >= self.need - 1e-12)
 
 
-def user(name: str, *, max_grade: int = 2, seed: int = 0) -> User:
+def user(name: str, *, max_grade: int = 2, seed: int = 0, **settings: Any) -> User:
     """A user of the literature.
 
     Parameters
@@ -368,18 +357,22 @@ def user(name: str, *, max_grade: int = 2, seed: int = 0) -> User:
         document of grade g for good with probability g / max_grade.
     seed
         Seed of the answers.
+    settings
+        Other settings of the user than those of the literature, such as `eta`.
 
     Examples
     --------
     >>> from online_rank.stream.clicks import user
     >>> user("navigational", max_grade=2).stop
     (0.2, 0.5, 0.9)
+    >>> user("position", max_grade=2, eta=0.5).click
+    (0.0, 0.5, 1.0)
     """
     arguments.integer("max_grade", max_grade, 1)
     arguments.seed(seed)
     arguments.choice("name", name, USERS)
-    cls, settings = USERS[name]
-    return cls(**settings(max_grade), seed=seed)
+    cls, usual = USERS[name]
+    return cls(**{**usual(max_grade), **settings}, seed=seed)
 
 
 def _cascade(name: str, max_grade: int) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -38,7 +38,6 @@ ROOMS = (
 MODULES = (
     "distributed.dask",
     "distributed.keyed",
-    "limits",
     "measures.own",
     "stream.clicks",
     "stream.synth",
@@ -61,6 +60,7 @@ TOP_LEVEL = {
     "GradientRanker": "rankers.gradient",
     "HashedFeatures": "preprocessing",
     "Impression": "feedback",
+    "KernelPerceptronRanker": "rankers.kernel",
     "LossTracker": "bounds",
     "MaxAbsStreamScaler": "preprocessing",
     "ModelFileError": "storage",

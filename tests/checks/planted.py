@@ -14,19 +14,20 @@ import numpy as np
 
 from online_rank import PerceptronRanker, Ranker, measure
 
-#: A line of the ranker that docs/research.md shows, and a bug that the issues of this library knew by name.
+#: A line of the ranker that docs/extending.md shows, and a bug that the issues of this library knew by name.
 _RIGHT = "self._weights = np.append(self._weights, np.zeros(n_new))"
 _WRONG = "self._weights = np.zeros(len(self._weights) + n_new)"
 
 
 def documented_ranker(*, spoiled: bool) -> type:
     """The ranker that the documentation shows, with or without the bug."""
-    page = (Path(__file__).parents[2] / "docs" / "research.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
     source = next(code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "class Rocchio" in code)
+    source = source[: source.index("model = ")].replace('@register("docs.rocchio")\n', "")
     assert _RIGHT in source
     # A module, since pickles name the module of a class.
     module = sys.modules["documented"] = types.ModuleType("documented")
-    exec(source.replace("check_ranker(Rocchio())", "").replace(_RIGHT, _WRONG if spoiled else _RIGHT), vars(module))
+    exec(source.replace(_RIGHT, _WRONG if spoiled else _RIGHT), vars(module))
     return module.Rocchio
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from online_rank import LossTracker, SlamRanker, StreamScaler, load, save
+from online_rank import LossTracker, SlamRanker, StreamScaler, distributed, load, save
 from online_rank.query.sparse import as_rows
 from tests.helpers import MEASURES, SLAM_SETTINGS, as_block, random_queries, state_of
 from tests.reference import slam as reference
@@ -160,3 +160,18 @@ def test_its_certificate_holds(seed, measure, rate):
     certificate = tracker.certificate()
     assert certificate.holds, str(certificate)
     assert {check.name for check in certificate.bounds} >= {"any_step_bound", "any_step_data_bound", "regret_bound"}
+
+
+def test_machines_mix_their_weights():
+    machines = [SlamRanker(learning_rate=0.1) for _ in range(2)]
+    for seed, machine in enumerate(machines):
+        for X, y in random_queries(seed, ties=False):
+            machine.learn_one(X, y)
+    mean = (machines[0].weights + machines[1].weights) / 2
+    mixed = distributed.mix(machines)
+    assert mixed.weights == pytest.approx(mean, rel=1e-12)
+    assert (mixed.served_weights == mixed.weights).all()
+    # There is no average to stop, and nothing is added to its state.
+    before = state_of(mixed)
+    mixed.stop_averaging()
+    assert state_of(mixed) == before

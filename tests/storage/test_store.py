@@ -108,6 +108,12 @@ class DiskStore(StateStore):
     def put_file(self, name, content):
         self.disk.files[name] = content
 
+    def file_names(self):
+        return [*self.disk.files]
+
+    def delete_file(self, name):
+        self.disk.files.pop(name, None)
+
     def has_room(self, n_bytes):
         return True
 
