@@ -304,7 +304,7 @@ def _shares(ranker: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     differ = np.flatnonzero(a != b)
     if not len(differ):
         return shares
-    a_feature = len(a)
+    a_feature = len(a) * max(1, ranker._n_documents_kept // 16)
     if len(differ) * a_feature > _MOST_SCORED:
         raise ValueError(
             f"x: the documents differ in {len(differ)} features; this {type(ranker).__name__} of {len(a)} features can share "

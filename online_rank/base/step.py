@@ -48,6 +48,9 @@ class QueryStep(Able, base.Estimator):
         """
         record_state(log, self, self._changes_in_place, self._replaced)
 
+    #: How many documents it keeps, whose products with those of a query it computes.
+    _n_documents_kept = 0
+
     #: How many numbers of 64 bits a document has in an array that it makes of so many features; None for as many.
     _given: Callable[[int], int] | None = None
 

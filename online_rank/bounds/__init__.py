@@ -90,7 +90,7 @@ References
 [JG] Jin & Geng, *Linear NDCG and Pair-wise Loss*.
 """
 
-from online_rank.bounds import blends, clicks, drift, mixing, served
+from online_rank.bounds import blends, clicks, drift, mixing, projection, served
 from online_rank.bounds.certificate import Certificate
 from online_rank.bounds.certified import certificate_of
 from online_rank.bounds.hindsight import best_in_hindsight
@@ -123,4 +123,4 @@ __all__ = [
 ]
 
 #: Every module that declares bounds, so that certificates know them all.
-_DECLARING = (blends, clicks, drift, mixing, served)
+_DECLARING = (blends, clicks, drift, mixing, projection, served)

@@ -55,14 +55,14 @@ def require_moderate(model: Any, docs: dict[str, dict], n_bytes: int) -> None:
     """Raise ValueError for too many documents, or if a step would turn them into a much larger array."""
     if len(docs) > MAX_DOCUMENTS:
         raise ValueError(f"docs has {len(docs)} documents; a query may have {MAX_DOCUMENTS}")
-    known, given, more = 0, sum(map(len, docs.values())), 2
+    known, kept, given, more = 0, 0, sum(map(len, docs.values())), 2
     for step in parts_of(model):
-        known = max(known, _known(step))
+        known, kept = max(known, _known(step)), max(kept, getattr(step, "_n_documents_kept", 0))
         more = max(more, getattr(step, "_n_numbers_a_score", 0))
         if getattr(step, "_given", None) is not None:
             given = step._given(known + given)
     n = len(docs)
-    if n * max(known + given, n) * more <= 2 * MAX_CELLS:  # Regardless of names and steps.
+    if n * max(known + given, kept, n) * more <= 2 * MAX_CELLS:  # Regardless of names and steps.
         return
     n_features = len(set().union(*docs.values()))
     for step, cells, known in arrays_of(model, len(docs), n_features):

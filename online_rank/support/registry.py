@@ -60,6 +60,7 @@ TOP_LEVEL = {
     "GradientRanker": "rankers.gradient",
     "HashedFeatures": "preprocessing",
     "Impression": "feedback",
+    "KernelPerceptronRanker": "rankers.kernel",
     "LossTracker": "bounds",
     "MaxAbsStreamScaler": "preprocessing",
     "ModelFileError": "storage",

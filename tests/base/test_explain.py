@@ -14,6 +14,7 @@ from online_rank import (
     DirectRanker,
     GradientRanker,
     HashedFeatures,
+    KernelPerceptronRanker,
     LossTracker,
     PerceptronRanker,
     QueryNormalizer,
@@ -38,6 +39,7 @@ EXACT = {
 SHARES = {
     "trees": lambda: StreamScaler() | BoostedRanker(),
     "network": lambda: StreamScaler() | DirectRanker(hidden=(6,)),
+    "kernel": lambda: StreamScaler() | KernelPerceptronRanker(),
     "blend": lambda: BlendRanker(),
 }
 NAMES = ("clicks", "age", "length")
@@ -161,7 +163,7 @@ def test_the_largest_contributions_come_first():
 
 
 def test_the_shares_of_a_product_are_equal():
-    class Product(BoostedRanker):
+    class Product(KernelPerceptronRanker):
         def _score(self, X):
             return X[:, 0] * X[:, 1]
 
@@ -227,6 +229,7 @@ def test_an_explanation_takes_the_memory_of_the_features_in_use():
     [
         (lambda: DirectRanker(hidden=(4,)), 1048),
         (BoostedRanker, 1048),
+        (lambda: KernelPerceptronRanker(budget=320), 52),
     ],
 )
 def test_shares_take_little_memory_and_limited_time(make, most):

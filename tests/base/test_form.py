@@ -12,6 +12,7 @@ from online_rank import (
     ForEachDocument,
     GradientRanker,
     HashedFeatures,
+    KernelPerceptronRanker,
     LossTracker,
     MaxAbsStreamScaler,
     PerceptronRanker,
@@ -121,6 +122,8 @@ def test_features_that_a_ranker_has_not_met_do_not_count():
     ("model", "reason"),
     [
         (HashedFeatures(16) | PerceptronRanker(), "HashedFeatures has no closed form"),
+        (KernelPerceptronRanker(), "KernelPerceptronRanker has no closed form"),
+        (StreamScaler() | KernelPerceptronRanker(), "KernelPerceptronRanker has no closed form"),
     ],
 )
 def test_what_has_no_form_is_named(model, reason):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from online_rank import LossTracker, PerceptronRanker
+from online_rank import KernelPerceptronRanker, LossTracker, PerceptronRanker
 from online_rank.distributed.mixing import fork, mix
 from online_rank.storage.files import from_bytes, to_bytes
 
@@ -29,6 +29,24 @@ def test_mixing_keeps_the_largest_norm_of_a_comparator():
     for shard in (moved, still):
         shard.learn_one(np.eye(2), [0, 1])
     assert mix([moved, still], base=base)._path[0, 2] == 5.0
+
+
+def test_a_budget_lasts_no_longer_than_its_tolerance():
+    rng = np.random.default_rng(0)
+    stream = [(X, (X[:, 0] * X[:, 1] > 0).astype(int)) for X in rng.normal(size=(60, 6, 2))]
+    spent = KernelPerceptronRanker(gamma=0.5, budget=4)
+    for X, y in stream:
+        spent.learn_one(X, y)
+    lost = spent.largest_projection
+    assert lost > 0.0
+    # What was lost is more than the tolerance, and less than twice of it.
+    short = KernelPerceptronRanker(gamma=0.5, budget=4, tolerance=lost / 1.5)
+    for X, y in stream:
+        short.learn_one(X, y)
+    short.tolerance = short.largest_projection / 1.5
+    assert not short.budget_lasts
+    short.tolerance = short.largest_projection
+    assert short.budget_lasts
 
 
 def test_under_a_cap_the_hindsight_form_has_the_sum_of_the_updates():

@@ -77,7 +77,7 @@ def test_the_delayed_bound_is_attained(T, D, loss):
 NUMBERS = {
     "comparator_loss": 2.0, "surrogate_loss": 2.0, "norm": 3.0, "R_X": 1.5, "squared_gradient_norms": 7.0, "inner_product": 1.0,
     "margin_mass": 0.5, "half_life": 4.0, "delay": 3, "path_length": 0.5, "path_product": 0.1, "error_product": 0.1, "cap": 0.5,
-    "largest_norm": 4.0, "n_machines": 3, "projection_error": 0.1, "tolerance": 0.2, "weight_norm": 1.0, "largest_mass": 1.0,
+    "largest_norm": 4.0, "n_machines": 3, "weight_norm": 1.0, "largest_mass": 1.0,
     "n_segments": 2, "segment_roots": 3.0, "relative_margin": 0.5, "beginning_norm": 1.0, "beginning_product": -0.1,
     "distance": 1.0, "best_loss": 2.0, "prior_cost": 1.0, "step": 0.5, "mixability_gap": 0.1, "serving_gap": -0.1, "price": 0.2,
     "least_loss": 2.0, "n_candidates": 5, "rate": 1.0, "variance": 0.3, "luck": -0.1, "budget": 1.0, "learning_rate": 1e-4,
@@ -126,6 +126,7 @@ def test_forms_of_one_theorem_agree():
     data = bounds.mass_data_bound(**numbers, squared_gradient_norms=7.0, margin_mass=0.5)
     assert call("path_data_bound", path_length=0.0) == pytest.approx(data)
     assert call("mixing_data_bound", n_machines=1) == pytest.approx(data)
+    assert call("projection_data_bound", projection_error=0.0) == pytest.approx(data)
     assert call("capped_bound", largest_norm=3.0, cap=1.0, path_length=0.0) == pytest.approx(data)
     assert call("beginning_data_bound", beginning_norm=0.0, beginning_product=0.0) == pytest.approx(data)
     closed = bounds.mass_bound(**numbers, R_X=1.5, largest_mass=1.0, relative_margin=0.5)
@@ -133,5 +134,7 @@ def test_forms_of_one_theorem_agree():
     assert call("mixing_bound", n_machines=1) == pytest.approx(closed)
     assert call("path_bound", path_length=0.0) == pytest.approx(closed)
     assert call("restarts_bound", n_segments=1) == pytest.approx(closed)
+    assert call("projection_bound", tolerance=0.0) == pytest.approx(closed)
     # An average that forgets at once is the last weights.
     assert call("averaged_bound", half_life=1e-3) == pytest.approx(closed)
+    assert call("projection_bound", tolerance=1.0) == np.inf

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from online_rank import BoostedRanker, DirectRanker, GradientRanker, PerceptronRanker, StreamScaler
+from online_rank import BoostedRanker, DirectRanker, GradientRanker, KernelPerceptronRanker, PerceptronRanker, StreamScaler
 from online_rank.metrics import metric
 from online_rank.query import SparseRows
 from online_rank.storage.files import from_bytes, to_bytes
@@ -151,7 +151,7 @@ def _spoilt(array: str, seconds: float) -> Found:
 
     rows = SparseRows(given["starts"], given["columns"], given["values"], d)
     measured = metric("ndcg@10")
-    learners = [PerceptronRanker(), DirectRanker((4,), seed=1)]
+    learners = [PerceptronRanker(), KernelPerceptronRanker(budget=20), DirectRanker((4,), seed=1)]
     learners += [BoostedRanker(depth=2, window=8, rate=10.0), StreamScaler() | GradientRanker()]
     sparse = [PerceptronRanker(), GradientRanker(), StreamScaler() | PerceptronRanker()]
     acts: list[Callable[[], Any]] = [

@@ -9,6 +9,7 @@ import pytest
 
 from online_rank import (
     BlendRanker,
+    KernelPerceptronRanker,
     LossTracker,
     PerceptronRanker,
     RunFeatures,
@@ -149,6 +150,7 @@ MODELS = {
     "scaler | perceptron": lambda: StreamScaler() | PerceptronRanker(),
     "encoder | perceptron": lambda: StreamTargetEncoder() | PerceptronRanker(),
     "blend": BlendRanker,
+    "kernel": KernelPerceptronRanker,
     "tracker": lambda: LossTracker(PerceptronRanker()),
 }
 

@@ -5,6 +5,7 @@ import pytest
 
 from online_rank import (
     DirectRanker,
+    KernelPerceptronRanker,
     MaxAbsStreamScaler,
     PerceptronRanker,
     StreamQuantileMap,
@@ -39,7 +40,7 @@ def test_the_largest_values_of_earlier_features_stay():
     assert (scaler.largest["a"], scaler.largest["b"]) == (4.0, 2.0)
 
 
-@pytest.mark.parametrize("make", [StreamQuantileMap, DirectRanker], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [StreamQuantileMap, KernelPerceptronRanker, DirectRanker], ids=lambda make: make.__name__)
 def test_models_of_which_a_feature_takes_kilobytes_know_16384_at_most(make):
     model = make()
     docs = [{f"x{i}": 1.0 for i in range(16_400)}, {"x0": 0.5}]

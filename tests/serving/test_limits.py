@@ -14,6 +14,7 @@ from online_rank import (
     ForEachDocument,
     GradientRanker,
     HashedFeatures,
+    KernelPerceptronRanker,
     LossTracker,
     MaxAbsStreamScaler,
     PerceptronRanker,
@@ -190,6 +191,17 @@ def test_new_features_of_a_map_count():
     docs = {each: {f"{each}{j}": 1 for j in range(4500)} for each in "ab"}
     service = RankingService(StreamQuantileMap() | GradientRanker("logistic"))
     assert "9000 new features" in service.handle(request(id=1, docs=docs, grades={"a": 1, "b": 0})).answer["error"]
+
+
+def test_the_products_of_a_kernel_perceptron_count():
+    service = RankingService(KernelPerceptronRanker(budget=100))
+    docs = {f"d{i}": {"x": i % 7} for i in range(1000)}
+    line = request(id=1, docs=docs)
+    assert 2**17 + 2 * len(line) < 1000 * 1000
+    error = service.handle(line).answer["error"]
+    assert f"KernelPerceptronRanker needs an array of 1000000 numbers, and a request of {len(line)} bytes may" in error
+    docs = {f"d{i}": {"x": i % 7} for i in range(350)}
+    assert "ranking" in service.handle(request(id=1, docs=docs)).answer
 
 
 def test_runs_of_which_documents_lack_most_are_refused():
