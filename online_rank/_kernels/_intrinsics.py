@@ -150,9 +150,15 @@ def _products_with_two(b: Any, values: Any) -> list[Any]:
     return [b.fmul(x, w) for w in (one, other) for x in rows]
 
 
+def _squared_difference(b: Any, values: Any) -> list[Any]:
+    difference = b.fsub(*values)
+    return [b.fmul(difference, difference)]
+
+
 _sums(primitives.lane_sum, 0, 1, 1, lambda b, values: values)
 _sums(primitives.dot, 0, 2, 1, _products)
 _sums(primitives.sum_of_squares, 0, 1, 1, _squares)
+_sums(primitives.squared_distance, 0, 2, 1, _squared_difference)
 _sums(primitives.row_dot, 1, 1, 1, _products, in_turn=False)
 _sums(primitives.four_row_dots, 4, 1, 4, _products)
 _sums(primitives.four_row_squares, 4, 0, 4, _squares)

@@ -67,6 +67,11 @@ OPTIMIZER_ROWS = (0, 1, 2, 4)
 TANH, RELU = range(2)
 ACTIVATIONS = ("tanh", "relu")
 
+# Kernel functions k(x, z), in `KERNELS`'s order.
+RBF, POLYNOMIAL = range(2)
+KERNELS = ("rbf", "polynomial")
+
 # How the pairs of a shown ranking are weighted: by the distribution it was drawn from, or all equally. From 0 on: only
-# neighbours count, in pairs that begin there (FairPairs).
+# neighbours
+# count, in pairs that begin there (FairPairs).
 PLACKETT_LUCE, ALL_PAIRS = -1, -2

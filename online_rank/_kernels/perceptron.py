@@ -54,6 +54,18 @@ class Rule(NamedTuple):
     by_average: float
 
 
+@inlined
+def judge(target, graded, s, v, work):
+    """Rank a query by its scores s (m,) and weigh its documents.
+
+    Returns the loss of the ranking, and v_max of the weight vector v (m,).
+    """
+    order = work.integers[ORDER, : s.shape[0]]
+    rank_pessimistically(s, graded, graded.depth, order, work)
+    loss = ranking_loss(target, graded, order)
+    return loss, weigh_by_level(target, graded, work, v)
+
+
 @inner
 def settings(config, discounts):
     """The `Target` and the `Rule` of a perceptron."""
@@ -77,10 +89,8 @@ def respond(target, rule, graded, s, weight, offset, work):
     credits are scaled (see `assign_credit`).
     """
     m = s.shape[0]
-    v, c, order = work.reals[WEIGHTS, :m], work.reals[CREDIT, :m], work.integers[ORDER, :m]
-    rank_pessimistically(s, graded, graded.depth, order, work)
-    loss = ranking_loss(target, graded, order)
-    v_max = weigh_by_level(target, graded, work, v)
+    v, c = work.reals[WEIGHTS, :m], work.reals[CREDIT, :m]
+    loss, v_max = judge(target, graded, s, v, work)
     if loss == 0.0:
         return loss, 0.0, v_max, 0.0
     raw_mass = assign_credit(rule.credit, graded, v, s, offset, work, c)

@@ -49,6 +49,12 @@ def sum_of_squares(x):
     return _sums(_wide(x) * _wide(x))[0]
 
 
+def squared_distance(a, b):
+    """||a - b||^2 for vectors of one length."""
+    difference = _wide(a) - _wide(b)
+    return _sums(difference * difference)[0]
+
+
 def row_dot(X, i, w):
     """X_i . w, for row i of X (n, d)."""
     return dot(X[i], w)

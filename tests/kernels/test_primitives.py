@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from online_rank._kernels import _intrinsics, primitives, vector_math  # noqa: F401
 from tests.kernels.calling import Module
 
-VECTORS = {"lane_sum": 1, "sum_of_squares": 1, "dot": 2}
+VECTORS = {"lane_sum": 1, "sum_of_squares": 1, "dot": 2, "squared_distance": 2}
 ROWS = {"row_dot": 1, "four_row_dots": 4, "row_dot_and_square": 1, "two_row_dots_and_squares": 2}
 math_of = Module(vector_math)
 
@@ -53,6 +53,7 @@ def test_sums_are_those_of_four_lanes(seed, n, single, strided):
         "lane_sum": in_lanes(wide[0]),
         "sum_of_squares": in_lanes(wide[0] * wide[0]),
         "dot": in_lanes(wide[0] * wide[1]),
+        "squared_distance": in_lanes((wide[0] - wide[1]) ** 2),
     }
     for name, vectors in VECTORS.items():
         arguments = (a, b)[:vectors]
