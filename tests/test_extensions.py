@@ -135,6 +135,7 @@ def test_it_is_tracked(example, tmp_path):
         assert beside.certificate().holds
 
 
+@pytest.mark.slow
 def test_it_passes_the_checks(example):
     check_ranker(example.blank)
 

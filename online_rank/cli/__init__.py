@@ -74,9 +74,17 @@ def _unraisable(otherwise: Callable[[Any], Any], about: Any) -> None:
 
 
 def _interrupt_soon() -> None:
-    again = threading.Timer(_AGAIN, _thread.interrupt_main)
+    again = threading.Timer(_AGAIN, _interrupt_main)
     again.daemon = True
     again.start()
+
+
+def _interrupt_main() -> None:
+    if hasattr(signal, "pthread_kill"):
+        # Ends a wait for input, too; `interrupt_main` leaves the main thread waiting.
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # type: ignore[arg-type]
+    else:
+        _thread.interrupt_main()
 
 
 def _run(arguments: list[str]) -> int:

@@ -309,7 +309,7 @@ def interrupted(*_):
 
 def run(arguments):
     {CALLBACKS[callback]}
-    time.sleep(30.0)
+    time.sleep(100.0)
     return 0
 
 cli._run = run

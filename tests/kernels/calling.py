@@ -20,6 +20,8 @@ def from_python(inner):
     if not hasattr(inner, "py_func"):
         return inner
     _teach_numba()  # Where kernels were compiled ahead, what `inner` calls is not compiled yet.
+    if inner.targetoptions.get("inline") == "always":
+        return numba.njit(error_model="numpy")(inner.py_func)  # numba inlines no call with *arguments.
     return numba.njit(lambda *arguments: inner(*arguments))
 
 

@@ -222,6 +222,7 @@ def test_served_parameters_are_the_average():
     assert model._average == pytest.approx(np.mean(visited, axis=0), rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_score_depends_on_its_document_alone_to_the_last_bit(dtype):
     model = trained(linear_queries(20, 13), hidden=(20, 3), dtype=dtype)

@@ -81,6 +81,7 @@ def test_a_block_is_the_loop_bit_for_bit(options):
     assert many.predict_many(as_rows(X), qid).tolist() == [s for X, _ in sequence for s in one.predict_one(as_rows(X))]
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1000), st.sampled_from([np.float32, np.float64]))
 @settings(deadline=None, max_examples=20)
 def test_empty_rows_repeated_columns_and_float32(seed, dtype):

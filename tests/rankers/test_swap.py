@@ -366,6 +366,7 @@ def test_nothing_to_learn_from():
     assert model.weights.tobytes() != before.tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "X", [np.float32, np.asfortranarray, lambda X: X[::-1][::-1], lambda X: np.frombuffer(X.tobytes()).reshape(X.shape)]
 )
