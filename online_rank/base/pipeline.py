@@ -345,7 +345,7 @@ class RankingPipeline(Able, compose.Pipeline):
             return
         if changes is not None:
             changes.include(self)
-        if measures and not scaled and self._takes_blocks(block):
+        if measures and self._fits(block):
             self._ask_and_learn(block, block)
             return
         # The scores that would have been served can be computed only before the transformers learn the query.
@@ -354,11 +354,8 @@ class RankingPipeline(Able, compose.Pipeline):
 
     def _fits(self, block: Block) -> bool:
         """Whether all steps can rank and learn a block of graded queries in turn (`_ask_and_learn`)."""
-        return not self.abilities.wants_scale and self._takes_blocks(block)
-
-    def _takes_blocks(self, block: Block) -> bool:
         plain = block.names is None and block.served is None and block.context is None
-        if self._LEARN_UNSUPERVISED_DURING_PREDICT or not plain:
+        if self._LEARN_UNSUPERVISED_DURING_PREDICT or not plain or self.abilities.wants_scale:
             return False
         if type(block.X) is not np.ndarray or type(block.y) is not np.ndarray:
             return False

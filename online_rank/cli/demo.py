@@ -1,6 +1,5 @@
 """`online-rank demo`: two rankers on a stream whose truth changes halfway."""
 
-import subprocess
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from online_rank import PerceptronRanker, RankingPipeline, StreamQuantileMap
 from online_rank.metrics import metric
 from online_rank.stream.synth import Drifting
 from online_rank.support.compiling import compiling, watch_compilation
-from online_rank.support.warm_up import compile_default
 
 __all__ = ["run"]
 
@@ -26,8 +24,8 @@ _SHOWN = 5
 _HALF_LIFE = 200
 
 
-def run(n_queries: int, beside: subprocess.Popen | None = None) -> None:
-    """Run the demonstration: live on a terminal, a few lines in a pipe. `beside` compiles kernels (see `compile_default`)."""
+def run(n_queries: int) -> None:
+    """Run the demonstration: live on a terminal, a few lines in a pipe."""
     console = Console(highlight=False)
     *stream, last = Drifting(n_queries + 1, drift_points=(n_queries // 2,), n_features=40, n_documents=(10, 40), seed=0)
     learners = [
@@ -41,7 +39,6 @@ def run(n_queries: int, beside: subprocess.Popen | None = None) -> None:
     window = -(-n_queries // _WINDOWS)
     watch_compilation()
     with Live(_Starting() if console.is_terminal else "", console=console, refresh_per_second=12, transient=True) as live:
-        compile_default(beside, *last)
         for t, (X, y) in enumerate(stream, start=1):
             for learner in learners:
                 learner.meet(X, y, starts_window=(t - 1) % window == 0)

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from online_rank.cli.logs import say
@@ -38,6 +39,7 @@ class Place(NamedTuple):
     max_bytes: int | None = None
     ttl: float | None = None
     snapshots: int = 0
+    tokens: str | None = None
 
 
 def make_app(make: Callable[[], RankingService], place: Place) -> Any:
@@ -50,9 +52,7 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
             raise
         raise ImportError(f'the server needs {error.name}: pip install "online_rank[serve]"') from None
     _warm(make())
-    token = os.environ.get(TOKEN)
-    if token is not None and len(token) < 8:
-        raise ValueError(f"{TOKEN} is set, but shorter than 8 characters")
+    token = tokens(place.tokens)
     if token is None and place.host not in _LOOPBACK:
         say(f"{TOKEN} is not set: anyone who can reach {place.host} can teach the model", logging.WARNING)
     models = Models(
@@ -118,6 +118,22 @@ def serve(make: Callable[[], RankingService], place: Place, started: Callable[[A
     finally:
         signal.signal(signal.SIGTERM, previous)
         sys.setswitchinterval(interval)
+
+
+def tokens(file: str | None) -> Any:
+    """The tokens of the environment and of a file; None if there are none. Raises ValueError, OSError."""
+    from online_rank.serving.tokens import ROLES, Tokens, tokens_in
+
+    found = {} if file is None else tokens_in(Path(file).read_text("utf-8"))
+    for role in ROLES:
+        names = [f"{TOKEN}_{role.upper()}", *([TOKEN] if role == "admin" else [])]
+        given = [token for name in names for token in os.environ.get(name, "").split()]
+        found[role] = [*found.get(role, []), *given]
+    if not any(found.values()):
+        if file is not None or TOKEN in os.environ:
+            raise ValueError(f"{file or TOKEN} has no token")
+        return None
+    return Tokens(found)
 
 
 def _warm(service: RankingService) -> None:

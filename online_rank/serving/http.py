@@ -17,14 +17,13 @@ import asyncio
 import collections
 import contextlib
 import functools
-import hmac
 import html
 import importlib.resources
 import json
 import logging
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -41,6 +40,7 @@ from online_rank.serving.models import KeyRefused, Models
 from online_rank.serving.openapi import description, description_page
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.served import Answer, ServedModel
+from online_rank.serving.tokens import KINDS, ROLES, Tokens
 from online_rank.serving.workers import OnlyWorker
 
 __all__ = ["Limits", "RankingApp"]
@@ -57,6 +57,8 @@ _PAGE_HEADERS = {
 }
 _OPEN_TO_ALL = {"/", "/healthz", "/readyz", "/docs", "/openapi.json"}
 _POSTED = ("/rank", "/learn", "/explain", "/model", "/model/rollback", "/forget")
+#: The roles that may send requests to a path; others need admin.
+_ROLES = {"/rank": ROLES, "/learn": ROLES, "/explain": ("rank", "admin")}
 #: Bytes of a file that are sent at a time.
 _A_PART = 1 << 18
 _REMEDY_OF_TIMES = "stored times lie ahead of the clock: if the clock is right, stop the server and run online-rank repair DIR"
@@ -73,7 +75,8 @@ class RankingApp:
     key
         Name of the query parameter that names a model; None for a single model.
     token
-        The token that clients must send as `Authorization: Bearer TOKEN`; None admits everyone who can connect.
+        The token that clients must send as `Authorization: Bearer TOKEN`, or those of each role, `{"rank": ["..."], "learn":
+        ["..."], "admin": ["..."]}`; None admits everyone who can connect.
     local_only
         Whether requests must have this machine as their host, so that no web page can reach the server through a browser with
         DNS rebinding.
@@ -100,7 +103,7 @@ class RankingApp:
         models: Models,
         *,
         key: str | None = None,
-        token: str | None = None,
+        token: str | Mapping[str, Sequence[str]] | Tokens | None = None,
         local_only: bool = True,
         limits: Limits | None = None,
     ) -> None:
@@ -108,7 +111,8 @@ class RankingApp:
         self.models = models
         self.limits = limits or Limits()
         self._key = key
-        self._token = None if token is None else token.encode()
+        given = {"admin": [token]} if isinstance(token, str) else token
+        self._tokens = given if given is None or isinstance(given, Tokens) else Tokens(given)
         self._local_only = local_only
         self._stopping = asyncio.Event()
         #: Whether somebody lets time pass, or was told that nobody does.
@@ -144,7 +148,7 @@ class RankingApp:
 
     @functools.cached_property
     def _description(self) -> dict[str, Any]:
-        return description(self._key, self._token is not None, _types_of_features(self.models.example()))
+        return description(self._key, self._tokens is not None, _types_of_features(self.models.example()))
 
     def stop(self) -> None:
         """End the event streams of pages, because a stopping server waits for every response."""
@@ -205,12 +209,26 @@ class RankingApp:
         host = headers.get(b"host", b"localhost")
         if self._local_only and host not in _LOCAL_HOSTS and host.rpartition(b":")[0] not in _LOCAL_HOSTS:
             return Refused(421, "this server answers to localhost only; start it with --host to be reached by name")
-        if self._token is None or path in _OPEN_TO_ALL:
+        if path in _OPEN_TO_ALL:
             return None
-        given = headers.get(b"authorization", b"")
-        if not hmac.compare_digest(given, b"Bearer " + self._token):
+        roles, needed = self._roles(scope), _ROLES.get(path, ("admin",))
+        if not roles:
             return Refused(401, "send the token: Authorization: Bearer TOKEN", ((b"www-authenticate", b"Bearer"),))
+        if roles.isdisjoint(needed):
+            return Refused(403, f"this token has the role {', '.join(sorted(roles))}; {path} needs {' or '.join(needed)}")
         return None
+
+    def _roles(self, scope: Scope) -> frozenset[str]:
+        """The roles of a client; none if it has no token, and needs one."""
+        if self._tokens is None:
+            return frozenset(ROLES)
+        given = dict(scope["headers"]).get(b"authorization", b"")
+        return self._tokens.roles_of(given.removeprefix(b"Bearer ")) if given.startswith(b"Bearer ") else frozenset()
+
+    def _kinds(self, scope: Scope) -> frozenset[str] | None:
+        """The kinds of requests that a client may send; None for all."""
+        roles = self._roles(scope)
+        return None if "admin" in roles else frozenset().union(*(KINDS[role] for role in roles))
 
     def _counted(self, path: str, send: Send) -> Send:
         """`send`, with the answer's status counted."""
@@ -265,7 +283,7 @@ class RankingApp:
             return await (await self.models.get(key, may_make=False)).forget(body)
         if path == "/explain":
             return (await self.models.get(key, may_make=False)).explain(body)
-        return await self.models.answer(key, body)
+        return await self.models.answer(key, body, self._kinds(scope))
 
     async def _replace(self, path: str, key: str | None, scope: Scope, receive: Receive) -> Answer:
         limits = self.limits

@@ -4,14 +4,14 @@ import asyncio
 import collections
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from online_rank import arguments
 from online_rank.serving.commit import CommitError
 from online_rank.serving.durable import DurableService
 from online_rank.serving.protocol import RankingService
-from online_rank.serving.served import Answer, ServedModel
+from online_rank.serving.served import Answer, ServedModel, answered
 from online_rank.serving.tenants import KEY, Keys, usage_of
 from online_rank.serving.workers import REMEDY
 from online_rank.storage.folder import FolderInUse
@@ -163,7 +163,7 @@ class Models:
             total.update(model.counts())
         return total
 
-    async def answer(self, key: str | None, request: bytes) -> Answer:
+    async def answer(self, key: str | None, request: bytes, kinds: Collection[str] | None = None) -> Answer:
         """Answer a request to the model of a key (`ServedModel.answer`). A request that a new model would refuse creates no
         model.
 
@@ -172,8 +172,8 @@ class Models:
         KeyRefused
             As `get`.
         """
-        refusal = await self._refusal(_required(key), request) if self.by_key else None
-        return refusal or await (await self.get(key)).answer(request)
+        refusal = await self._refusal(_required(key), request, kinds) if self.by_key else None
+        return refusal or await (await self.get(key)).answer(request, kinds)
 
     async def get(self, key: str | None, may_make: bool = True) -> ServedModel:
         """The model of a key, loaded from the disk or created if necessary, while other requests are answered.
@@ -305,18 +305,18 @@ class Models:
                     self._keys.keep()
             self._keys.close()
 
-    async def _refusal(self, key: str, request: bytes) -> Answer | None:
+    async def _refusal(self, key: str, request: bytes, kinds: Collection[str] | None) -> Answer | None:
         """The answer, for a key without a model, to a request that a new model would refuse. Raises KeyRefused."""
         if self._has(key):
             return None
         self._require_room()
         async with self._one_at_a_time:
-            tried = None if self._has(key) else await asyncio.to_thread(lambda: self._make().handle(request))
+            tried = None if self._has(key) else await asyncio.to_thread(lambda: self._make().handle(request, kinds=kinds))
         if tried is None or tried.changed:
             return None
         if "error" not in tried.answer:
             raise KeyRefused(404, "there is no model under this key")
-        return 400, {name: value for name, value in tried.answer.items() if name != "line"}
+        return answered(tried)
 
     def _durable(self, path: Path | None) -> DurableService:
         return DurableService(self._make(), path, self._every, self._replace_model)

@@ -70,6 +70,8 @@ class Reply(NamedTuple):
         What the service adds up of such losses, after this one (`LossInterval`); None without a loss.
     closed
         Replies for what happened at the same time: queries learned because their windows have ended, a promotion.
+    is_refused
+        Whether the request is of a kind that was not allowed.
     promoted
         How the challenger compared with the model whose place it takes; empty if none was promoted.
     """
@@ -84,6 +86,7 @@ class Reply(NamedTuple):
     account: LossInterval | None = None
     closed: Sequence[Any] = ()  # of `Reply`; API pages cannot resolve a class that refers to itself
     promoted: str = ""
+    is_refused: bool = False
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:

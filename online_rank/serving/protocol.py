@@ -61,6 +61,7 @@ import functools
 import json
 import math
 import secrets
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,7 @@ from online_rank.query import Block, Runs
 from online_rank.serving.answers import explained, ranked
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.outcomes import Outcome, Reply
-from online_rank.serving.requests import asked_of, kind_of, require_feedback
+from online_rank.serving.requests import KindRefused, asked_of, kind_of, require_feedback
 from online_rank.serving.windows import WindowedService
 from online_rank.serving.wire import decoded
 from online_rank.storage.files import from_bytes
@@ -136,7 +137,7 @@ class RankingService(WindowedService):
     {'id': 1, 'error': 'a request has the fields id and docs (or runs), id and grades, ...; this one has id, grade', 'line': 4}
     """
 
-    def handle(self, request: bytes, line: int = 0, at: float | None = None, kind: str | None = None) -> Reply:
+    def handle(self, request: bytes, line: int = 0, at: float | None = None, kinds: Collection[str] | None = None) -> Reply:
         """Answer one request. A bad one changes nothing, and raises nothing.
 
         Parameters
@@ -147,8 +148,8 @@ class RankingService(WindowedService):
             Its number, for error answers.
         at
             When it arrived, in seconds: its time, where it has none of its own (`"ts"`); None for the time on the clock.
-        kind
-            The kind of request that is answered (`kind_of`); None for all.
+        kinds
+            The kinds of requests that are answered (`kind_of`); None for all.
         """
         try:
             fields = decoded(request)
@@ -156,10 +157,11 @@ class RankingService(WindowedService):
             return Reply({"error": f"not a JSON object: {error}", "line": line})
         except MemoryError:
             return Reply({"error": "not enough memory for this request", "line": line})
+        is_refused = False
         try:
-            reply = self._handled(kind_of(fields, kind), fields, request, at)
+            reply = self._handled(kind_of(fields, kinds), fields, request, at)
         except (ValueError, TypeError, OverflowError) as error:
-            message = str(error)
+            message, is_refused = str(error), isinstance(error, KindRefused)
         except MemoryError:
             message = "not enough memory for this request"
         else:
@@ -170,7 +172,7 @@ class RankingService(WindowedService):
             return reply if alone else self._with_what_follows(reply)
         query_id = fields.get("id")
         known = {"id": query_id} if is_id(query_id) else {}
-        return Reply({**known, "error": message, "line": line})
+        return Reply({**known, "error": message, "line": line}, is_refused=is_refused)
 
     def answer_again(self, request: bytes) -> Reply:
         """Answer a request that was handled before, as far as possible; nothing changes.

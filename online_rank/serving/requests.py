@@ -2,13 +2,14 @@
 
 import json
 import zlib
+from collections.abc import Collection
 from typing import Any
 
 from online_rank.arguments import require_time
 from online_rank.limits import MAX_ID_LENGTH, is_id
 from online_rank.query import Runs
 
-__all__ = ["FIELDS", "asked_of", "digest_of", "ids_of", "kind_of", "require_feedback"]
+__all__ = ["FIELDS", "KindRefused", "asked_of", "digest_of", "ids_of", "kind_of", "require_feedback"]
 
 _DICTS = {dict}
 _SORTED = json.JSONEncoder(sort_keys=True)
@@ -29,9 +30,13 @@ _WITH_A_QUERY = ("grades", "explain")
 _FEEDBACK = ("grades", "clicks", "event", "cmd")
 
 
-def kind_of(fields: dict[str, Any], only: str | None = None) -> str:
-    """The kind of request with these fields. Raises ValueError if there is none, or another than `only`, or for a bad id or
-    time.
+class KindRefused(ValueError):
+    """A request is of a kind that is not allowed here."""
+
+
+def kind_of(fields: dict[str, Any], only: Collection[str] | None = None) -> str:
+    """The kind of request with these fields. Raises ValueError if there is none, or for a bad id or time, and KindRefused if it
+    is none of `only`.
 
     Examples
     --------
@@ -50,8 +55,9 @@ def kind_of(fields: dict[str, Any], only: str | None = None) -> str:
             "a request has the fields id and docs (or runs), id and grades, id and clicks, id and event and doc, or cmd; "
             f"this one has {found}"
         )
-    if only not in (None, kind):
-        raise ValueError(f"this is a request of the kind {kind}; one of the kind {only} has the field {only}")
+    if only is not None and kind not in only:
+        field = f", which has the field {kinds[0]}" if len(kinds := sorted(only)) == 1 else ""
+        raise KindRefused(f"this is a request of the kind {kind}; here it must be of the kind {' or '.join(kinds)}{field}")
     if kind != "cmd" and not is_id(fields["id"]):
         raise ValueError(f"id must be a string of at most {MAX_ID_LENGTH} characters, or an integer of at most 64 bits")
     if "ts" in fields:

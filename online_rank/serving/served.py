@@ -4,6 +4,7 @@ import asyncio
 import collections
 import contextlib
 import logging
+from collections.abc import Collection
 from typing import Any
 
 from online_rank.base import ranker_of, serving_steps
@@ -82,14 +83,14 @@ class ServedModel:
         """Whether no request is waiting for it."""
         return self.n_users == 0 and self.commits.is_idle
 
-    async def answer(self, request: bytes) -> Answer:
+    async def answer(self, request: bytes, kinds: Collection[str] | None = None) -> Answer:
         """Answer a request of `online_rank.serving.protocol`; feedback is on the disk when this returns."""
         service, commits = self.durable.service, self.commits
         self.n_users += 1
         try:
             commits.require_working()
             before = self.monitor.before_learning(service.model)
-            reply = service.handle(request)
+            reply = service.handle(request, kinds=kinds)
             self.clock.moved()
             if reply.learned:
                 on_disk = commits.add_and_wait(*reply.outcomes)
@@ -111,7 +112,8 @@ class ServedModel:
 
     def explain(self, request: bytes) -> Answer:
         """Answer a request for an explanation, and no other. Nothing changes."""
-        return answered(self.durable.service.handle(request, kind="explain"))
+        # Another kind is a mistake on this path, whatever the client may do.
+        return answered(self.durable.service.handle(request, kinds=("explain",))._replace(is_refused=False))
 
     def let_time_pass(self) -> None:
         """Learn the queries whose windows have ended meanwhile, where no requests come."""
@@ -354,7 +356,7 @@ class ServedModel:
 def answered(reply: Reply) -> Answer:
     """The answer over HTTP, where requests have no line."""
     if "error" in reply.answer:
-        return 400, {name: value for name, value in reply.answer.items() if name != "line"}
+        return 403 if reply.is_refused else 400, {name: value for name, value in reply.answer.items() if name != "line"}
     return 200, reply.answer
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["compiled_elsewhere", "compiling", "lines_while_compiling", "watch_compilation"]
+__all__ = ["compiling", "lines_while_compiling", "watch_compilation"]
 
 #: Seconds between two lines of a program whose output is not a terminal.
 _EVERY = 5.0
@@ -72,19 +72,6 @@ def _listen() -> None:
     _listener = Listener()
     # numba passes the event during which a listener is registered to that listener too.
     event.register("numba:compile", _listener)
-
-
-@contextlib.contextmanager
-def compiled_elsewhere(name: str) -> Iterator[None]:
-    """A context in which this process waits for a kernel that another one compiles."""
-    start = time.monotonic()
-    _state.since = start
-    _state.names.append(name)
-    try:
-        yield
-    finally:
-        _state.names.clear()
-        _state.spent += time.monotonic() - start
 
 
 def compiling() -> str | None:

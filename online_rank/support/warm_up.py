@@ -1,5 +1,6 @@
 """Compiles kernels ahead of time: models are made by their public names, as users make them."""
 
+import contextlib
 import itertools
 import os
 import subprocess
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["compile_default", "start_compiling_default", "warm_up"]
+__all__ = ["perceptron_compiled_meanwhile", "warm_up"]
 
 
 def warm_up(*models: Any) -> None:
@@ -68,59 +69,26 @@ def _use(model: Any, X: Any, grades: np.ndarray) -> None:
     learner.predict_many(X, qid)
 
 
-def start_compiling_default() -> subprocess.Popen | None:
-    """Let another process begin to compile the perceptron, which takes longer than the other kernels of the default model.
+@contextlib.contextmanager
+def perceptron_compiled_meanwhile() -> Iterator[None]:
+    """A context during which another process compiles the perceptron, which takes longer than the other kernels of the default.
 
-    None where an object file is used, and with one core, on which two processes gain nothing. numba is not imported for this:
-    the other process should begin first. Pass the result to `compile_default`.
+    This process compiles the others meanwhile, and waits for the perceptron where it needs it. Does nothing where an object
+    file is used, and with one core, on which two processes gain nothing. numba is not imported for this: the other process
+    should begin first.
     """
     from online_rank._kernels.ahead import loading
 
     if loading.why_not() is None or (os.cpu_count() or 1) < 2:
-        return None
-    # What it has to say, and whether it fails, does not matter: then this process compiles the perceptron.
-    return subprocess.Popen(
-        [sys.executable, "-m", "online_rank.support.warm_up", "--perceptron"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-
-
-def compile_default(beside: subprocess.Popen | None, X: np.ndarray, grades: np.ndarray) -> None:
-    """Let numba compile the kernels of the default model and of NDCG, while the process `beside` compiles the perceptron.
-
-    Waits for that process, or ends it where numba has compiled the perceptron before, or its cache cannot be shared.
-
-    Parameters
-    ----------
-    beside
-        As `start_compiling_default` returned it.
-    X, grades
-        A query.
-    """
-    if beside is None:
+        yield
         return
-    import online_rank as o
-    from online_rank._kernels.perceptron import learn
-    from online_rank.support.compiling import compiled_elsewhere
-
-    try:
-        if _is_new(learn):
-            first = o.StreamQuantileMap()
-            first.learn_one(X)
-            mapped = first.transform_one(X)
-            o.metrics.metric("ndcg@10").update(grades, mapped[:, 0].tolist())
-            with compiled_elsewhere("learn"):
-                beside.wait()
-    finally:
-        beside.kill()
-        beside.wait()
-
-
-def _is_new(entry: Any) -> bool:
-    """Whether numba keeps what it compiles on disk, and has compiled nothing of this kernel yet."""
-    cache_file = getattr(getattr(entry, "_cache", None), "_cache_file", None)
-    return cache_file is not None and not cache_file._load_index()
+    # What it prints, and whether it fails, does not matter: then this process compiles the perceptron.
+    command = [sys.executable, "-m", "online_rank.support.warm_up", "--perceptron"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as other:
+        try:
+            yield
+        finally:
+            other.kill()
 
 
 def _compile_perceptron() -> None:

@@ -77,7 +77,7 @@ def test_the_delayed_bound_is_attained(T, D, loss):
 NUMBERS = {
     "comparator_loss": 2.0, "surrogate_loss": 2.0, "norm": 3.0, "R_X": 1.5, "squared_gradient_norms": 7.0, "inner_product": 1.0,
     "margin_mass": 0.5, "half_life": 4.0, "delay": 3, "path_length": 0.5, "path_product": 0.1, "error_product": 0.1, "cap": 0.5,
-    "largest_norm": 4.0, "n_machines": 3, "weight_norm": 1.0, "largest_mass": 1.0,
+    "largest_norm": 4.0, "n_machines": 3, "projection_error": 0.1, "tolerance": 0.2, "weight_norm": 1.0, "largest_mass": 1.0,
     "n_segments": 2, "segment_roots": 3.0, "relative_margin": 0.5, "beginning_norm": 1.0, "beginning_product": -0.1,
     "distance": 1.0, "best_loss": 2.0, "prior_cost": 1.0, "step": 0.5, "mixability_gap": 0.1, "serving_gap": -0.1, "price": 0.2,
     "least_loss": 2.0, "n_candidates": 5, "rate": 1.0, "variance": 0.3, "luck": -0.1, "budget": 1.0, "learning_rate": 1e-4,

@@ -181,13 +181,13 @@ class TestRequests:
             assert (await client.post("/rank", json=RANK)).status_code == 401
             for path in ("/", "/healthz", "/docs", "/openapi.json"):
                 assert (await client.get(path)).status_code == 200
-            for wrong in ("Bearer secre", "Bearer secrets", "secret", "Basic secret", "Bearer \xe9"):
+            for wrong in ("Bearer secre", "Bearer secret12s", "secret", "Basic secret", "Bearer \xe9"):
                 given = {"authorization": wrong.encode("latin-1")}
                 assert (await client.post("/rank", json=RANK, headers=given)).status_code == 401
-            answer = await client.post("/rank", json=RANK, headers={"authorization": "Bearer secret"})
+            answer = await client.post("/rank", json=RANK, headers={"authorization": "Bearer secret12"})
             assert answer.status_code == 200
 
-        run(scenario, token="secret")
+        run(scenario, token="secret12")
 
     def test_other_hosts_are_turned_away_so_that_no_page_can_reach_a_local_server(self):
         async def scenario(client, app):
@@ -233,7 +233,7 @@ class TestRequests:
                 assert (await client.request("HEAD", path)).status_code != 404
             assert "<shop>" not in page
 
-        run(scenario, Models(make, directory=None), key="<shop>", token="secret")
+        run(scenario, Models(make, directory=None), key="<shop>", token="secret12")
 
     @given(st.data())
     @settings(max_examples=100, deadline=None)
@@ -319,9 +319,9 @@ class TestMounted:
         from online_rank.serving import Models, RankingApp
 
         async def main():
-            app = RankingApp(Models(make), token="secret")
+            app = RankingApp(Models(make), token="secret12")
             outer = Starlette(routes=[Mount("/ranking/of", app)])
-            given = {"authorization": "Bearer secret"}
+            given = {"authorization": "Bearer secret12"}
             async with httpx.AsyncClient(
                 transport=httpx.ASGITransport(outer), base_url="http://localhost/ranking/of"
             ) as client:
@@ -387,7 +387,7 @@ class TestFigures:
 
     def test_requests_that_are_not_let_in_are_counted(self):
         async def scenario(client, app):
-            given = {"authorization": "Bearer secret"}
+            given = {"authorization": "Bearer secret12"}
             await client.post("/rank", json=RANK)
             await client.get("/stats", headers={"host": "evil.example"})
             await client.get("/wp-login.php", headers=given)
@@ -399,7 +399,7 @@ class TestFigures:
             ):
                 assert line in text.splitlines()
 
-        run(scenario, token="secret")
+        run(scenario, token="secret12")
 
     def test_a_journal_that_goes_while_it_is_measured_counts_nothing(self, tmp_path):
         (tmp_path / "state").mkdir()
@@ -528,7 +528,7 @@ class TestModel:
 
     def test_counters_go_on_and_a_token_is_needed(self, tmp_path):
         async def scenario(client, app):
-            given = {"authorization": "Bearer secret"}
+            given = {"authorization": "Bearer secret12"}
             for number in range(3):
                 for request in query(number):
                     await client.post("/rank", json=request, headers=given)
@@ -542,7 +542,7 @@ class TestModel:
             assert all(after[name] >= value for name, value in before.items())
             assert after["online_rank_learned_total"] == 3.0
 
-        run(scenario, Models(make, directory=tmp_path / "state"), token="secret")
+        run(scenario, Models(make, directory=tmp_path / "state"), token="secret12")
 
 
 class _With:

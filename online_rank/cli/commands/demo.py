@@ -18,10 +18,10 @@ def demo(
 
         run_live(port, queries)
         return
-    from online_rank.support.warm_up import start_compiling_default
+    from online_rank.support.warm_up import perceptron_compiled_meanwhile
 
     # Before numba and river are imported, which takes a second.
-    beside = start_compiling_default()
-    from online_rank.cli.demo import run
+    with perceptron_compiled_meanwhile():
+        from online_rank.cli.demo import run
 
-    run(queries, beside)
+        run(queries)

@@ -27,6 +27,7 @@ def serve(
     max_bytes: Annotated[int | None, value("BYTES", "Size of all models from which no more keys are taken.", min=1)] = None,
     key_ttl: Annotated[str | None, value("TIME", "Delete a key if no request named it for so long: 90d.")] = None,
     snapshots: Annotated[int, value("N", "Keep the models with which the last N days began, to roll back to.", min=0)] = 0,
+    tokens: Annotated[str | None, value("FILE", "Tokens of clients: on each line rank, learn or admin, and a token.")] = None,
     log_format: Annotated[Lines, value(None, "Lines of the log on stderr: text, or one JSON object each.")] = Lines.text,
     log_level: Annotated[Level, value(None, "The least level of lines in the log.")] = Level.info,
 ) -> None:
@@ -59,6 +60,6 @@ def serve(
 
     place = Place(
         host, port, service.checkpoint, service.every, key, max_models, max_request, service.replace_model,
-        seconds("--idle", idle), max_keys, max_bytes, seconds("--key-ttl", key_ttl), snapshots,
+        seconds("--idle", idle), max_keys, max_bytes, seconds("--key-ttl", key_ttl), snapshots, tokens,
     )  # fmt: skip
     listen(maker(service), place)
