@@ -6,14 +6,14 @@ import copy
 import functools
 import operator
 import signal
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 from river import base, utils
 
-__all__ = ["Staged", "Undo", "all_or_nothing", "at_once", "record", "record_state", "roll_back"]
+__all__ = ["Undo", "all_or_nothing", "record", "record_state", "roll_back"]
 
 #: Undoes a change.
 Undo = Callable[[], None]
@@ -65,9 +65,13 @@ class all_or_nothing:
         """Undo by this function, too."""
         self._undo.append(undo)
 
-    def keep(self, changes: Iterable[Callable[[], Any]] = ()) -> None:
-        """Make the last changes (`at_once`), and with them keep all the others."""
-        at_once([*changes, self._undo.clear])
+    def include_entries(self, entries: dict[Any, Any], names: Collection[Any], sort: bool = False) -> None:
+        """Undo changes to the entries of a dictionary that have these names; values are replaced, never changed.
+
+        Entries that were removed come back at the end, unless the dictionary is to be sorted, by its values.
+        """
+        before = {name: entries[name] for name in names if name in entries}
+        self._undo.append(functools.partial(_put_entries_back, entries, names, before, sort))
 
     def until_written(self, row: np.ndarray) -> None:
         """Keep all changes once a kernel has written a row (1, n), which ends in NaN: the last change, never done by halves."""
@@ -127,56 +131,15 @@ def roll_back(log: list[Undo]) -> None:
             roll_back(log)
 
 
-def at_once(changes: Iterable[Callable[[], Any]]) -> None:
-    """Make changes one after the other, without a place between them where a handler of signals could run.
-
-    Each is a `functools.partial` of a function in C, such as `setattr` or a method of a dictionary: Python looks for signals
-    between its own bytecodes only. Those that may need memory come first, and leave what is whole if a later one fails.
-    """
-    collections.deque(map(operator.call, changes), maxlen=0)
-
-
-class Staged(dict[str, Any]):
-    """Changes to an object, collected first and then made at once: attributes, and calls.
-
-    Parameters
-    ----------
-    owner
-        The object.
-
-    Attributes
-    ----------
-    calls
-        Calls of functions in C, each a `functools.partial`; the attributes change after them.
-
-    Examples
-    --------
-    >>> class Shelf:
-    ...     def __init__(self):
-    ...         self.books, self.n = {}, 0
-    >>> shelf = Shelf()
-    >>> staged = Staged(shelf)
-    >>> staged["n"] += 1
-    >>> staged.calls.append(functools.partial(shelf.books.__setitem__, "a", "Emma"))
-    >>> shelf.n, staged["n"]
-    (0, 1)
-    >>> at_once(staged.changes())
-    >>> shelf.n, shelf.books
-    (1, {'a': 'Emma'})
-    """
-
-    def __init__(self, owner: Any) -> None:
-        super().__init__()
-        self._state = vars(owner)
-        self.calls: list[Callable[[], Any]] = []
-
-    def __missing__(self, name: str) -> Any:
-        """The value of an attribute that does not change."""
-        return self._state[name]
-
-    def changes(self) -> list[Callable[[], Any]]:
-        """All changes, for `at_once`."""
-        return [*self.calls, functools.partial(self._state.update, self)]
+def _put_entries_back(entries: dict[Any, Any], names: Collection[Any], before: dict[Any, Any], sort: bool) -> None:
+    """Restore the entries of a dictionary with some names."""
+    for name in names:
+        if name not in before:
+            entries.pop(name, None)
+    entries.update(before)
+    if sort and before:
+        for name, _ in sorted(entries.items(), key=operator.itemgetter(1)):
+            entries[name] = entries.pop(name)
 
 
 def record(log: list[Undo], part: Any, block: Any = None) -> None:

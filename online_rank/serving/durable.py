@@ -1,7 +1,6 @@
 """A service whose state survives being killed: generations, a journal, and recovery from them."""
 
 import errno
-import functools
 import gc
 import json
 import logging
@@ -10,9 +9,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from online_rank.base.undo import at_once
+from online_rank.base.undo import all_or_nothing
 from online_rank.limits import is_id, is_integer
-from online_rank.serving.forgetting import Forgotten, Wanted, forgetting
+from online_rank.serving.forgetting import Forgotten, Wanted, forget
 from online_rank.serving.identity import go_on
 from online_rank.serving.outcomes import Outcome, waiting_query
 from online_rank.serving.protocol import RankingService
@@ -227,14 +226,14 @@ class DurableService:
         ValueError
             The model cannot forget it; nothing has changed.
         """
-        changes, done = forgetting(self.service, wanted)
-        # Another thread may be writing: the list and the dictionary stay the same objects.
-        changes += [
-            functools.partial(self._gone.extend, done.queries),
-            functools.partial(self._forgotten.update, {n: json.dumps((name, 0)) for n, name in done.learned.items()}),
-            functools.partial(setattr, self, "_n_forgets", self._n_forgets + 1),
-        ]
-        at_once(changes)
+        with all_or_nothing(self.service) as changes:
+            done = forget(self.service, wanted)
+            renamed = {change: json.dumps((name, 0)) for change, name in done.learned.items()}
+            changes.include_entries(self._forgotten, renamed)
+            # Another thread may be writing: the list and the dictionary stay the same objects.
+            self._forgotten.update(renamed)
+            self._n_forgets += 1
+            self._gone += done.queries
         return done
 
     def set_back(self, now: float) -> int:

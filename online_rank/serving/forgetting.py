@@ -1,14 +1,12 @@
 """What a service forgets on request: queries by their ids, by their context, or by a document."""
 
 import copy
-import functools
 import re
 import secrets
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from online_rank.base.forgetting import forget_names, parts_of
-from online_rank.base.undo import Staged, at_once
+from online_rank.base.undo import all_or_nothing
 from online_rank.limits import is_id
 from online_rank.preprocessing.crosses import CrossFeatures, suffix_of
 from online_rank.serving.protocol import RankingService
@@ -17,7 +15,7 @@ from online_rank.serving.wire import decoded
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import strings_of
 
-__all__ = ["Forgotten", "Wanted", "forget", "forgetting", "without"]
+__all__ = ["Forgotten", "Wanted", "forget", "without"]
 
 #: What steps behind `CrossFeatures` make of a name.
 _LATER = re.compile(r"(?:rank of )*(.*?)(?: in query| encoded)*", re.DOTALL)
@@ -107,13 +105,6 @@ def forget(service: RankingService, wanted: Wanted) -> Forgotten:
     ValueError
         Before anything changes: the model keeps the name of a feature where it cannot be taken away.
     """
-    changes, done = forgetting(service, wanted)
-    at_once(changes)
-    return done
-
-
-def forgetting(service: RankingService, wanted: Wanted) -> tuple[list[Callable[[], Any]], Forgotten]:
-    """The changes (`at_once`) by which a service forgets, and what it then has forgotten. Raises ValueError as `forget`."""
     challenge = service.challenge
     model, names = _without_crosses(service.model, wanted)
     rival, also = (None, frozenset[str]()) if challenge is None else _without_crosses(challenge.model, wanted)
@@ -129,16 +120,17 @@ def forgetting(service: RankingService, wanted: Wanted) -> tuple[list[Callable[[
     learned = {query_id: secrets.token_hex(16) for query_id in service._learned if query_id in ids}
     numbers = tuple(pending.number(query_id) or 0 for query_id in waiting)
     placeholders = {service._learned[query_id][0]: placeholder for query_id, placeholder in learned.items()}
-    staged = Staged(service)
-    staged["model"] = model
-    if wanted.context is not None:
-        staged["replaced"] = None
-    if learned:
-        staged["_learned"] = {learned.get(query_id, query_id): change for query_id, change in service._learned.items()}
-    staged.calls += [*pending.forgetting(waiting, early), service._read.clear]
-    if challenge is not None:
-        staged.calls.append(functools.partial(setattr, challenge, "model", rival))
-    return staged.changes(), Forgotten(numbers, placeholders, len(early), names | also)
+    with all_or_nothing(service):
+        service.model = model
+        if wanted.context is not None:
+            service.replaced = None
+        if learned:
+            service._learned = {learned.get(query_id, query_id): change for query_id, change in service._learned.items()}
+        pending.forget([*waiting, *early])
+        service._read.clear()
+        if challenge is not None:
+            challenge.model = rival
+    return Forgotten(numbers, placeholders, len(early), names | also)
 
 
 def without(content: bytes, wanted: Wanted) -> tuple[bytes, frozenset[str]]:

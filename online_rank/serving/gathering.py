@@ -1,14 +1,13 @@
 """Feedback that is gathered for queries until their windows end, or until the query comes."""
 
-import functools
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Container, Hashable, Mapping
+from collections.abc import Container, Hashable, Iterable, Mapping
 from typing import Any
 
 from online_rank.base.schema import Count, Derived, DictOf, Plain, Real, Schema, Text, TupleOf
-from online_rank.base.undo import Staged
+from online_rank.base.undo import all_or_nothing
 from online_rank.serving.plan import FeedbackPlan, Given
 from online_rank.serving.waiting import WaitingQueries
 
@@ -87,72 +86,71 @@ class GatheredFeedback(WaitingQueries):
         end = self._end(found[2])
         return "late" if at > end or self.now >= end else "waits"
 
-    def giving(
+    def give(
         self,
+        changes: all_or_nothing,
         query_id: Hashable,
         given: Mapping[Hashable, float],
         kind: str,
         at: float,
         ungraded: int | str | None,
         now: float | None = None,
-    ) -> list[Callable[[], Any]]:
-        """The changes (`at_once`) by which feedback is taken that is not late; what has a later time already stays.
+    ) -> None:
+        """Take feedback that is not late; what has a later time already stays. `changes` undo it.
 
         `now` is the time that it is, where that of the feedback is ahead of it.
         """
-        staged = Staged(self)
         before = self._given.get(query_id, {})
         kept = {document: {**kinds} for document, kinds in before.items()}
         for document, value in given.items():
             kinds = kept.setdefault(document, {})
             if kind not in kinds or kinds[kind][1] <= at:
                 kinds[kind] = (value, at)
-        staged.calls.append(functools.partial(self._given.__setitem__, query_id, kept))
-        if ungraded is not None and (query_id not in self._ungraded or self._ungraded[query_id][1] <= at):
-            staged.calls.append(functools.partial(self._ungraded.__setitem__, query_id, (ungraded, at)))
-        self._advance(staged, at if now is None else now, query_id)
+        expired = self._expired(at if now is None else now, query_id)
+        changes.include_entries(self._given, [query_id])
         if query_id not in self._queries:
-            staged["_n_early"] += n_values(kept) - n_values(before)
+            changes.include_entries(self._early, [query_id])
+            self._n_early += n_values(kept) - n_values(before)
             if query_id not in self._early:
-                end = (at + (self.window or 0.0), next(self._ties), query_id)
-                staged.calls.append(functools.partial(heapq.heappush, staged["_early_ends"], end))
-            staged.calls.append(functools.partial(self._early.__setitem__, query_id, max(at, self._early.get(query_id, at))))
-        return staged.changes()
+                heapq.heappush(self._early_ends, (at + (self.window or 0.0), next(self._ties), query_id))
+            self._early[query_id] = max(at, self._early.get(query_id, at))
+        self._given[query_id] = kept
+        if ungraded is not None and (query_id not in self._ungraded or self._ungraded[query_id][1] <= at):
+            changes.include_entries(self._ungraded, [query_id])
+            self._ungraded[query_id] = (ungraded, at)
+        self._forget_early(changes, expired)
 
     def require_room_for_early(self, n_values: int) -> None:
         """Raise ValueError where too much feedback waits for queries that have not come."""
         if len(self._early) >= self.max_queries or (self._n_early + n_values) * _VALUE > self.max_bytes:
             raise ValueError(f"no query waits under this id, and feedback on {len(self._early)} others is early already")
 
-    def advancing(self, at: float) -> list[Callable[[], Any]]:
-        """The changes (`at_once`) by which it becomes a time, unless it is later already.
+    def advance(self, changes: all_or_nothing, at: float) -> None:
+        """It becomes a time, unless it is later already; `changes` undo it.
 
         Early feedback whose query has not come is forgotten.
         """
-        staged = Staged(self)
-        self._advance(staged, at)
-        return staged.changes()
+        self._forget_early(changes, self._expired(at))
 
-    def _advance(self, staged: Staged, at: float, coming: Hashable = None) -> None:
-        """As `advancing`; `coming` is a query whose feedback is not forgotten, since it, or more feedback, comes now."""
-        if at <= self.now:
-            return
-        staged["now"] = at
-        if not self._early_ends or self._early_ends[0][0] > at:
-            return
-        # Another list, because an interrupt must leave the one that there is.
-        ends = staged["_early_ends"] = self._early_ends.copy()
-        while ends and ends[0][0] <= at:
-            _, _, query_id = heapq.heappop(ends)
-            last = at if query_id == coming and query_id in self._early else self._early.get(query_id)
-            if last is None:
-                continue
-            end = last + (self.window or 0.0)
-            if end > at:
-                heapq.heappush(ends, (end, next(self._ties), query_id))
-            else:
-                self._forget_early(staged, query_id)
-                staged["n_expired"] += 1
+    def _expired(self, at: float, coming: Hashable = None) -> list[Hashable]:
+        """It becomes a time: the queries whose early feedback is to be forgotten.
+
+        Not that of `coming`: this query, or more feedback on it, comes now.
+        """
+        expired = []
+        if at > self.now:
+            self.now, ends = at, self._early_ends
+            while ends and ends[0][0] <= at:
+                _, _, query_id = heapq.heappop(ends)
+                last = at if query_id == coming and query_id in self._early else self._early.get(query_id)
+                if last is None:
+                    continue
+                end = last + (self.window or 0.0)
+                if end > at:
+                    heapq.heappush(ends, (end, next(self._ties), query_id))
+                else:
+                    expired.append(query_id)
+        return [*dict.fromkeys(expired)]
 
     def lost(self, query_id: Hashable, at: float | None, documents: Container[Any]) -> tuple[int, int]:
         """Of the values that were given early to a query, which was ranked at a time: how many are late, and how many of the
@@ -179,9 +177,19 @@ class GatheredFeedback(WaitingQueries):
         """The ids of the queries that feedback came for, and that may yet be ranked."""
         return [*self._early]
 
-    def _forget_early(self, staged: Staged, query_id: Hashable) -> None:
-        staged["_n_early"] -= n_values(self._given[query_id])
-        staged.calls += [functools.partial(kept.pop, query_id, None) for kept in (self._given, self._ungraded, self._early)]
+    def _forget_early(self, changes: all_or_nothing, expired: list[Hashable], come: Iterable[Hashable] = ()) -> None:
+        """Early feedback on some queries has expired; that on those that have come is not early any more.
+
+        The last of the changes: what has left comes back at the end if it is undone.
+        """
+        if not (early := [*expired, *come]):
+            return
+        self._n_early -= sum([n_values(self._given[query_id]) for query_id in early])
+        self.n_expired += len(expired)
+        for entries, gone in ((self._given, expired), (self._ungraded, expired), (self._early, early)):
+            changes.include_entries(entries, gone)
+            for query_id in gone:
+                entries.pop(query_id, None)
 
     def next_closed(self) -> Any:
         """The id of the waiting query whose window ended first, or None."""

@@ -1,16 +1,14 @@
 """A service learns queries: those that wait when their feedback comes, and those that somebody else ranked."""
 
-import functools
 import json
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from online_rank.base import abilities_of, learn_within
 from online_rank.base.growth import growth_limited
-from online_rank.base.undo import all_or_nothing, at_once
+from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Clicks, Impression
 from online_rank.intervals import LossInterval
 from online_rank.intervals.losses import served_loss, served_losses
@@ -74,7 +72,7 @@ class LearningService(ServiceState):
         reply = Reply({"id": query_id, "learned": True, "loss": loss or 0.0}, outcome, learned=True)
         with self._changing(query) as changes:
             self._learn_once(query, y, None, at, changes, len(request))
-            changes.keep([*self._remembering(query_id, digest), *self._leaving(query_id, number), *self._counting("learned")])
+            self._end(changes, query_id, number, digest, "learned")
         return reply
 
     def _learn_waiting(
@@ -122,24 +120,23 @@ class LearningService(ServiceState):
             known: Any = None if kind == "clicks" else dict(zip(query.ids or (), scores, strict=True))
             answer = {"id": query_id, "learned": True, "loss": shown_loss}
             reply = Reply(answer, outcome, True, None, feedback, known, loss, None if loss is None else account)
-            own = {"_longest_delay": max(self._longest_delay, len(self._pending) - 1), "_served": account.sums}
-            changes.keep([
-                *self._remembering(query_id, outcome.digest), *self._leaving(query_id, number),
-                functools.partial(vars(self).update, own), *self._counting("learned"),
-            ])  # fmt: skip
+            self._longest_delay = max(self._longest_delay, len(self._pending) - 1)
+            self._served = account.sums
+            self._end(changes, query_id, number, outcome.digest, "learned")
         return reply
 
     def _changing(self, query: Block) -> all_or_nothing:
         """Undo what learning a query changes, unless the request is answered."""
-        changes = all_or_nothing(goes_on=True)
-        # What the metric has is replaced, never changed.
-        changes.undo_by(functools.partial(vars(self._metric).update, {**vars(self._metric)}))
-        challenge = self.challenge
-        if challenge is not None:
-            before = {"sums": challenge.sums, "n_drafted": challenge.n_drafted, "n_failed": challenge.n_failed}
-            changes.undo_by(functools.partial(vars(challenge).update, before))
-            changes.include(challenge.model, query)
+        changes = all_or_nothing(self, self._metric, goes_on=True)
+        if self.challenge is not None:
+            changes.include(self.challenge.model, query)
         return changes
+
+    def _end(self, changes: all_or_nothing, query_id: Any, number: int | None, digest: int, counted: str) -> None:
+        """A query, which waits under this number or not, was learned, or goes: the last of the changes, which undo it."""
+        self._remember(changes, query_id, digest)
+        self._count(counted)
+        self._leave(changes, query_id, number)
 
     def _learn_once(
         self, query: Block, y: Any, served: np.ndarray | None, at: float | None, changes: all_or_nothing, n_bytes: int
@@ -195,19 +192,23 @@ class LearningService(ServiceState):
         _, before = self._learned[query_id]
         return self._duplicate(query_id) if before in (0, digest) else self._too_late(query_id, Outcome(("late", None)))
 
-    def _too_late(self, query_id: Any, outcome: Outcome, *more: Callable[[], Any]) -> Reply:
+    def _too_late(self, query_id: Any, outcome: Outcome) -> Reply:
         reply = Reply({"id": query_id, "learned": False, "late": True}, outcome, learned=True)
-        at_once([*more, *self._counting("late")])
+        with all_or_nothing(self):
+            self._count("late")
         return reply
 
     def _forgotten_as_late(self, query_id: Any, outcome: Outcome) -> Reply:
         """The answer to clicks on a list that two models drafted, one of which serves or challenges no longer."""
-        leaving = self._leaving(query_id, self._pending.number(query_id))
-        return self._too_late(query_id, outcome, *self._remembering(query_id, outcome.digest), *leaving)
+        reply = Reply({"id": query_id, "learned": False, "late": True}, outcome, learned=True)
+        with all_or_nothing(self) as changes:
+            self._end(changes, query_id, self._pending.number(query_id), outcome.digest, "late")
+        return reply
 
     def _duplicate(self, query_id: Any) -> Reply:
         reply = Reply({"id": query_id, "learned": False, "duplicate": True}, Outcome(("duplicate",)), learned=True)
-        at_once(self._counting("duplicates"))
+        with all_or_nothing(self):
+            self._count("duplicates")
         return reply
 
 

@@ -4,12 +4,12 @@ import functools
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 from online_rank.arguments import integer, require_time
 from online_rank.base.schema import Schema
-from online_rank.base.undo import Staged, at_once
+from online_rank.base.undo import Undo, all_or_nothing
 from online_rank.limits import is_name
 from online_rank.serving.gathering import GatheredFeedback, n_values
 from online_rank.serving.plan import GRADE, FeedbackPlan
@@ -102,13 +102,9 @@ class PendingQueries(GatheredFeedback):
         _require_names(query_id)
         self.require_room(n_bytes)
         self._require_at(at)
-        crowded, before = self.crowded_out(query_id, n_bytes), self._queries.get(query_id)
-        try:
-            at_once(self.putting(query_id, query, n_bytes, self.next_number, crowded, at))
-        except MemoryError:
-            if before is not None:
-                self._queries.setdefault(query_id, before)
-            raise
+        crowded = self.crowded_out(query_id, n_bytes)
+        with all_or_nothing(self) as changes:
+            self.put(changes, query_id, query, n_bytes, self.next_number, crowded, at)
         self.spill()
 
     def add(self, query_id: Hashable, grades: Mapping[Hashable, float], *, at: float, ungraded: int | str | None = None) -> str:
@@ -154,13 +150,15 @@ class PendingQueries(GatheredFeedback):
         Each with its query and what its documents are worth; nothing where there was no feedback.
         """
         require_time("at", at)
-        at_once(self.advancing(at))
+        with all_or_nothing(self) as changes:
+            self.advance(changes, at)
         while (query_id := self.next_closed()) is not None:
             totals = self.totals(query_id)
             yield query_id, self.take(query_id), totals
 
-    def putting(
+    def put(
         self,
+        changes: all_or_nothing,
         query_id: Hashable,
         query: Any,
         n_bytes: int,
@@ -168,77 +166,80 @@ class PendingQueries(GatheredFeedback):
         gone: list[int],
         at: float | None,
         now: float | None = None,
-    ) -> list[Callable[[], Any]]:
-        """The changes (`at_once`) by which a query waits under its number; the queries `gone`, and one under its id, go.
+    ) -> None:
+        """A query waits under its number; the queries `gone`, and one under its id, go. `changes` undo it.
 
         Those are forgotten; of those that feedback was given for, the windows end. `now` is the time that it is, where that of
         the query is ahead of it. `spill` must follow.
         """
-        staged = Staged(self)
+        forgotten = self._forgotten({*gone}, query_id) if gone else []
+        come = [query_id] if query_id in self._early else []
+        # Whichever comes first, the query or its feedback: what is of a time after the window is late.
+        timely = self._timely(query_id, at) if come else {}
+        expired = [] if at is None else self._expired(at if now is None else now, query_id)
+        changes.include_entries(self._queries, [query_id, *forgotten], sort=True)
+        for each in forgotten if query_id not in self._queries else [*forgotten, query_id]:
+            earlier, size, *_ = self._queries.pop(each)
+            self._waits[earlier - self._first] = 0
+            self._n_bytes -= size
+        self.n_evicted += len(forgotten)
+        self._queries[query_id] = (number, n_bytes, at, query)
+        place = number - self._first
+        self._waits.extend(bytes(max(0, place + 1 - len(self._waits))))
+        self._waits[place] = 1
+        self._clock = max(self._clock, number)
+        self._n_bytes += n_bytes
         # What has an end in the heap, and does not wait, is passed over there.
-        if self.plan is not None and self.window is not None:
-            staged.calls.append(functools.partial(heapq.heappush, self._ends, (self._end(at), number, query_id)))
-        before, place = self._queries.get(query_id), number - self._first
-        if before is not None:
-            staged.calls.append(functools.partial(self._queries.pop, query_id))
-        staged.calls += [
-            functools.partial(self._waits.extend, bytes(max(0, place + 1 - len(self._waits)))),
-            functools.partial(self._queries.__setitem__, query_id, (number, n_bytes, at, query)),
-            functools.partial(self._waits.__setitem__, place, 1),
-        ]
-        if before is not None:
-            staged.calls.append(functools.partial(self._waits.__setitem__, before[0] - self._first, 0))
-        staged["_clock"] = max(self._clock, number)
-        staged["_n_bytes"] += n_bytes - (before[1] if before else 0)
-        if gone:
-            self._forget(staged, {*gone}, query_id)
-        if query_id in self._early:
-            staged.calls.append(functools.partial(self._early.pop, query_id))
-            staged["_n_early"] -= n_values(self._given[query_id])
-            # Whichever comes first, the query or its feedback: what is of a time after the window is late.
-            timely = self._timely(query_id, at)
-            calls = [functools.partial(kept.pop, query_id, None) for kept in (self._given, self._ungraded)]
-            staged.calls += [functools.partial(self._given.__setitem__, query_id, timely)] if timely else calls
+        if self.window is not None:
+            heapq.heappush(self._ends, (self._end(at), number, query_id))
         if self._fetch is not None:
-            self._hold(staged, query_id, number, n_bytes)
-        if at is not None:
-            self._advance(staged, at if now is None else now, query_id)
-        return staged.changes()
+            self._hold(query_id, number, n_bytes)
+        self._forget_early(changes, expired, come)
+        if come:
+            changes.include_entries(self._given, come)
+            changes.include_entries(self._ungraded, come)
+            if timely:
+                self._given[query_id] = timely
+            else:
+                self._given.pop(query_id, None)
+                self._ungraded.pop(query_id, None)
 
     def take(self, query_id: Hashable) -> Any:
         """Remove and return the query waiting under an id. Raises KeyError if there is none."""
         query = self._queries[query_id][3]
-        at_once(self.taking(query_id))
+        with all_or_nothing(self) as changes:
+            self.leave(changes, query_id)
         if len(self._ends) > 2 * len(self._queries) + 1000:
             self._derive()
         return query
 
-    def taking(self, query_id: Hashable) -> list[Callable[[], Any]]:
-        """The changes (`at_once`) by which the query under an id waits no longer; none where there is none."""
-        if query_id not in self._queries:
-            return []
-        staged = Staged(self)
-        self._take(staged, query_id)
-        return staged.changes()
+    def leave(self, changes: all_or_nothing, query_id: Hashable) -> None:
+        """The query under an id, if there is one, waits no longer; `changes` undo it.
 
-    def forgetting(self, query_ids: Iterable[Hashable], early: Iterable[Hashable]) -> list[Callable[[], Any]]:
-        """The changes (`at_once`) by which some queries wait no longer, and early feedback on others is gone."""
-        staged = Staged(self)
-        for query_id in query_ids:
-            self._take(staged, query_id)
-        for query_id in early:
-            self._forget_early(staged, query_id)
-        return staged.changes()
+        The last of the changes: what was given to it comes back at the end if it is undone.
+        """
+        if query_id in self._queries:
+            changes.include_entries(self._queries, [query_id], sort=True)
+            number, n_bytes, *_ = self._queries.pop(query_id)
+            self._waits[number - self._first] = 0
+            self._n_bytes -= n_bytes
+            for entries in (self._given, self._ungraded):
+                if query_id in entries:
+                    changes.include_entries(entries, [query_id])
+                    del entries[query_id]
 
-    def _take(self, staged: Staged, query_id: Hashable) -> None:
-        number, n_bytes, *_ = self._queries[query_id]
-        staged["_n_bytes"] -= n_bytes
-        staged.calls += [
-            functools.partial(self._waits.__setitem__, number - self._first, 0),
-            functools.partial(self._queries.pop, query_id, None),
-            functools.partial(self._given.pop, query_id, None),
-            functools.partial(self._ungraded.pop, query_id, None),
-        ]
+    def forget(self, query_ids: Iterable[Hashable]) -> None:
+        """Some queries wait no longer, and early feedback is gone."""
+        gone = {*query_ids}
+        for name in ("_queries", "_given", "_ungraded", "_early"):
+            setattr(self, name, {query_id: row for query_id, row in getattr(self, name).items() if query_id not in gone})
+        self._n_bytes = sum([n_bytes for _, n_bytes, *_ in self._queries.values()])
+        self._n_early = sum([n_values(self._given[query_id]) for query_id in self._early])
+        self._derive()
+
+    def _record(self, log: list[Undo], _: Any = None) -> None:
+        """Add to a log what undoes changes of attributes, and makes anew what is derived; of entries see `include_entries`."""
+        log += [self._derive, functools.partial(vars(self).update, vars(self).copy())]
 
     def change_plan(self, plan: FeedbackPlan | None, at: float) -> None:
         """Let another plan count from the time `at` on. Windows of queries that were ranked without one begin then."""
@@ -293,12 +294,13 @@ class PendingQueries(GatheredFeedback):
             raise ValueError("feedback is gathered over a window: PendingQueries(plan=FeedbackPlan(window=...))")
         require_time("at", at)
         place = self.placed(query_id, at)
-        if place == "late":
-            at_once(self.advancing(at))
-            return place
         if place == "early" and query_id not in self._early:
             self.require_room_for_early(len(given))
-        at_once(self.giving(query_id, given, kind, at, ungraded))
+        with all_or_nothing(self) as changes:
+            if place == "late":
+                self.advance(changes, at)
+            else:
+                self.give(changes, query_id, given, kind, at, ungraded)
         return place
 
     def _require_at(self, at: float | None) -> None:
@@ -307,8 +309,8 @@ class PendingQueries(GatheredFeedback):
         elif self.window is not None:
             raise ValueError("at is missing: with a window, queries have the time when they were ranked")
 
-    def _forget(self, staged: Staged, gone: set[int], coming: Hashable) -> None:
-        """Forget queries by their numbers; they are among the oldest, and not those under the id that comes."""
+    def _forgotten(self, gone: set[int], coming: Hashable) -> list[Hashable]:
+        """The ids of queries to forget, by their numbers; they are among the oldest, and not those under the id that comes."""
         ids = []
         for query_id, (number, *_) in self._queries.items():
             if number in gone and query_id != coming:
@@ -318,11 +320,8 @@ class PendingQueries(GatheredFeedback):
         for query_id in ids:
             if query_id in self._given:
                 # What was given to it is not lost: its window ends now.
-                end = (-math.inf, self._queries[query_id][0], query_id)
-                staged.calls.append(functools.partial(heapq.heappush, self._ends, end))
-            else:
-                self._take(staged, query_id)
-                staged["n_evicted"] += 1
+                heapq.heappush(self._ends, (-math.inf, self._queries[query_id][0], query_id))
+        return [query_id for query_id in ids if query_id not in self._given]
 
     def _check_state(self) -> None:
         numbers = [0, *(number for number, *_ in self._queries.values()), self.next_number]

@@ -61,13 +61,15 @@ import functools
 import json
 import math
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
+
+import numpy as np
 
 from online_rank import arguments
 from online_rank.base import abilities_of, ranker_of
 from online_rank.base.growth import growth_limited
-from online_rank.base.undo import all_or_nothing, at_once
+from online_rank.base.undo import all_or_nothing
 from online_rank.limits import MAX_COUNT, is_id, is_integer
 from online_rank.query import Block, Runs
 from online_rank.serving.answers import explained, ranked
@@ -209,12 +211,11 @@ class RankingService(WindowedService):
         The change, which a journal must record.
         """
         outcome = Outcome(("replace",), feedback=content)
-        promoted = "" if self._promoted is None else self._promoted
-        with all_or_nothing() as changes:
-            changes.undo_by(functools.partial(vars(self).update, {**vars(self)}))
-            replaced = {"replaced": self.model, "_promoted": promoted}
+        with all_or_nothing(self):
+            replaced = self.model
             self.replace_model(model, self.origin)
-            changes.keep([functools.partial(vars(self).update, replaced), *self._counting(None)])
+            self.replaced, self._promoted = replaced, self._promoted or ""
+            self._count(None)
         return outcome
 
     def replay(self, fields: list[Any], number: int | None, waiting: Any, feedback: bytes) -> None:
@@ -240,7 +241,8 @@ class RankingService(WindowedService):
                 ranker_of(self.model).n_shown = n_shown
             if self.challenge is not None:
                 self.challenge.n_asked = n_asked
-            at_once([*self._ranking(number, waiting, gone, now), *([] if kept is None else self._exploring(kept))])
+            with all_or_nothing(self) as changes:
+                self._ranked(changes, number, waiting, gone, now, kept)
             self._pending.spill()
         elif kind == "learn":
             request = decoded(feedback)
@@ -251,22 +253,24 @@ class RankingService(WindowedService):
             for time in rest:
                 arguments.require_time("the time of feedback", time)
             request = decoded(feedback)
-            self._gathered(kind_of(request), request, *rest)
+            kind = kind_of(request)
+            self._gathered(kind, request, self._given(kind, request), *rest)
         elif kind == "close":
             self._closed(rest[0], Outcome(tuple(fields)))
         elif kind == "replace":
             self.exchange_model(from_bytes(feedback), feedback)
         elif kind == "promote":
-            at_once(self._promoting())
+            self._promote()
         elif kind == "drop":
             self._dropped(rest[0])
         else:
             passes = kind != "duplicate" and rest[0] is not None
             if passes:
                 arguments.require_time("time", rest[0])
-            advancing = self._pending.advancing(rest[0]) if passes else []
-            counted = {"time": None, "late": "late"}.get(kind, "duplicates")
-            at_once([*advancing, *self._counting(counted)])
+            with all_or_nothing(self) as changes:
+                self._count({"time": None, "late": "late"}.get(kind, "duplicates"))
+                if passes:
+                    self._pending.advance(changes, rest[0])
 
     def _forget_learned(self, query_id: Any) -> None:
         """What is learned again had been forgotten, in a process that ended before its checkpoint."""
@@ -320,15 +324,11 @@ class RankingService(WindowedService):
         scores = self.model.predict_one(query)
         if greedy:
             return Reply(ranked(query_id, scores))
-        if not abilities_of(self.model).draws:
-            undrawn = (query_id, size, at, text, [*scores.values()], None)
-            reply, changes = self._waiting(ranked(query_id, scores), None, undrawn, query, now)
-            at_once(changes)
-        else:
-            ranker = ranker_of(self.model)
-            before = {"_n_shown": ranker.n_shown}
-            with all_or_nothing() as drawing:
-                drawing.undo_by(functools.partial(vars(ranker).update, before))
+        with all_or_nothing(self) as changes:
+            answer, drawn, draw = ranked(query_id, scores), None, None
+            if abilities_of(self.model).draws:
+                ranker = ranker_of(self.model)
+                changes.undo_by(functools.partial(vars(ranker).update, {"_n_shown": ranker.n_shown}))
                 shown = self.model.show_one(query)
                 if self.challenge is not None:
                     shown = self.challenge.drafted(self.model, query, len(shown.order)) or shown
@@ -336,9 +336,9 @@ class RankingService(WindowedService):
                     shown = dataclasses.replace(shown, kept=ranker.kept_share([*scores.values()]))
                 answer = ranked(query_id, scores, [*shown.order])
                 drawn = json.dumps(shown.to_dict(), separators=(",", ":"))
-                waiting = (query_id, size, at, text, [*scores.values()], drawn)
-                reply, changes = self._waiting(answer, (ranker.n_shown, shown.kept), waiting, query, now)
-                drawing.keep(changes)
+                draw = ranker.n_shown, shown.kept
+            waiting = (query_id, size, at, text, [*scores.values()], drawn)
+            reply = self._waiting(changes, answer, draw, waiting, query, now)
         self._pending.spill()
         return reply
 
@@ -349,14 +349,14 @@ class RankingService(WindowedService):
 
     def _waiting(
         self,
+        changes: all_or_nothing,
         answer: dict[str, Any],
         draw: tuple[int, float | None] | None,
         waiting: tuple[Any, ...],
         read: Block,
         now: float | None,
-    ) -> tuple[Reply, list[Callable[[], Any]]]:
-        """The answer to a query that was ranked, and the changes (`at_once`) by which it waits for its feedback, unless it was
-        already learned.
+    ) -> Reply:
+        """The answer to a query that was ranked, and waits for its feedback, unless it was already learned; `changes` undo it.
 
         `draw` is the number of draws so far, and the share of the DCG that the last one keeps; `now` is the time, if it counts.
         """
@@ -372,31 +372,39 @@ class RankingService(WindowedService):
         forgotten = [each for each in gone if not self._pending.is_given(each)] if gone else gone
         if replaced is not None:
             forgotten = [*forgotten, replaced]
-        asked = self.challenge if n_shown is not None else None
-        n_asked = 0 if asked is None else asked.n_asked + 1
+        n_asked = 0
+        if self.challenge is not None and draw is not None:
+            self.challenge.n_asked += 1
+            n_asked = self.challenge.n_asked
         reply = Reply(answer, Outcome(("rank", n_shown, gone, n_asked, kept, *ahead), number, waiting, gone=tuple(forgotten)))
-        last: list[Callable[[], Any]] = [] if asked is None else [functools.partial(setattr, asked, "n_asked", n_asked)]
         if number is not None and size <= _LARGEST_READ:
-            last.append(functools.partial(self._read.__setitem__, number, read))
             if len(self._read) >= _READ:
-                last.append(functools.partial(self._read.pop, next(iter(self._read)), None))
-        if kept is not None:
-            last += self._exploring(kept)
-        return reply, [*self._ranking(number, waiting, gone, now), *last]
+                self._read.pop(next(iter(self._read)), None)
+            self._read[number] = read
+        self._ranked(changes, number, waiting, gone, now, kept)
+        return reply
 
-    def _ranking(self, number: int | None, waiting: Any, gone: list[int], now: float | None) -> list[Callable[[], Any]]:
-        """The changes (`at_once`) that a ranking makes."""
-        if number is None:
-            return self._counting("ranked")
-        query_id, size, at, *query = waiting
-        putting = self._pending.putting(query_id, tuple(query), size, number, gone, at, now)
-        changes = [*putting, *self._counting("ranked")]
-        if self._pending.is_early(query_id):
-            text, _, drawn = query
-            lost = self._pending.lost(query_id, at, {*self._known(text, drawn)})
-            for name, n_lost in zip(("late", "unknown_documents"), lost, strict=True):
-                changes.append(functools.partial(self._counts.__setitem__, name, self._counts[name] + n_lost))
-        return changes
+    def _ranked(
+        self,
+        changes: all_or_nothing,
+        number: int | None,
+        waiting: tuple[Any, ...],
+        gone: list[int],
+        now: float | None,
+        kept: float | None,
+    ) -> None:
+        """A query was ranked, and waits under its number; the last of the changes, which undo it."""
+        self._count("ranked")
+        if kept is not None:
+            self._kept = self._kept + np.array((1.0, kept))
+        if number is not None:
+            query_id, size, at, *query = waiting
+            if self._pending.is_early(query_id):
+                text, _, drawn = query
+                n_late, n_unknown = self._pending.lost(query_id, at, {*self._known(text, drawn)})
+                self._counts["late"] += n_late
+                self._counts["unknown_documents"] += n_unknown
+            self._pending.put(changes, query_id, tuple(query), size, number, gone, at, now)
 
     def _command(self, command: Any) -> Reply:
         if command == "stats":

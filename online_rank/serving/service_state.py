@@ -13,7 +13,7 @@ from online_rank.arguments import number as real
 from online_rank.base import abilities_of, ranker_of
 from online_rank.base.anatomy import learned_measure
 from online_rank.base.schema import Array, Count, Derived, DictOf, Nested, Plain, Schema, Text, TupleOf
-from online_rank.base.undo import at_once
+from online_rank.base.undo import Undo, all_or_nothing
 from online_rank.intervals import Interval, LossInterval
 from online_rank.metrics import metric
 from online_rank.query import Block
@@ -279,7 +279,8 @@ class ServiceState:
         self._learned = learned
         self._pending.begin_at(next(iter(waiting), self._pending.next_number))
         for number, (query_id, size, at, *query) in waiting.items():
-            at_once(self._pending.putting(query_id, tuple(query), size, number, [], at))
+            # Nobody has seen this service yet: nothing is undone.
+            self._pending.put(all_or_nothing(), query_id, tuple(query), size, number, [], at)
             self._pending.spill()
 
     def require_free(self, numbers: Iterable[int]) -> None:
@@ -291,26 +292,30 @@ class ServiceState:
         if self.plan is not None and not self.draws:
             self.plan.require_whole()
 
-    def _counting(self, name: str | None) -> list[Callable[[], Any]]:
-        """The changes (`at_once`) that count a request."""
-        changed = functools.partial(vars(self).__setitem__, "n_changes", self.n_changes + 1)
-        return (
-            [changed] if name is None else [functools.partial(self._counts.__setitem__, name, self._counts[name] + 1), changed]
-        )
+    def _record(self, log: list[Undo], _: Any = None) -> None:
+        """Add to a log what undoes the changes of a request, but for those of the models."""
+        log.append(self._read.clear)
+        states = [vars(self), self._counts] if self.challenge is None else [vars(self), self._counts, vars(self.challenge)]
+        log += [functools.partial(state.update, state.copy()) for state in states]
+        self._pending._record(log)
 
-    def _exploring(self, kept: float) -> list[Callable[[], Any]]:
-        """The changes (`at_once`) that add a list that was drawn to what exploring costs."""
-        return [functools.partial(vars(self).__setitem__, "_kept", self._kept + np.array((1.0, kept)))]
+    def _count(self, name: str | None) -> None:
+        """Count a request."""
+        if name is not None:
+            self._counts[name] += 1
+        self.n_changes += 1
 
-    def _remembering(self, query_id: Any, digest: int) -> list[Callable[[], Any]]:
-        """The changes (`at_once`) by which an id counts as learned."""
-        changes: list[Callable[[], Any]] = [
-            functools.partial(self._learned.__setitem__, query_id, (self.n_changes + 1, digest))
-        ]
+    def _remember(self, changes: all_or_nothing, query_id: Any, digest: int) -> None:
+        """An id counts as learned; `changes` undo it."""
+        forgotten = []
         if query_id not in self._learned and len(self._learned) >= self.max_learned:
-            changes.append(functools.partial(self._learned.pop, next(iter(self._learned), query_id)))
-        return changes
+            forgotten = [next(iter(self._learned))]
+        changes.include_entries(self._learned, [query_id, *forgotten], sort=True)
+        self._learned[query_id] = (self.n_changes + 1, digest)
+        for each in forgotten:
+            del self._learned[each]
 
-    def _leaving(self, query_id: Any, number: int | None) -> list[Callable[[], Any]]:
-        """The changes (`at_once`) by which a query, which waits under this number, waits no longer."""
-        return [functools.partial(self._read.pop, number, None), *self._pending.taking(query_id)]
+    def _leave(self, changes: all_or_nothing, query_id: Any, number: int | None) -> None:
+        """A query, which waits under this number, waits no longer: the last of the changes, which undo it."""
+        self._read.pop(number, None)  # type: ignore[arg-type]
+        self._pending.leave(changes, query_id)

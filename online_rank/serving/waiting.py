@@ -1,6 +1,5 @@
 """Queries in bounded memory, numbered as they come; most of them on the disk, if they are there too."""
 
-import functools
 from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from online_rank.base.schema import Count, Derived, DictOf, ListOf, Plain, Real, Schema, Text, TupleOf
-from online_rank.base.undo import Staged, at_once
 
 __all__ = ["WaitingQueries"]
 
@@ -33,7 +31,6 @@ class WaitingQueries:
         _waits=Derived(lambda waiting: waiting._span() // 8),
         _first=Derived(),
         _in_memory=Derived(),
-        _in_memory_bytes=Derived(),
     )
 
     def __init__(self, max_queries: int, max_age: int, max_bytes: int) -> None:
@@ -50,8 +47,8 @@ class WaitingQueries:
         # If queries are on the disk too: the number written, the function that reads one, and those still in memory.
         self.n_stored = 0
         self._fetch: Callable[[int], Any] | None = None
-        self._in_memory: deque[tuple[Hashable, int, int]] = deque()
-        self._in_memory_bytes = 0
+        # Each with its number, and the bytes of all that came before it, and with it.
+        self._in_memory: deque[tuple[Hashable, int, int, int]] = deque()
 
     @property
     def next_number(self) -> int:
@@ -105,9 +102,7 @@ class WaitingQueries:
         """
         self._fetch, self.n_stored = fetch, self._clock
         for query_id, (number, n_bytes, *_) in [*self._queries.items()]:
-            staged = Staged(self)
-            self._hold(staged, query_id, number, n_bytes)
-            at_once(staged.changes())
+            self._hold(query_id, number, n_bytes)
             self.spill()
 
     def __contains__(self, query_id: Hashable) -> bool:
@@ -127,10 +122,10 @@ class WaitingQueries:
         np.frombuffer(waits, np.uint8)[numbers - first] = 1
         vars(self).update(_waits=waits, _first=first)
 
-    def _hold(self, staged: Staged, query_id: Hashable, number: int, n_bytes: int) -> None:
+    def _hold(self, query_id: Hashable, number: int, n_bytes: int) -> None:
         """The newest query is in memory, and on the disk too."""
-        staged.calls.append(functools.partial(self._in_memory.append, (query_id, number, n_bytes)))
-        staged["_in_memory_bytes"] += n_bytes
+        begin = self._in_memory[-1][3] if self._in_memory else 0
+        self._in_memory.append((query_id, number, begin, begin + n_bytes))
 
     def spill(self) -> None:
         """Keep as many queries in memory as there is room for, and drop the numbers of the oldest, which wait no longer.
@@ -147,12 +142,10 @@ class WaitingQueries:
         gone = len(self._waits) if waiting < 0 else waiting
         if gone > _SPARE:
             vars(self).update(_waits=self._waits[gone:], _first=self._first + gone)
-        while self._in_memory_bytes > _IN_MEMORY and self._in_memory[0][1] <= self.n_stored:
-            query_id, number, n_bytes = self._in_memory[0]
+        held = self._in_memory
+        while held and held[-1][3] - held[0][2] > _IN_MEMORY and held[0][1] <= self.n_stored:
+            query_id, number, *_ = held[0]
             if self.number(query_id) == number:
                 _, size, at, _ = self._queries[query_id]
                 self._queries[query_id] = (number, size, at, None)
-            staged = Staged(self)
-            staged.calls.append(self._in_memory.popleft)
-            staged["_in_memory_bytes"] -= n_bytes
-            at_once(staged.changes())
+            held.popleft()

@@ -1,11 +1,9 @@
 """Windows of feedback: it is gathered for a while after a ranking, and the query is learned when its window ends."""
 
 import contextlib
-import functools
-from collections.abc import Callable
 from typing import Any
 
-from online_rank.base.undo import at_once
+from online_rank.base.undo import all_or_nothing
 from online_rank.query.grades import MAX_GRADE
 from online_rank.serving.answers import require_known
 from online_rank.serving.learning import NOT_CLICKS, LearningService
@@ -30,7 +28,9 @@ class WindowedService(LearningService):
         if end is None or end > at:
             return Reply({})
         reply = Reply({}, Outcome(("time", at)))
-        at_once([*self._pending.advancing(at), *self._counting(None)])
+        with all_or_nothing(self) as changes:
+            self._count(None)
+            self._pending.advance(changes, at)
         return self._with_what_follows(reply)
 
     def _gather(self, kind: str, fields: dict[str, Any], request: bytes, at: float, now: float) -> Reply:
@@ -40,7 +40,9 @@ class WindowedService(LearningService):
         given = self._given(kind, fields)
         if place == "late":
             reply = Reply({"id": query_id, "accepted": False, "late": True}, Outcome(("late", now)), learned=True)
-            at_once([*pending.advancing(now), *self._counting("late")])
+            with all_or_nothing(self) as changes:
+                self._count("late")
+                pending.advance(changes, now)
             return reply
         if place == "waits":
             text, _, drawn = pending.get(query_id)
@@ -52,7 +54,7 @@ class WindowedService(LearningService):
         reply = Reply(
             {"id": query_id, "accepted": True, **early}, Outcome(("feedback", *times), feedback=request), learned=True
         )
-        self._gathered(kind, fields, *times)
+        self._gathered(kind, fields, given, *times)
         return reply
 
     def _given(self, kind: str, fields: dict[str, Any]) -> dict[Any, float]:
@@ -72,11 +74,14 @@ class WindowedService(LearningService):
                 raise ValueError(f"document {name[:100]!r} is given {str(value)[:40]}; it must be {wanted}")
         return given
 
-    def _gathered(self, kind: str, fields: dict[str, Any], at: float, now: float | None = None) -> None:
+    def _gathered(
+        self, kind: str, fields: dict[str, Any], given: dict[Any, float], at: float, now: float | None = None
+    ) -> None:
         """Feedback was accepted."""
         event = fields["event"] if kind == "event" else GRADE
-        giving = self._pending.giving(fields["id"], self._given(kind, fields), event, at, fields.get("ungraded"), now)
-        at_once([*giving, *self._counting("accepted")])
+        with all_or_nothing(self) as changes:
+            self._count("accepted")
+            self._pending.give(changes, fields["id"], given, event, at, fields.get("ungraded"), now)
 
     def _close_due(self, closed: list[Reply]) -> None:
         """Learn queries whose windows have ended, and add what becomes of each to `closed`."""
@@ -120,13 +125,8 @@ class WindowedService(LearningService):
 
     def _forgotten(self, query_id: Any, counted: str) -> None:
         """A query goes without being learned; feedback on it is late from now on."""
-        at_once(
-            [
-                *self._remembering(query_id, 0),
-                *self._leaving(query_id, self._pending.number(query_id)),
-                *self._counting(counted),
-            ]
-        )
+        with all_or_nothing(self) as changes:
+            self._end(changes, query_id, self._pending.number(query_id), 0, counted)
 
     def _with_what_follows(self, reply: Reply) -> Reply:
         """A reply, with what happens after its request. Nothing that has happened is missing where memory runs out."""
@@ -138,16 +138,17 @@ class WindowedService(LearningService):
             if self.challenge is not None and self.challenge.is_won:
                 level = self.challenge.promote_at or 0.95
                 won = f"the challenger is better than the serving model: {self.challenge.difference(level)}"
-                promoting, promoted = self._promoting(), reply._replace(promoted=won)
-                closed.append(Reply({}, Outcome(("promote",)), promoted=won))
-                at_once(promoting)
+                promoted, promotion = reply._replace(promoted=won), Reply({}, Outcome(("promote",)), promoted=won)
+                self._promote()
+                closed.append(promotion)
                 reply = promoted
         return reply
 
-    def _promoting(self) -> list[Callable[[], Any]]:
-        """The changes (`at_once`) by which the challenger serves from now on."""
-        if self.challenge is None:
-            return self._counting(None)
-        promoted = {"model": self.challenge.model, "challenge": None, "replaced": self.model}
-        promoted["_promoted"] = self.challenge.origin or ""
-        return [functools.partial(vars(self).update, promoted), self._read.clear, *self._counting(None)]
+    def _promote(self) -> None:
+        """The challenger serves from now on."""
+        with all_or_nothing(self):
+            if self.challenge is not None:
+                self.replaced, self.model = self.model, self.challenge.model
+                self._promoted, self.challenge = self.challenge.origin or "", None
+                self._read.clear()
+            self._count(None)

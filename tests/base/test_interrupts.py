@@ -272,19 +272,24 @@ def test_undoing_goes_on_after_a_step_that_fails():
     assert undone == ["last", "first"]
 
 
-def test_changes_that_are_kept_are_not_undone():
-    undone, kept = [], {}
-    changes = all_or_nothing()
-    changes.undo_by(lambda: undone.append("first"))
+@pytest.mark.parametrize("sort", [False, True])
+def test_entries_that_change_are_put_back_in_their_order(sort):
+    kept = {"a": (1, ""), "b": (2, ""), "c": (3, "")}
+    before = [*kept.items()]
 
-    def keeps():
-        with changes:
-            changes.keep([lambda: kept.update(a=1)])
+    def changes():
+        with all_or_nothing() as log:
+            log.include_entries(kept, ["a", "d"], sort)
+            kept.update(a=(5, ""), d=(4, ""))
+            if sort:
+                kept["a"] = kept.pop("a")
+                log.include_entries(kept, ["b"], sort)
+                del kept["b"]
             raise KeyError
 
     with pytest.raises(KeyError):
-        keeps()
-    assert (undone, kept) == ([], {"a": 1})
+        changes()
+    assert [*kept.items()] == before
 
 
 def test_no_interrupt_tears_a_metric_or_a_position_bias():

@@ -12,7 +12,7 @@ import types
 import numpy as np
 import pytest
 
-from online_rank.base.undo import Staged
+from online_rank.base.undo import all_or_nothing
 from online_rank.storage.files import ModelFileError, from_bytes
 from tests.campaigns import (
     children,
@@ -179,7 +179,7 @@ def test_every_call_that_is_interrupted_can_be_made():
 def test_what_is_torn_or_lost_is_noticed(monkeypatch):
     def torn(pending):
         for i in range(50):
-            pending._advance(Staged(pending), i)
+            pending.advance(all_or_nothing(), i)
             pending.n_evicted += 1
 
     def deaf(_):

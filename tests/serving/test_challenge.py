@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from online_rank import HashedFeatures, PerceptronRanker, PlackettLuce, StreamScaler, SwapRanker
-from online_rank.base.undo import at_once
 from online_rank.intervals import PairedLosses
 from online_rank.intervals.losses import served_loss
 from online_rank.measures.learned import measure
@@ -198,7 +197,7 @@ def test_votes_on_a_drafted_list_come_too_late_after_the_promotion():
         service.handle(b'{"id": %d, "docs": {"a": {"x": 1}, "b": {"x": 2}}}' % i)
         drawn = json.loads(service._pending.get(i)[2])
         drafted = i if drawn.get("teams") else drafted
-    at_once(service._promoting())
+    service._promote()
     learned = service.stats()["learned"]
     answer = service.handle(b'{"id": %d, "clicks": ["a"]}' % drafted).answer
     assert answer == {"id": drafted, "learned": False, "late": True}

@@ -456,3 +456,15 @@ def test_the_numbers_of_queries_that_wait_no_longer_take_no_memory():
         pending.remember(number, None)
     assert len(pending._waits) < 20_000
     assert pending.numbers().tolist() == [39_999, 40_000]
+
+
+def test_early_feedback_with_two_ends_expires_once():
+    """Its values were subtracted twice, and the file was refused."""
+    pending = PendingQueries(plan=FeedbackPlan(window=10))
+    pending.add("x", {"a": 1}, at=0)
+    pending.remember("x", "query", at=1)
+    pending.take("x")
+    pending.add("x", {"a": 1}, at=5)
+    for at in (10, 15):
+        assert list(pending.closed(at)) == []
+    assert (pending.n_expired, pending.n_early, pending._n_early) == (1, 0, 0)

@@ -465,7 +465,7 @@ def test_what_has_changed_is_answered_and_journalled_where_memory_runs_out_after
 
     service = RankingService(PerceptronRanker(), plan=FeedbackPlan(window=10))
     monkeypatch.setattr(PendingQueries, "_spill", full)
-    for name in ("_close_due", "_counting"):
+    for name in ("_close_due", "_count"):
         reply = service.handle(b'{"id": "%s", "docs": {"a": {"x": 1}, "b": {}}, "ts": 1}' % name.encode())
         assert reply.answer["ranking"] == ["a", "b"]
         assert reply.outcome is not None

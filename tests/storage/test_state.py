@@ -97,7 +97,7 @@ def test_a_query_that_is_too_large_draws_nothing(tmp_path):
     again.close()
 
 
-@pytest.mark.parametrize("fails", ["Impression.to_dict", "PendingQueries.putting"])
+@pytest.mark.parametrize("fails", ["Impression.to_dict", "PendingQueries.put"])
 def test_memory_that_runs_out_after_a_draw_leaves_the_draws_as_they_were(monkeypatch, fails):
     from online_rank.feedback import Impression
     from online_rank.serving.pending import PendingQueries
