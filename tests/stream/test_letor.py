@@ -545,7 +545,9 @@ def test_a_short_text_with_a_high_feature_does_not_take_gigabytes(read):
     read(io.BytesIO(text[:100]))
     tracemalloc.start()
     try:
-        with pytest.raises(LetorError, match=r"bytes of text; give n_features=65536 \(--n-features\) if that is meant") as raised:
+        with pytest.raises(
+            LetorError, match=r"bytes of text; give n_features=65536 \(--n-features\) if that is meant"
+        ) as raised:
             read(io.BytesIO(text))
         # Tables as wide as a row may be take 4 MiB of addresses, few of which are touched.
         assert tracemalloc.get_traced_memory()[1] < (4 << 20) + 64 * len(text)
