@@ -147,16 +147,21 @@ def test_several_queries_at_once_are_refused_not_learned_as_nothing():
     one, two = [{"length": 1.0}, {"length": 2.0}], [{"length": 5.0}, {"length": 2.0}]
     river_steps = (preprocessing.StandardScaler, preprocessing.OneHotEncoder, lambda: compose.Select("length"))
     models = [PerceptronRanker(), StreamScaler() | PerceptronRanker(), compose.Pipeline(StreamScaler(), PerceptronRanker())]
-    models += [compose.Pipeline(step(), PerceptronRanker()) for step in river_steps]
     models += [ForEachDocument(step()) | PerceptronRanker() for step in river_steps]
     for model in models:
-        for call in (
-            lambda model=model: model.learn_one([one, two], [1, 0]),
-            lambda model=model: model.predict_one([one, two]),
-            lambda model=model: model.predict_many([one, two]),
-        ):
-            with pytest.raises(TypeError, match=r"x is a list of 2 queries|transforms one document|Unsupported dataframe type"):
+        for call in all_calls(model, [one, two]):
+            with pytest.raises(TypeError, match=r"x is a list of 2 queries|Unsupported dataframe type"):
                 call()
+    # A pipeline of river does not ask the ranker: the transformer of single documents fails by itself.
+    for model in [compose.Pipeline(step(), PerceptronRanker()) for step in river_steps]:
+        for call in all_calls(model, [one, two]):
+            with pytest.raises((AttributeError, TypeError), match=r"no attribute 'items'|list indices|Unsupported dataframe type"):
+                call()
+        assert model["PerceptronRanker"].last_round is None
+
+
+def all_calls(model, queries):
+    return lambda: model.learn_one(queries, [1, 0]), lambda: model.predict_one(queries), lambda: model.predict_many(queries)
 
 
 def test_a_function_before_reads_what_was_given():
