@@ -98,8 +98,8 @@ BARS = {
     "dicts: rank_one": 33,
     "a tracker of served losses, arrays: learn_one": 76,
     "clicks, dicts: learn_one": 45,
-    "service, ranking": 110,
-    "service, learning": 110,
+    "service, ranking": 117,
+    "service, learning": 111,
 }
 
 

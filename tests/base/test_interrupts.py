@@ -4,6 +4,7 @@ import _signal
 import copy
 import gc
 import signal
+import subprocess
 import sys
 import threading
 
@@ -394,3 +395,16 @@ def test_another_signal_whose_handler_raises_at_the_door_leaves_the_handler_of_i
             pass
         monkeypatch.undo()
         assert signal.getsignal(signal.SIGINT) is own
+
+
+@pytest.mark.slow
+def test_interrupts_arrive_in_a_test_run_that_was_started_with_sigint_ignored():
+    """As by a shell script in the background: a Ctrl-C was lost, here and in the commands that tests start."""
+    name = "test_a_class_with_a_learn_of_its_own_does_not_inherit_that_learning_is_one_kernel"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"{__file__}::{name}"]
+    ignored = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    finally:
+        signal.signal(signal.SIGINT, ignored)
+    assert done.returncode == 0, done.stdout

@@ -155,7 +155,9 @@ def test_several_queries_at_once_are_refused_not_learned_as_nothing():
     # A pipeline of river does not ask the ranker: the transformer of single documents fails by itself.
     for model in [compose.Pipeline(step(), PerceptronRanker()) for step in river_steps]:
         for call in all_calls(model, [one, two]):
-            with pytest.raises((AttributeError, TypeError), match=r"no attribute 'items'|list indices|Unsupported dataframe type"):
+            with pytest.raises(
+                (AttributeError, TypeError), match=r"no attribute 'items'|list indices|Unsupported dataframe type"
+            ):
                 call()
         assert model["PerceptronRanker"].last_round is None
 
