@@ -22,7 +22,8 @@ every_ranker = pytest.mark.parametrize("name", variants(name for name, make in R
 LOOKS_AT_THE_QUERY = {
     "normalizer",
     "normalizer, minmax",
-    "log | scaler | normalizer | perceptron",
+    "normalizer | scaler",
+    "ranks | scaler | normalizer | perceptron",
     "blend",
     "blend, default",
     "drift, blend",
@@ -35,6 +36,7 @@ LOOKS_AT_THE_QUERY = {
     "runs",
     "runs | perceptron",
     "union",
+    "union | perceptron",
     # torch multiplies all documents of a query by a layer at once, with BLAS kernels for several rows and for the rows left
     # over, which add up in different orders: the last bits of a score depend on the document's place and on how many there are.
     "torch",

@@ -1238,8 +1238,8 @@ class TestProcess:
 
     @pytest.mark.slow
     def test_it_stops_in_good_order_while_a_page_is_open(self, tmp_path):
-        process, address = self.start(tmp_path / "state", ONLINE_RANK_TOKEN="long enough")
-        with httpx.stream("GET", f"{address}/events", headers={"authorization": "Bearer long enough"}) as stream:
+        process, address = self.start(tmp_path / "state", ONLINE_RANK_TOKEN="long-enough")
+        with httpx.stream("GET", f"{address}/events", headers={"authorization": "Bearer long-enough"}) as stream:
             assert stream.status_code == 200
             next(stream.iter_text())
             process.send_signal(signal.SIGINT)
