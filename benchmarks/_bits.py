@@ -26,7 +26,10 @@ MODELS: dict[str, tuple[Callable[[], Any], int]] = {
         lambda: o.StreamScaler() | o.PerceptronRanker(credit="argmax", average=200),
         20,
     ),
-    "LossTracker(PerceptronRanker(), served=True)": (lambda: o.LossTracker(o.PerceptronRanker(), served=True), 20),
+    "LossTracker(PerceptronRanker(), measure_served=True)": (
+        lambda: o.LossTracker(o.PerceptronRanker(), measure_served=True),
+        20,
+    ),
     "GradientRanker()": (o.GradientRanker, 20),
     "GradientRanker('listnet', optimizer='adagrad')": (lambda: o.GradientRanker("listnet", optimizer="adagrad"), 20),
     "RidgeRanker()": (o.RidgeRanker, 20),

@@ -142,7 +142,7 @@ def interval() -> str:
         return f"Left out: no {folder.name} in the data folder."
     raw = read_letor(*[folder / f"S{i}.txt" for i in range(1, 6)])
     starts = np.append(np.flatnonzero(np.append(True, raw.qid[1:] != raw.qid[:-1])), len(raw.y))
-    model = StreamScaler() | LossTracker(PerceptronRanker(credit="spread"), served=True)
+    model = StreamScaler() | LossTracker(PerceptronRanker(credit="spread"), measure_served=True)
     intervals = []
     for first, stop in itertools.pairwise(starts):
         model.learn_one(raw.X[first:stop], raw.y[first:stop])

@@ -228,7 +228,7 @@ def noisy() -> str:
     """A noisy stream, with its teacher as comparator at several scales."""
     stream = NoisyTeacher(5000, seed=1)
     comparators = {f"{c:g} times the teacher": c * stream.teacher for c in (0.3, 1.0, 3.0, 10.0)}
-    tracker = LossTracker(PerceptronRanker(), comparators, served=True)
+    tracker = LossTracker(PerceptronRanker(), comparators, measure_served=True)
     return certified_run("noisy", "A noisy stream; bounds against the teacher", tracker, stream.block(), "1 times the teacher")
 
 
@@ -260,7 +260,7 @@ def file() -> str:
         )
         if lam == 1e-2:
             comparators[f"best in hindsight, {credit}"] = best.weights
-    tracker = LossTracker(PerceptronRanker(credit="spread", relative_margin=1.0), comparators, served=True)
+    tracker = LossTracker(PerceptronRanker(credit="spread", relative_margin=1.0), comparators, measure_served=True)
     header = ("best in hindsight", "objective", "relative gap", "norm", "passes", "seconds")
     note = (
         "`argmax` is the batch estimator of [CT, eq. 4]. On these grades SLAM has its minimum at w = 0, up to the gap: the "
@@ -285,11 +285,11 @@ def overhead() -> str:
         # Each beside what it is compared with.
         models: dict[str, tuple[Any, Any]] = {
             "tracked": (LossTracker(PerceptronRanker()), alone),
-            "served loss too": (LossTracker(PerceptronRanker(), served=True), alone),
+            "served loss too": (LossTracker(PerceptronRanker(), measure_served=True), alone),
             "one comparator": (LossTracker(PerceptronRanker(), {"u": 3.0 * u}), alone),
             "two comparators": (LossTracker(PerceptronRanker(), {"u": u, "3u": 3.0 * u}), alone),
             "five comparators": (LossTracker(PerceptronRanker(), {str(i): (1.0 + i) * u for i in range(5)}), alone),
-            "served loss too, behind a scaler": (StreamScaler() | LossTracker(PerceptronRanker(), served=True), scaled),
+            "served loss too, behind a scaler": (StreamScaler() | LossTracker(PerceptronRanker(), measure_served=True), scaled),
         }
         learners = {"alone": alone, "scaled": scaled} | {name: model for name, (model, _) in models.items()}
         # Again and again the same models, which all learn the same: making one is no part of what tracking costs.

@@ -82,7 +82,7 @@ ROWS: dict[str, Callable[[], Iterator[Callable[[], Any]]]] = {
     "dicts: learn_one": lambda: _learning(_default(), named=True),
     "dicts: rank_one": lambda: _ranking(named=True),
     "a tracker of served losses, arrays: learn_one": (
-        lambda: _learning(StreamQuantileMap() | LossTracker(PerceptronRanker(), served=True))
+        lambda: _learning(StreamQuantileMap() | LossTracker(PerceptronRanker(), measure_served=True))
     ),
     "clicks, dicts: learn_one": _clicking,
     "service, ranking": lambda: _requests(learning=False),

@@ -54,7 +54,7 @@ def run_of_perceptron(tracker: Any, comparator: str | None, delay: int | None) -
     size = 0.0
     if row is not None:
         size = _add_facts_of_comparator(facts, unknown, tracker, row, model, totals)
-        if tracker.served and comparator is not None:
+        if tracker.measure_served and comparator is not None:
             facts["difference"] = tracker.paired(comparator).difference("the ranker", comparator)
         if (wrong := outside_the_signs(tracker.learner, tracker._own_names(), tracker._aligned[row])) is not None:
             reason = f"covers comparators with the signs of the ranker, and {wrong}"

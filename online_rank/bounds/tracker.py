@@ -80,7 +80,7 @@ class LossTracker(NestedRanker):
     comparators
         Weights to compare with, by name: `{name: (d,) array}`, or `{name: {feature: weight}}` for queries whose features have
         names (a feature without a weight has weight 0). They are copied. Each costs about one more pass of scores.
-    served
+    measure_served
         Whether to measure the served rankings too: `Totals.served_loss`, `served_interval`, and `paired`, in which they are
         compared with the rankings by each comparator. The first two cost nothing with `average=False`, or if the served scores
         are given to `learn_one`; otherwise every document is scored a second time.
@@ -161,22 +161,22 @@ class LossTracker(NestedRanker):
     )
 
     def __init__(
-        self, ranker: Ranker, comparators: Mapping[str, Any] | None = None, *, served: bool = False, raw: bool = False
+        self, ranker: Ranker, comparators: Mapping[str, Any] | None = None, *, measure_served: bool = False, raw: bool = False
     ) -> None:
         super().__init__()
         require_perceptron(ranker)
         if comparators is not None and not isinstance(comparators, Mapping):
             raise TypeError(f"comparators is of type {type(comparators).__name__}; it is a dict {{name: weights}}")
-        flag("served", served)
+        flag("measure_served", measure_served)
         flag("raw", raw)
         if comparators and (issubclass(type(ranker), BlendRanker) or is_only_measured(ranker)):
             what = "is compared with its best fixed blend" if isinstance(ranker, BlendRanker) else "is not one"
             raise TypeError(f"comparators are for perceptrons: a {type(ranker).__name__} {what}")
-        if served and ranker.abilities.takes_clicks:
-            raise ValueError("served=True: clicks do not reveal the loss of the served ranking")
+        if measure_served and ranker.abilities.takes_clicks:
+            raise ValueError("measure_served=True: clicks do not reveal the loss of the served ranking")
         self.ranker = ranker
         self.comparators = None if comparators is None else {name: copied(name, u) for name, u in comparators.items()}
-        self.served = served
+        self.measure_served = measure_served
         self.raw = raw
         self._learner: Any = copy.deepcopy(ranker)
         share_lock(self)
@@ -232,7 +232,7 @@ class LossTracker(NestedRanker):
             Served rankings are not measured.
         """
         if not self.abilities.measures_answers and self._totals[0] and not self._served[0]:
-            raise ValueError("served rankings are not measured; LossTracker(ranker, served=True) measures them")
+            raise ValueError("served rankings are not measured; LossTracker(ranker, measure_served=True) measures them")
         return LossInterval(self._served).interval(level)
 
     @locked
@@ -256,13 +256,15 @@ class LossTracker(NestedRanker):
         --------
         >>> from online_rank import LossTracker, PerceptronRanker
         >>> from online_rank.stream.synth import NoisyTeacher
-        >>> tracker = LossTracker(PerceptronRanker(), {"first feature": [1.0] + [0.0] * 9}, served=True)
+        >>> tracker = LossTracker(PerceptronRanker(), {"first feature": [1.0] + [0.0] * 9}, measure_served=True)
         >>> tracker.learn_many(*NoisyTeacher(n_queries=500, n_features=10, n_documents=20).block())
         >>> print(*tracker.paired().better())
         the ranker is better than first feature by at least 0.4656 a query (measured 0.5146, n = 499, 95 %)
         """
-        if not self.served:
-            raise ValueError("served rankings are not measured; LossTracker(ranker, comparators, served=True) measures them")
+        if not self.measure_served:
+            raise ValueError(
+                "served rankings are not measured; LossTracker(ranker, comparators, measure_served=True) measures them"
+            )
         if comparator is None:
             if len(self._sums) != 1:
                 raise ValueError(f"there are {len(self._sums)} comparators, {list(self.comparators or {})}: name one")
@@ -344,7 +346,7 @@ class LossTracker(NestedRanker):
     def _abilities(self) -> Abilities:
         able = super()._abilities()
         follows = not self._blends and (self._nested or getattr(self._learner, "average", False) is False)
-        measures = not able.takes_clicks and (self.served or follows)
+        measures = not able.takes_clicks and (self.measure_served or follows)
         return able._replace(measures_answers=measures, wants_scale=self.raw)
 
     @property
@@ -479,7 +481,7 @@ class LossTracker(NestedRanker):
         """
         if self._round_is_served(block, answered):
             rounds[:, _SERVED_LOSS] = rounds[:, _LOSS]
-        if self.served and len(self._sums):
+        if self.measure_served and len(self._sums):
             self._add_pairs(block, rounds)
         served = self.abilities.measures_answers or block.served is not None
         accumulate(rounds, values, self._totals, self._sums, self._served if served else np.empty(0))
@@ -503,12 +505,12 @@ class LossTracker(NestedRanker):
             return False
         if block.served is not None or answered:
             return block.served is not None
-        # Without `served` it is unknown whether transformers have learned before a blend.
-        return self.served if self._blends else getattr(self._learner, "average", False) is False
+        # Without `measure_served` it is unknown whether transformers have learned before a blend.
+        return self.measure_served if self._blends else getattr(self._learner, "average", False) is False
 
     def _scores_answers(self, block: Block) -> bool:
         """Whether the ranker must compute what it would have answered."""
-        return self.served and not self._nested and block.answered is None and not self._round_is_served(block, False)
+        return self.measure_served and not self._nested and block.answered is None and not self._round_is_served(block, False)
 
     @property
     def _observes(self) -> bool:

@@ -27,7 +27,7 @@ def tracked(model: Any, queries: Iterable[tuple], shown: bool | None = None) -> 
     """
     *transformers, ranker = steps_of(model)
     if issubclass(type(ranker), BlendRanker):
-        return _behind(transformers, LossTracker(ranker, served=True))
+        return _behind(transformers, LossTracker(ranker, measure_served=True))
     seen = list(_transformed([step.clone() for step in transformers], queries, shown))
     X = np.concatenate([query.X for query, _ in seen])
     y = np.concatenate([grades for _, grades in seen])
@@ -40,7 +40,7 @@ def tracked(model: Any, queries: Iterable[tuple], shown: bool | None = None) -> 
         (X, y, qid), measure=ranker.measure, lam=_LAMBDA, credit="spread", signs=signs or None, progress=shown
     )
     weights: Any = found.weights if names is None else dict(zip(names, found.weights.tolist(), strict=True))
-    return _behind(transformers, LossTracker(ranker, {"best in hindsight": weights}, served=True))
+    return _behind(transformers, LossTracker(ranker, {"best in hindsight": weights}, measure_served=True))
 
 
 def _behind(transformers: list[Any], tracker: Any) -> Any:

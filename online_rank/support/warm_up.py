@@ -114,7 +114,7 @@ def models() -> Iterator[Any]:
     yield o.DirectRanker()
     yield o.BlendRanker()
     yield o.KernelPerceptronRanker()
-    yield o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)}, served=True)
+    yield o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)}, measure_served=True)
     yield o.LossTracker(o.SlamRanker(), {"u": np.ones(3)})
     yield o.StreamScaler() | o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)})
     yield o.DriftAwareRanker(o.PerceptronRanker())
@@ -153,7 +153,7 @@ def _learn_what_was_served() -> None:
     for model in (o.PerceptronRanker(), o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)})):
         for _ in range(2):
             model.learn_one(X, grades, served=[0.1, 0.4, 0.2, 0.3])
-    tracked = o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)}, served=True)
+    tracked = o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)}, measure_served=True)
     _use(tracked, X, grades)
     _use(o.StreamScaler() | tracked, X, grades)
     o.intervals.LossInterval((1.0, 0.5, 0.25)).interval()
@@ -197,7 +197,7 @@ def _use_sparse_rows() -> None:
     _use(o.GradientRanker(), X, grades)
     _use(o.SlamRanker(), X, grades)
     _use(o.MaxAbsStreamScaler() | o.PerceptronRanker(), X, grades)
-    _use(o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)}, served=True), X, grades)
+    _use(o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)}, measure_served=True), X, grades)
 
 
 def _use_clicks() -> None:
@@ -230,7 +230,7 @@ def _use_streams() -> None:
         path = Path(folder, "queries.txt")
         path.write_text(text)
         queries = list(o.stream.iter_letor(path))
-        for ranker in (o.PerceptronRanker(), o.LossTracker(o.PerceptronRanker(), served=True)):
+        for ranker in (o.PerceptronRanker(), o.LossTracker(o.PerceptronRanker(), measure_served=True)):
             for model in (ranker, o.StreamScaler() | ranker, o.StreamQuantileMap() | ranker):
                 o.evaluate.progressive(queries, model.clone(), {"ndcg@10": o.metrics.NDCG(k=10)})
         o.best_in_hindsight(queries[:2], max_evaluations=2, progress=False)

@@ -82,7 +82,7 @@ ABILITIES = {
     "tracker": (LossTracker(PerceptronRanker()), {"takes_sparse", "takes_served", "learns"}),
     "tracker, raw": (LossTracker(PerceptronRanker(), raw=True), {"takes_sparse", "takes_served", "wants_scale", "learns"}),
     "tracker, served": (
-        LossTracker(PerceptronRanker(), served=True),
+        LossTracker(PerceptronRanker(), measure_served=True),
         {"takes_sparse", "takes_served", "measures_answers", "learns"},
     ),
     "tracker of clicks": (LossTracker(ClickPerceptron()), {"takes_clicks", "takes_sparse", "draws", "learns"}),

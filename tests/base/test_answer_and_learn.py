@@ -28,8 +28,8 @@ MODELS = {
     "map": lambda: StreamQuantileMap() | PerceptronRanker(),
     "stateless and supervised": lambda: QueryNormalizer() | StreamTargetEncoder() | RidgeRanker(),
     "drift": lambda: StreamScaler() | DriftAwareRanker(PerceptronRanker()),
-    "tracker": lambda: LossTracker(PerceptronRanker(), WEIGHTS, served=True),
-    "tracker behind a scaler": lambda: StreamScaler() | LossTracker(PerceptronRanker(), WEIGHTS, served=True),
+    "tracker": lambda: LossTracker(PerceptronRanker(), WEIGHTS, measure_served=True),
+    "tracker behind a scaler": lambda: StreamScaler() | LossTracker(PerceptronRanker(), WEIGHTS, measure_served=True),
     "tracker of last weights": lambda: StreamScaler() | LossTracker(PerceptronRanker(average=False), WEIGHTS),
     "tracker of drift": lambda: StreamScaler() | LossTracker(DriftAwareRanker(PerceptronRanker())),
 }
@@ -67,7 +67,7 @@ def test_a_block_is_answered_and_learned_as_its_queries_are(make):
 @pytest.mark.parametrize("bad", [np.inf, -1])
 def test_a_block_with_a_bad_query_leaves_all_steps_as_they_were(bad):
     X, y, qid = stream()
-    model = StreamScaler() | LossTracker(PerceptronRanker(), WEIGHTS, served=True)
+    model = StreamScaler() | LossTracker(PerceptronRanker(), WEIGHTS, measure_served=True)
     model.learn_many(X[: 9 * M], y[: 9 * M], qid[: 9 * M])
     before = state_of(model)
     if bad == np.inf:

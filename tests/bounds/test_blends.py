@@ -208,7 +208,7 @@ def test_draws_follow_from_the_seed_and_the_number_of_the_query():
 
 
 def test_a_tracker_certifies_what_a_pipeline_around_a_blend_answered():
-    model = StreamQuantileMap() | LossTracker(BlendRanker([PerceptronRanker(), RidgeRanker()]), served=True)
+    model = StreamQuantileMap() | LossTracker(BlendRanker([PerceptronRanker(), RidgeRanker()]), measure_served=True)
     alone = StreamQuantileMap() | BlendRanker([PerceptronRanker(), RidgeRanker()])
     answered = 0.0
     for X, y in queries(120):

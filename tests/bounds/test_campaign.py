@@ -141,7 +141,7 @@ def run(seed):
     named = named and not scaled and not begins
     names = list("wxyz")[:d]
     u = {key: dict(zip(names, u.tolist(), strict=True)) if named else u for key, u in vectors.items()}
-    tracker = LossTracker(ranker, u, served=bool(rng.random() < 0.7))
+    tracker = LossTracker(ranker, u, measure_served=bool(rng.random() < 0.7))
     model = StreamScaler() | tracker if scaled else tracker
     account, waiting, n_given, learned = Account(vectors), [], 0, 0
 

@@ -118,8 +118,8 @@ def test_a_block_is_its_queries_and_files_keep_the_account(tmp_path):
 
 
 def test_what_is_refused():
-    with pytest.raises(ValueError, match="served=True: clicks do not reveal"):
-        LossTracker(ClickPerceptron(), served=True)
+    with pytest.raises(ValueError, match="measure_served=True: clicks do not reveal"):
+        LossTracker(ClickPerceptron(), measure_served=True)
     tracker = LossTracker(ClickPerceptron(PlackettLuce(k=2)), {"u": np.ones(2)})
     with pytest.raises(ValueError, match="no logits"):
         tracker.learn_one(np.eye(2), Impression((0, 1)).clicked([1]))

@@ -68,7 +68,7 @@ def test_the_order_of_machines_changes_no_certificate():
 
 def test_loss_is_called_that_of_what_was_served_only_where_it_is():
     """Behind a scaler the average was judged on other features than it had answered on."""
-    pipeline = StreamScaler() | LossTracker(PerceptronRanker(served="average"), {"u": np.ones(3)}, served=True)
+    pipeline = StreamScaler() | LossTracker(PerceptronRanker(served="average"), {"u": np.ones(3)}, measure_served=True)
     for t, (X, y) in enumerate(queries(2, 100)):
         pipeline.learn_one(X * [1.0, 100.0 ** (t // 25 % 2), 1.0], y)
     certificate = pipeline["LossTracker"].certificate()

@@ -52,7 +52,9 @@ def test_a_budget_lasts_no_longer_than_its_tolerance():
 def test_under_a_cap_the_hindsight_form_has_the_sum_of_the_updates():
     """Weights under a cap are not that sum: <u, w> would say 1.5 L of a loss of 2 L."""
     lost = 1.0 - 1.0 / math.log2(3)
-    base = LossTracker(PerceptronRanker("ndcg", credit="spread", norm_cap=0.5, average=False), {"u": [1.0, 0.0]}, served=True)
+    base = LossTracker(
+        PerceptronRanker("ndcg", credit="spread", norm_cap=0.5, average=False), {"u": [1.0, 0.0]}, measure_served=True
+    )
     tracker, block = base.clone(), base.clone()
     for y in ([1, 0], [0, 1]):
         tracker.learn_one(np.eye(2), y)

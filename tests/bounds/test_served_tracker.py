@@ -117,7 +117,7 @@ def test_learning_from_the_average_is_learning_from_what_it_served():
 @pytest.mark.parametrize("given_scores", [False, True])
 def test_behind_a_moving_scaler_the_served_loss_is_that_of_what_predict_one_answered(average, given_scores):
     """D: the second column is multiplied by 100 every 25 queries."""
-    pipeline = StreamScaler() | LossTracker(PerceptronRanker(average=average), {"u": np.ones(3)}, served=True)
+    pipeline = StreamScaler() | LossTracker(PerceptronRanker(average=average), {"u": np.ones(3)}, measure_served=True)
     ndcg, answered, differ = measure("ndcg@10"), 0.0, 0
     for t, (X, y) in enumerate(queries(2, 150)):
         X[:, 1] *= 100.0 ** (t // 25 % 2)
@@ -135,7 +135,7 @@ def test_behind_a_moving_scaler_the_served_loss_is_that_of_what_predict_one_answ
 def test_a_ranker_around_which_nothing_is_measured_says_so():
     tracker = LossTracker(PerceptronRanker())
     tracker.learn_one(np.eye(2), [1, 0])
-    with pytest.raises(ValueError, match="served=True"):
+    with pytest.raises(ValueError, match="measure_served=True"):
         tracker.served_interval()
     with pytest.raises(ValueError, match="cannot learn from scores"):
         GradientRanker().learn_one(np.eye(2), [1, 0], served=[0.0, 0.0])
@@ -374,7 +374,7 @@ def test_raw_features_need_a_scaler_in_front():
 @pytest.mark.parametrize("served", [False, True])
 def test_a_query_that_is_interrupted_after_the_kernel_is_undone(monkeypatch, served):
     rng = np.random.default_rng(3)
-    model = LossTracker(PerceptronRanker(), {"u": np.ones(4)}, served=served)
+    model = LossTracker(PerceptronRanker(), {"u": np.ones(4)}, measure_served=served)
     for _ in range(5):
         model.learn_one(rng.normal(size=(6, 4)), [2, 1, 0, 0, 1, 0])
     before = model.totals, model.learner.weights.copy(), model.last_round, model.learner.last_round, model._served.copy()
@@ -398,7 +398,7 @@ def test_a_query_that_is_interrupted_after_the_kernel_is_undone(monkeypatch, ser
 def test_a_block_with_a_feature_that_is_not_finite_is_refused_whole(transformer, bad):
     rng = np.random.default_rng(0)
     X, y, qid = rng.normal(size=(2000, 3)), rng.integers(0, 3, 2000), np.repeat(np.arange(500), 4)
-    model = transformer | LossTracker(PerceptronRanker(), served=True)
+    model = transformer | LossTracker(PerceptronRanker(), measure_served=True)
     for _ in range(3):
         model.learn_many(X, y, qid)
     before = pickle.dumps(model)
@@ -412,7 +412,7 @@ def test_a_block_with_a_feature_that_is_not_finite_is_refused_whole(transformer,
 @pytest.mark.parametrize("given", [False, True])
 def test_a_tracker_beside_a_comparator_says_which_ranks_better(scaled, given):
     names = {"teacher": np.array([1.0, -1.0, 0.5]), "against": np.array([-1.0, 1.0, -0.5])}
-    tracker = LossTracker(PerceptronRanker("ndcg"), names, served=True)
+    tracker = LossTracker(PerceptronRanker("ndcg"), names, measure_served=True)
     model, scaler = (StreamScaler() | tracker if scaled else tracker), StreamScaler()
     expected = {name: PairedLosses(["the ranker", name]) for name in names}
     for t, (X, y) in enumerate(queries(5, 150, teacher=names["teacher"])):
@@ -441,7 +441,7 @@ def test_a_block_is_compared_as_its_queries_one_by_one():
     rng = np.random.default_rng(0)
     X, y, qid = rng.normal(size=(400, 3)), rng.integers(0, 3, 400), np.repeat(np.arange(80), 5)
     for front in (None, StreamScaler()):
-        trackers = [LossTracker(PerceptronRanker(), {"u": np.ones(3)}, served=True) for _ in range(2)]
+        trackers = [LossTracker(PerceptronRanker(), {"u": np.ones(3)}, measure_served=True) for _ in range(2)]
         block, single = (tracker if front is None else front.clone() | tracker for tracker in trackers)
         block.learn_many(X, y, qid)
         for q in range(80):
@@ -452,7 +452,7 @@ def test_a_block_is_compared_as_its_queries_one_by_one():
 def test_comparisons_need_served_rankings_and_a_comparator():
     with pytest.raises(ValueError, match="served rankings are not measured"):
         LossTracker(PerceptronRanker(), {"u": np.ones(3)}).paired("u")
-    tracker = LossTracker(PerceptronRanker(), {"u": np.ones(3), "v": np.ones(3)}, served=True)
+    tracker = LossTracker(PerceptronRanker(), {"u": np.ones(3), "v": np.ones(3)}, measure_served=True)
     with pytest.raises(ValueError, match=r"there are 2 comparators, \['u', 'v'\]: name one"):
         tracker.paired()
     with pytest.raises(KeyError, match="no comparator 'w'"):

@@ -274,7 +274,7 @@ def test_a_block_adds_up_as_its_queries_do():
 
 
 def test_learns_and_ranks_as_the_ranker_it_holds():
-    model, tracker = PerceptronRanker(), LossTracker(PerceptronRanker(), {"u": np.ones(3)}, served=True)
+    model, tracker = PerceptronRanker(), LossTracker(PerceptronRanker(), {"u": np.ones(3)}, measure_served=True)
     losses, served = 0.0, 0.0
     for X, y in random_queries(seed=5):
         if len(set(y.tolist())) > 1:

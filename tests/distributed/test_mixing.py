@@ -279,7 +279,7 @@ def test_learn_shard_goes_from_bytes_to_bytes(measure):
 
 
 def tracked(rounds, weights="uniform", raw=False, **options):
-    tracker = LossTracker(PerceptronRanker(**options), {"u": np.array([1.0, -0.5, 2.0, 0.25])}, raw=raw, served=True)
+    tracker = LossTracker(PerceptronRanker(**options), {"u": np.array([1.0, -0.5, 2.0, 0.25])}, raw=raw, measure_served=True)
     mixed = trained(StreamScaler() | tracker if raw else tracker, rounds, weights)
     return mixed["LossTracker"] if raw else mixed
 
@@ -339,7 +339,7 @@ def test_what_the_exact_form_alone_covers():
 
 def test_the_account_of_a_tracker_adds_up():
     queries = linear_queries(40)
-    base = learned(LossTracker(PerceptronRanker(), {"u": np.ones(4)}, served=True), queries[:8])
+    base = learned(LossTracker(PerceptronRanker(), {"u": np.ones(4)}, measure_served=True), queries[:8])
     shards = [learned(fork(base), part) for part in cut(queries[8:], 2)]
     totals, mixed = base.totals, mix(shards, base)
     for name in ("n_rounds", "n_mistakes", "loss", "served_loss", "mass", "squared_gradient_norms"):

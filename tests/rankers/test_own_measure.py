@@ -87,7 +87,7 @@ def test_a_round_without_a_loss_has_no_update():
 def test_the_mass_theorem_covers_it_for_any_credit(credit, settings):
     stream = queries(120, 3)
     model = PerceptronRanker(First(), credit=credit, **settings)
-    tracker, blocks = (LossTracker(model, {"u": np.arange(5) / 3.0}, served=True) for _ in range(2))
+    tracker, blocks = (LossTracker(model, {"u": np.arange(5) / 3.0}, measure_served=True) for _ in range(2))
     learned(tracker, stream, w=1.5)
     learned(model, stream, w=1.5)
     X, y = (np.concatenate(part) for part in zip(*stream, strict=True))
@@ -128,7 +128,7 @@ def test_sparse_rows_learn_the_same():
 @pytest.mark.parametrize("given", ["tests.first", First, First(threshold=2)], ids=str)
 def test_models_go_on_from_their_files(given, tmp_path):
     stream = queries(40, 7)
-    model = learned(LossTracker(PerceptronRanker(given), {"u": np.ones(5)}, served=True), stream[:20])
+    model = learned(LossTracker(PerceptronRanker(given), {"u": np.ones(5)}, measure_served=True), stream[:20])
     save(model, tmp_path / "model.npz")
     read = load(tmp_path / "model.npz")
     for twin in (read, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):

@@ -116,8 +116,8 @@ def test_blocks_sparse_rows_and_files_give_the_same(options):
 def test_a_tracker_learns_and_measures_the_same_in_a_block():
     stream = list(queries())
     comparators = {"teacher": np.array([1.0, -0.3, 0.5, 0.0])}
-    one = taught(LossTracker(PerceptronRanker(signs=SIGNS), comparators, served=True), stream)
-    block = LossTracker(PerceptronRanker(signs=SIGNS), comparators, served=True)
+    one = taught(LossTracker(PerceptronRanker(signs=SIGNS), comparators, measure_served=True), stream)
+    block = LossTracker(PerceptronRanker(signs=SIGNS), comparators, measure_served=True)
     block.learn_many(*as_block(stream))
     assert (block.learner.weights == one.learner.weights).all()
     assert block.certificate().to_dict() == one.certificate().to_dict()

@@ -167,7 +167,7 @@ def test_named_features_do_not_depend_on_how_the_vocabulary_grew():
 def test_certificates_of_sparse_rows_are_those_of_arrays():
     u = np.random.default_rng(3).normal(size=30)
     for options in SETTINGS:
-        dense, sparse = (LossTracker(PerceptronRanker(**options), {"u": u}, served=True) for _ in range(2))
+        dense, sparse = (LossTracker(PerceptronRanker(**options), {"u": u}, measure_served=True) for _ in range(2))
         for X, y in queries(30):
             dense.learn_one(X, y)
             sparse.learn_one(as_rows(X), y)
