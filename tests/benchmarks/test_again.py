@@ -1,5 +1,7 @@
 """Results that are made again and compared with those that are committed."""
 
+import subprocess
+
 import pytest
 
 from benchmarks import _again, report
@@ -130,13 +132,18 @@ def test_reasons_are_given_for_what_is_not_made_again(monkeypatch):
     assert asked == [("benchmarks.x", "--a", "1")]
 
 
-def test_a_command_that_fails_or_takes_too_long_is_named():
+def test_a_command_that_fails_or_takes_too_long_is_named(monkeypatch):
     page = PAGE.replace("benchmarks.rankers --seeds 3", "benchmarks.no_such_benchmark")
     found, reasons = check_page("rankers", page, 60.0)
     assert found == Compared(left=4, times=4)
     assert "it failed: " in reasons[0]
     assert "No module named benchmarks.no_such_benchmark" in reasons[0]
-    assert "it takes more than 0.01 s" in check_page("rankers", page, 0.01)[1][0]
+
+    def hang(command, *, timeout, **_):
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(_again.subprocess, "run", hang)
+    assert "it takes more than 60 s" in check_page("rankers", page, 60.0)[1][0]
 
 
 def test_a_page_is_told_its_seeds_and_about_how_long_it_takes(monkeypatch):
