@@ -30,9 +30,9 @@ class SlamRanker(LinearRanker):
         w \leftarrow w - \eta \nabla f_t(w) \text{ if } RML_t > 0.
 
     The ranking loss RML is 1 - measure, ties broken pessimistically. It is at most f_t(w) / Delta. The bounds of [CT] hold for
-    its sum with the step of `online_rank.bounds.theory_learning_rate`, and `online_rank.bounds.any_step_bound` with every
-    step. Rankings depend on the step, too. `PerceptronRanker` has no step, tighter bounds, and ranks better: this class is for
-    comparisons with the paper.
+    its sum with the step of `online_rank.bounds.theory_learning_rate`, and the row `any_step_bound` of its certificate with
+    every step. Rankings depend on the step, too. `PerceptronRanker` has no step, tighter bounds, and ranks better: this class
+    is for comparisons with the paper.
 
     Parameters
     ----------
