@@ -6,18 +6,15 @@ import numpy as np
 
 from online_rank import arguments
 from online_rank._kernels import click_perceptron as kernels
-from online_rank._kernels import sparse_click_perceptron as sparse
-from online_rank._kernels import sparse_clicks
+from online_rank._kernels import sparse
 from online_rank._kernels.clicks import confidence, evidence
-from online_rank._kernels.sparse import OPTIMIZER
 from online_rank.base.anatomy import Abilities
 from online_rank.base.growth import with_zeros
 from online_rank.base.schema import Array, Derived, Flag, Schema
 from online_rank.feedback.arrays import ShownBlock, propensities_of, shown_block
 from online_rank.feedback.policies import PlackettLuce, Policy, require_policy
 from online_rank.measures.learned import discounts
-from online_rank.query import Block, SparseRows
-from online_rank.query.sparse import as_rows
+from online_rank.query import Block
 from online_rank.rankers.averaged import LinearRanker, averaging
 
 __all__ = ["ClickPerceptron"]
@@ -123,7 +120,7 @@ class ClickPerceptron(LinearRanker):
         _begun=Flag(),
     )
     _learns_atomically = True
-    _row_width = OPTIMIZER + 1
+    _row_width = sparse.OPTIMIZER + 1
 
     def _abilities(self) -> Abilities:
         return Abilities(takes_clicks=True, takes_sparse=True, draws=True)
@@ -148,9 +145,9 @@ class ClickPerceptron(LinearRanker):
         if self._begun:
             return 1.0
         if self._rows is not None:
-            return sparse_clicks.confidence(self._counters)
+            return confidence(*self._counters[[sparse.EVIDENCE, sparse.WITH_GRADIENTS]])
         # The weights are the sum of all updates.
-        return confidence(self._weights, self._squares)
+        return confidence(*evidence(self._weights, self._squares))
 
     def _begin_with(self, weights: np.ndarray, strength: float) -> None:
         super()._begin_with(weights, strength)
@@ -162,8 +159,8 @@ class ClickPerceptron(LinearRanker):
             self._squares = with_zeros(self._squares, n_new)
 
     def _in_rows(self, rows: np.ndarray) -> dict[str, Any]:
-        rows[:, sparse.SQUARES] = self._squares
-        self._counters[[sparse_clicks.EVIDENCE, sparse_clicks.WITH_GRADIENTS]] = evidence(self._weights, self._squares)
+        rows[:, sparse.OPTIMIZER] = self._squares
+        self._counters[[sparse.EVIDENCE, sparse.WITH_GRADIENTS]] = evidence(self._weights, self._squares)
         return {"_squares": np.empty(0)}
 
     def _clicked(self, block: Block) -> ShownBlock:
@@ -186,14 +183,9 @@ class ClickPerceptron(LinearRanker):
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         settings = self._clicked(block), block.w, discounts(block.n_documents), self._config
-        if self._rows is None and not isinstance(block.X, SparseRows):
-            return kernels.learn(
-                block.X, block.offsets, *settings, self._weights, self._average, self._squares, self._counters, rounds
-            )
-        rows, state = as_rows(block.X), self._make_sparse()
-        return sparse.learn(
-            rows.starts, rows.columns, rows.values, block.offsets, *settings, state, self._averages, self._counters, rounds,
-        )  # fmt: skip
+        X, weights, average = self._for_kernel(block.X)
+        squares = None if self._rows is not None else self._squares[None]
+        return kernels.learn(X, block.offsets, *settings, weights, average, squares, self._counters, rounds)
 
 
 _DEFAULT = PlackettLuce()
