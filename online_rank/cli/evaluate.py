@@ -108,13 +108,13 @@ def evaluate(path: str, files: Sequence[str], measuring: Measuring, reading: Rea
     _print({"model": path, "files": list(files)}, values, as_json)
 
 
-def evaluate_run(run: str, judgements: str, measuring: Measuring, as_json: bool) -> None:
+def evaluate_run(run: str, judgements: str, measuring: Measuring, as_json: bool, complete: bool) -> None:
     """Measure a TREC run against judgements and print the figures."""
     from online_rank.stream.trec import judged_rankings
 
     metrics, chance = measuring.metrics(), measuring.chance()
     n_queries = 0
-    for grades, scores in judged_rankings(run, judgements):
+    for grades, scores in judged_rankings(run, judgements, complete=complete):
         for each in (*metrics.values(), *chance.values()):
             each.update(grades, scores)
         n_queries += 1
