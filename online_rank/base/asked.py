@@ -4,8 +4,6 @@ from typing import Any
 
 from online_rank.query import Block, read_block, read_query
 
-__all__ = ["as_numbers", "read_for", "read_many_for", "require_taken"]
-
 
 def read_for(
     model: Any, x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, context: Any = None, at: Any = None

@@ -21,8 +21,6 @@ from online_rank.query import MAX_FEATURES, Block, SparseRows, with_features
 from online_rank.query.names import HashedNames, are_texts, plain_names
 from online_rank.query.sparse import as_rows, worth_rows
 
-__all__ = ["Columns", "QueryEstimator", "are_numbers", "as_array", "numbers", "require_array_room"]
-
 #: Most cells of a dense array made of sparse documents, for steps that need one.
 _MAX_CELLS = 1 << 24
 

@@ -10,8 +10,6 @@ from online_rank.base.columns import Columns, as_array
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, in_form, read_query, require_finite
 
-__all__ = ["QueryFunction"]
-
 
 class QueryFunction(QueryTransformer):
     """A function of a query as a step of a pipeline. It learns nothing.

@@ -23,8 +23,6 @@ from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import Undo, all_or_nothing, record
 from online_rank.query import Block, answer_in_kind, feature_dicts, in_form, plain_array, plain_block, plain_query
 
-__all__ = ["RankingPipeline", "learn_within"]
-
 #: How many numbers of a block pass through the steps of a pipeline at once.
 _BYTES_AT_ONCE = 2 << 20
 

@@ -28,8 +28,6 @@ from online_rank.query import (
     require_grades,
 )
 
-__all__ = ["Ranker", "rank_one"]
-
 #: From this number of documents on numpy sorts faster than Python.
 _MANY = 50
 

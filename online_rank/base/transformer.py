@@ -13,8 +13,6 @@ from online_rank.base.step import QueryStep
 from online_rank.base.undo import all_or_nothing
 from online_rank.query import Block, in_form
 
-__all__ = ["QueryTransformer"]
-
 
 class QueryTransformer(QueryStep, base.Transformer):
     """A river transformer that works on whole queries in any form, and returns the form it was given.

@@ -16,8 +16,6 @@ from online_rank.query import Block, SparseRows, document_name, require_finite
 from online_rank.query.forms import as_floats, flat
 from online_rank.query.sparse import as_rows, merged
 
-__all__ = ["HashedFeatures"]
-
 #: As many columns as a model may have features.
 MOST_BITS = 24
 

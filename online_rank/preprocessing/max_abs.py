@@ -15,8 +15,6 @@ from online_rank.base.schema import Array, Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, SparseRows, require_finite
 
-__all__ = ["MaxAbsStreamScaler"]
-
 
 class MaxAbsStreamScaler(QueryEstimator, QueryTransformer):
     """Divide each feature by its largest absolute value in the stream so far, in one pass and without centring.

@@ -8,8 +8,6 @@ from online_rank._kernels import preprocessing as kernels
 from online_rank.base.form import InQuery, Layer
 from online_rank.preprocessing._columns import StatelessTransformer
 
-__all__ = ["QueryNormalizer"]
-
 
 class QueryNormalizer(StatelessTransformer):
     """Scale each feature within each query, using only the documents of that query.

@@ -20,8 +20,6 @@ from online_rank.base.schema import Array, Count, Derived, Flag, Integer, ListOf
 from online_rank.preprocessing._columns import ColumnTransformer, StatelessTransformer, distinct_names
 from online_rank.query import Block, SparseRows, require_finite
 
-__all__ = ["Ramps", "StreamQuantileMap"]
-
 #: Values that the sketch of a feature keeps, and documents that join it at once. A map of d features is saved in
 #: 8 d (_POINTS + _DOCUMENTS) bytes: 348 kB at 136 features.
 _POINTS, _DOCUMENTS = 224, 96

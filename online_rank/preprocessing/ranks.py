@@ -12,8 +12,6 @@ from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, require_finite
 
-__all__ = ["QueryRanks"]
-
 #: The beginning of the name of a rank.
 _RANK_OF = "rank of "
 

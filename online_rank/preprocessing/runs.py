@@ -16,8 +16,6 @@ from online_rank.query import Block, Retrieved, document_name, require_finite
 from online_rank.query.forms import as_floats
 from online_rank.query.sparse import SparseRows, worth_rows
 
-__all__ = ["PARTS", "RunFeatures"]
-
 #: The features that `RunFeatures` can make of a run, in the order of its columns.
 PARTS = ("minmax", "zscore", "reciprocal_rank", "found")
 

@@ -14,8 +14,6 @@ from online_rank.base.schema import Array, Count, Schema
 from online_rank.preprocessing._columns import ColumnTransformer
 from online_rank.query import Block
 
-__all__ = ["StreamScaler"]
-
 
 class StreamScaler(ColumnTransformer):
     """Scale each feature to mean 0 and variance 1, by the running mean and variance over all documents seen.

@@ -11,18 +11,6 @@ from online_rank.arguments import require_time
 from online_rank.query.context import Context
 from online_rank.query.sparse import SparseRows
 
-__all__ = [
-    "ONE",
-    "Block",
-    "as_times",
-    "as_weights",
-    "document_name",
-    "plain_block",
-    "query_offsets",
-    "require_finite",
-    "single",
-]
-
 #: The weights of a block of one query of weight 1.
 ONE = np.ones(1)
 

@@ -32,19 +32,6 @@ from online_rank.query.served import as_served
 from online_rank.query.sparse import SparseRows, checked_rows, from_scipy, is_scipy, worth_rows
 from online_rank.query.vectors import Vectors
 
-__all__ = [
-    "MAX_FEATURES",
-    "answer_in_kind",
-    "as_floats",
-    "feature_dicts",
-    "flat",
-    "in_form",
-    "plain_array",
-    "plain_query",
-    "read_block",
-    "read_query",
-]
-
 #: From this number of names on, a kernel finds the distinct ones faster than a dict.
 _MANY = 256
 

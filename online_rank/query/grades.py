@@ -9,8 +9,6 @@ from online_rank._kernels.codes import MAX_GRADE
 from online_rank.query.blocks import as_array, document_name
 from online_rank.query.labels import by_id
 
-__all__ = ["MAX_GRADE", "as_grades", "require_grades"]
-
 _INT64 = np.dtype(np.int64)
 # Plain dicts first, since asking an abstract class takes longer.
 _MAPPING = dict | Mapping

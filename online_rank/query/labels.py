@@ -4,8 +4,6 @@ import sys
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["by_id", "in_rows_of"]
-
 
 def _index(values: Any) -> Any:
     """The index of a pandas object, or None."""

@@ -8,8 +8,6 @@ import numpy as np
 from online_rank.query.blocks import as_array, document_name
 from online_rank.query.labels import by_id
 
-__all__ = ["as_served"]
-
 
 def as_served(served: Any, n_documents: int, ids: Sequence[Hashable] | None = None) -> np.ndarray:
     """The scores that documents were served with, in their order.

@@ -7,8 +7,6 @@ import numpy as np
 from online_rank._kernels.sparse import merge_repeated, repeats
 from online_rank.arguments import integer
 
-__all__ = ["SparseRows", "as_rows", "checked_rows", "from_scipy", "is_scipy", "merged", "worth_rows"]
-
 #: `SparseRows` pay off below this share of non-zeros, from this number of cells on.
 _SHARE = 0.05
 _CELLS = 1 << 12

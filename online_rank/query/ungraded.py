@@ -10,8 +10,6 @@ from online_rank.query.labels import by_id, in_rows_of
 from online_rank.query.runs import Runs
 from online_rank.query.vectors import Vectors
 
-__all__ = ["drop_ungraded"]
-
 #: How to treat a document.
 Policy: TypeAlias = Literal[0, "skip", "error"]
 
