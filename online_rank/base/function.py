@@ -61,9 +61,6 @@ class QueryFunction(QueryTransformer):
         stacked = _stack(parts)
         return block._replace(X=stacked.X, names=stacked.names, form=stacked.form)
 
-    def _learn_block(self, block: Block) -> Block:
-        return self._transform_block(block)
-
 
 def _stack(parts: list[Block]) -> Block:
     """Stack queries into one block, with columns in the order in which their names first appear."""

@@ -97,8 +97,7 @@ class DeclaredFeatures(QueryTransformer):
     def _abilities(self) -> Abilities:
         return Abilities(takes_documents=True, learns=False)
 
-    def _rising(self, feature: Hashable) -> tuple[Hashable, ...]:
-        return (feature,)
+    _rises = True
 
     def _layers(self, n_features: int) -> tuple[Layer, ...]:
         return ()

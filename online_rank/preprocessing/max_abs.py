@@ -1,6 +1,5 @@
 """Scaling by the largest absolute value so far, which keeps zeros."""
 
-from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -56,8 +55,7 @@ class MaxAbsStreamScaler(QueryEstimator, QueryTransformer):
         largest = self._largest[: self._n_features]
         return largest.copy() if self.feature_names is None else dict(zip(self.feature_names, largest.tolist(), strict=True))
 
-    def _rising(self, feature: Hashable) -> tuple[Hashable, ...]:
-        return (feature,)
+    _rises = True
 
     def _grow(self, n_new: int) -> None:
         n = self._n_features

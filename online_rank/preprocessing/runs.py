@@ -96,9 +96,8 @@ class RunFeatures(QueryTransformer):
         # Half of it all is the largest of two arrays.
         return n_documents * n_features * self._n_numbers_a_score // 2
 
-    def _rising(self, feature: Hashable) -> tuple[Hashable, ...]:
-        # Signs name its columns, since runs are no features.
-        return (feature,)
+    # Signs name its columns, since runs are no features.
+    _rises = True
 
     def __init__(
         self,
@@ -154,9 +153,6 @@ class RunFeatures(QueryTransformer):
         if others and len(set(columns)) < len(columns):  # Columns of runs differ.
             raise ValueError(f"x: a feature is called {max(columns, key=columns.count)!r}, as a column of a run is")
         return block._replace(X=out, names=columns)
-
-    def _learn_block(self, block: Block) -> Block:
-        return self._transform_block(block)
 
 
 def _part_of(scores: np.ndarray, ranks: np.ndarray, part: str, k: float, floor: float) -> np.ndarray:
