@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from river import base
 
-from online_rank.base.asked import read_for, read_many_for
+from online_rank.base.asked import read_for
 from online_rank.base.form import Layer, sources_of
 from online_rank.base.step import QueryStep
 from online_rank.base.undo import all_or_nothing
@@ -124,13 +124,13 @@ class QueryTransformer(QueryStep, base.Transformer):
         TypeError, ValueError
             Bad input anywhere in the block. The transformer is then as it was before the block.
         """
-        block = read_many_for(self, X, qid, y, context=context)
+        block = read_for(self, X, y, qid=qid, context=context)
         with self._lock, all_or_nothing(self):
             self._learn_block(block)
 
     def transform_many(self, X: Any, qid: Any = None, *, context: Any = None) -> Any:
         """A block of queries, transformed, in the form in which it was given; without `qid` it is a single query."""
-        block = read_many_for(self, X, qid, context=context)
+        block = read_for(self, X, qid=qid, context=context)
         with self._lock:
             return in_form(self._transform_block(block))
 
