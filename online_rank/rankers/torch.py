@@ -127,7 +127,7 @@ class TorchRanker(AveragedRanker):
         self.average = average
         self.seed = seed
         self._check()
-        self._surrogate, self._own = resolve(surrogate, measure, TorchRanker)
+        self._surrogate, self._own = resolve(surrogate, measure)
         self._forgets = averaging(average)
         parameters = [p.detach().cpu().numpy().ravel() for p in self._parameters().values()]
         self._weights = np.concatenate(parameters)
