@@ -39,8 +39,10 @@ from online_rank import (
 from online_rank.base.function import QueryFunction
 from online_rank.preprocessing import Ramps
 from online_rank.rankers.averaged import AveragedRanker, LinearRanker
+from online_rank.rankers.exploring import ExploringRanker
 from online_rank.rankers.fading import FadingRanker
 from online_rank.rankers.fixed import FixedRanker
+from online_rank.rankers.nested import RankerOfSeveral
 
 
 def doubled(query):
@@ -144,7 +146,7 @@ if HAS_TORCH:
 NOT_SAVED = {"function", "function | scaler | perceptron", "lifted selector"}
 
 #: Base classes of rankers, which say nothing about how to learn.
-BASES = {Ranker, AveragedRanker, FadingRanker, LinearRanker}
+BASES = {Ranker, AveragedRanker, ExploringRanker, FadingRanker, LinearRanker, RankerOfSeveral}
 
 #: Rankers that the contract, which gives them any features, with names and without, is not for.
 NOT_CHECKED = {

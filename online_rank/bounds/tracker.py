@@ -432,9 +432,6 @@ class LossTracker(NestedRanker):
     def _score(self, X: np.ndarray) -> np.ndarray:
         return self._learner._score(X)
 
-    def _score_queries(self, X: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        return self._learner._score_queries(X, offsets)
-
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         self._require_complete()
         if self._n_features != self._learner._n_features or self._nested or self._blends:
