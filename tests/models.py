@@ -1,5 +1,6 @@
 """Every public ranker and transformer, and pipelines of them: what tests of the contract run over."""
 
+import copy
 import importlib.util
 
 import numpy as np
@@ -124,6 +125,36 @@ REGISTRY = {
     "union | perceptron": lambda: (QueryNormalizer() + StreamScaler()) | PerceptronRanker(),
     "normalizer | scaler": lambda: QueryNormalizer() | StreamScaler(),
 }
+
+#: Arguments of classes, by name, that cannot do without, or have more to be tested than their defaults.
+_ARGUMENTS = {
+    "BestRanker": lambda: [
+        *({"rankers": [PerceptronRanker(), PerceptronRanker(average=False)], "epsilon": epsilon} for epsilon in (None, 0.1)),
+        {"rankers": [PerceptronRanker(), PerceptronRanker(average=False)], "drafts": 3},
+        {"rankers": [PerceptronRanker(), StreamScaler() | PerceptronRanker()]},
+    ],
+    "BlendRanker": lambda: [{"rankers": [PerceptronRanker(), StreamScaler() | PerceptronRanker()]}, {"rankers": None}],
+    "BoostedRanker": lambda: [{"depth": 2, "window": 20, "rate": 10.0}],
+    "CrossFeatures": lambda: [{"key": "user"}],
+    "DeclaredFeatures": lambda: [{"features": ["a", "b"]}],
+    "DriftAwareRanker": lambda: [
+        *({"ranker": PerceptronRanker(), "on_drift": on_drift} for on_drift in ("reset", "restart_average", "switch")),
+        {"ranker": StreamScaler() | PerceptronRanker()},
+    ],
+    "FixedRanker": lambda: [{"weights": {"clicks": 1.0}}],
+    "ForEachDocument": lambda: [{"transformer": preprocessing.StandardScaler()}],
+    "LossTracker": lambda: [{"ranker": PerceptronRanker()}],
+    "PairwiseRanker": lambda: [{"model": linear_model.LogisticRegression()}],
+    "PointwiseRanker": lambda: [{"model": linear_model.LinearRegression()}, {"model": linear_model.LogisticRegression()}],
+    "QueryFunction": lambda: [{"func": copy.copy}],
+    "QueryUnion": lambda: [{"first": QueryFunction(copy.copy), "second": QueryFunction(copy.copy)}],
+}
+
+
+def arguments_of(cls):
+    """Arguments by which tests construct a class."""
+    return _ARGUMENTS.get(cls.__name__, lambda: [{}])()
+
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 if HAS_TORCH:

@@ -202,10 +202,6 @@ class LossTracker(NestedRanker):
         self._segments = np.array([1.0, 0.0, 0.0])
         self._begin()
 
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        yield {"ranker": PerceptronRanker()}
-
     @property
     def learner(self) -> Any:
         """The ranker that learns. Teach it only through the tracker: otherwise the next query or certificate raises an

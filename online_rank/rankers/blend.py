@@ -150,14 +150,6 @@ class BlendRanker(RankerOfSeveral):
         self._meet_features_of([learner for learner in map(first_step, self._learners) if learner is not None])
         share_lock(self)
 
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        from online_rank.preprocessing import StreamScaler
-        from online_rank.rankers.perceptron import PerceptronRanker
-
-        yield {"rankers": [PerceptronRanker(), StreamScaler() | PerceptronRanker()]}
-        yield {"rankers": None}
-
     @property
     @locked
     def weights(self) -> np.ndarray:

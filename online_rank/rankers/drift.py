@@ -127,15 +127,6 @@ class DriftAwareRanker(NestedRanker):
         adopt_features(self, [self._learner])
         share_lock(self)
 
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        from online_rank.preprocessing import StreamScaler
-        from online_rank.rankers.perceptron import PerceptronRanker
-
-        for on_drift in _ON_DRIFT:
-            yield {"ranker": PerceptronRanker(), "on_drift": on_drift}
-        yield {"ranker": StreamScaler() | PerceptronRanker()}
-
     @property
     def learner(self) -> Ranker | RankingPipeline:
         """The ranker, or pipeline, that learns and ranks."""

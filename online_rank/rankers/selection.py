@@ -159,16 +159,6 @@ class BestRanker(RankerOfSeveral):
         self._votes = np.zeros((len(rankers), 3))
         self._leader = np.zeros(len(LeaderAccount._fields))
 
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        from online_rank.preprocessing import StreamScaler
-        from online_rank.rankers.perceptron import PerceptronRanker
-
-        for epsilon in (None, 0.1):
-            yield {"rankers": [PerceptronRanker(), PerceptronRanker(average=False)], "epsilon": epsilon}
-        yield {"rankers": [PerceptronRanker(), PerceptronRanker(average=False)], "drafts": 3}
-        yield {"rankers": [PerceptronRanker(), StreamScaler() | PerceptronRanker()]}
-
     @property
     @locked
     def mean_losses(self) -> np.ndarray:

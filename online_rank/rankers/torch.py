@@ -135,12 +135,6 @@ class TorchRanker(AveragedRanker):
         self._state = np.zeros((OPTIMIZER_ROWS[OPTIMIZERS.index(optimizer)], len(self._weights)), self._weights.dtype)
         self._buffers = tuple(buffer.detach().cpu().numpy().copy() for _, buffer in module.named_buffers())
 
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        torch = _torch()
-        yield {"module": torch.nn.Linear(5, 1).double()}
-        yield {"module": torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Dropout(0.5), torch.nn.Linear(4, 1)).double()}
-
     def _unit_test_skips(self) -> set[str]:
         # Initial weights belong to columns, which features get in the order in which they appear.
         return {"check_shuffle_features_no_impact", "late_features"}
