@@ -234,7 +234,10 @@ STATS = {
                 "kept_mean": {"type": ["number", "null"], "description": "its mean over the lists drawn"},
             },
         },
-        "served": {"type": "object", "description": "the served rankings by one kind of feedback, and its measure"},
+        "served": {
+            "type": "object",
+            "description": "the mean of the measure that it names, with its interval: served rankings with one kind of feedback",
+        },
         "drifts": {"type": "array", "items": {"type": "integer"}, "description": "after how many rankings the loss rose"},
         "inputs": {
             "type": "object",
