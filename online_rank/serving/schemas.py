@@ -234,10 +234,7 @@ STATS = {
                 "kept_mean": {"type": ["number", "null"], "description": "its mean over the lists drawn"},
             },
         },
-        "served": {
-            "type": "object",
-            "description": "the mean of the measure that it names, with its interval: served rankings with one kind of feedback",
-        },
+        "served": {"type": "object", "description": "mean and interval of the measure that it names, over served rankings"},
         "drifts": {"type": "array", "items": {"type": "integer"}, "description": "after how many rankings the loss rose"},
         "inputs": {
             "type": "object",
