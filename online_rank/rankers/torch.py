@@ -158,7 +158,9 @@ class TorchRanker(AveragedRanker):
     def _dtype(self) -> str:
         return str(next(iter(self._parameters().values())).dtype).removeprefix("torch.")
 
-    def learn_one(self, x: Any, y: Any, w: float = 1.0, *, served: Any = None, context: Any = None, at: Any = None) -> None:
+    def learn_one(
+        self, x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, context: Any = None, at: Any = None
+    ) -> None:
         """Learn from one query, as `Ranker.learn_one`; x may also be an array or a tensor (m, *shape)."""
         super().learn_one(_flat(x), y, w, served=served, context=context, at=at)
 
