@@ -338,12 +338,10 @@ class _Made:
 
 
 def _scores(learner: Ranker | RankingPipeline, block: Block, made: _Made) -> np.ndarray:
-    if not isinstance(learner, RankingPipeline):
-        return learner._score_all(block)
     steps = transformers_of(learner)
     if len(steps) == 1 and isinstance(steps[0], StatelessTransformer):
         return ranker_of(learner)._score_all(made.of(steps[0], block))
-    return learner._score_block(block)
+    return learner._score_all(block)
 
 
 def _answered(learner: Ranker | RankingPipeline, query: Block, made: _Made) -> np.ndarray:
