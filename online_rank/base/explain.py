@@ -12,8 +12,6 @@ from online_rank.base.columns import as_array, numbers
 from online_rank.query import Block, SparseRows
 from online_rank.query.blocks import single
 
-__all__ = ["Explanation", "explain_linear", "explain_one", "feature_weights"]
-
 #: Most numbers of documents that are scored for each of the orders: features that differ times all features, and for a kernel
 #: times a sixteenth of the documents that it keeps. About a third of a second in all.
 _MOST_SCORED = 1 << 21

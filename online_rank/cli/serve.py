@@ -40,6 +40,7 @@ class Place(NamedTuple):
     max_bytes: int | None = None
     ttl: float | None = None
     snapshots: int = 0
+    remember: float = 86_400.0
     tokens: str | None = None
 
 
@@ -68,6 +69,7 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
         replace_model=place.replace_model,
         idle=place.idle,
         snapshots=place.snapshots,
+        remember=place.remember,
     )
     for model in models.open_models.values():
         say_where_it_goes_on(model.durable)

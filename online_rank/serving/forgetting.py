@@ -2,7 +2,6 @@
 
 import copy
 import re
-import secrets
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -73,7 +72,7 @@ class Forgotten(NamedTuple):
     queries
         Numbers of the queries that no longer wait.
     learned
-        The learned ids, by their changes, as what they are remembered from now on: nothing that anybody knows.
+        Ids that are no longer known to be learned.
     early
         Number of queries that feedback had come for, but no ranking.
     features
@@ -81,7 +80,7 @@ class Forgotten(NamedTuple):
     """
 
     queries: tuple[int, ...] = ()
-    learned: dict[int, str] = {}  # noqa: RUF012  # never changed
+    learned: tuple[str | int, ...] = ()
     early: int = 0
     features: frozenset[str] = frozenset()
 
@@ -116,20 +115,20 @@ def forget(service: RankingService, wanted: Wanted) -> Forgotten:
     is_read = wanted.context is not None or wanted.document is not None
     waiting = [each for each in pending.ids() if is_about(each) or (is_read and _has(pending.get(each)[0], wanted))]
     early = [query_id for query_id in pending.early_ids() if is_about(query_id)]
-    learned = {query_id: secrets.token_hex(16) for query_id in service._learned if query_id in ids}
+    learned = tuple(query_id for query_id in ids if service.learned_as(query_id) is not None)
     numbers = tuple(pending.number(query_id) or 0 for query_id in waiting)
-    placeholders = {service._learned[query_id][0]: placeholder for query_id, placeholder in learned.items()}
-    with all_or_nothing(service):
+    with all_or_nothing(service) as changes:
+        changes.include_entries(service._learned, learned, sort=True)
         service.model = model
         if wanted.context is not None:
             service.replaced = None
-        if learned:
-            service._learned = {learned.get(query_id, query_id): change for query_id, change in service._learned.items()}
+        for query_id in learned:
+            service._learned.pop(query_id, None)
         pending.forget([*waiting, *early])
         service._read.clear()
         if challenge is not None:
             challenge.model = rival
-    return Forgotten(numbers, placeholders, len(early), names | also)
+    return Forgotten(numbers, learned, len(early), names | also)
 
 
 def without(content: bytes, wanted: Wanted) -> tuple[bytes, frozenset[str]]:

@@ -23,7 +23,7 @@ __all__ = ["EventLoop", "keep_one_arena", "listening_sockets", "most_connections
 _BACKLOG = 128
 #: File descriptors reserved for everything else: open models, libraries, standard streams.
 _RESERVED = 128
-_DESCRIPTORS_A_MODEL = 4
+_DESCRIPTORS_A_MODEL = 6
 _GRACE_SECONDS = 10
 #: Most bytes of the headers of a request, and of any other part of one that only makes sense when it is complete.
 _LARGEST_HEAD = 1 << 14

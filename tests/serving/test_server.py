@@ -333,8 +333,8 @@ def test_descriptors_are_left_for_the_files_of_models():
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (1024, before[1]))
-        # 1024 less 128 in the backlog, 128 for the process, and 4 a model.
-        assert most_connections(Limits(connections=5000), 100) == 1024 - 128 - 128 - 400
+        # 1024 less 128 in the backlog, 128 for the process, and 6 a model.
+        assert most_connections(Limits(connections=5000), 100) == 1024 - 128 - 128 - 600
         assert most_connections(Limits(connections=200), 100) == 200
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
