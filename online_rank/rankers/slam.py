@@ -101,5 +101,5 @@ class SlamRanker(LinearRanker):
         table = discounts(block.n_documents)
         return learn(X, block.y, block.offsets, block.w, table, self._config, weights, average, self._counters, rounds)
 
-    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
-        self._mix_weights(shards, base, shares)
+    def _mix(self, shards: Sequence[Any], base: Any) -> None:
+        self._mix_weights(shards, base)
