@@ -13,8 +13,8 @@ For documents (m, d) of a query, credit c (m,), weights w and an update z, a `le
 
 - `learner_of(X, w, average, state, n_kept, offsets)`: is made of arrays of an entry, which it requires to fit together; `state`
   is what an optimizer keeps of the features, `n_kept` rows, or None;
-- `combine(documents, learner, c, spare)`: sets z = sum of c_i x_i. Returns the number of features that z has, and ||z||^2;
-- `combine_both(documents, learner, c, other, spare)`: does so for two credits. Returns both squared norms;
+- `combine(documents, learner, c, other, spare)`: sets z = sum of c_i x_i, and a second update likewise by the credit `other`,
+  unless it is None. Returns the number of features that z has, and both squared norms;
 - `mix(learner, n, share)`: sets z = share z + (1 - share) other, of n features. Returns ||z||^2;
 - `add(learner, n, step, square, decay, counters)`: adds step z to w, and to a lazy average. Returns whether w stays finite;
   otherwise nothing changes;
@@ -60,8 +60,7 @@ def _verb(name: str) -> Verb:
 
 n_documents, query_of, learner_of = _verb("n_documents"), _verb("query_of"), _verb("learner_of")
 score_with_norms, score_served = _verb("score_with_norms"), _verb("score_served")
-combine, combine_both, mix = _verb("combine"), _verb("combine_both"), _verb("mix")
-add, add_with_squares = _verb("add"), _verb("add_with_squares")
+combine, mix, add, add_with_squares = _verb("combine"), _verb("mix"), _verb("add"), _verb("add_with_squares")
 count_average, shorten = _verb("count_average"), _verb("shorten")
 take, meet, combine_differences, keep = _verb("take"), _verb("meet"), _verb("combine_differences"), _verb("keep")
 take_drawn, count_evidence = _verb("take_drawn"), _verb("count_evidence")
