@@ -82,6 +82,10 @@ class Kernel:
             _recording = before
 
 
+def _of_no_kind(first: Any, *_: Any) -> Any:
+    raise TypeError(f"no kernel of this verb is for {type(first).__name__}")
+
+
 class Verb:
     """A function with one kernel for each class of its first argument: an array, or a named tuple.
 
@@ -90,7 +94,7 @@ class Verb:
 
     def __init__(self, name: str, kernels: dict[type, Any]) -> None:
         self.name = name
-        self.choose = functools.singledispatch(next(iter(kernels.values())))
+        self.choose = functools.singledispatch(_of_no_kind)
         for kind, kernel in kernels.items():
             self.choose.register(kind, kernel)
 

@@ -4,10 +4,10 @@ The loop of an algorithm is written once. Each verb has a kernel for each kind o
 (a matrix) and `sparse` (`Rows`). When the loop is compiled, the verb's first argument decides which is called (`_jit.Verb`).
 
 To add a kind, write a module with named tuples of its documents and of what learns from them (`Learner`), which also has room
-for an update, and with a function for each verb that the algorithms for it call, with the same arguments. Add the module to
-`KINDS`; where it lacks a verb, an algorithm that calls this verb does not compile for this kind. Then call the entries of
-algorithms, such as `perceptron.learn`, with such documents and weights. `tests/kernels/test_features.py` compares kinds on the
-same documents.
+for an update, and with a function for each verb that the algorithms for it call, with the same arguments. Add the class of its
+documents and the module to `KINDS`. Then call the entries of algorithms, such as `perceptron.learn`, with such documents and
+weights; an algorithm that calls a verb which the module lacks does not compile for this kind.
+`tests/kernels/test_features.py` compares kinds on the same documents.
 
 For documents (m, d) of a query, credit c (m,), weights w and an update z, a `learner`
 
@@ -48,10 +48,10 @@ import numpy as np
 from online_rank._kernels import dense, sparse
 from online_rank._kernels._jit import Verb
 
-#: The module of each class that a verb may have as its first argument.
+#: The module of each class that a verb may have as its first argument: of documents, and of `Learner` and `Taken`.
 KINDS: dict[type, Any] = {np.ndarray: dense, sparse.Rows: sparse}
-for _module in (dense, sparse):
-    KINDS |= dict.fromkeys((_module.Learner, _module.Taken), _module)
+for _module in tuple(KINDS.values()):
+    KINDS |= {getattr(_module, name): _module for name in ("Learner", "Taken") if hasattr(_module, name)}
 
 
 def _verb(name: str) -> Verb:
