@@ -137,8 +137,7 @@ def explained(model: Any, query: Any, documents: Any) -> dict[str, Any]:
     ValueError
         `documents` are not two documents of the query.
     """
-    two = isinstance(documents, list) and len(documents) == 2 and all(type(document) is str for document in documents)
-    if not two or documents[0] == documents[1]:
+    if documents[0] == documents[1]:
         raise ValueError("explain must be two documents: [document, other document]")
     found = model.explain_one(query, *documents)
     parts = [[str(name), value] for name, value in found.largest_first()]

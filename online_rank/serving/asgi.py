@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple
 
-from online_rank.serving.wire import encoded
+import msgspec
 
 __all__ = ["Headers", "Limits", "Receive", "Refused", "Scope", "Send", "path_of", "read_body", "send_json"]
 
@@ -111,7 +111,7 @@ async def _whole_body(receive: Receive, most: int) -> bytes:
 
 async def send_json(send: Send, status: int, answer: dict[str, Any], more: Headers = ()) -> None:
     """Answer a request, with optional further headers."""
-    body = encoded(answer)
+    body = msgspec.json.encode(answer)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

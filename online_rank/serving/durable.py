@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from online_rank.base.undo import all_or_nothing
 from online_rank.limits import is_id, is_integer
 from online_rank.serving.forgetting import Forgotten, Wanted, forget
@@ -16,7 +18,6 @@ from online_rank.serving.identity import go_on
 from online_rank.serving.outcomes import Outcome, waiting_query
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.stored_times import set_back
-from online_rank.serving.wire import own
 from online_rank.storage.folder import CheckpointError
 from online_rank.storage.generations import taken
 from online_rank.storage.saved import saved_state
@@ -318,14 +319,14 @@ def _restored(saved: SavedState, store: str) -> RankingService:
         try:
             # Collecting garbage would find nothing and take longer than parsing.
             gc.disable()
-            rows = ((change, own(row.encode())) for change, row in saved.learned())
+            rows = ((change, msgspec.json.decode(row)) for change, row in saved.learned())
             learned = {query_id: (change, digest) for change, (query_id, digest) in rows if _is_learned(query_id, digest)}
             service.restore(learned, {number: _parsed(content) for number, content in saved.waiting()})
         finally:
             go_on()
         for outcome, number, content in saved.since():
             fields, _, feedback = outcome.partition(b"\n")
-            service.replay(own(fields), number, () if content is None else _parsed(content), feedback)
+            service.replay(msgspec.json.decode(fields), number, () if content is None else _parsed(content), feedback)
         service.require_free(saved.queries())
     except CheckpointError:
         raise
@@ -357,7 +358,7 @@ def _query(waiting: tuple[Any, ...]) -> bytes:
 def _parsed(query: bytes) -> tuple[Any, ...]:
     """A waiting query, in the form of an outcome."""
     head, _, text = query.partition(b"\n")
-    query_id, size, at, scores, drawn = own(head)
+    query_id, size, at, scores, drawn = msgspec.json.decode(head)
     return waiting_query((query_id, size, at, text.decode(), scores, drawn))
 
 
