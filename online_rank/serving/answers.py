@@ -39,9 +39,9 @@ def as_served(documents: Any, order: list[str]) -> list[float]:
     return [place.get(document, -float(len(order))) for document in documents]
 
 
-def completed(grades: dict[str, Any], query: Block, ungraded: Any) -> dict[Any, Any]:
+def completed(grades: dict[str, Any], query: Block) -> dict[Any, Any]:
     """Grades of all documents of a query, where those that have none are 0."""
-    return grades if ungraded is None else dict.fromkeys(query.ids or (), 0) | grades
+    return dict.fromkeys(query.ids or (), 0) | grades
 
 
 def require_known(given: Any, documents: Any) -> None:

@@ -69,7 +69,7 @@ def teach(state: ServiceState, message: messages.Teach, request: bytes, at: floa
     query = query_of(state, message, grades if ungraded == "skip" else None, n_bytes=n_bytes)
     if n_bytes is not None and state.draws:
         require_few_pairs(query, n_bytes)
-    y = as_grades(completed(grades, query, ungraded), query.n_documents, query.ids)
+    y = as_grades(grades if ungraded is None else completed(grades, query), query.n_documents, query.ids)
     scores = state.model.predict_one(query)
     loss = served_loss(state._target, [*scores.values()], y)
     number = state._pending.number(query_id)
@@ -110,7 +110,7 @@ def learn_waiting(
                 of_all = dict(zip(query.ids or (), scores, strict=True))
                 query = query_of(state, messages.read(text.encode()), feedback)
                 scores = [of_all[name] for name in query.ids or ()]
-            feedback = completed(feedback, query, ungraded)
+            feedback = feedback if ungraded is None else completed(feedback, query)
             y = as_grades(feedback, query.n_documents, query.ids)
             by = as_scores(scores)
             running_means(state._metric, by, y, query.offsets, [1])

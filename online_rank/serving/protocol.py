@@ -281,7 +281,7 @@ class RankingService(ServiceState):
     @property
     def _gathers(self) -> bool:
         """Whether feedback is gathered over a window."""
-        return self._pending.window is not None
+        return self.plan is not None and self.plan.window is not None
 
     def _handled(self, message: Any, request: bytes, at: float | None) -> Reply:
         """Answer a request. Raises ValueError, and others, before anything changes."""
@@ -289,14 +289,16 @@ class RankingService(ServiceState):
             return Reply({"stats": self.stats()}) if message.cmd == "stats" else Reply({}, command="save")
         if isinstance(message, messages.Explain):
             return ranking.explain(self, message, request)
-        ts = None if message.ts is messages.UNSET else message.ts
-        own, now = self._times(ts, at)
+        gathers, ts = self._gathers, None if message.ts is messages.UNSET else message.ts
+        own: Any
+        now: Any
+        own, now = self._times(ts, at) if gathers or ts is not None else (at, at)
         if isinstance(message, messages.Rank):
-            return ranking.rank(self, message, request, *((own, now) if self._gathers else (None, None)))
-        learned_at = self._time(None if at is None and ts is None else now)
+            return ranking.rank(self, message, request, *((own, now) if gathers else (None, None)))
+        learned_at = self._time(now if ts is not None else at)
         if isinstance(message, messages.Teach):
             return learning.teach(self, message, request, learned_at, n_bytes=len(request))
-        if self._gathers:
+        if gathers:
             return windows.gather(self, message, request, own, now)
         if isinstance(message, messages.Event):
             raise ValueError("events are added up over a window, and this service has none: start it with --feedback-window")
@@ -307,9 +309,10 @@ class RankingService(ServiceState):
 
         Raises ValueError for a time that is too far ahead.
         """
-        latest = CLOCK.now() if at is None else max(at, CLOCK.now())
+        clock = CLOCK.now()
+        latest = clock if at is None else max(at, clock)
         if ts is None:
-            own = CLOCK.now() if at is None else at
+            own = clock if at is None else at
         elif (own := CLOCK.read(ts)) > latest + self.clock_skew:
             raise ValueError(
                 f"ts is {ts}, {own - latest:,.0f} seconds ahead of the clock; {self.clock_skew:g} are accepted (--clock-skew)"
