@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from online_rank.arguments import seconds_of
 from online_rank.cli.files import refuse_overwriting
 from online_rank.cli.logs import say
 from online_rank.cli.options import Service
@@ -30,7 +31,8 @@ def run(service: RankingService, options: Service, place: str | None, max_reques
     if place is not None:
         require_replaceable(place)  # Now rather than after everything is learned.
     sys.stdout.flush()
-    durable = DurableService(service, options.checkpoint, options.every, options.replace_model)
+    remember = seconds_of(options.remember, "--remember")
+    durable = DurableService(service, options.checkpoint, options.every, options.replace_model, remember)
     say_where_it_goes_on(durable)
     with contextlib.closing(durable) as state:
         number = 0

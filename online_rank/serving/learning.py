@@ -50,8 +50,8 @@ NOT_CLICKS = "this service learns from grades: its ranker draws no rankings that
 def learn(state: ServiceState, message: messages.Grades | messages.Clicks, request: bytes, at: float | None) -> Reply:
     """Learn a query from the first feedback that comes for it, at a time, if the model asks for one. Raises ValueError."""
     query_id, digest = message.id, messages.digest_of(message)
-    if query_id in state._learned:
-        return _came_again(state, query_id, digest)
+    if (before := state.learned_as(query_id)) is not None:
+        return _came_again(state, query_id, before, digest)
     number = state._pending.number(query_id)
     if number is None:
         raise ValueError("no query is waiting under this id: it was never ranked, or dropped since (see stats: evicted)")
@@ -63,8 +63,8 @@ def learn(state: ServiceState, message: messages.Grades | messages.Clicks, reque
 def teach(state: ServiceState, message: messages.Teach, request: bytes, at: float | None, *, n_bytes: int | None) -> Reply:
     """Learn a query that somebody else has ranked, from its documents and their grades; `n_bytes` as for `query_of`."""
     query_id, digest = message.id, messages.digest_of(message)
-    if query_id in state._learned:
-        return _came_again(state, query_id, digest)
+    if (before := state.learned_as(query_id)) is not None:
+        return _came_again(state, query_id, before, digest)
     grades, ungraded = messages.feedback_of(message)
     query = query_of(state, message, grades if ungraded == "skip" else None, n_bytes=n_bytes)
     if n_bytes is not None and state.draws:
@@ -189,9 +189,9 @@ def too_late(query_id: Any, outcome: Outcome) -> Reply:
     return Reply({"id": query_id, "learned": False, "late": True}, outcome, learned=True)
 
 
-def _came_again(state: ServiceState, query_id: Any, digest: int) -> Reply:
+def _came_again(state: ServiceState, query_id: Any, before: int, digest: int) -> Reply:
     """The answer to feedback on a learned query: repeated, or a correction, which comes too late."""
-    if state._learned[query_id][1] in (0, digest):
+    if before in (0, digest):
         counted, reply = (
             "duplicates",
             Reply({"id": query_id, "learned": False, "duplicate": True}, Outcome(("duplicate",)), True),

@@ -261,7 +261,7 @@ class Stats(TypedDict):
     """counts and figures"""
 
     stats: Annotated[dict[str, Any], _about("since the first start of the service")]
-    served: Annotated[dict[str, Any], _about("the served rankings by one kind of feedback, and its measure")]
+    served: Annotated[dict[str, Any], _about("mean and interval of the measure that it names, over served rankings")]
     drifts: Annotated[list[int], _about("after how many rankings the loss rose")]
     inputs: Annotated[dict[str, Any], _about("unknown and missing features, and how far values have drifted, by a sample")]
     journal_bytes: int | None
@@ -279,6 +279,7 @@ class Refusal(TypedDict):
     """why a request was refused, or failed"""
 
     error: str
+    request_id: Annotated[str, _about("in X-Request-Id, too: that of the request, or a new one")]
 
 
 class RequestError(ValueError):

@@ -58,7 +58,6 @@ Ids are strings or integers; each identifies one query.
 import contextlib
 import json
 import math
-import secrets
 from collections.abc import Collection
 from typing import Any
 
@@ -91,8 +90,6 @@ class RankingService(ServiceState):
     max_pending, max_age, max_pending_bytes
         Most queries waiting for feedback, the number of further queries for which they wait, and their total size in bytes (see
         `PendingQueries`).
-    max_learned
-        Number of learned ids to remember, to recognise repeated feedback.
     learn_served
         Whether to learn from the mistakes of the scores that were served. A certificate under delay needs it
         (`online_rank.bounds`, "Late grades"). Otherwise a query is scored again when its grades arrive, which ranks better, but
@@ -225,7 +222,8 @@ class RankingService(ServiceState):
     def _replay(self, fields: list[Any], number: int | None, waiting: Any, feedback: bytes) -> None:
         kind, *rest = fields
         if kind in ("learn", "teach", "close", "drop"):
-            self._forget_learned(rest[0])
+            # What is learned again had been forgotten.
+            self._learned.pop(rest[0], None)
         outcome = Outcome(tuple(fields))
         message: Any = messages.read(feedback) if kind in ("learn", "teach", "feedback") else None
         if kind == "rank":
@@ -270,13 +268,6 @@ class RankingService(ServiceState):
         with all_or_nothing(self) as changes:
             ranking.let_wait(self, changes, number, waiting, gone, now, kept)
         self._pending.spill()
-
-    def _forget_learned(self, query_id: Any) -> None:
-        """What is learned again had been forgotten, in a process that ended before its checkpoint."""
-        learned = self._learned.get(query_id)
-        if learned is not None:
-            self.renamed[learned[0]] = secrets.token_hex(16)
-            self._learned = {self.renamed.get(row[0], known): row for known, row in self._learned.items()}
 
     @property
     def _gathers(self) -> bool:

@@ -55,7 +55,7 @@ def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float 
         waiting = (message.id, size, at, text, [*scores.values()], drawn)
         number, gone = None, list[int]()
         replaced = pending.number(message.id)
-        if message.id not in state._learned:
+        if state.learned_as(message.id) is None:
             number, gone = pending.next_number, pending.crowded_out(message.id, size)
             state._hold(number, size, query)
         # Of those that feedback was given for the windows end: they go when they are learned.

@@ -23,7 +23,7 @@ _MOST_CLOSED = 32
 def gather(state: ServiceState, message: Any, request: bytes, at: float, now: float) -> Reply:
     """Take feedback that is learned when the window of its query ends; `at` may be ahead of `now`. Raises ValueError."""
     query_id, pending = message.id, state._pending
-    place = "late" if query_id in state._learned else pending.placed(query_id, at)
+    place = pending.placed(query_id, at) if state.learned_as(query_id) is None else "late"
     given = given_by(state, message)
     if place == "late":
         reply = Reply({"id": query_id, "accepted": False, "late": True}, Outcome(("late", now)), learned=True)
