@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from online_rank._kernels import sparse_clicks as sparse
+from online_rank._kernels import sparse
 from online_rank._kernels.clicks import confidence, evidence
 from online_rank.base.anatomy import Abilities
 from online_rank.base.schema import Array, Flag, Schema
@@ -56,7 +56,9 @@ class ExploringRanker(LinearRanker):
     def _confidence(self) -> float:
         if self._begun:
             return 1.0
-        return confidence(*self._updates()) if self._rows is None else sparse.confidence(self._counters)
+        if self._rows is not None:
+            return confidence(*self._counters[[sparse.EVIDENCE, sparse.WITH_GRADIENTS]])
+        return confidence(*evidence(*self._updates()))
 
     def _begin_with(self, weights: np.ndarray, strength: float) -> None:
         super()._begin_with(weights, strength)
