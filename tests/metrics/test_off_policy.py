@@ -231,3 +231,13 @@ def test_no_difference_between_equal_rankings():
     assert difference_of(shown.clicked(shown.order[:1]), (0, 1, 2, 3, 4), (0, 1, 2, 3, 4)) == 0.0
     assert SwapComparison().get() == 0.0
     assert math.isnan(OffPolicyValue().interval().mean)
+
+
+def test_weights_that_cannot_be_right_give_no_interval():
+    # Probabilities of three documents of a catalogue of 34, as published logs have them: weights of 34 where 3 are expected.
+    rng, value = np.random.default_rng(0), OffPolicyValue()
+    for _ in range(300):
+        shown = Impression(tuple(rng.permutation(3).tolist()), propensities=(1 / 34,) * 3)
+        value.update(shown.clicked([0] if rng.random() < 0.1 else []), [0, 1, 2])
+    with pytest.raises(ValueError, match=r"importance weights average 9\.97 over 300 rankings.*candidates that were not shown"):
+        value.interval()
