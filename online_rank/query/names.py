@@ -13,7 +13,16 @@ import numpy as np
 from online_rank._kernels.names import hash_texts, number_names
 from online_rank.limits import is_name
 
-__all__ = ["HashedNames", "are_texts", "distinct", "hashes_of", "index_among", "is_index_name", "plain_names"]
+__all__ = [
+    "HashedNames",
+    "are_texts",
+    "distinct",
+    "hashes_of",
+    "index_among",
+    "is_index_name",
+    "is_outcome_name",
+    "plain_names",
+]
 
 #: Random seeds of the hash, so that nobody can choose names that collide. Nothing that is stored depends on them.
 _SEEDS = np.frombuffer(os.urandom(16), np.uint64)
@@ -32,6 +41,21 @@ _DEEPEST = 8
 
 #: Names under which pandas reads back the unnamed index of a frame, as a column.
 _INDEX = re.compile(r"Unnamed: \d+(_level_\d+)?(\.\d+)*|__index_level_\d+__")
+
+#: Words of names of columns that say what became of a document in this list. The plural counts what was before: "clicks".
+_OUTCOMES = re.compile("click(ed)?|purchased?|order(ed)?|dwell|position|propensity|grade|label", re.IGNORECASE)
+_WORDS = re.compile("[A-Z]?[a-z]+|[A-Z]+")
+
+
+def is_outcome_name(name: str) -> bool:
+    """Whether a word of a column's name is an outcome: a click, an order, a dwell time, a position, a grade, ...
+
+    Examples
+    --------
+    >>> [is_outcome_name(name) for name in ("purchased", "dwell_time", "isClick", "clicks", "border")]
+    [True, True, True, False, False]
+    """
+    return any(_OUTCOMES.fullmatch(word) for word in _WORDS.findall(name))
 
 
 def is_index_name(name: str) -> bool:
