@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from online_rank.base import ranker_of
 from online_rank.base.columns import are_numbers
 from online_rank.base.signs import signs_of_columns
 from online_rank.cli.advice import advice
+from online_rank.cli.dry_run import look
 from online_rank.cli.evaluate import Measuring, measure_files, of_queries
 from online_rank.cli.files import declared, n_features_of, refuse_overwriting
 from online_rank.cli.reading import Reading, warnings_as_lines
@@ -28,7 +29,7 @@ from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
 from online_rank.storage.files import require_replaceable, save
 from online_rank.support.progress import progress
 
-__all__ = ["Checkpoints", "Output", "new_model", "run", "scaled"]
+__all__ = ["Checkpoints", "Output", "dry_run", "new_model", "require_known_signs", "run", "scaled"]
 
 RANDOM = "random ranking"
 
@@ -139,6 +140,19 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: 
             print(certificate)
 
 
+def dry_run(settings: Settings, as_json: bool) -> None:
+    """Print how each column of tables would be used, and learn nothing."""
+    settings.check()
+    # Statistics leave out missing values.
+    reading = settings.reading._replace(missing="zero", group_by_qid=True)
+    look(settings.reading.plan(settings.files), settings.files, _advice(settings._replace(reading=reading)), as_json)
+
+
+def _advice(settings: Settings) -> list[str]:
+    """Advice from the first queries, unless they can be read only once."""
+    return [] if "-" in settings.files else advice(settings.queries(0), settings.reading.query is not None)
+
+
 def _check(settings: Settings, checkpoints: Checkpoints, output: Output, workers: int | None) -> None:
     """Check what can be checked before anything is read."""
     settings.check()
@@ -153,13 +167,13 @@ def _check(settings: Settings, checkpoints: Checkpoints, output: Output, workers
 
 def _untaught(settings: Settings, plan: Any, output: Output, shown: bool | None) -> Any:
     """The model before the first query; says what was found in a table, and what may be better."""
-    _require_known(settings, plan)
+    require_known_signs(settings.signs, plan, settings.files)
     model = new_model(settings.measure, settings.scale, settings.ranker, settings.signs)
     if plan is not None:
         model = declared(model, settings.reading.strict, plan.features)
     elif settings.reading.strict:
         raise ValueError("--strict is for tables, whose columns have names")
-    for line in (plan.in_words() if plan else []) + advice(settings):
+    for line in (plan.in_words() if plan else []) + _advice(settings):
         output.warn(line)
     if not settings.certify:
         return model
@@ -182,11 +196,11 @@ def _report_page(place: str, figures: dict[str, Any], settings: Settings, about:
     return str(write_report(place, command=command, figures=figures, settings=settings.shown(), **about))
 
 
-def _require_known(settings: Settings, plan: Any) -> None:
+def require_known_signs(signs: Mapping[str, int] | None, plan: Any, files: Sequence[str]) -> None:
     """Raise ValueError if a feature that has a sign is not in the files."""
-    for name in settings.signs or ():
+    for name in signs or ():
         if plan is not None and name not in plan.features:
-            raise ValueError(f"--sign {name}: {settings.files[0]} has no such feature; there are {', '.join(plan.features)}")
+            raise ValueError(f"--sign {name}: {files[0]} has no such feature; there are {', '.join(plan.features)}")
         if plan is None and not are_numbers((name,)):
             raise ValueError(f"--sign {name}: features of LETOR text are known by their number, 1, 2, ...")
 

@@ -9,7 +9,7 @@ from online_rank.cli.options import OF_CLICKS, Clicks, Files, Grades, Json, Meas
 __all__ = ["compare"]
 
 #: What applies to a log of clicks.
-_WITH_CLICKS = {"a", "b", "files", "clicks", "query", "document", "event", "exclude", "places", "json"}
+_WITH_CLICKS = {"a", "b", "files", "clicks", "query", "document", "event", "exclude", "missing", "places", "json"}
 
 
 def compare(
@@ -37,7 +37,7 @@ def compare(
         if others := sorted(name for name in context.params if is_given(context, name) and name not in _WITH_CLICKS):
             raise typer.BadParameter(f"--{others[0].replace('_', '-')} does not go with --clicks")
         with warned_on_stderr():
-            compare_clicks([a, b], read_as(files, log, reading), places, json)
+            compare_clicks([a, b], read_as(files, log, reading.reading()), places, json)
         return
     if log.event or is_given(context, "places"):
         raise typer.BadParameter(f"--{'event' if log.event else 'places'} needs --clicks")

@@ -30,7 +30,7 @@ Kind = StrEnum("Kind", {"perceptron": "perceptron", "blend": "blend", "light_ble
 #: What applies to a log of clicks.
 _WITH_CLICKS = {
     "files", "clicks", "query", "document", "event", "topic", "features", "exclude", "event_time", "scale", "save", "json",
-    "quiet",
+    "quiet", "test", "missing", "sign", "report", "strict", "dry_run",
 }  # fmt: skip
 
 
@@ -94,27 +94,24 @@ def train(
 
     With --clicks: a table with the columns query, document, position and click, and propensity for above and place.
     """
-    from online_rank.cli.train import Checkpoints, Output, run
+    from online_rank.cli import train as training
+    from online_rank.cli.settings import Settings, signs_of
 
-    output = Output(save, report, json, quiet)
+    output = training.Output(save, report, json, quiet)
+    read = reading.reading(grades, features=names(features), event_time=event_time)
     if log.clicks is not None:
-        from online_rank.cli.click_log import learn, read_as
+        from online_rank.cli.click_log import Teaching, learn, read_as
 
         if others := sorted(name for name in context.params if is_given(context, name) and name not in _WITH_CLICKS):
             raise typer.BadParameter(f"--{others[0].replace('_', '-')} does not go with --clicks")
-        learn(read_as(files or [], log, reading, topic, features=names(features), event_time=event_time), scale, output)
+        learn(read_as(files or [], log, read, topic), Teaching(scale, test or (), signs_of(sign)), output, dry_run)
         return
     if topic is not None or log.event:
         raise typer.BadParameter(f"--{'event' if log.event else 'topic'} needs --clicks")
-    from online_rank.cli.dry_run import look
-    from online_rank.cli.settings import Settings, signs_of
-
     settings = Settings(
-        files or [], test or [], measure, passes, scale, shuffle,
-        reading.reading(grades, features=names(features), event_time=event_time), certify, ranker, shards, rounds,
-        signs_of(sign),
-    )  # fmt: skip
+        files or [], test or [], measure, passes, scale, shuffle, read, certify, ranker, shards, rounds, signs_of(sign)
+    )
     if dry_run:
-        look(settings, json)
+        training.dry_run(settings, json)
     else:
-        run(settings, Checkpoints(checkpoint, every), output, workers)
+        training.run(settings, training.Checkpoints(checkpoint, every), output, workers)
