@@ -1,6 +1,5 @@
 """A function as a step of a pipeline."""
 
-import copy
 from typing import Any
 
 import numpy as np
@@ -41,10 +40,6 @@ class QueryFunction(QueryTransformer):
 
     def _abilities(self) -> Abilities:
         return Abilities(takes_documents=True, learns=False)
-
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        yield {"func": copy.copy}
 
     def __str__(self) -> str:
         return getattr(self.func, "__name__", str(self.func))

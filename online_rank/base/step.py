@@ -1,6 +1,7 @@
 """Base class of pipeline steps."""
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from river import base, compose
@@ -40,6 +41,10 @@ class QueryStep(Able, base.Estimator):
 
     #: Exceptions: arrays that learning replaces and never writes to.
     _replaced: ClassVar[frozenset[str]] = frozenset()
+
+    def _unit_test_params(self) -> Iterator[dict[str, Any]]:  # type: ignore[override]
+        # River's checks construct the class of a model again.
+        yield {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def _record(self, log: list[Undo], block: Any = None) -> None:
         """Add to a log what undoes a change that may fail (see `record`).

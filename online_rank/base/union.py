@@ -63,12 +63,6 @@ class QueryUnion(Wrapper, QueryTransformer):
     def __str__(self) -> str:
         return f"{self.first} + {self.second}"
 
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        from online_rank.base.function import QueryFunction
-
-        yield {"first": QueryFunction(_same), "second": QueryFunction(_same)}
-
     def _record(self, log: list[Undo], block: Any = None) -> None:
         super()._record(log, block)
         for part in self._wrapped:
@@ -116,11 +110,6 @@ def _as_taken(part: Any, block: Block) -> Block:
     if hasattr(block.X, "shape") or abilities_of(part).takes_documents:
         return block
     return as_numbers(block)
-
-
-def _same(query: Any) -> Any:
-    """The query itself."""
-    return query
 
 
 QueryTransformer._union = QueryUnion

@@ -8,17 +8,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from online_rank.cli.advice import counters, leaks
 from online_rank.cli.dry_run import look
 from online_rank.cli.events import events_of
 from online_rank.cli.files import check_files, declared, n_features_of, refuse_overwriting
-from online_rank.cli.options import Clicks
-from online_rank.cli.reading import Reading, warnings_as_lines
-from online_rank.cli.train import Output, require_known_signs, scaled
+from online_rank.cli.options import Clicks, Output
+from online_rank.cli.printing import table
+from online_rank.cli.reading import Missing, Reading, warnings_as_lines
+from online_rank.cli.settings import Settings
+from online_rank.cli.train import require_known_signs, scaled
 from online_rank.support.progress import progress
 
 __all__ = ["SAYS", "ClickLog", "against", "examination_of", "learn", "learner_for", "read_as"]
@@ -180,40 +180,32 @@ def against(old: Any, new: Any, what: str, rival: str) -> str:
     return f"this log cannot tell whether {what} beats {rival}: {told}"
 
 
-class Teaching(NamedTuple):
-    """What a model is made and tested with."""
-
-    scale: str
-    test: Sequence[str] = ()
-    signs: dict[str, int] | None = None
-
-
-def learn(log: ClickLog, teaching: Teaching, output: Output, dry_run: bool = False) -> None:
+def learn(log: ClickLog, settings: Settings, output: Output, dry_run: bool = False) -> None:
     """Learn a model from a log of clicks, say from what and with what success, and save it; or show its columns."""
     with warnings_as_lines(output.warn):
         if not log.files:
             raise ValueError("--clicks needs a table to learn from")
         if log.topic is not None and log.origin != "moved":
             raise ValueError("--topic is for --clicks moved")
-        check_files([*log.files, *teaching.test], log.reading, graded=False)
+        check_files([*log.files, *settings.test], log.reading, graded=False)
         if dry_run:
-            as_zero = log._replace(reading=log.reading._replace(missing="zero"))
+            as_zero = log._replace(reading=log.reading._replace(missing=Missing.zero))
             look(log.reader().plan, log.files, as_zero.without_leaks()[1], output.json)
         else:
-            _learn(log, teaching, output)
+            _learn(log, settings, output)
 
 
-def _learn(log: ClickLog, teaching: Teaching, output: Output) -> None:
+def _learn(log: ClickLog, settings: Settings, output: Output) -> None:
     from online_rank.storage.files import require_replaceable, save
 
     for option, place in (("--save", output.save), ("--report", output.report)):
         if place is not None:
-            refuse_overwriting(option, place, [*log.files, *teaching.test])
+            refuse_overwriting(option, place, [*log.files, *settings.test])
     if output.save is not None:
         require_replaceable(output.save)
     log, lines = log.without_leaks()
     plan = log.reader().plan
-    require_known_signs(teaching.signs, plan, log.files)
+    require_known_signs(settings.signs, plan, log.files)
     for line in plan.in_words() + lines:
         output.warn(line)
     shown = False if output.quiet or output.json else None
@@ -222,15 +214,15 @@ def _learn(log: ClickLog, teaching: Teaching, output: Output) -> None:
         output.warn(f"{seen.alone:,} of {seen.lists:,} lists have a single candidate: from these nothing is learned")
     examination = examination_of(log, seen.deepest, shown) if log.origin == "moved" else None
     ranker, options = learner_for(log.origin, examination)
-    model = declared(scaled(ranker(**options), teaching.scale), log.reading.strict, plan.features)
+    model = declared(scaled(ranker(**options), settings.scale), log.reading.strict, plan.features)
     logged, value = _taught(model, log, seen, shown)
     report: dict[str, Any] = {"files": list(log.files), "origin": log.origin, **seen._asdict()}
     report |= {"features": n_features_of(model) or 0, **_figures(logged, value)}
     report["verdict"] = against(logged, value, "the model", "the logged ranking")
     if examination is not None:
         report["examination"] = list(examination)
-    if teaching.test:
-        report["test"] = _tested(model, log._replace(files=teaching.test), examination, shown)
+    if settings.test:
+        report["test"] = _tested(model, log._replace(files=settings.test), examination, shown)
     if output.save is not None:
         save(model, output.save)
         report["saved"] = output.save
@@ -320,9 +312,7 @@ def _print(report: dict[str, Any]) -> None:
     console.print(f"learned from {SAYS[report['origin']]}")
     if "examination" in report:
         console.print("examination of positions 1, 2, ...: " + ", ".join(f"{theta:.3f}" for theta in report["examination"]))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("gain of the first document, per list")
-    table.add_column("mean", justify="right", style="bold")
+    gains = table("gain of the first document, per list", "mean", bold=("mean",))
     test = report.get("test", {})
     for of, figures, by in (
         ("", report, "each list ranked by the model, then learned"),
@@ -330,8 +320,8 @@ def _print(report: dict[str, Any]) -> None:
     ):
         for key, what in (("logged_first", "as shown"), ("value_first", by)):
             if value := figures.get(key):
-                table.add_row(of + what, f"{value['mean']:.4f} ({value['lower']:.4f} to {value['upper']:.4f})")
-    console.print(table)
+                gains.add_row(of + what, f"{value['mean']:.4f} ({value['lower']:.4f} to {value['upper']:.4f})")
+    console.print(gains)
     console.print(
         "In brackets, 95 % intervals that are valid at any time"
         + ("; those of the model from the lists that begin as it would (OffPolicyValue)." if "value_first" in report else ".")

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import narwhals
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
+from online_rank.cli.printing import table
 from online_rank.stream.columns import Column, TablePlan
 from online_rank.stream.table_sources import batches_of
 
@@ -66,14 +65,12 @@ def look(plan: TablePlan | None, files: Sequence[str], lines: Sequence[str], as_
         print(json.dumps({"rows": rows, "columns": [one.to_dict() for one in seen], "advice": list(lines)}))
         return
     console = Console(highlight=False)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in (f"{rows:,} rows", "type", "becomes", "missing", "lowest", "highest"):
-        table.add_column(heading, justify="right" if heading in ("missing", "lowest", "highest") else "left")
+    shown = table(f"{rows:,} rows", "type", "becomes", "missing", "lowest", "highest", left=("type", "becomes"))
     for one in seen:
         figures = one.to_dict()
         ends = ["" if end is None else f"{end:.6g}" if isinstance(end, float) else str(end)[:20] for end in (one.low, one.high)]
-        table.add_row(one.column.name or "(unnamed)", one.column.type, one.column.role, f"{figures['missing']:.1%}", *ends)
-    console.print(table)
+        shown.add_row(one.column.name or "(unnamed)", one.column.type, one.column.role, f"{figures['missing']:.1%}", *ends)
+    console.print(shown)
     for line in [*plan.in_words()[1:], *lines]:
         console.print(line)
 

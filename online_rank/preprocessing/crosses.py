@@ -89,10 +89,6 @@ class CrossFeatures(QueryTransformer):
         self.key = key
         self.numbers = numbers
 
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        yield {"key": "user"}
-
     @property
     def keys(self) -> tuple[str, ...]:
         """The names that it looks up in a query's context."""

@@ -70,10 +70,6 @@ class DeclaredFeatures(QueryTransformer):
             raise ValueError(f"features names {twice[0]!r} more than once")
         self.features = features
 
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        yield {"features": ["a", "b"]}
-
     @property
     def feature_names(self) -> tuple[Hashable, ...]:
         """The declared names, in the order of the columns."""

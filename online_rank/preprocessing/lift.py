@@ -84,12 +84,6 @@ class ForEachDocument(QueryTransformer):
     def __str__(self) -> str:
         return f"ForEachDocument({self.transformer})"
 
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        from river import preprocessing
-
-        yield {"transformer": preprocessing.StandardScaler()}
-
     def learn_one(self, x: Any, y: Any = None, *, context: Any = None) -> None:
         """Learn from one query, or from a single document (a feature dict).
 

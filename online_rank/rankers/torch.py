@@ -127,19 +127,13 @@ class TorchRanker(AveragedRanker):
         self.average = average
         self.seed = seed
         self._check()
-        self._surrogate, self._own = resolve(surrogate, measure, TorchRanker)
+        self._surrogate, self._own = resolve(surrogate, measure)
         self._forgets = averaging(average)
         parameters = [p.detach().cpu().numpy().ravel() for p in self._parameters().values()]
         self._weights = np.concatenate(parameters)
         self._average = self._weights.copy() if self._averages else self._weights[:0].copy()
         self._state = np.zeros((OPTIMIZER_ROWS[OPTIMIZERS.index(optimizer)], len(self._weights)), self._weights.dtype)
         self._buffers = tuple(buffer.detach().cpu().numpy().copy() for _, buffer in module.named_buffers())
-
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        torch = _torch()
-        yield {"module": torch.nn.Linear(5, 1).double()}
-        yield {"module": torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Dropout(0.5), torch.nn.Linear(4, 1)).double()}
 
     def _unit_test_skips(self) -> set[str]:
         # Initial weights belong to columns, which features get in the order in which they appear.

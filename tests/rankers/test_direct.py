@@ -372,8 +372,6 @@ def test_degenerate_queries():
         {"activation": "gelu"},
         {"output": "sigmoid"},
         {"surrogate": "mse"},
-        {"pairs": "some"},
-        {"pair_weight": "x"},
         {"optimizer": "scale_free"},
         {"learning_rate": 0.0},
         {"l2": math.nan},

@@ -37,7 +37,7 @@ from online_rank.storage.objects import class_of, name_of, schema
 from online_rank.storage.river_classes import RIVER
 from online_rank.stream.clicks import user
 from online_rank.support import registry
-from tests.models import BASES
+from tests.models import BASES, arguments_of
 
 #: Listed classes that may not stand in files, each with the reason.
 NOT_SAVED = {
@@ -198,8 +198,7 @@ def instances(cls):
     """Trained instances of a class, over arrays and over named features."""
     if cls.__name__ in MADE:
         return [make() for make in MADE[cls.__name__]]
-    parameters = getattr(cls, "_unit_test_params", lambda: [{}])
-    return [teach(cls(**given), named) for named in (False, True) for given in parameters()]
+    return [teach(cls(**given), named) for named in (False, True) for given in arguments_of(cls)]
 
 
 def kept(model):
