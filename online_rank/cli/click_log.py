@@ -214,7 +214,8 @@ def _learn(log: ClickLog, settings: Settings, output: Output) -> None:
         output.warn(f"{seen.alone:,} of {seen.lists:,} lists have a single candidate: from these nothing is learned")
     examination = examination_of(log, seen.deepest, shown) if log.origin == "moved" else None
     ranker, options = learner_for(log.origin, examination)
-    model = declared(scaled(ranker(**options), settings.scale), log.reading.strict, plan.features)
+    model = scaled(ranker, settings.scale, settings.signs, **options)
+    model = declared(model, log.reading.strict, plan.features)
     logged, value = _taught(model, log, seen, shown)
     report: dict[str, Any] = {"files": list(log.files), "origin": log.origin, **seen._asdict()}
     report |= {"features": n_features_of(model) or 0, **_figures(logged, value)}

@@ -47,14 +47,15 @@ def new_model(measure: str, scale: str, ranker: str = "perceptron", signs: Mappi
     if ranker in ("blend", "light-blend"):
         return BlendRanker(None if ranker == "blend" else "light", measure=measure)
     if ranker == "swap":
-        return scaled(SwapRanker(), scale)
-    own = signs_of_columns(_fronts(scale), signs) if signs else None
-    return scaled(PerceptronRanker(measure=measure, signs=own), scale)
+        return scaled(SwapRanker, scale)
+    return scaled(PerceptronRanker, scale, signs, measure=measure)
 
 
-def scaled(model: Any, scale: str) -> Any:
-    """A ranker behind the transformer that `--scale` names."""
-    for step in _fronts(scale):
+def scaled(ranker: Any, scale: str, signs: Mapping[str, int] | None = None, **options: Any) -> Any:
+    """A new ranker of a class behind the transformer that `--scale` names; `signs` are those of features."""
+    fronts = _fronts(scale)
+    model = ranker(**options, signs=signs_of_columns(fronts, signs) if signs else None)
+    for step in fronts:
         model = step | model
     return model
 

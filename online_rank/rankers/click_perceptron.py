@@ -1,5 +1,6 @@
 """The perceptron on clicks, with a certificate."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,8 @@ class ClickPerceptron(ExploringRanker):
     average
         Which weights serve rankings: True, the average of all weight vectors so far; a number, an average with that half-life
         in queries; False, the last.
+    signs
+        Known signs of weights, `{"price": -1}`, as for `PerceptronRanker`. Sparse queries are then learned as dense ones.
 
     Notes
     -----
@@ -94,8 +97,9 @@ class ClickPerceptron(ExploringRanker):
         cost: str = "rank",
         relative_margin: float = 20.0,
         average: bool | float = True,
+        signs: Mapping[Any, int] | None = None,
     ) -> None:
-        super().__init__(policy, averages=average is not False)
+        super().__init__(policy, averages=average is not False, signs=signs)
         arguments.choice("credit", credit, CREDITS)
         arguments.choice("cost", cost, COSTS)
         if credit == "swap" and examination is not None:
@@ -115,7 +119,6 @@ class ClickPerceptron(ExploringRanker):
         _squares=Array(lambda ranker: 0 if ranker._rows is not None else ranker._n_features, low=0.0),
         _config=Derived(),
     )
-    _learns_atomically = True
     _row_width = OPTIMIZER + 1
 
     def _updates(self) -> tuple[np.ndarray, np.ndarray]:
@@ -149,7 +152,7 @@ class ClickPerceptron(ExploringRanker):
             )
         return shown._replace(chances=examination[places])
 
-    def _learn(self, block: Block, rounds: np.ndarray) -> int:
+    def _descend(self, block: Block, rounds: np.ndarray) -> int:
         settings = self._clicked(block), block.w, discounts(block.n_documents), self._config
         if self._rows is None and not isinstance(block.X, SparseRows):
             return kernels.learn(

@@ -310,6 +310,19 @@ def test_what_graded_training_takes(folder, tmp_path, capsys, monkeypatch):
     assert run(capsys, "gaps.csv", *options, "--missing", "mean")[0] == 2
 
 
+@pytest.mark.parametrize("origin", ["shuffled", "above", "moved"])
+def test_signs_are_kept(origin, folder, tmp_path, capsys):
+    options = ("--clicks", origin, *OPTIONS.get(origin, ("--exclude", "topic")), "--event", "click=1", "--quiet")
+    log, model = str(folder / f"{origin}.csv"), str(tmp_path / "m")
+    for sign in ("+", "-"):
+        assert run(capsys, log, *options, "--sign", f"x={sign}", "--save", model)[0] == 0
+        scores = load(model).predict_one({"bad": {"x": -1.0}, "good": {"x": 1.0}})
+        assert scores["good"] > scores["bad"] if sign == "+" else scores["good"] <= scores["bad"]
+    code, _, err = run(capsys, log, *options, "--sign", "y=+")
+    assert code == 2
+    assert "--sign y: " in err
+
+
 def test_lists_that_moved_tell_no_winner(folder, capsys):
     log = str(folder / "moved.csv")
     options = ("--clicks", "moved", "--topic", "topic", "--event", "click=1")
