@@ -53,7 +53,8 @@ class SwapRanker(ExploringRanker):
         one that begins with weights or a rule moves away from them the faster, the larger it is. `from_rule` has
         its own default.
     signs
-        Known signs of weights, `{"price": -1}`: weights of the wrong sign serve as 0. Sparse queries are then learned as dense ones.
+        Known signs of weights, `{"price": -1}`: weights of the wrong sign serve as 0. Sparse queries are then
+        learned as dense ones.
 
     Notes
     -----
