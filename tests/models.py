@@ -100,7 +100,7 @@ REGISTRY = {
     "largest | gradient": lambda: MaxAbsStreamScaler() | GradientRanker(optimizer="adagrad"),
     "hashed | perceptron": lambda: HashedFeatures(9) | PerceptronRanker(credit="argmax"),
     "quantile map": lambda: StreamQuantileMap(),
-    "quantile map, ramps": lambda: StreamQuantileMap(3, frozen_after=64),
+    "quantile map, frozen": lambda: StreamQuantileMap(frozen_after=64),
     "ramps": lambda: Ramps(4),
     "map | ramps | gradient": lambda: StreamQuantileMap() | Ramps() | GradientRanker("logistic", optimizer="adagrad"),
     "map | encoder | ridge": lambda: StreamQuantileMap() | StreamTargetEncoder() | RidgeRanker(),

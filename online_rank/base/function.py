@@ -9,8 +9,6 @@ from online_rank.base.columns import Columns, as_array
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, in_form, read_query, require_finite
 
-__all__ = ["QueryFunction"]
-
 
 class QueryFunction(QueryTransformer):
     """A function of a query as a step of a pipeline. It learns nothing.
@@ -57,9 +55,6 @@ class QueryFunction(QueryTransformer):
             return read_query(in_form(block))
         stacked = _stack(parts)
         return block._replace(X=stacked.X, names=stacked.names, form=stacked.form)
-
-    def _learn_block(self, block: Block) -> Block:
-        return self._transform_block(block)
 
 
 def _stack(parts: list[Block]) -> Block:

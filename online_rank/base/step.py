@@ -9,8 +9,6 @@ from river import base, compose
 from online_rank.base.anatomy import Able
 from online_rank.base.undo import Undo, record_state
 
-__all__ = ["QueryStep", "require_query_step"]
-
 
 class QueryStep(Able, base.Estimator):
     """Base class of pipeline steps: rankers and transformers of queries."""

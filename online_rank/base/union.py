@@ -12,8 +12,6 @@ from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import Undo, record
 from online_rank.query import Block
 
-__all__ = ["QueryUnion"]
-
 
 class QueryUnion(Wrapper, QueryTransformer):
     """The features of two transformers, side by side: `first + second`.

@@ -32,11 +32,12 @@ def evaluate(path: str, files: Sequence[str], measuring: Measuring, reading: Rea
     _print({"model": path, "files": list(files)}, figures, as_json)
 
 
-def evaluate_run(run: str, judgements: str, measuring: Measuring, as_json: bool) -> None:
+def evaluate_run(run: str, judgements: str, measuring: Measuring, as_json: bool, complete: bool) -> None:
     """Measure a TREC run against judgements and print the figures."""
     from online_rank.stream.trec import judged_rankings
 
-    _print({"run": run, "judgements": judgements}, _measured(judged_rankings(run, judgements), measuring), as_json)
+    queries = judged_rankings(run, judgements, complete=complete)
+    _print({"run": run, "judgements": judgements}, _measured(queries, measuring), as_json)
 
 
 def _ranked(model: Any, files: Sequence[str], reading: Reading, shown: bool | None) -> Iterator[tuple[Any, Any]]:

@@ -40,7 +40,7 @@ def fuse(files: Sequence[str], qrels: str, settings: Fusion, written: Written, a
     refuse_outputs(written, [*files, qrels])
     names = names_of(files)
     judged = read_judgements(qrels)
-    queries = list(queries_of([read_run(file) for file in files], names, judged))
+    queries = list(queries_of([read_run(file, by_rank=True) for file in files], names, judged))
     n_judged = sum(bool(query.judged) for query in queries)
     if not n_judged:
         raise ValueError(f"{qrels} judges none of the queries of the runs")

@@ -193,6 +193,9 @@ class Service(NamedTuple):
     replace_model: Annotated[
         bool, flag("--replace-model", "If the checkpoint began with another MODEL, continue with this one.")
     ] = False
+    remember: Annotated[
+        str, value("TIME", "Recognise repeated feedback for so long after a query was learned; it needs a --checkpoint.")
+    ] = "24h"
     max_pending: Annotated[
         int, value("N", "Most queries waiting for feedback; one is dropped after 10 N further queries.", min=1)
     ] = 10_000

@@ -163,12 +163,6 @@ class DirectRanker(AveragedRanker):
         return {"check_shuffle_features_no_impact", "late_features"}
 
     @property
-    def n_parameters(self) -> int:
-        """Number of weights and biases."""
-        widths = [self._n_features, *self.hidden]
-        return sum(above * (below + 1) for below, above in zip(widths, self.hidden, strict=False)) + self.hidden[-1]
-
-    @property
     def _size(self) -> int:
         """Length of the parameter vector, whose layers are padded to whole lanes; 0 before the first feature."""
         if not self._n_features:

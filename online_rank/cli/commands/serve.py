@@ -61,6 +61,7 @@ def serve(
 
     place = Place(
         host, port, service.checkpoint, service.every, key, max_models, max_request, service.replace_model,
-        seconds("--idle", idle), max_keys, max_bytes, seconds("--key-ttl", key_ttl), snapshots, tokens,
+        seconds("--idle", idle), max_keys, max_bytes, seconds("--key-ttl", key_ttl), snapshots,
+        seconds_of(service.remember, "--remember"), tokens,
     )  # fmt: skip
     listen(maker(service), place)
