@@ -118,9 +118,10 @@ class PlackettLuce(Policy):
 
     .. math:: \mathrm{logit}_i = a\,\Big(8\,\frac{s_i - \bar s}{\mathrm{std}(s)} - 4 \ln \mathrm{rank}_i\Big),
 
-    and 0 if all scores are equal; tied documents share the mean of their ranks. One term depends on scores and the other on
-    ranks, so that neither outliers nor ties dominate, and both are independent of the scale of scores. The confidence a in [0,
-    1] is the ranker's own (`SwapRanker`: how clearly the gradients so far agree), and 1 for rankers without one.
+    with the first term 0 if all scores are equal; tied documents have the ranks that `rank_one` gives them. One term depends on
+    scores and the other on ranks, so that neither outliers nor ties dominate, and both are independent of the scale of scores.
+    The confidence a in [0, 1] is the ranker's own (`SwapRanker`: how clearly the gradients so far agree), and 1 for rankers
+    without one; 0 draws uniformly.
 
     Drawing adds Gumbel noise to the logits and takes the k largest. Every ranking has a positive probability. If only one or
     two documents are shown, some more are drawn and held back for comparison.

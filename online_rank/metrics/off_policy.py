@@ -54,7 +54,7 @@ class OffPolicyValue(base.Base):
     >>> from online_rank.metrics import OffPolicyValue
     >>> policy, value = PlackettLuce(k=1, seed=2), OffPolicyValue()
     >>> for draw in range(2000):  # every document is shown as often as every other; "b" is the one that is clicked
-    ...     shown = policy.show({"a": 0.0, "b": 0.0, "c": 0.0}, draw)
+    ...     shown = policy.show({"a": 0.0, "b": 0.0, "c": 0.0}, draw, confidence=0.0)
     ...     value.update(shown.clicked([d for d in shown.order if d == "b"]), ["b", "a", "c"])
     >>> print(value.interval())
     1.0050, 95 % interval 0.8915 to 1.0000, n = 2,000
@@ -249,7 +249,7 @@ class SwapComparison(base.Base):
     >>> from online_rank.metrics import SwapComparison
     >>> policy, comparison = PlackettLuce(k=2, seed=1), SwapComparison(k=2)
     >>> for draw in range(300):
-    ...     shown = policy.show({"old": 0.0, "new": 0.0}, draw)
+    ...     shown = policy.show({"old": 0.0, "new": 0.0}, draw, confidence=0.0)
     ...     comparison.update(shown.clicked(["new"]), ["old", "new"], ["new", "old"])
     >>> print(comparison.interval())  # D = 1/2 each time
     0.7500, 95 % interval 0.7... to 0.7..., n = 300
