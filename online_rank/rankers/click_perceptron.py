@@ -12,7 +12,7 @@ from online_rank._kernels.sparse import OPTIMIZER
 from online_rank.base.growth import with_zeros
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.feedback.arrays import ShownBlock, propensities_of, shown_block
-from online_rank.feedback.policies import Policy
+from online_rank.feedback.policies import Greedy, Policy
 from online_rank.measures.learned import discounts
 from online_rank.query import Block, SparseRows
 from online_rank.query.sparse import as_rows
@@ -22,6 +22,7 @@ from online_rank.rankers.exploring import ExploringRanker
 __all__ = ["ClickPerceptron"]
 
 CREDITS, COSTS = ("swap", "propensity"), ("rank", "dcg")
+_GREEDY = Greedy()
 
 
 class ClickPerceptron(ExploringRanker):
@@ -52,7 +53,8 @@ class ClickPerceptron(ExploringRanker):
     Parameters
     ----------
     policy
-        How `show_one` draws; None for `PlackettLuce(k=10, seed=0)`.
+        How `show_one` draws. None for `PlackettLuce(k=10, seed=0)`, which swaps need; for `"propensity"`, whose weights say
+        nothing of how far to trust them, for `Greedy(k=10)`.
     credit
         `"swap"` or `"propensity"`.
     examination
@@ -120,6 +122,10 @@ class ClickPerceptron(ExploringRanker):
         _config=Derived(),
     )
     _row_width = OPTIMIZER + 1
+
+    @property
+    def _own_policy(self) -> Policy:
+        return _GREEDY if self.policy is None and self.credit == "propensity" else super()._own_policy
 
     def _updates(self) -> tuple[np.ndarray, np.ndarray]:
         # The weights are the sum of all updates.
