@@ -83,7 +83,7 @@ REGISTRY = {
     "drift, average": lambda: DriftAwareRanker(PerceptronRanker(), detector=drift.KSWIN(seed=1), on_drift="restart_average"),
     "drift, pairwise": lambda: DriftAwareRanker(PairwiseRanker(linear_model.LogisticRegression()), on_drift="switch"),
     "best": lambda: BestRanker([PerceptronRanker(), GradientRanker(optimizer="sgd")]),
-    "best, bandit": lambda: BestRanker([PerceptronRanker(), PerceptronRanker(average=False)], half_life=20.0, epsilon=0.3),
+    "best, half-life": lambda: BestRanker([PerceptronRanker(), PerceptronRanker(average=False)], half_life=20.0),
     "best, pairwise": lambda: BestRanker([PairwiseRanker(linear_model.LogisticRegression()), PerceptronRanker()]),
     "best, pipelines": lambda: BestRanker([PerceptronRanker(), StreamScaler() | PerceptronRanker()]),
     "drift, pipeline": lambda: DriftAwareRanker(StreamQuantileMap() | PerceptronRanker(), on_drift="switch"),
@@ -129,7 +129,7 @@ REGISTRY = {
 #: Arguments of classes, by name, that cannot do without, or have more to be tested than their defaults.
 _ARGUMENTS = {
     "BestRanker": lambda: [
-        *({"rankers": [PerceptronRanker(), PerceptronRanker(average=False)], "epsilon": epsilon} for epsilon in (None, 0.1)),
+        {"rankers": [PerceptronRanker(), PerceptronRanker(average=False)]},
         {"rankers": [PerceptronRanker(), PerceptronRanker(average=False)], "drafts": 3},
         {"rankers": [PerceptronRanker(), StreamScaler() | PerceptronRanker()]},
     ],

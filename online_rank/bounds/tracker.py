@@ -418,8 +418,8 @@ class LossTracker(NestedRanker):
     def _added(self, n_new: int) -> int:
         return super()._added(n_new) + n_new * len(self._shift)
 
-    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
-        mix(self, shards, base, shares)
+    def _mix(self, shards: Sequence[Any], base: Any) -> None:
+        mix(self, shards, base)
 
     def _extend(self, names: Iterable[Hashable] | None, n_new: int = 0) -> None:
         super()._extend(names, n_new)

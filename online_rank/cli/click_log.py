@@ -2,8 +2,6 @@
 
 import itertools
 import json
-import shlex
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -296,11 +294,10 @@ def _tested(model: Any, log: ClickLog, examination: tuple[float, ...] | None, sh
 
 def _page(folder: str, figures: dict[str, Any], log: ClickLog, model: Any, plan: Any) -> str:
     """Write the page of `--report`; returns where it is."""
-    from online_rank.plot.report import write_figures
+    from online_rank.cli.report import write_figures
 
-    command = shlex.join(["online-rank", *sys.argv[1:]])
     settings = {"origin": SAYS[log.origin], **log.reading._asdict(), "events": log.events, "topic": log.topic}
-    return str(write_figures(folder, figures=figures, settings=settings, model=model, command=command, names=plan.features))
+    return str(write_figures(folder, figures=figures, settings=settings, model=model, names=plan.features))
 
 
 def _print(report: dict[str, Any]) -> None:

@@ -4,8 +4,6 @@ import contextlib
 import importlib.util
 import json
 import os
-import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -20,7 +18,7 @@ from online_rank.cli.dry_run import look
 from online_rank.cli.evaluate import measure_files
 from online_rank.cli.files import declared, n_features_of, refuse_overwriting
 from online_rank.cli.options import Checkpoints, Measuring, Output
-from online_rank.cli.printing import of_queries, table
+from online_rank.cli.printing import RANDOM, measured, table
 from online_rank.cli.reading import Missing, Reading, warnings_as_lines
 from online_rank.cli.settings import Made, Settings
 from online_rank.cli.shards import check_workers, learn_passes
@@ -30,8 +28,6 @@ from online_rank.storage.files import require_replaceable, save
 from online_rank.support.progress import progress
 
 __all__ = ["dry_run", "new_model", "require_known_signs", "run", "scaled"]
-
-RANDOM = "random ranking"
 
 #: The figures reported about the machines.
 _MIXING = ("shards", "rounds", "bytes_sent")
@@ -111,7 +107,9 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: 
         names = list(plan.features) if plan else None
         about = {"trace": traces[0], "log": log, "model": model, "certificate": certificate, "feature_names": names}
         with progress("writing the report", unit="", shown=shown):
-            report["report"] = _report_page(output.report, report, settings, about)
+            from online_rank.cli.report import write_report
+
+            report["report"] = str(write_report(output.report, figures=report, settings=settings.shown(), **about))
     if output.json:
         print(json.dumps(report))
     elif not output.quiet:
@@ -166,14 +164,6 @@ def _tested(model: Any, settings: Settings, shown: bool | None) -> dict[str, Any
     """How well the model ranks the files of `--test`."""
     figures = measure_files(model, settings.test, Measuring([settings.measure]), settings.reading, shown)
     return {"files": settings.test, **figures}
-
-
-def _report_page(place: str, figures: dict[str, Any], settings: Settings, about: dict[str, Any]) -> str:
-    """Write the page of `--report`; returns where it is."""
-    from online_rank.plot.report import write_report
-
-    command = shlex.join(["online-rank", *sys.argv[1:]])
-    return str(write_report(place, command=command, figures=figures, settings=settings.shown(), **about))
 
 
 def require_known_signs(signs: Mapping[str, int] | None, plan: Any, files: Sequence[str]) -> None:
@@ -239,7 +229,7 @@ def _log_for(report_to: str | None, settings: Settings, checkpoints: Checkpoints
         raise ValueError("--report shows a whole run: leave out --checkpoint, which may continue in the middle of one")
     if importlib.util.find_spec("matplotlib") is None:
         raise ImportError('--report needs matplotlib: pip install "online_rank[plot]"')
-    from online_rank.plot.report import QueryLog
+    from online_rank.cli.report import QueryLog
 
     return QueryLog(settings.measure)
 
@@ -280,14 +270,9 @@ def _print(report: dict[str, Any], traces: list[Trace]) -> None:
     if "mixing" in report:
         console.print(_mixing_in_words(report["mixing"]))
     means = table("", measure, "queries", bold=(measure,))
-    over = of_queries(report["counted"], first.n_queries)
-    means.add_row("progressive: each query ranked, then learned", f"{first.values[measure]:.4f}", over)
-    if RANDOM in first.values:
-        means.add_row("  a random ranking of the same queries", f"{first.values[RANDOM]:.4f}", over, style="dim")
-    if test := report.get("test"):
-        over = of_queries(test["counted"][measure], test["queries"])
-        means.add_row("held out", f"{test['metrics'][measure]:.4f}", over)
-        means.add_row("  a random ranking of the same queries", f"{test['random'][measure]:.4f}", over, style="dim")
+    for label, value, over in measured(report, first):
+        by_chance = "random" in label
+        means.add_row(f"  {label}" if by_chance else label, value, over, style="dim" if by_chance else "")
     console.print(means)
     if report["counted"] < first.n_queries:
         console.print(f"A mean is over the queries that have a relevant document: {measure} is not defined for the others.")

@@ -471,7 +471,7 @@ class StreamQuantileMap(ColumnTransformer):
         self._masses, self._total = np.zeros_like(self._masses), 0.0
         self._begin_stretch()
 
-    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
+    def _mix(self, shards: Sequence[Any], base: Any) -> None:
         """Merge the sketches of each shard's own documents into those of the base."""
         if any(shard._passes for shard in shards):
             if not all(shard._passes or not shard._n_features for shard in shards):

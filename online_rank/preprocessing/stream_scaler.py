@@ -99,7 +99,7 @@ class StreamScaler(ColumnTransformer):
         self._own = np.zeros((2, self._n_features))
         self._count_before = self._count
 
-    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
+    def _mix(self, shards: Sequence[Any], base: Any) -> None:
         """Combine the statistics of each shard with those of the base, by the formula of Chan et al."""
         for k, shard in enumerate(shards):
             if shard._count_before != base._count:

@@ -127,13 +127,13 @@ class GradientRanker(LinearRanker):
         # "scale_free" learns the scale of a query's features before it ranks them; a prediction does not.
         return {"honest_loss"} if self.optimizer == "scale_free" else set()
 
-    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
+    def _mix(self, shards: Sequence[Any], base: Any) -> None:
         if self.optimizer != "sgd":
             raise TypeError(
                 f"GradientRanker(optimizer={self.optimizer!r}) has no rule for mixing what several machines have learned: the "
                 "state of its optimizer does not add up; optimizer='sgd' has none"
             )
-        self._mix_weights(shards, base, shares)
+        self._mix_weights(shards, base)
 
     def _begin_with(self, weights: np.ndarray, strength: float) -> None:
         if self.optimizer == "scale_free":

@@ -126,7 +126,7 @@ class RidgeRanker(FadingRanker):
         """The cumulative loss of each lambda."""
         return dict(zip(_LAMBDAS.tolist(), self._losses.tolist(), strict=True))
 
-    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
+    def _mix(self, shards: Sequence[Any], base: Any) -> None:
         """Add to the base the sums that each shard has beyond it."""
         if self.half_life is not None:
             raise ValueError(

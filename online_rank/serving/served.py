@@ -79,6 +79,11 @@ class ServedModel:
         return ahead if ahead > self.durable.service.clock_skew else 0.0
 
     @property
+    def lacks_snapshot(self) -> bool:
+        """Whether the model with which this day began should be kept, and is not."""
+        return bool(self._n_snapshots) and self.durable.store is not None and self._day != today()
+
+    @property
     def is_idle(self) -> bool:
         """Whether no request is waiting for it."""
         return self.n_users == 0 and self.commits.is_idle
@@ -216,7 +221,7 @@ class ServedModel:
     async def keep_snapshot(self) -> None:
         """Keep the model with which the day began, unless it is kept already."""
         store, day = self.durable.store, today()
-        if not self._n_snapshots or store is None or day == self._day:
+        if store is None or not self.lacks_snapshot:
             return
         self.n_users += 1
         try:
