@@ -54,6 +54,7 @@ TOP_LEVEL = {
     "DirectRanker": "rankers.direct",
     "DriftAwareRanker": "rankers.drift",
     "FairPairs": "feedback",
+    "Greedy": "feedback",
     "ForEachDocument": "preprocessing",
     "GradientRanker": "rankers.gradient",
     "HashedFeatures": "preprocessing",
