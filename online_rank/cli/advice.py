@@ -8,8 +8,6 @@ import numpy as np
 from online_rank.cli.reading import warnings_as_lines
 from online_rank.cli.settings import Settings
 
-__all__ = ["advice"]
-
 #: Number of first queries to examine, and the largest number of pairs counted in a query.
 _LOOKED_AT, _MOST_COUNTS = 100, 10_000
 

@@ -13,8 +13,6 @@ from online_rank.query import Block, read_query
 from online_rank.rankers.blend import BlendRanker
 from online_rank.support.progress import progress
 
-__all__ = ["tracked"]
-
 #: Regularisation strength of the best weights in hindsight.
 _LAMBDA = 1e-2
 

@@ -12,8 +12,6 @@ from online_rank.intervals.paired import EXPECTATION
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.support.progress import progress
 
-__all__ = ["compare"]
-
 
 def compare(paths: Sequence[str], files: Sequence[str], measure: str, reading: Reading, as_json: bool) -> None:
     """Rank the queries of files with two saved models, without learning, and print which is better."""

@@ -8,8 +8,6 @@ from online_rank.cli.files import load_model, opened
 from online_rank.cli.reading import Reading
 from online_rank.cli.runs import read_runs, require_runs
 
-__all__ = ["explain", "explain_runs"]
-
 #: Two documents; None for the best and the second best.
 _Pair: TypeAlias = tuple[str | None, str | None]
 

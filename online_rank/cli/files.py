@@ -11,17 +11,6 @@ from online_rank.query import Block
 from online_rank.query.names import is_index_name
 from online_rank.storage.files import ModelFileError, load
 
-__all__ = [
-    "Asked",
-    "check_files",
-    "declared",
-    "for_model",
-    "load_model",
-    "n_features_of",
-    "opened",
-    "refuse_overwriting",
-]
-
 
 def opened(path: str, files: Sequence[str], reading: Reading, graded: bool = True) -> tuple[Any, Reading, "Asked"]:
     """A saved model, how to read files for it to rank, and in what form it takes their queries; grades may not matter."""

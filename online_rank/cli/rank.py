@@ -12,8 +12,6 @@ from online_rank.stream.table_rows import first_repeated
 from online_rank.stream.trec import run_lines
 from online_rank.support.progress import progress
 
-__all__ = ["rank", "rank_runs"]
-
 #: The last column of a run.
 TAG = "online_rank"
 

@@ -10,8 +10,6 @@ from online_rank.preprocessing import RunFeatures
 from online_rank.query import Runs
 from online_rank.stream.trec import read_run
 
-__all__ = ["LEARNED", "RULES", "FusedQuery", "names_of", "one_of", "queries_of", "read_runs", "require_runs"]
-
 #: What the rules are called; these names are taken.
 RULES = {"rrf": "reciprocal rank fusion", "minmax": "mean of min-max scores"}
 LEARNED = "learned"

@@ -17,8 +17,6 @@ from online_rank.serving.protocol import Outcome, RankingService
 from online_rank.serving.wire import encoded
 from online_rank.storage.files import require_replaceable, save
 
-__all__ = ["run"]
-
 _CHUNK = 1 << 18
 
 

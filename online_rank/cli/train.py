@@ -26,8 +26,6 @@ from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
 from online_rank.storage.files import require_replaceable, save
 from online_rank.support.progress import progress
 
-__all__ = ["new_model", "run", "scaled"]
-
 #: The figures reported about the machines.
 _MIXING = ("shards", "rounds", "bytes_sent")
 

@@ -20,8 +20,6 @@ from online_rank.query.sparse import as_rows
 from online_rank.rankers.halving import halved
 from online_rank.rankers.rules import as_weights, rule_weights
 
-__all__ = ["AveragedRanker", "LinearRanker", "averaging", "scores_by"]
-
 
 def averaging(average: bool | float) -> float:
     """The decay factor of an average of weights in one query.

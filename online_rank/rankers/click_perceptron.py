@@ -18,8 +18,6 @@ from online_rank.query.sparse import as_rows
 from online_rank.rankers.averaged import averaging
 from online_rank.rankers.exploring import ExploringRanker
 
-__all__ = ["ClickPerceptron"]
-
 CREDITS, COSTS = ("swap", "propensity"), ("rank", "dcg")
 
 

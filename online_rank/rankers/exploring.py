@@ -12,8 +12,6 @@ from online_rank.base.schema import Array, Flag, Schema
 from online_rank.feedback.policies import PlackettLuce, Policy, require_policy
 from online_rank.rankers.averaged import LinearRanker
 
-__all__ = ["ExploringRanker"]
-
 _N_COUNTERS = 6
 _DEFAULT = PlackettLuce()
 

@@ -25,8 +25,6 @@ from online_rank.query.sparse import as_rows
 from online_rank.rankers.averaged import LinearRanker, averaging
 from online_rank.rankers.signs import against_signs, checked_signs, clip, project, project_rows
 
-__all__ = ["PerceptronRanker"]
-
 #: The measure whose pairs are learned from where the loss is that of the user's own measure.
 _BASE = measure("ndcg")
 

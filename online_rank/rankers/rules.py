@@ -7,8 +7,6 @@ import numpy as np
 
 from online_rank import arguments
 
-__all__ = ["FAST_SWAP_BEGINNING", "RULES", "SWAP_BEGINNING", "as_weights", "rule_weights"]
-
 #: How a `SwapRanker` begins with a rule: of the settings that did not fall behind the rule on synthetic fusion streams, the one
 #: that gained most (`python -m benchmarks.hybrid --part strength`).
 SWAP_BEGINNING = {"strength": 10.0, "wealth": 3.0}

@@ -17,8 +17,6 @@ from online_rank.query import Block, SparseRows
 from online_rank.query.sparse import as_rows
 from online_rank.rankers.averaged import LinearRanker
 
-__all__ = ["SlamRanker"]
-
 
 class SlamRanker(LinearRanker):
     r"""Algorithm 1 of [CT]: online subgradient descent on SLAM, in the rounds whose ranking loss is positive.

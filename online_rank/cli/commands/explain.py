@@ -6,8 +6,6 @@ from online_rank.cli.declaring import value
 from online_rank.cli.options import FILE, Json, ModelFile, TrecRuns
 from online_rank.cli.reading import ToRank, warned_on_stderr
 
-__all__ = ["explain"]
-
 
 def explain(
     model: ModelFile,

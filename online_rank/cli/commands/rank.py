@@ -5,8 +5,6 @@ from typing import Annotated
 from online_rank.cli.options import FILE, ModelFile, TrecRuns
 from online_rank.cli.reading import ToRank, warned_on_stderr
 
-__all__ = ["rank"]
-
 
 def rank(model: ModelFile, reading: ToRank, file: Annotated[str | None, FILE] = None, runs: TrecRuns = None) -> None:
     """Rank the documents of every query and print TREC run lines: qid Q0 docid rank score online_rank."""
