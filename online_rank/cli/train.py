@@ -15,7 +15,7 @@ from online_rank.base.columns import are_numbers
 from online_rank.base.signs import signs_of_columns
 from online_rank.cli.advice import advice
 from online_rank.cli.evaluate import measure_files
-from online_rank.cli.files import declared, n_features_of, refuse_overwriting
+from online_rank.cli.files import behind, declared, n_features_of, refuse_overwriting
 from online_rank.cli.options import Checkpoints, Measuring, Output
 from online_rank.cli.printing import RANDOM, measured, table
 from online_rank.cli.reading import Reading, warnings_as_lines
@@ -47,9 +47,7 @@ def new_model(measure: str, scale: str, ranker: str = "perceptron", signs: Mappi
 
 def scaled(model: Any, scale: str) -> Any:
     """A ranker behind the transformer that `--scale` names."""
-    for step in _fronts(scale):
-        model = step | model
-    return model
+    return behind(_fronts(scale), model)
 
 
 def _fronts(scale: str) -> list[Any]:
