@@ -18,8 +18,6 @@ from online_rank.query import Block
 from online_rank.rankers.exploring import ExploringRanker
 from online_rank.rankers.rules import SWAP_BEGINNING
 
-__all__ = ["SwapRanker"]
-
 _N_KEPT = OPTIMIZER_ROWS[SCALE_FREE]
 
 
