@@ -46,7 +46,7 @@ _LARGEST_SUM = 1e200
 def mixed_logits(scores, confidence, logits):
     """logits = confidence (8 (s - mean) / deviation - 4 ln rank): half depends on scores, half on ranks.
 
-    Tied documents have the mean of their ranks. All logits are 0 when all documents tie. Returns whether they are finite.
+    Tied documents have different ranks, in the order of the greedy ranking. Returns whether the logits are finite.
     """
     m = scores.shape[0]
     require(logits.shape[0] == m)
@@ -61,20 +61,12 @@ def mixed_logits(scores, confidence, logits):
     variance = 0.0
     for i in range(m):
         variance += (scores[i] - mean) ** 2 / m
-    logits[:] = 0.0
     sort_descending(keys, order, spare, spare_order)
-    if m == 0 or keys[0] == keys[m - 1] or not variance > 0.0:
-        return math.isfinite(variance)
-    deviation = math.sqrt(variance)
-    first = 0
-    while first < m:
-        stop = first + 1
-        while stop < m and keys[stop] == keys[first]:
-            stop += 1
-        logit = confidence * (8.0 * ((keys[first] - mean) / deviation) - 4.0 * log(0.5 * (first + 1 + stop)))
-        for r in range(first, stop):
-            logits[order[r]] = logit + 0.0  # never -0
-        first = stop
+    # Where all are equal, the deviation is that of rounding.
+    varies = m > 0 and keys[0] > keys[m - 1] and variance > 0.0
+    deviation = math.sqrt(variance) if varies else math.inf
+    for r in range(m):
+        logits[order[r]] = confidence * (8.0 * ((keys[r] - mean) / deviation) - 4.0 * log(r + 1.0)) + 0.0  # never -0
     return math.isfinite(variance)
 
 

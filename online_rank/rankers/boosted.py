@@ -23,8 +23,6 @@ from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import Block
 
-__all__ = ["BoostedRanker"]
-
 #: Bins are cut at equal distances over [-2.6, 2.6], the range of normal scores.
 _REACH = 2.6
 _N_BINS = 64

@@ -1,5 +1,6 @@
 """The perceptron on clicks, with a certificate."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,14 @@ from online_rank._kernels import sparse
 from online_rank.base.growth import with_zeros
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.feedback.arrays import ShownBlock, propensities_of, shown_block
-from online_rank.feedback.policies import Policy
+from online_rank.feedback.policies import Greedy, Policy
 from online_rank.measures.learned import discounts
 from online_rank.query import Block
 from online_rank.rankers.averaged import averaging
 from online_rank.rankers.exploring import ExploringRanker
 
-__all__ = ["ClickPerceptron"]
-
 CREDITS, COSTS = ("swap", "propensity"), ("rank", "dcg")
+_GREEDY = Greedy()
 
 
 class ClickPerceptron(ExploringRanker):
@@ -49,7 +49,8 @@ class ClickPerceptron(ExploringRanker):
     Parameters
     ----------
     policy
-        How `show_one` draws; None for `PlackettLuce(k=10, seed=0)`.
+        How `show_one` draws. None for `PlackettLuce(k=10, seed=0)`, which swaps need; for `"propensity"`, whose weights say
+        nothing of how far to trust them, for `Greedy(k=10)`.
     credit
         `"swap"` or `"propensity"`.
     examination
@@ -63,6 +64,8 @@ class ClickPerceptron(ExploringRanker):
     average
         Which weights serve rankings: True, the average of all weight vectors so far; a number, an average with that half-life
         in queries; False, the last.
+    signs
+        Known signs of weights, `{"price": -1}`, as for `PerceptronRanker`. Sparse queries are then learned as dense ones.
 
     Notes
     -----
@@ -92,8 +95,9 @@ class ClickPerceptron(ExploringRanker):
         cost: str = "rank",
         relative_margin: float = 20.0,
         average: bool | float = True,
+        signs: Mapping[Any, int] | None = None,
     ) -> None:
-        super().__init__(policy, averages=average is not False)
+        super().__init__(policy, averages=average is not False, signs=signs)
         arguments.choice("credit", credit, CREDITS)
         arguments.choice("cost", cost, COSTS)
         if credit == "swap" and examination is not None:
@@ -113,8 +117,11 @@ class ClickPerceptron(ExploringRanker):
         _squares=Array(lambda ranker: 0 if ranker._rows is not None else ranker._n_features, low=0.0),
         _config=Derived(),
     )
-    _learns_atomically = True
     _row_width = sparse.OPTIMIZER + 1
+
+    @property
+    def _own_policy(self) -> Policy:
+        return _GREEDY if self.policy is None and self.credit == "propensity" else super()._own_policy
 
     def _updates(self) -> tuple[np.ndarray, np.ndarray]:
         # The weights are the sum of all updates.
@@ -147,7 +154,7 @@ class ClickPerceptron(ExploringRanker):
             )
         return shown._replace(chances=examination[places])
 
-    def _learn(self, block: Block, rounds: np.ndarray) -> int:
+    def _descend(self, block: Block, rounds: np.ndarray) -> int:
         settings = self._clicked(block), block.w, discounts(block.n_documents), self._config
         X, weights, average = self._for_kernel(block.X)
         squares = None if self._rows is not None else self._squares[None]

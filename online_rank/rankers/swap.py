@@ -1,5 +1,6 @@
 """A ranker that learns from clicks on its own random rankings."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,6 @@ from online_rank.feedback.policies import Policy
 from online_rank.query import Block
 from online_rank.rankers.exploring import ExploringRanker
 from online_rank.rankers.rules import SWAP_BEGINNING
-
-__all__ = ["SwapRanker"]
 
 _N_KEPT = OPTIMIZER_ROWS[SCALE_FREE]
 
@@ -49,6 +48,9 @@ class SwapRanker(ExploringRanker):
         Initial wealth of the bets of each coordinate in the optimizer. It matters little for a ranker that begins with nothing;
         one that begins with weights or a rule moves away from them the faster, the larger it is. `from_rule` has
         its own default.
+    signs
+        Known signs of weights, `{"price": -1}`: weights of the wrong sign serve as 0. Sparse queries are then
+        learned as dense ones.
 
     Notes
     -----
@@ -82,8 +84,8 @@ class SwapRanker(ExploringRanker):
     ['b', 'c', 'a']
     """
 
-    def __init__(self, policy: Policy | None = None, *, wealth: float = 0.1) -> None:
-        super().__init__(policy, averages=False)
+    def __init__(self, policy: Policy | None = None, *, wealth: float = 0.1, signs: Mapping[Any, int] | None = None) -> None:
+        super().__init__(policy, averages=False, signs=signs)
         arguments.number("wealth", wealth, above=0.0)
         self.wealth = wealth
         self._state = np.empty((_N_KEPT, 0))
@@ -108,7 +110,6 @@ class SwapRanker(ExploringRanker):
         _beginning=Array(lambda ranker: ranker._n_features if ranker._begun and ranker._rows is None else 0),
     )
 
-    _learns_atomically = True
     _row_width = sparse.OPTIMIZER + _N_KEPT
     _rule_beginning = SWAP_BEGINNING
 
@@ -162,18 +163,18 @@ class SwapRanker(ExploringRanker):
             rows[:, sparse.BEGINNING] = self._beginning
         return super()._in_rows(rows) | {"_state": self._state[:, :0].copy(), "_beginning": np.empty(0)}
 
-    def _learn(self, block: Block, rounds: np.ndarray) -> int:
+    def _descend(self, block: Block, rounds: np.ndarray) -> int:
         shown = shown_block(block)
         if self._strength:
             before = self._strength, self._weights, self._beginning, None if self._rows is None else self._rows.copy()
             self._scale_beginning(block, shown)
-            learned = self._descend(block, shown, rounds)
+            learned = self._learn_shown(block, shown, rounds)
             if not learned:
                 self._strength, self._weights, self._beginning, self._rows = before
             return learned
-        return self._descend(block, shown, rounds)
+        return self._learn_shown(block, shown, rounds)
 
-    def _descend(self, block: Block, shown: ShownBlock, rounds: np.ndarray) -> int:
+    def _learn_shown(self, block: Block, shown: ShownBlock, rounds: np.ndarray) -> int:
         X, weights, average = self._for_kernel(block.X)
         state, beginning = (self._state, self._beginning) if self._rows is None else (None, None)
         return kernels.learn(

@@ -305,15 +305,16 @@ def test_logits_by_hand():
     logits = np.empty(4)
     assert kernels.mixed_logits(scores, 0.5, logits)
     deviation = math.sqrt((1.0 + 1.0 + 0.0 + 0.0) / 4)
-    expected = [8 * -1 / deviation - 4 * math.log(4), 8 * 1 / deviation, -4 * math.log(2.5), -4 * math.log(2.5)]
+    # The tied documents have the second and the third rank, in their order.
+    expected = [8 * -1 / deviation - 4 * math.log(4), 8 * 1 / deviation, -4 * math.log(2), -4 * math.log(3)]
     assert logits == pytest.approx(0.5 * np.array(expected), abs=1e-12)
 
 
 @pytest.mark.parametrize("scores", [[], [3.0], [2.0, 2.0, 2.0], [0.1] * 7])
-def test_logits_of_ties_are_zero(scores):
+def test_logits_of_ties_fall_with_their_order(scores):
     logits = np.full(len(scores), np.nan)
-    kernels.mixed_logits(np.array(scores), 1.0, logits)
-    assert logits.tolist() == [0.0] * len(scores)
+    assert kernels.mixed_logits(np.array(scores), 1.0, logits)
+    assert logits == pytest.approx([-4.0 * math.log(rank) for rank in range(1, len(scores) + 1)], abs=1e-12)
 
 
 @pytest.mark.parametrize("scale", [1e-150, 1.0, 1e150])
