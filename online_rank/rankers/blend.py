@@ -235,7 +235,7 @@ class BlendRanker(RankerOfSeveral):
         block = Block(X, None, offsets, np.ones(len(offsets) - 1), names=self.feature_names)
         if self._front is not None:
             block = self._front._transform_block(block)
-        S = np.stack([_scores(learner, block) for learner in self._learners])
+        S = np.stack([learner._score_all(block) for learner in self._learners])
         scores, weights = np.empty(len(X)), self.weights
         for start, stop in itertools.pairwise(offsets.tolist()):
             kernels.blend(S[:, start:stop], weights, scores[start:stop])
@@ -314,10 +314,6 @@ def _grid(steps: int, n: int) -> np.ndarray:
     """All vectors of n multiples of 1/steps, >= 0, that add up to 1: (number, n)."""
     bars = itertools.combinations(range(steps + n - 1), n - 1)
     return np.array([np.diff([-1, *bar, steps + n - 1]) - 1 for bar in bars]) / steps
-
-
-def _scores(learner: Ranker | RankingPipeline, block: Block) -> np.ndarray:
-    return learner._score_block(block) if isinstance(learner, RankingPipeline) else learner._score_all(block)
 
 
 def _answered(learner: Ranker | RankingPipeline, query: Block) -> np.ndarray:

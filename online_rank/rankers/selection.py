@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank import arguments
-from online_rank.base import Abilities, Ranker, RankingPipeline, Round, ranker_of, share_lock
+from online_rank.base import Abilities, Ranker, RankingPipeline, Round, best_first, ranker_of, share_lock
 from online_rank.base.anatomy import learned_measure
 from online_rank.base.draws import counted_generator
 from online_rank.base.lock import locked
-from online_rank.base.ranker import best_first
 from online_rank.base.schema import Array, Integer, ListOf, Nested, Schema
 from online_rank.base.undo import Undo, record, roll_back
 from online_rank.feedback import Clicks

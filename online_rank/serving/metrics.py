@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import Metric
 
+from online_rank.serving.clock import CLOCK
 from online_rank.serving.models import Models
 
 __all__ = ["Figures"]
@@ -110,6 +111,12 @@ class _OfModels:
         yield GaugeMetricFamily("online_rank_journal_bytes", "Size of the journals", value=journal)
         text = "By how many seconds stored times lie ahead of the clock, beyond what is accepted of requests"
         yield GaugeMetricFamily("online_rank_seconds_ahead", text, value=self._models.seconds_ahead)
+        text = "By how many seconds the system clock was set forward since the process began; negative: back"
+        yield GaugeMetricFamily("online_rank_clock_step_seconds", text, value=CLOCK.step)
+        stopped = sum(model.commits.failure is not None for model in models)
+        yield GaugeMetricFamily("online_rank_learning_stopped", "Models that learn nothing: no journal", value=stopped)
+        lacking = sum(model.lacks_snapshot for model in models)
+        yield GaugeMetricFamily("online_rank_snapshots_lacking", "Models of which today's is not kept", value=lacking)
         if len(models) == 1:
             interval = models[0].monitor.losses.interval()
             for name, value in (("", interval.mean), ("_lower", interval.lower), ("_upper", interval.upper)):
