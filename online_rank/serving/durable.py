@@ -9,13 +9,14 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from online_rank.base.undo import all_or_nothing
 from online_rank.serving.forgetting import Forgotten, Wanted, forget
 from online_rank.serving.identity import go_on
 from online_rank.serving.outcomes import Outcome, waiting_query
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.stored_times import set_back
-from online_rank.serving.wire import own
 from online_rank.storage.folder import CheckpointError
 from online_rank.storage.generations import taken
 from online_rank.storage.saved import saved_state
@@ -342,7 +343,7 @@ def _restored(saved: SavedState, store: str) -> RankingService:
             go_on()
         for outcome, number, content in saved.since():
             fields, _, feedback = outcome.partition(b"\n")
-            service.replay(own(fields), number, () if content is None else _parsed(content), feedback)
+            service.replay(msgspec.json.decode(fields), number, () if content is None else _parsed(content), feedback)
         service.require_free(saved.queries())
     except CheckpointError:
         raise
@@ -379,5 +380,5 @@ def _query(waiting: tuple[Any, ...]) -> bytes:
 def _parsed(query: bytes) -> tuple[Any, ...]:
     """A waiting query, in the form of an outcome."""
     head, _, text = query.partition(b"\n")
-    query_id, size, at, scores, drawn = own(head)
+    query_id, size, at, scores, drawn = msgspec.json.decode(head)
     return waiting_query((query_id, size, at, text.decode(), scores, drawn))

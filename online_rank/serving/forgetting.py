@@ -5,14 +5,15 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
+from msgspec import UNSET
+
 from online_rank.base.forgetting import forget_names, parts_of
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import all_or_nothing
-from online_rank.limits import is_id
 from online_rank.preprocessing.crosses import CrossFeatures, suffix_of
+from online_rank.query import Runs
+from online_rank.serving.messages import Forget, read, read_as
 from online_rank.serving.protocol import RankingService
-from online_rank.serving.requests import asked_of, ids_of
-from online_rank.serving.wire import decoded
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import strings_of
 
@@ -46,22 +47,11 @@ class Wanted(NamedTuple):
         >>> Wanted.of(b'{"ids": ["q1", 7], "context": {"user": "u17"}}')
         Wanted(ids=('q1', 7), context=('user', 'u17'), document=None)
         """
-        fields = decoded(request)
-        if not fields or not fields.keys() <= {"ids", "context", "document"}:
+        asked = read_as(Forget, request)
+        if asked == Forget():
             raise ValueError("the fields are ids, context and document, one of them or several")
-        ids, context, document = fields.get("ids", []), fields.get("context"), fields.get("document")
-        if not isinstance(ids, list) or not all(map(is_id, ids)):
-            raise ValueError("ids must be a list of ids of queries")
-        if "document" in fields and not isinstance(document, str):
-            raise ValueError("document must be the id of a document, a text")
-        if "context" not in fields:
-            return cls(tuple(ids), None, document)
-        if not isinstance(context, dict) or len(context) != 1:
-            raise ValueError('context must have one entry, such as {"user": "u17"}')
-        ((name, value),) = context.items()
-        if type(value) not in (str, int, bool):
-            raise ValueError(f"context: {name[:100]!r} must be a text or an integer, which features can be crossed with")
-        return cls(tuple(ids), (name, str(value)), document)
+        entry = next(((name, str(value)) for name, value in (asked.context or {}).items()), None)
+        return cls(tuple(asked.ids or ()), entry, None if asked.document is UNSET else asked.document)
 
 
 class Forgotten(NamedTuple):
@@ -204,9 +194,10 @@ def _has(text: str, wanted: Wanted) -> bool:
     may_have = "\\" in text or (context is not None and context[0] in text and context[1].lower() in text.lower())
     if not may_have and (document is None or document not in text):
         return False
-    fields = decoded(text.encode())
+    message: Any = read(text.encode())
     if context is not None:
-        value = (fields.get("context") or {}).get(context[0])
+        value = (message.context or {}).get(context[0])
         if type(value) in (str, int, bool) and str(value) == context[1]:
             return True
-    return document is not None and document in ids_of(asked_of(fields, null_is_missing=True))
+    asked = message.asked(null_is_missing=True)
+    return document is not None and document in (asked.ids if isinstance(asked, Runs) else asked)

@@ -70,6 +70,8 @@ class Reply(NamedTuple):
         What the service adds up of such losses, after this one (`LossInterval`); None without a loss.
     closed
         Replies for what happened at the same time: queries learned because their windows have ended, a promotion.
+    docs
+        The documents of a query that was ranked and waits, with their features, to watch them; None for no such query.
     is_refused
         Whether the request is of a kind that was not allowed.
     promoted
@@ -86,6 +88,7 @@ class Reply(NamedTuple):
     account: LossInterval | None = None
     closed: Sequence[Any] = ()  # of `Reply`; API pages cannot resolve a class that refers to itself
     promoted: str = ""
+    docs: Any = None
     is_refused: bool = False
 
     @property

@@ -15,12 +15,12 @@ from online_rank.serving.durable import DurableService
 from online_rank.serving.forgetting import Wanted, without
 from online_rank.serving.idle import IdleClock
 from online_rank.serving.inputs import InputWatch
+from online_rank.serving.messages import RequestError, RollBack, read_as
 from online_rank.serving.monitor import Monitor
 from online_rank.serving.outcomes import PREVIOUS, REFERENCE
 from online_rank.serving.protocol import RankingService, Reply
 from online_rank.serving.snapshots import days, keep_for, named, today
 from online_rank.serving.stored_times import latest_time
-from online_rank.serving.wire import decoded
 from online_rank.storage.files import from_bytes, to_bytes
 
 __all__ = ["Answer", "ServedModel"]
@@ -154,11 +154,7 @@ class ServedModel:
 
     def _look(self, reply: Reply) -> None:
         """Look at the features of a query that was ranked."""
-        outcome = reply.outcome
-        if outcome is None or not outcome.waiting:
-            return
-        docs = decoded(outcome.waiting[3].encode()).get("docs", {})
-        if self.inputs.look(docs):
+        if reply.docs is not None and self.inputs.look(reply.docs):
             self._keep_reference()
 
     def _keep_reference(self) -> None:
@@ -202,18 +198,16 @@ class ServedModel:
     async def roll_back(self, request: bytes = b"{}") -> Answer:
         """Restore the model that was replaced last, or the one with which a day began; without a day, again undoes this."""
         try:
-            fields = decoded(request)
-        except ValueError as error:
-            return 400, {"error": f"not a JSON object: {error}"}
-        if not fields.keys() <= {"to"} or not isinstance(fields.get("to", ""), str):
-            return 400, {"error": 'the only field is to, a day: {"to": "2026-11-25"}; without it, the model before is restored'}
-        if "to" not in fields:
+            day = read_as(RollBack, request).to
+        except RequestError as error:
+            return 400, {"error": f'{error}; the only field is to, a day: {{"to": "2026-11-25"}}'}
+        if not isinstance(day, str):
             previous = await self._previous_file()
             return (409, {"error": "no model was replaced"}) if previous is None else await self.replace(previous)
         store, content = self.durable.store, None
         kept = [] if store is None else await asyncio.to_thread(days, store)
-        if store is not None and fields["to"] in kept:
-            content = await asyncio.to_thread(store.file, named(fields["to"]))
+        if store is not None and day in kept:
+            content = await asyncio.to_thread(store.file, named(day))
         if content is None:
             return 404, {"error": f"no model of that day is kept; there are {', '.join(kept) or 'none (see --snapshots)'}"}
         return await self.replace(content)

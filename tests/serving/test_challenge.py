@@ -11,7 +11,7 @@ from online_rank.intervals import PairedLosses
 from online_rank.intervals.losses import served_loss
 from online_rank.measures.learned import measure
 from online_rank.rankers.fixed import FixedRanker
-from online_rank.serving import Challenge, FeedbackPlan, RankingService
+from online_rank.serving import Challenge, FeedbackPlan, RankingService, windows
 from online_rank.serving.durable import DurableService
 from online_rank.serving.served import ServedModel
 from online_rank.storage.files import to_bytes
@@ -197,7 +197,7 @@ def test_votes_on_a_drafted_list_come_too_late_after_the_promotion():
         service.handle(b'{"id": %d, "docs": {"a": {"x": 1}, "b": {"x": 2}}}' % i)
         drawn = json.loads(service._pending.get(i)[2])
         drafted = i if drawn.get("teams") else drafted
-    service._promote()
+    windows.promote(service)
     learned = service.stats()["learned"]
     answer = service.handle(b'{"id": %d, "clicks": ["a"]}' % drafted).answer
     assert answer == {"id": drafted, "learned": False, "late": True}

@@ -32,6 +32,7 @@ from online_rank.preprocessing import StatelessTransformer  # noqa: E402
 from online_rank.serving import Challenge, FeedbackPlan, Models, RankingApp, RankingService  # noqa: E402
 from online_rank.serving.durable import DurableService, read_service  # noqa: E402
 from online_rank.serving.forgetting import Wanted, forget  # noqa: E402
+from online_rank.serving.messages import read  # noqa: E402
 from online_rank.serving.served import ServedModel  # noqa: E402
 from online_rank.storage.files import to_bytes  # noqa: E402
 from online_rank.storage.tree import strings_of  # noqa: E402
@@ -232,7 +233,7 @@ def test_only_queries_that_may_have_the_id_are_parsed(monkeypatch):
     service, parsed = make(), []
     for i in range(20):
         service.handle(json.dumps(ranked(f"q{i}", USER if i == 3 else "other")).encode())
-    monkeypatch.setattr("online_rank.serving.forgetting.decoded", lambda text: parsed.append(text) or json.loads(text))
+    monkeypatch.setattr("online_rank.serving.forgetting.read", lambda text: parsed.append(text) or read(text))
     assert forget(service, user(USER)).answer()["forgotten"]["waiting"] == 1
     assert len(parsed) == 1
 
@@ -414,7 +415,7 @@ def test_what_is_learned_after_forgetting_survives_a_crash_before_the_checkpoint
         def fail(*_, **__):
             raise ValueError("no")
 
-        monkeypatch.setattr(type(durable.service), "_closed", fail)
+        monkeypatch.setattr("online_rank.serving.windows.close", fail)
     learn(durable, 200, {"a": 2, "b": 0})
     learned = durable.service.learned_as(USER)
     durable.close()
