@@ -16,6 +16,7 @@ from online_rank import (
     DeclaredFeatures,
     DirectRanker,
     DriftAwareRanker,
+    ExaminedRanker,
     ForEachDocument,
     GradientRanker,
     HashedFeatures,
@@ -87,6 +88,7 @@ REGISTRY = {
     "best, pairwise": lambda: BestRanker([PairwiseRanker(linear_model.LogisticRegression()), PerceptronRanker()]),
     "best, pipelines": lambda: BestRanker([PerceptronRanker(), StreamScaler() | PerceptronRanker()]),
     "drift, pipeline": lambda: DriftAwareRanker(StreamQuantileMap() | PerceptronRanker(), on_drift="switch"),
+    "examined": lambda: ExaminedRanker(PerceptronRanker()),
     "scaler | drift": lambda: StreamScaler() | DriftAwareRanker(PerceptronRanker()),
     "pairwise": lambda: PairwiseRanker(linear_model.LogisticRegression()),
     "ridge": lambda: RidgeRanker(),
@@ -139,6 +141,10 @@ _ARGUMENTS = {
     "DeclaredFeatures": lambda: [{"features": ["a", "b"]}],
     "DriftAwareRanker": lambda: [
         *({"ranker": PerceptronRanker(), "on_drift": on_drift} for on_drift in ("reset", "restart_average", "switch")),
+        {"ranker": StreamScaler() | PerceptronRanker()},
+    ],
+    "ExaminedRanker": lambda: [
+        {"ranker": PerceptronRanker(), "examination": (1.0, 0.5)},
         {"ranker": StreamScaler() | PerceptronRanker()},
     ],
     "FixedRanker": lambda: [{"weights": {"clicks": 1.0}}],

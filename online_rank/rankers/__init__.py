@@ -9,6 +9,7 @@ _HOME = {
     "ClickPerceptron": "click_perceptron",
     "DirectRanker": "direct",
     "DriftAwareRanker": "drift",
+    "ExaminedRanker": "examined",
     "GradientRanker": "gradient",
     "KernelPerceptronRanker": "kernel",
     "PairwiseRanker": "adapters",

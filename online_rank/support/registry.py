@@ -53,6 +53,7 @@ TOP_LEVEL = {
     "DeclaredFeatures": "preprocessing",
     "DirectRanker": "rankers.direct",
     "DriftAwareRanker": "rankers.drift",
+    "ExaminedRanker": "rankers.examined",
     "FairPairs": "feedback",
     "Greedy": "feedback",
     "ForEachDocument": "preprocessing",
