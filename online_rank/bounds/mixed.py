@@ -9,8 +9,6 @@ import numpy as np
 from online_rank.bounds.totals import MAXIMA
 from online_rank.rankers.nested import share_columns
 
-__all__ = ["mix"]
-
 
 def mix(tracker: Any, shards: Sequence[Any], base: Any) -> None:
     """Combine the shards, which continued from `base`, into `tracker`, a copy of `base`.

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from online_rank._kernels.perceptron import compare
+from online_rank._kernels.rounds import accumulate
 from online_rank._kernels.slam import compare as compare_on_slam
-from online_rank._kernels.totals import accumulate
 from online_rank.arguments import flag, integer
 from online_rank.base import Abilities, Ranker, Round, share_lock
 from online_rank.base.anatomy import learned_measure
@@ -50,8 +50,6 @@ from online_rank.rankers.nested import NestedRanker, adopt_features, teach
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.selection import BestRanker
 from online_rank.rankers.slam import SlamRanker
-
-__all__ = ["LossTracker"]
 
 _LOSS, _SERVED_LOSS, _MASS, _SQUARE, _MARGIN, _WEIGHT, _SKIPPED = map(
     Round._fields.index, ("loss", "served_loss", "mass", "squared_gradient_norm", "margin", "weight", "skipped")

@@ -14,8 +14,6 @@ from online_rank.metrics import metric
 from online_rank.stream.synth import Drifting
 from online_rank.support.compiling import compiling, watch_compilation
 
-__all__ = ["run"]
-
 _MEASURE = "ndcg@10"
 _BARS = "▁▂▃▄▅▆▇█"
 _WINDOWS = 60

@@ -20,8 +20,6 @@ from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
 from online_rank.storage.tree import adopt, settings_of
 from online_rank.support.progress import progress as shown_progress
 
-__all__ = ["progressive"]
-
 _CHECKPOINT_EVERY = 1000
 
 

@@ -13,8 +13,6 @@ from online_rank.measures.learned import AnyMeasure
 from online_rank.query import Block
 from online_rank.query.forms import plain_query
 
-__all__ = ["Met", "Together", "lessons"]
-
 #: So many queries are met one by one before any are read ahead, and so many queries, or bytes of features, are at most.
 _FIRST, _QUERIES, _BYTES = 16, 256, 2 << 20
 

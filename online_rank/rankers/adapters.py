@@ -15,9 +15,6 @@ from online_rank.base.undo import Undo, record
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import MAX_GRADE, Block
 
-__all__ = ["PairwiseRanker", "PointwiseRanker"]
-
-
 # Squares and differences of features up to this size stay finite.
 _LARGEST = 1e150
 

@@ -23,8 +23,6 @@ from online_rank.rankers.halving import halved
 from online_rank.rankers.rules import as_weights, rule_weights
 from online_rank.rankers.signs import against_signs
 
-__all__ = ["AveragedRanker", "LinearRanker", "averaging", "scores_by"]
-
 
 def averaging(average: bool | float) -> float:
     """The decay factor of an average of weights in one query.
@@ -315,6 +313,12 @@ class LinearRanker(AveragedRanker):
         vars(self).update(_rows=rows, _weights=np.empty(0), _average=np.empty(0), **self._in_rows(rows))
         return rows
 
+    def _for_kernel(self, X: Any) -> tuple[Any, np.ndarray, Any]:
+        """The features of a block, and the `w` and `average` that kernels learn with."""
+        if self._rows is None and type(X) is not SparseRows:
+            return X, self._weights, self._average
+        return as_rows(X), self._make_sparse(), self._averages
+
     def _in_rows(self, rows: np.ndarray) -> dict[str, Any]:
         """Write further state of the features to new rows. Returns the attributes that the rows replace."""
         return {}
@@ -346,8 +350,8 @@ class LinearRanker(AveragedRanker):
 
     def _score(self, X: Any) -> np.ndarray:
         if self._rows is not None:
-            rows, scores = as_rows(X), np.empty(X.shape[0])
-            sparse.score(rows.starts, rows.columns, rows.values, self._rows, *self._scale_and_shift(), scores)
+            scores = np.empty(X.shape[0])
+            sparse.score(as_rows(X), self._rows, *self._scale_and_shift(), scores)
             return scores
         return scores_by(self._served, X)
 
@@ -355,10 +359,9 @@ class LinearRanker(AveragedRanker):
         """Scores of documents by the weights that learn, as learning computes them."""
         scores = np.empty(X.shape[0])
         if self._rows is not None:
-            rows = as_rows(X)
-            sparse.score_with_norms(rows.starts, rows.columns, rows.values, self._rows, scores)
+            sparse.score_with_norms(as_rows(X), self._rows, scores)
         elif isinstance(X, SparseRows):
-            sparse.score_by(X.starts, X.columns, X.values, self._weights, scores)
+            sparse.score_with_norms(X, self._weights[:, None], scores)
         else:
             dense.score_with_norms(X, self._weights, scores)
         return scores
@@ -386,7 +389,7 @@ def scores_by(w: np.ndarray, X: Any) -> np.ndarray:
     """Scores of documents by weights (d,), float64."""
     scores = np.empty(X.shape[0])
     if isinstance(X, SparseRows):
-        sparse.score_by(X.starts, X.columns, X.values, w, scores)
+        sparse.score_with_norms(X, w[:, None], scores)
     else:
         dense.score(X, w, scores)
     return scores

@@ -11,7 +11,7 @@ import numpy as np
 from online_rank import arguments
 from online_rank._kernels import trees as kernels
 from online_rank._kernels.codes import MAX_GRADE
-from online_rank._kernels.judge import judge_rankings
+from online_rank._kernels.graded import judge_rankings
 from online_rank.base import Ranker
 from online_rank.base.draws import counted_generator
 from online_rank.base.form import Head, Trees, first_at_least, full_tree
@@ -22,8 +22,6 @@ from online_rank.base.schema import Array, Count, Derived, ListOf, Real, Schema
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import Block
-
-__all__ = ["BoostedRanker"]
 
 #: Bins are cut at equal distances over [-2.6, 2.6], the range of normal scores.
 _REACH = 2.6

@@ -14,8 +14,6 @@ from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import Block
 from online_rank.rankers.nested import NestedRanker, adopt_features, require_model, share_columns, teach
 
-__all__ = ["DriftAwareRanker"]
-
 _ON_DRIFT = ("reset", "restart_average", "switch")
 
 #: Approximate number of losses in the mean `recent`, and the largest number of drift positions kept.

@@ -15,8 +15,6 @@ from online_rank.feedback.arrays import shown_block
 from online_rank.query import Block
 from online_rank.rankers.nested import NestedRanker, adopt_features, require_model, teach
 
-__all__ = ["ExaminedRanker"]
-
 
 class ExaminedRanker(NestedRanker):
     r"""Let a ranker for grades learn from clicks, with inverse propensity weights.

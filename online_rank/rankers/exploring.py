@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from online_rank._kernels import sparse_clicks as sparse
+from online_rank._kernels import sparse
 from online_rank._kernels.clicks import confidence, evidence
 from online_rank._kernels.codes import AVERAGED
 from online_rank.base.anatomy import Abilities
@@ -15,8 +15,6 @@ from online_rank.feedback.policies import PlackettLuce, Policy, require_policy
 from online_rank.query import Block
 from online_rank.rankers.averaged import LinearRanker
 from online_rank.rankers.signs import checked_signs, project
-
-__all__ = ["ExploringRanker"]
 
 _N_COUNTERS = 6
 _DEFAULT = PlackettLuce()
@@ -63,7 +61,9 @@ class ExploringRanker(LinearRanker):
     def _confidence(self) -> float:
         if self._begun:
             return 1.0
-        return confidence(*self._updates()) if self._rows is None else sparse.confidence(self._counters)
+        if self._rows is not None:
+            return confidence(*self._counters[[sparse.EVIDENCE, sparse.WITH_GRADIENTS]])
+        return confidence(*evidence(*self._updates()))
 
     def _begin_with(self, weights: np.ndarray, strength: float) -> None:
         super()._begin_with(weights, strength)

@@ -18,8 +18,6 @@ from online_rank.query import Block, SparseRows
 from online_rank.rankers.averaged import scores_by
 from online_rank.rankers.rules import as_weights
 
-__all__ = ["FixedRanker"]
-
 
 class FixedRanker(Ranker):
     """Rank by given weights that never change: the present ranking formula, as a member of a blend or as a baseline.

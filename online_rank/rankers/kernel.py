@@ -11,8 +11,6 @@ from online_rank.measures.learned import discounts, measure
 from online_rank.query import Block
 from online_rank.rankers.averaged import AveragedRanker, averaging
 
-__all__ = ["KernelPerceptronRanker"]
-
 #: For this many documents the Cholesky factor takes 800 MB.
 _LARGEST_BUDGET = 10_000
 #: Each power is a multiplication; beyond this, values of a kernel are 0, 1 or infinite for most documents.

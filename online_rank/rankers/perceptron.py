@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from online_rank._kernels import perceptron as dense
-from online_rank._kernels import sparse_perceptron as sparse
+from online_rank._kernels import perceptron as kernels
 from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.codes import AVERAGED, CREDITS, MASSES, N_COUNTERS
-from online_rank._kernels.judge import judge_rankings
-from online_rank._kernels.watching import Watched
+from online_rank._kernels.graded import judge_rankings
 from online_rank.arguments import choice, number
 from online_rank.base.anatomy import Abilities
 from online_rank.base.lock import locked
@@ -20,11 +18,8 @@ from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures.learned import discounts, measure
 from online_rank.measures.own import is_own, own_measure, share
 from online_rank.query import Block, SparseRows
-from online_rank.query.sparse import as_rows
 from online_rank.rankers.averaged import LinearRanker, averaging
 from online_rank.rankers.signs import checked_signs, clip, project, project_rows
-
-__all__ = ["PerceptronRanker"]
 
 #: The measure whose pairs are learned from where the loss is that of the user's own measure.
 _BASE = measure("ndcg")
@@ -244,18 +239,16 @@ class PerceptronRanker(LinearRanker):
         X, y, offsets, w, _, _, served, _, _, _, _, _ = block
         if self._rows is None and type(X) is not SparseRows:
             if served is None:
-                return dense.learn(
+                return kernels.learn(
                     X, y, offsets, w, discounts(len(y)), self._config, self._weights, self._average,
                     self._counters, rounds,
                 )  # fmt: skip
             return self._watch(block, rounds, *self._nobody(block), X, np.empty(0), np.empty(0))
         if self._rows is None and self.credit == "spread":
             warnings.warn(_SPARSE_HINT, stacklevel=4)
-        rows, state = as_rows(X), self._make_sparse()
-        return sparse.learn(
-            rows.starts, rows.columns, rows.values, y, offsets, w, discounts(len(y)), self._config, state,
-            self._averages, self._counters, rounds, served,
-        )  # fmt: skip
+        rows, table, averages = self._for_kernel(X)
+        arguments = rows, y, offsets, w, discounts(len(y)), self._config, table, averages, self._counters, rounds
+        return kernels.learn(*arguments) if served is None else kernels.learn_watched(*arguments, served, None)
 
     def _nobody(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
         """No comparators, and their losses."""
@@ -282,11 +275,11 @@ class PerceptronRanker(LinearRanker):
         return self._learn_in_turn(block, rounds, learn)
 
     def _watch(self, block: Block, rounds: np.ndarray, *watched: np.ndarray) -> int:
-        """Learn arrays, from served scores if there are any, and measure on the way what is `Watched`."""
+        """Learn arrays, from served scores if there are any, and measure on the way what is `watched`."""
         X, y, offsets, w, _, _, served, _, _, _, _, _ = block
-        return dense.learn_watched(
+        return kernels.learn_watched(
             X, y, offsets, w, discounts(len(y)), self._config, self._weights, self._average, self._counters, rounds,
-            served, Watched(*watched),
+            served, watched,
         )  # fmt: skip
 
     def _mix(self, shards: Sequence[Any], base: Any) -> None:

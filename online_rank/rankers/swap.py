@@ -7,20 +7,16 @@ import numpy as np
 
 from online_rank import arguments
 from online_rank._kernels import clicks as kernels
-from online_rank._kernels import sparse_clicks as sparse
+from online_rank._kernels import sparse
 from online_rank._kernels.codes import OPTIMIZER_ROWS, SCALE_FREE
-from online_rank._kernels.sparse import OPTIMIZER, WEIGHT
 from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Real, Schema
 from online_rank.feedback.arrays import ShownBlock, shown_block
 from online_rank.feedback.policies import Policy
-from online_rank.query import Block, SparseRows
-from online_rank.query.sparse import as_rows
+from online_rank.query import Block
 from online_rank.rankers.exploring import ExploringRanker
 from online_rank.rankers.rules import SWAP_BEGINNING
-
-__all__ = ["SwapRanker"]
 
 _N_KEPT = OPTIMIZER_ROWS[SCALE_FREE]
 
@@ -114,7 +110,7 @@ class SwapRanker(ExploringRanker):
         _beginning=Array(lambda ranker: ranker._n_features if ranker._begun and ranker._rows is None else 0),
     )
 
-    _row_width = OPTIMIZER + _N_KEPT
+    _row_width = sparse.OPTIMIZER + _N_KEPT
     _rule_beginning = SWAP_BEGINNING
 
     def _updates(self) -> tuple[np.ndarray, np.ndarray]:
@@ -146,7 +142,7 @@ class SwapRanker(ExploringRanker):
                 factor, self._strength = self._strength / spread, 0.0
                 self._weights, self._beginning = factor * self._weights, factor * self._beginning
                 if self._rows is not None:
-                    self._rows[:, [WEIGHT, sparse.BEGINNING]] *= factor
+                    self._rows[:, [sparse.WEIGHT, sparse.BEGINNING]] *= factor
                 return
 
     def _grow(self, n_new: int) -> None:
@@ -159,10 +155,10 @@ class SwapRanker(ExploringRanker):
             if self._begun:
                 self._beginning = with_zeros(self._beginning, n_new)
         else:
-            self._rows[n : n + n_new, OPTIMIZER:] = new.T
+            self._rows[n : n + n_new, sparse.OPTIMIZER :] = new.T
 
     def _in_rows(self, rows: np.ndarray) -> dict[str, Any]:
-        rows[:, OPTIMIZER:] = self._state.T
+        rows[:, sparse.OPTIMIZER :] = self._state.T
         if self._begun:
             rows[:, sparse.BEGINNING] = self._beginning
         return super()._in_rows(rows) | {"_state": self._state[:, :0].copy(), "_beginning": np.empty(0)}
@@ -179,13 +175,9 @@ class SwapRanker(ExploringRanker):
         return self._learn_shown(block, shown, rounds)
 
     def _learn_shown(self, block: Block, shown: ShownBlock, rounds: np.ndarray) -> int:
-        if self._rows is None and not isinstance(block.X, SparseRows):
-            return kernels.learn(
-                block.X, block.offsets, shown, block.w, self.wealth, self._beginning, self._weights, self._state,
-                self._baseline, rounds,
-            )  # fmt: skip
-        rows, state = as_rows(block.X), self._make_sparse()
-        return sparse.learn(
-            rows.starts, rows.columns, rows.values, block.offsets, shown, block.w, self.wealth, state, self._baseline,
-            self._counters, rounds,
+        X, weights, average = self._for_kernel(block.X)
+        state, beginning = (self._state, self._beginning) if self._rows is None else (None, None)
+        return kernels.learn(
+            X, block.offsets, shown, block.w, self.wealth, weights, average, state, beginning, self._baseline, self._counters,
+            rounds,
         )  # fmt: skip
