@@ -5,16 +5,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from online_rank._kernels import workspace as at
 from online_rank._kernels._jit import inner, kernel, leaf
 from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.codes import OPTIMIZER_ROWS
 from online_rank._kernels.fits import require, require_block
-from online_rank._kernels.network import Buffers, Layers, backward, forward, n_parameters, n_units, next_key, output, received
+from online_rank._kernels.hashing import next_key
+from online_rank._kernels.network import Buffers, Layers, backward, forward, n_parameters, n_units, output, received
 from online_rank._kernels.optimizers import descend
 from online_rank._kernels.primitives import four_row_squares, sum_of_squares
 from online_rank._kernels.rounds import write_round
 from online_rank._kernels.surrogates import evaluate, settings
-from online_rank._kernels.workspace import SCORES, longest_query, workspace
+from online_rank._kernels.workspace import longest_query, workspace
 
 
 class Learner(NamedTuple):
@@ -153,7 +155,7 @@ def learn(X, y, offsets, weights, discounts, surrogate, widths, config, constant
         m = offsets[q + 1] - first
         documents = inputs[: m * X.shape[1]].reshape(m, X.shape[1])
         largest = _copy(X[first : first + m], documents)
-        s, dg = work.reals[SCORES, :m], slopes[:m]
+        s, dg = work.reals[at.SCORES, :m], slopes[:m]
         if not (math.isfinite(largest) and weight >= 0.0 and math.isfinite(weight)):
             return q
         _score(documents, parameters, layers, key[0], buffers, s)

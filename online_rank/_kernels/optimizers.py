@@ -100,7 +100,7 @@ def meet_features(X, low, high, parameters, state):
     bet(parameters, state)
 
 
-@inner
+@kernel
 def descend(optimizer, rate, steps, gradient, parameters, state):
     """One step of an optimizer, in place; `steps` counts it."""
     if optimizer == SGD:
@@ -111,9 +111,3 @@ def descend(optimizer, rate, steps, gradient, parameters, state):
         _adam(rate, steps, gradient, parameters, state[0], state[1])
     elif optimizer == SCALE_FREE:
         _scale_free(rate, gradient, parameters, state)
-
-
-@kernel
-def step(optimizer, rate, steps, gradient, parameters, state):
-    """`descend`, for callers in Python."""
-    descend(optimizer, rate, steps, gradient, parameters, state)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from online_rank._kernels.click_comparators import compare_on_clicks
+from online_rank._kernels.click_perceptron import compare_on_clicks
 from online_rank.base import Ranker, Round, steps_of
 from online_rank.base.anatomy import learned_measure
 from online_rank.measures.learned import discounts

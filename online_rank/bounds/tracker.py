@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from online_rank._kernels.perceptron import compare
+from online_rank._kernels.rounds import accumulate
 from online_rank._kernels.slam import compare as compare_on_slam
-from online_rank._kernels.totals import accumulate
 from online_rank.arguments import flag, integer
 from online_rank.base import Abilities, Ranker, Round, share_lock
 from online_rank.base.anatomy import learned_measure

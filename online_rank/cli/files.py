@@ -8,7 +8,7 @@ from typing import Any
 from online_rank.base import steps_of
 from online_rank.cli.reading import Negative, Reading
 from online_rank.query import Block
-from online_rank.query.names import is_index_name
+from online_rank.query.names import is_index_name, is_outcome_name
 from online_rank.storage.files import ModelFileError, load
 
 __all__ = [
@@ -44,7 +44,7 @@ def for_model(reading: Reading, model: Any, files: Sequence[str]) -> Reading:
         raise ValueError(f"{files[0]}: no column is called as one of the features of the model: {_listed(names)}")
     roles = {reading.query, reading.grade, reading.document, reading.event_time, *(reading.exclude or ())}
     unknown = [name for name, kind in types.items() if kind in ("number", "boolean") and name not in roles.union(names)]
-    if unknown := [name for name in unknown if not is_index_name(name)]:
+    if unknown := [name for name in unknown if not (is_index_name(name) or is_outcome_name(name))]:
         told = f"columns that the model has not learned from are left out: {_listed(unknown)}"
         if reading.strict:
             raise ValueError(f"{files[0]}: --strict: {told} (name them with --exclude)")

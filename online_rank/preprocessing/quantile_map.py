@@ -10,6 +10,7 @@ import numpy as np
 
 from online_rank._kernels import quantile_map as kernels
 from online_rank._kernels.arrays import all_finite
+from online_rank._kernels.hashing import draws
 from online_rank.arguments import integer
 from online_rank.arguments import seed as require_seed
 from online_rank.base.columns import are_numbers
@@ -439,13 +440,13 @@ class StreamQuantileMap(ColumnTransformer):
         if length <= _DOCUMENTS:
             return None
         uniform = np.empty(_DOCUMENTS)
-        kernels.draws(self.seed, self._start, uniform)
+        draws(self.seed, self._start, uniform)
         return (self._start + ((np.arange(_DOCUMENTS) + uniform) * (length / _DOCUMENTS)).astype(np.int64)).tolist()
 
     def _draw(self) -> float:
         """A uniform random number for the next merge."""
         uniform = np.empty(1)
-        kernels.draws(~self.seed & _MASK, self._n_joined, uniform)
+        draws(~self.seed & _MASK, self._n_joined, uniform)
         return float(uniform[0])
 
     def _find_knots(self, first: int, stop: int, total: float) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from online_rank import arguments
 from online_rank._kernels import trees as kernels
 from online_rank._kernels.codes import MAX_GRADE
-from online_rank._kernels.judge import judge_rankings
+from online_rank._kernels.graded import judge_rankings
 from online_rank.base import Ranker
 from online_rank.base.draws import counted_generator
 from online_rank.base.form import Head, Trees, first_at_least, full_tree

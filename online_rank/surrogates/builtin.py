@@ -133,7 +133,7 @@ class Surrogate:
         if not np.isfinite(scores).all():
             raise ValueError(f"s: the score of document {int(np.argmin(np.isfinite(scores)))} is not finite")
         gradient = np.empty(len(scores))
-        value = kernels.value_and_gradient(*self.kernel_arguments, scores, grades, discounts(len(scores)), gradient).value
+        value, *_ = kernels.value_and_gradient(*self.kernel_arguments, scores, grades, discounts(len(scores)), gradient)
         return value, gradient
 
     def _grades(self, y: np.ndarray) -> np.ndarray:

@@ -22,28 +22,14 @@ TRIPLES = {
 
 #: Symbols present in any process that loads the object; a kernel that calls anything else is left to numba.
 _OF_LIBM = {
-    "ceil",
-    "exp",
-    "floor",
-    "fmod",
-    "ldexp",
-    "log",
-    "log10",
-    "log1p",
-    "log2",
-    "nextafter",
-    "pow",
-    "rint",
-    "sqrt",
-    "sqrtf",
-    "tanh",
-    "trunc",
-}
-_OF_LIBC = {"free", "malloc", "memcpy", "memmove", "memset", "realloc"}
+    "ceil", "exp", "floor", "fmod", "ldexp", "log", "log10", "log1p", "log2", "nextafter", "pow", "rint", "sqrt", "sqrtf",
+    "tanh", "trunc",
+}  # fmt: skip
+_OF_LIBC = {"free", "malloc", "memcpy", "memmove", "memset"}
 #: Symbols defined by `runtime`.
 _OF_RUNTIME = {
     "NRT_Allocate", "NRT_Free", "NRT_MemInfo_alloc", "NRT_MemInfo_alloc_aligned", "NRT_MemInfo_call_dtor",
-    "NRT_MemInfo_new_varsize_dtor", "NRT_MemInfo_varsize_realloc", "numba_gil_ensure", "numba_xxdot", "numba_xxgemm",
+    "numba_gil_ensure", "numba_xxdot", "numba_xxgemm",
     "numba_xxgemv", "numba_attempt_nocopy_reshape", "numba_ldexp", "numba_nextafter",
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ from online_rank.cli.reading import ToMeasure, warned_on_stderr
 __all__ = ["compare"]
 
 #: What applies to a log of clicks.
-_WITH_CLICKS = {"a", "b", "files", "clicks", "query", "document", "event", "exclude", "places", "json"}
+_WITH_CLICKS = {"a", "b", "files", "clicks", "query", "document", "event", "exclude", "missing", "places", "json"}
 
 
 def compare(
