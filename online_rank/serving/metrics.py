@@ -115,7 +115,7 @@ class _OfModels:
         yield GaugeMetricFamily("online_rank_clock_step_seconds", text, value=CLOCK.step)
         stopped = sum(model.commits.failure is not None for model in models)
         yield GaugeMetricFamily("online_rank_learning_stopped", "Models that learn nothing: no journal", value=stopped)
-        lacking = sum(model.lacks_snapshot for model in models)
+        lacking = sum(model.kept.lacks_today for model in models)
         yield GaugeMetricFamily("online_rank_snapshots_lacking", "Models of which today's is not kept", value=lacking)
         if len(models) == 1:
             interval = models[0].monitor.losses.interval()
