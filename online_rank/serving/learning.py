@@ -55,7 +55,7 @@ def learn(state: ServiceState, message: messages.Grades | messages.Clicks, reque
     number = state._pending.number(query_id)
     if number is None:
         raise ValueError("no query is waiting under this id: it was never ranked, or dropped since (see stats: evicted)")
-    outcome = Outcome(("learn", query_id, number, *_when(at)), feedback=request, gone=(number,), digest=digest)
+    outcome = Outcome(("learn", query_id, number, at), feedback=request, gone=(number,), digest=digest)
     is_clicks = isinstance(message, messages.Clicks)
     return learn_waiting(state, query_id, *messages.feedback_of(message), outcome, at, is_clicks=is_clicks)
 
@@ -74,7 +74,7 @@ def teach(state: ServiceState, message: messages.Teach, request: bytes, at: floa
     loss = served_loss(state._target, [*scores.values()], y)
     number = state._pending.number(query_id)
     gone = () if number is None else (number,)
-    outcome = Outcome(("teach", query_id, *_when(at)), feedback=request, gone=gone, digest=digest)
+    outcome = Outcome(("teach", query_id, at), feedback=request, gone=gone, digest=digest)
     reply = Reply({"id": query_id, "learned": True, "loss": loss or 0.0}, outcome, learned=True)
     with _changing(state, query) as changes:
         _learn_once(state, query, y, None, at, changes, len(request))
@@ -250,7 +250,3 @@ def _at_time(model: Any, query: Block, at: float | None) -> Block:
     if at is None or not abilities_of(model).takes_time:
         return query
     return query._replace(at=np.array([float(at)]))
-
-
-def _when(at: float | None) -> tuple[float, ...]:
-    return () if at is None else (at,)

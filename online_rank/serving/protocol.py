@@ -244,7 +244,7 @@ class RankingService(ServiceState):
         elif kind == "drop":
             windows.drop(self, rest[0], outcome)
         else:
-            now = None if kind == "duplicate" or rest[0] is None else _times(rest)
+            now = _times(rest)
             with all_or_nothing(self) as changes:
                 self._count({"time": None, "late": "late"}.get(kind, "duplicates"))
                 if now is not None:
@@ -313,6 +313,7 @@ class RankingService(ServiceState):
 
 def _times(times: list[Any]) -> float | None:
     """The first of the times among the fields of a change; None for none. Raises ValueError."""
-    for time in times:
+    known = [time for time in times if time is not None]
+    for time in known:
         arguments.require_time("the time of a change", time)
-    return float(times[0]) if times else None
+    return float(known[0]) if known else None

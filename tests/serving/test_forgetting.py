@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -33,8 +34,8 @@ from online_rank.serving import Challenge, FeedbackPlan, Models, RankingApp, Ran
 from online_rank.serving.durable import DurableService, read_service  # noqa: E402
 from online_rank.serving.forgetting import Wanted, forget  # noqa: E402
 from online_rank.serving.messages import read  # noqa: E402
-from online_rank.serving.served import ServedModel  # noqa: E402
-from online_rank.storage.files import to_bytes  # noqa: E402
+from online_rank.serving.snapshots import KeptModels  # noqa: E402
+from online_rank.storage.files import from_bytes, to_bytes  # noqa: E402
 from online_rank.storage.tree import strings_of  # noqa: E402
 from tests.models import REGISTRY  # noqa: E402
 
@@ -238,6 +239,19 @@ def test_only_queries_that_may_have_the_id_are_parsed(monkeypatch):
     assert len(parsed) == 1
 
 
+def test_users_by_number_and_by_text_are_one_and_ids_are_two():
+    """`CrossFeatures` names the features of both alike; nothing else is alike."""
+    service = make()
+    for query_id, value in ((3, 3), ("3", "3"), (4, 33), (5, 3.0), (6, True), ("7", "13")):
+        service.handle(json.dumps(ranked(query_id, value)).encode())
+    assert forget(service, Wanted.of(b'{"ids": ["3"]}')).answer()["forgotten"]["waiting"] == 1
+    assert service._pending.ids() == [3, 4, 6, "7"]
+    for request in (b'{"context": {"user": "3"}}', b'{"context": {"user": 3}}'):
+        once = from_bytes(to_bytes(service))
+        assert forget(once, Wanted.of(request)).answer()["forgotten"]["waiting"] == 1
+        assert once._pending.ids() == [4, 6, "7"]
+
+
 def test_early_feedback_is_forgotten_too():
     service = make(FeedbackPlan(window=100, events={"click": 1}))
     for query_id in ("q1", f"{USER}:1", "q2"):
@@ -287,21 +301,21 @@ def test_the_challenger_and_the_model_before_forget_too(tmp_path):
 
 def test_a_model_that_is_just_replaced_forgets_too(tmp_path, monkeypatch):
     """The file of the model before was written after what it should have forgotten."""
-    keep, begun, go_on = ServedModel._keep_previous, asyncio.Event(), asyncio.Event()
+    keep, begun, go_on = KeptModels.put, threading.Event(), threading.Event()
 
-    async def slow(served, content):
+    def slow(kept, content, day=None):
         if not begun.is_set():
             begun.set()
-            await go_on.wait()
-        await keep(served, content)
+            go_on.wait(10.0)
+        keep(kept, content, day)
 
     async def scenario(client, app):
         await traffic(client)
         wanted = {"context": {"user": USER}, "ids": [f"{USER}/0", f"{USER}/2"]}
-        monkeypatch.setattr(ServedModel, "_keep_previous", slow)
+        monkeypatch.setattr(KeptModels, "put", slow)
         headers, content = {"content-type": "application/octet-stream"}, to_bytes(make().model)
         replaced = asyncio.create_task(client.post("/model", content=content, headers=headers))
-        await begun.wait()
+        await asyncio.to_thread(begun.wait, 10.0)
         forgotten = asyncio.create_task(client.post("/forget", json=wanted))
         await asyncio.sleep(0.2)
         go_on.set()
