@@ -22,8 +22,6 @@ from online_rank.rankers.selection import BestRanker
 from online_rank.rankers.signs import against_signs, signs_inside
 from online_rank.rankers.slam import SlamRanker
 
-__all__ = ["copied", "extend_path", "is_only_measured", "losses_on_clicks", "outside_the_signs", "require_perceptron"]
-
 #: Largest norm of a comparator: its square, and its scores of documents that a ranker accepts, stay finite.
 _LARGEST_NORM = 1e150
 

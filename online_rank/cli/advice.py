@@ -8,8 +8,6 @@ import numpy as np
 
 from online_rank.cli.reading import warnings_as_lines
 
-__all__ = ["advice", "counters", "leaks"]
-
 #: Number of first queries to examine, and the largest number of them, times features, in which pairs are counted.
 _LOOKED_AT, _MOST_COUNTS = 100, 10_000
 

@@ -12,8 +12,6 @@ from online_rank.cli.printing import table
 from online_rank.stream.columns import Column, TablePlan
 from online_rank.stream.table_sources import batches_of
 
-__all__ = ["look"]
-
 _BATCH_ROWS = 1 << 16
 
 

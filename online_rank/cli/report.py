@@ -34,8 +34,6 @@ from online_rank.rankers import BlendRanker
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["QueryLog", "SeenQuery", "write_figures", "write_report"]
-
 #: Number of first queries that are left out of the worst (nothing had been learned) and the slowest (kernels were compiling).
 _WARM_UP = 10
 

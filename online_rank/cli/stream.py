@@ -18,8 +18,6 @@ from online_rank.serving.durable import DurableService
 from online_rank.serving.protocol import Outcome, RankingService
 from online_rank.storage.files import require_replaceable, save
 
-__all__ = ["run"]
-
 _CHUNK = 1 << 18
 
 

@@ -16,7 +16,7 @@ from online_rank.base.signs import signs_of_columns
 from online_rank.cli.advice import advice
 from online_rank.cli.dry_run import look
 from online_rank.cli.evaluate import measure_files
-from online_rank.cli.files import declared, n_features_of, refuse_overwriting
+from online_rank.cli.files import behind, declared, n_features_of, refuse_overwriting
 from online_rank.cli.options import Checkpoints, Measuring, Output
 from online_rank.cli.printing import RANDOM, measured, table
 from online_rank.cli.reading import Missing, Reading, warnings_as_lines
@@ -26,8 +26,6 @@ from online_rank.evaluate import Trace, progressive
 from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
 from online_rank.storage.files import require_replaceable, save
 from online_rank.support.progress import progress
-
-__all__ = ["dry_run", "new_model", "require_known_signs", "run", "scaled"]
 
 #: The figures reported about the machines.
 _MIXING = ("shards", "rounds", "bytes_sent")
@@ -50,10 +48,7 @@ def new_model(measure: str, scale: str, ranker: str = "perceptron", signs: Mappi
 def scaled(ranker: Any, scale: str, signs: Mapping[str, int] | None = None, **options: Any) -> Any:
     """A new ranker of a class behind the transformer that `--scale` names; `signs` are those of features."""
     fronts = _fronts(scale)
-    model = ranker(**options, signs=signs_of_columns(fronts, signs) if signs else None)
-    for step in fronts:
-        model = step | model
-    return model
+    return behind(fronts, ranker(**options, signs=signs_of_columns(fronts, signs) if signs else None))
 
 
 def _fronts(scale: str) -> list[Any]:

@@ -23,8 +23,6 @@ from online_rank.rankers.halving import halved
 from online_rank.rankers.rules import as_weights, rule_weights
 from online_rank.rankers.signs import against_signs
 
-__all__ = ["AveragedRanker", "LinearRanker", "averaging", "scores_by"]
-
 
 def averaging(average: bool | float) -> float:
     """The decay factor of an average of weights in one query.

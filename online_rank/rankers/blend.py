@@ -33,8 +33,6 @@ from online_rank.query import Block
 from online_rank.rankers.hedge import BUDGET, LEAST, HedgeAccount, choose, opening, shares_of, step_of
 from online_rank.rankers.nested import RankerOfSeveral, first_step
 
-__all__ = ["BlendRanker"]
-
 _MAX_CANDIDATES = 2000
 
 

@@ -17,8 +17,6 @@ from online_rank.query import Block
 from online_rank.rankers.averaged import averaging
 from online_rank.rankers.exploring import ExploringRanker
 
-__all__ = ["ClickPerceptron"]
-
 CREDITS, COSTS = ("swap", "propensity"), ("rank", "dcg")
 _GREEDY = Greedy()
 

@@ -16,8 +16,6 @@ from online_rank.query import Block
 from online_rank.rankers.averaged import LinearRanker
 from online_rank.rankers.signs import checked_signs, project
 
-__all__ = ["ExploringRanker"]
-
 _N_COUNTERS = 6
 _DEFAULT = PlackettLuce()
 

@@ -8,8 +8,6 @@ from online_rank.base.schema import Derived, Real, Schema
 from online_rank.query import Block
 from online_rank.rankers.halving import halved
 
-__all__ = ["FadingRanker"]
-
 #: A pause counts as at most so many half-lives, after which a thousandth is left of what was learned before.
 _LONGEST_PAUSE = 10.0
 

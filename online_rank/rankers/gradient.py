@@ -16,8 +16,6 @@ from online_rank.query import Block
 from online_rank.rankers.averaged import LinearRanker, averaging
 from online_rank.surrogates.own import KernelArguments, resolve
 
-__all__ = ["GradientRanker"]
-
 #: Step sizes for features of standard deviation about 1; for "scale_free" the initial wealth of the bets.
 LEARNING_RATES = {"sgd": 0.1, "adagrad": 0.1, "adam": 0.01, "scale_free": 0.1}
 

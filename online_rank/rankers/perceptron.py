@@ -21,8 +21,6 @@ from online_rank.query import Block, SparseRows
 from online_rank.rankers.averaged import LinearRanker, averaging
 from online_rank.rankers.signs import checked_signs, clip, project, project_rows
 
-__all__ = ["PerceptronRanker"]
-
 #: The measure whose pairs are learned from where the loss is that of the user's own measure.
 _BASE = measure("ndcg")
 

@@ -15,8 +15,6 @@ from online_rank.measures.learned import measure as learned
 from online_rank.query import Block
 from online_rank.rankers.averaged import LinearRanker
 
-__all__ = ["SlamRanker"]
-
 
 class SlamRanker(LinearRanker):
     r"""Algorithm 1 of [CT]: online subgradient descent on SLAM, in the rounds whose ranking loss is positive.

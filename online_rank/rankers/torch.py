@@ -24,8 +24,6 @@ from online_rank.query import Block
 from online_rank.rankers.averaged import AveragedRanker, averaging
 from online_rank.surrogates.own import resolve
 
-__all__ = ["TorchRanker"]
-
 #: A module is called with other parameters by swapping them in temporarily, so only one thread may do so at a time.
 _CALLING = threading.RLock()
 

@@ -7,8 +7,6 @@ import typer
 from online_rank.cli.declaring import flag, refuse_others, value
 from online_rank.cli.options import OF_CLICKS, Checkpoints, Clicks, Output, Training
 
-__all__ = ["train"]
-
 #: What applies to a log of clicks.
 _WITH_CLICKS = {
     "files", "clicks", "query", "document", "event", "topic", "features", "exclude", "event_time", "scale", "save", "json",
