@@ -12,6 +12,7 @@ from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import all_or_nothing
 from online_rank.preprocessing.crosses import CrossFeatures, suffix_of
 from online_rank.query import Runs
+from online_rank.serving.learning import pages_of
 from online_rank.serving.messages import Forget, read, read_as
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import from_bytes, to_bytes
@@ -96,7 +97,7 @@ def forget(service: RankingService, wanted: Wanted) -> Forgotten:
     challenge = service.challenge
     model, names = _without_crosses(service.model, wanted)
     rival, also = (None, frozenset[str]()) if challenge is None else _without_crosses(challenge.model, wanted)
-    ids = {*wanted.ids}
+    ids = {page for each in wanted.ids for page in pages_of(each)}
     pending = service._pending
 
     def is_about(query_id: Any) -> bool:
