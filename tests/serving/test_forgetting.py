@@ -374,7 +374,7 @@ def test_the_command_forgets_in_a_folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["scaler | crosses | perceptron", "map | encoder | ridge", "drift, switch", "boosted", "blend, default"]
+    "name", ["scaler | crosses | perceptron", "map | encoder | ridge", "drift, reset", "boosted", "blend, default"]
 )
 def test_models_go_on_after_forgetting(name):
     from online_rank.base.forgetting import forget_names
