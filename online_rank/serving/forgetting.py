@@ -12,6 +12,7 @@ from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import all_or_nothing
 from online_rank.preprocessing.crosses import CrossFeatures, suffix_of
 from online_rank.query import Runs
+from online_rank.serving.learning import pages_of
 from online_rank.serving.messages import Forget, read
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import from_bytes, to_bytes
@@ -62,7 +63,8 @@ def forget(service: RankingService, wanted: Forget) -> Forgotten:
     challenge = service.challenge
     model, names = _without_crosses(service.model, wanted)
     rival, also = (None, frozenset[str]()) if challenge is None else _without_crosses(challenge.model, wanted)
-    ids, document, pending = {*(wanted.ids or ())}, wanted.document, service._pending
+    ids = {page for each in wanted.ids or () for page in pages_of(each)}
+    document, pending = wanted.document, service._pending
 
     def is_about(query_id: Any) -> bool:
         return query_id in ids or document in pending.totals(query_id)

@@ -195,12 +195,18 @@ class ServedModel:
         kept = self.kept
         if not isinstance(day, str):
             content = await asyncio.to_thread(kept.get)
-            return (409, {"error": "no model was replaced"}) if content is None else await self.replace(content)
+            return (409, {"error": "no model was replaced"}) if content is None else await self._rolled_back(content, "before")
         days = await asyncio.to_thread(kept.days)
         content = await asyncio.to_thread(kept.get, day) if day in days else None
         if content is None:
             return 404, {"error": f"no model of that day is kept; there are {', '.join(days) or 'none (see --snapshots)'}"}
-        return await self.replace(content)
+        return await self._rolled_back(content, f"with which {day} began")
+
+    async def _rolled_back(self, content: bytes, which: str) -> Answer:
+        status, answer = await self.replace(content)
+        if status == 200:
+            _log.warning("rolled back to the model %s", which)
+        return status, answer
 
     async def keep_snapshot(self) -> None:
         """Keep the model with which the day began, unless it is kept already."""
@@ -279,6 +285,7 @@ class ServedModel:
         try:
             await asyncio.to_thread(self.kept.put, before)
             await commits.checkpoint()
+            _log.warning("the model was replaced by a file of %d bytes", len(content))
         except (CommitError, OSError) as error:
             _log.error("a model was replaced, but only the journal has it yet: %s", error)
         return 200, {"replaced": True}
