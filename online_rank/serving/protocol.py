@@ -1,7 +1,7 @@
 """A ranker behind JSON lines, for programs in any language.
 
-Each request is a JSON object on a line of its own, a message of `online_rank.serving.messages`, and each gets one line in answer,
-in order:
+Each request is a JSON object on a line of its own, a message of `online_rank.serving.messages`, and each gets one line in
+answer, in order:
 
     {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}}
         -> {"id": "q1", "ranking": ["a", "b"], "scores": [0.7, 0.2]}             best first
