@@ -16,6 +16,7 @@ from online_rank import (
     DeclaredFeatures,
     DirectRanker,
     DriftAwareRanker,
+    ExaminedRanker,
     ForEachDocument,
     GradientRanker,
     HashedFeatures,
@@ -85,6 +86,7 @@ REGISTRY = {
     "best, pairwise": lambda: BestRanker([PairwiseRanker(linear_model.LogisticRegression()), PerceptronRanker()]),
     "best, pipelines": lambda: BestRanker([PerceptronRanker(), StreamScaler() | PerceptronRanker()]),
     "drift, pipeline": lambda: DriftAwareRanker(StreamQuantileMap() | PerceptronRanker()),
+    "examined": lambda: ExaminedRanker(PerceptronRanker()),
     "scaler | drift": lambda: StreamScaler() | DriftAwareRanker(PerceptronRanker()),
     "pairwise": lambda: PairwiseRanker(linear_model.LogisticRegression()),
     "ridge": lambda: RidgeRanker(),
@@ -137,6 +139,10 @@ _ARGUMENTS = {
     "DeclaredFeatures": lambda: [{"features": ["a", "b"]}],
     "DriftAwareRanker": lambda: [
         *({"ranker": PerceptronRanker(), "on_drift": on_drift} for on_drift in ("reset", "restart_average")),
+        {"ranker": StreamScaler() | PerceptronRanker()},
+    ],
+    "ExaminedRanker": lambda: [
+        {"ranker": PerceptronRanker(), "examination": (1.0, 0.5)},
         {"ranker": StreamScaler() | PerceptronRanker()},
     ],
     "FixedRanker": lambda: [{"weights": {"clicks": 1.0}}],

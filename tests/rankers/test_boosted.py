@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from online_rank import BoostedRanker, PerceptronRanker, StreamQuantileMap
 from online_rank._kernels import trees as kernels
 from online_rank.base.draws import counted_generator
-from online_rank.base.schema import mismatches
 from online_rank.metrics import NDCG
 from online_rank.query import read_query
 from online_rank.rankers import boosted
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.stream.synth import NoisyTeacher
+from tests.helpers import mismatches
 from tests.reference import trees as reference
 
 
