@@ -30,7 +30,8 @@ class VerbType(types.Callable, types.Dummy):
         super().__init__(f"verb {verb.name}")
 
     def _kernel(self, arguments: Any) -> Any:
-        return typeof(self.verb.choose.dispatch(getattr(arguments[0], "instance_class", np.ndarray)))
+        kind = np.ndarray if isinstance(arguments[0], types.Array) else getattr(arguments[0], "instance_class", object)
+        return typeof(self.verb.choose.dispatch(kind))
 
     def get_call_type(self, context: Any, args: Any, kws: Any) -> Any:
         return self._kernel(args).get_call_type(context, args, kws)

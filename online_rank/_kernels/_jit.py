@@ -72,12 +72,18 @@ class Kernel:
         global _recording
         # Kernels called from kernels are not entries.
         if _recording:
-            recorded[self, _types(self.py_func, arguments)] = None
+            import numba
+
+            recorded[self, tuple(map(numba.typeof, arguments))] = None
         before, _recording = _recording, False
         try:
             return self.dispatcher(*arguments)
         finally:
             _recording = before
+
+
+def _of_no_kind(first: Any, *_: Any) -> Any:
+    raise TypeError(f"no kernel of this verb is for {type(first).__name__}")
 
 
 class Verb:
@@ -88,21 +94,12 @@ class Verb:
 
     def __init__(self, name: str, kernels: dict[type, Any]) -> None:
         self.name = name
-        self.choose = functools.singledispatch(next(iter(kernels.values())))
+        self.choose = functools.singledispatch(_of_no_kind)
         for kind, kernel in kernels.items():
             self.choose.register(kind, kernel)
 
     def __call__(self, *arguments: Any) -> Any:
         return self.choose(*arguments)
-
-
-def _types(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """numba's types of the arguments of a call, including omitted ones."""
-    import numba
-
-    left_out = (function.__defaults__ or ())[len(arguments) - function.__code__.co_argcount :] if function.__defaults__ else ()
-    left_out = left_out if len(arguments) < function.__code__.co_argcount else ()
-    return (*map(numba.typeof, arguments), *map(numba.types.Omitted, left_out))
 
 
 #: The `Kernel` of each entry that numba did not compile, by `id`.

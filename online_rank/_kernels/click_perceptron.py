@@ -127,7 +127,7 @@ def learn(X, offsets, shown, weights, discounts, config, w, average, squares, co
         if mass > 0.0:
             for i in range(m):
                 c[i] *= weight
-            n, square = features.combine(documents, learner, c, spare)
+            n, square, _ = features.combine(documents, learner, c, None, spare)
             finite = math.isfinite(square) and math.isfinite(mass)
             if not (finite and features.add_with_squares(learner, n, decay, counters)):
                 return q

@@ -151,20 +151,6 @@ def swap_weight(e, unshown, below, a, b):
 
 
 @inner
-def swap_weights(e, unshown, below, b, rho):
-    """`swap_weight` of b and of each of the first positions a < b, to `rho`: the same bits, several at a time."""
-    rho[:] = 1.0
-    others = unshown + below
-    for p in range(b, 0, -1):
-        if p < b:
-            others += e[p]
-        for a in range(min(p, rho.shape[0])):
-            rho[a] *= (others + e[b]) / (others + e[a])
-    for a in range(rho.shape[0]):
-        rho[a] = rho[a] / (1.0 + rho[a]) if rho[a] < _CERTAIN else 1.0
-
-
-@inner
 def begin_pairs(drawn, e):
     """Write what `pair_weight` needs to e (n,): nothing but for PLACKETT_LUCE. Returns what is not shown, or 0."""
     if drawn.kind == PLACKETT_LUCE:
@@ -202,9 +188,7 @@ def swap_credit(drawn, scores, margin, e, c):
     kind, gains, by_margin = drawn.kind, drawn.gains, not math.isnan(margin)
     n = gains.shape[0] if kind == ALL_PAIRS else considered(gains)
     c[:] = 0.0
-    total = 0.0
-    wrong = 0.0
-    within = 0.0
+    total, wrong, within = 0.0, 0.0, 0.0
     unshown = begin_pairs(drawn, e)
     below = 0.0
     for p in range(n, gains.shape[0]):
@@ -289,25 +273,19 @@ def baseline_credit(drawn, scores, baseline, e, c, met):
     kind, gains, places, n_shown = drawn.kind, drawn.gains, drawn.places, drawn.n_shown
     n = gains.shape[0]
     c[:] = 0.0
-    total = 0.0
-    wrong = 0.0
-    learns = False
-    clicked = False
+    total, wrong, learns, clicked = 0.0, 0.0, False, False
     for p in range(n_shown):
         clicked |= gains[p] > 0.0
     unshown = begin_pairs(drawn, e)
     below = 0.0
-    rhos = np.empty(min(n, _NEAR))
     for b in range(n - 1, 0, -1):
         to = place_of(places[min(b, n_shown)])
         whole = b < _NEAR and (clicked or b >= n_shown)
-        if whole and kind == PLACKETT_LUCE:
-            swap_weights(e, unshown, below, b, rhos[: min(b, n_shown)])
         for a in range(min(b, n_shown) - 1, -1, -1):
             difference = gains[a] - gains[b]
             if difference == 0.0 and not whole:
                 continue
-            rho = rhos[a] if whole and kind == PLACKETT_LUCE else pair_weight(kind, e, unshown, below, a, b)
+            rho = pair_weight(kind, e, unshown, below, a, b)
             if rho == 0.0 and kind != PLACKETT_LUCE:
                 continue
             lead = scores[a] - scores[b]

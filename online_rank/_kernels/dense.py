@@ -105,16 +105,11 @@ def score_served(documents, learner, decay, counters, s):
 
 
 @leaf
-def combine(documents, learner, c, rows):
-    """See `features`."""
-    return documents.shape[1], _combine_rows(documents, c, rows, learner.z)
-
-
-@leaf
-def combine_both(documents, learner, c, other, rows):
+def combine(documents, learner, c, other, rows):
     """See `features`."""
     square = _combine_rows(documents, c, rows, learner.z)
-    return documents.shape[1], square, _combine_rows(documents, other, rows, learner.other)
+    other_square = 0.0 if other is None else _combine_rows(documents, other, rows, learner.other)
+    return documents.shape[1], square, other_square
 
 
 @leaf

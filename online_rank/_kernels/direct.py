@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from online_rank._kernels import workspace as at
-from online_rank._kernels._jit import inner, kernel, leaf
+from online_rank._kernels._jit import inner, kernel
 from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.codes import OPTIMIZER_ROWS
 from online_rank._kernels.fits import require, require_block
@@ -107,15 +107,6 @@ def _mean_gradient(accumulate, gradient, learner):
     return True
 
 
-@leaf
-def _require_learner(learner, d, widths, config):
-    """Require arrays of a network of these widths, for d features."""
-    n = learner.parameters.shape[0]
-    require(widths[0] == d and n == n_parameters(widths) and learner.state.shape[1] == n)
-    require(learner.state.shape[0] == OPTIMIZER_ROWS[config[0]] and learner.average.shape[0] in (0, n))
-    require((config[2] == 1 or learner.pending.shape[0] == n) and learner.counters.shape[0] >= 4 and learner.key.shape[0] >= 1)
-
-
 @kernel
 def learn(X, y, offsets, weights, discounts, surrogate, widths, config, constants, learner, rounds):
     """Learn from a block of queries.
@@ -138,8 +129,11 @@ def learn(X, y, offsets, weights, discounts, surrogate, widths, config, constant
     of it was learned.
     """
     require_block(X.shape[0], y, offsets, weights, discounts, rounds)
-    _require_learner(learner, X.shape[1], widths, config)
     parameters, counters, key = learner.parameters, learner.counters, learner.key
+    n = parameters.shape[0]
+    require(widths[0] == X.shape[1] and n == n_parameters(widths) and learner.state.shape[1] == n)
+    require(learner.state.shape[0] == OPTIMIZER_ROWS[config[0]] and learner.average.shape[0] in (0, n))
+    require((config[2] == 1 or learner.pending.shape[0] == n) and counters.shape[0] >= 4 and key.shape[0] >= 1)
     optimizer, activation, accumulate = config
     rate, l2, dropout, decay, limit = constants
     target, form = settings(surrogate[0], surrogate[1], discounts)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from online_rank._kernels._jit import kernel, leaf
+from online_rank._kernels._jit import kernel
 from online_rank._kernels.fits import require, require_offsets
 
 
@@ -31,33 +31,6 @@ def standardised(y, target):
     return True
 
 
-@leaf
-def _encode_row(z, places, means, prior, keep, out):
-    """Encode one document: see `encode`."""
-    last = means.shape[1] - 1
-    column = 0
-    for j in range(z.shape[0]):
-        k = min(np.int64(places[j]), last - 1)
-        if keep == 2 or (keep == 1 and j % 2 == 1):
-            out[column] = z[j]
-            column += 1
-        out[column] = prior * (means[j, k] + (places[j] - k) * (means[j, k + 1] - means[j, k]))
-        column += 1
-
-
-@leaf
-def _learn_row(places, target, sums, counts):
-    """Add a document to the sums of the two grid points next to each of its values, in shares that fall linearly (tents)."""
-    last = sums.shape[1] - 1
-    for j in range(places.shape[0]):
-        k = min(np.int64(places[j]), last - 1)
-        right = places[j] - k
-        sums[j, k] += (1.0 - right) * target
-        sums[j, k + 1] += right * target
-        counts[j, k] += 1.0 - right
-        counts[j, k + 1] += right
-
-
 @kernel
 def encode(Z, y, offsets, lowest, step, prior, keep, sums, counts, out):
     """For each feature: a column z, and a column prior S / (C + prior), linear between the grid's points.
@@ -72,7 +45,7 @@ def encode(Z, y, offsets, lowest, step, prior, keep, sums, counts, out):
     require_offsets(offsets, min(Z.shape[0], out.shape[0]))
     require(Z.shape[1] == sums.shape[0] == counts.shape[0] and sums.shape[1] == counts.shape[1] >= 2)
     require(out.shape[1] == Z.shape[1] + (0, Z.shape[1] // 2, Z.shape[1])[keep])
-    target, means, places = np.empty(Z.shape[0]), np.empty(sums.shape), np.empty(Z.shape[1])
+    target, means, last = np.empty(Z.shape[0]), np.empty(sums.shape), sums.shape[1] - 1
     for t in range(offsets.shape[0] - 1):
         a, b = offsets[t], offsets[t + 1]
         # Encodings are read from this copy, since the sums change meanwhile.
@@ -83,9 +56,19 @@ def encode(Z, y, offsets, lowest, step, prior, keep, sums, counts, out):
         if y is not None:
             teaches = b > a and standardised(y[a:b], target[: b - a])
         for i in range(a, b):
+            column = 0
             for j in range(Z.shape[1]):
-                # The position on the grid.
-                places[j] = min(max((np.float64(Z[i, j]) - lowest) / step, 0.0), sums.shape[1] - 1.0)
-            _encode_row(Z[i], places, means, prior, keep, out[i])
-            if teaches:
-                _learn_row(places, target[i - a], sums, counts)
+                place = min(max((np.float64(Z[i, j]) - lowest) / step, 0.0), np.float64(last))
+                k = min(np.int64(place), last - 1)
+                right = place - k
+                if keep == 2 or (keep == 1 and j % 2 == 1):
+                    out[i, column] = Z[i, j]
+                    column += 1
+                out[i, column] = prior * (means[j, k] + right * (means[j, k + 1] - means[j, k]))
+                column += 1
+                if teaches:
+                    # To the two points next to the value, in shares that fall linearly (tents).
+                    sums[j, k] += (1.0 - right) * target[i - a]
+                    sums[j, k + 1] += right * target[i - a]
+                    counts[j, k] += 1.0 - right
+                    counts[j, k + 1] += right

@@ -4,17 +4,17 @@ The loop of an algorithm is written once. Each verb has a kernel for each kind o
 (a matrix) and `sparse` (`Rows`). When the loop is compiled, the verb's first argument decides which is called (`_jit.Verb`).
 
 To add a kind, write a module with named tuples of its documents and of what learns from them (`Learner`), which also has room
-for an update, and with a function for each verb that the algorithms for it call, with the same arguments. Add the module to
-`KINDS`; where it lacks a verb, an algorithm that calls this verb does not compile for this kind. Then call the entries of
-algorithms, such as `perceptron.learn`, with such documents and weights. `tests/kernels/test_features.py` compares kinds on the
-same documents.
+for an update, and with a function for each verb that the algorithms for it call, with the same arguments. Add the class of its
+documents and the module to `KINDS`. Then call the entries of algorithms, such as `perceptron.learn`, with such documents and
+weights; an algorithm that calls a verb which the module lacks does not compile for this kind.
+`tests/kernels/test_features.py` compares kinds on the same documents.
 
 For documents (m, d) of a query, credit c (m,), weights w and an update z, a `learner`
 
 - `learner_of(X, w, average, state, n_kept, offsets)`: is made of arrays of an entry, which it requires to fit together; `state`
   is what an optimizer keeps of the features, `n_kept` rows, or None;
-- `combine(documents, learner, c, spare)`: sets z = sum of c_i x_i. Returns the number of features that z has, and ||z||^2;
-- `combine_both(documents, learner, c, other, spare)`: does so for two credits. Returns both squared norms;
+- `combine(documents, learner, c, other, spare)`: sets z = sum of c_i x_i, and a second update likewise by the credit `other`,
+  unless it is None. Returns the number of features that z has, and both squared norms;
 - `mix(learner, n, share)`: sets z = share z + (1 - share) other, of n features. Returns ||z||^2;
 - `add(learner, n, step, square, decay, counters)`: adds step z to w, and to a lazy average. Returns whether w stays finite;
   otherwise nothing changes;
@@ -48,10 +48,10 @@ import numpy as np
 from online_rank._kernels import dense, sparse
 from online_rank._kernels._jit import Verb
 
-#: The module of each class that a verb may have as its first argument.
+#: The module of each class that a verb may have as its first argument: of documents, and of `Learner` and `Taken`.
 KINDS: dict[type, Any] = {np.ndarray: dense, sparse.Rows: sparse}
-for _module in (dense, sparse):
-    KINDS |= dict.fromkeys((_module.Learner, _module.Taken), _module)
+for _module in tuple(KINDS.values()):
+    KINDS |= {getattr(_module, name): _module for name in ("Learner", "Taken") if hasattr(_module, name)}
 
 
 def _verb(name: str) -> Verb:
@@ -60,8 +60,7 @@ def _verb(name: str) -> Verb:
 
 n_documents, query_of, learner_of = _verb("n_documents"), _verb("query_of"), _verb("learner_of")
 score_with_norms, score_served = _verb("score_with_norms"), _verb("score_served")
-combine, combine_both, mix = _verb("combine"), _verb("combine_both"), _verb("mix")
-add, add_with_squares = _verb("add"), _verb("add_with_squares")
+combine, mix, add, add_with_squares = _verb("combine"), _verb("mix"), _verb("add"), _verb("add_with_squares")
 count_average, shorten = _verb("count_average"), _verb("shorten")
 take, meet, combine_differences, keep = _verb("take"), _verb("meet"), _verb("combine_differences"), _verb("keep")
 take_drawn, count_evidence = _verb("take_drawn"), _verb("count_evidence")

@@ -7,7 +7,7 @@ import numpy as np
 
 from online_rank._kernels import workspace as at
 from online_rank._kernels._jit import inner, kernel, leaf
-from online_rank._kernels.arrays import all_finite, copy_to
+from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.codes import AP, LINEAR_NDCG, MAX_GRADE, NDCG
 from online_rank._kernels.fits import require, require_offsets
 from online_rank._kernels.order import shortlist, sort_descending
@@ -145,29 +145,12 @@ def rank_pessimistically(s, graded, depth, order, work):
         end = first + 1
         while end < n and keys[end] == keys[first]:
             end += 1
-        if end - first > graded.levels:
-            _sort_by_level(order[first:end], graded.level, graded.levels, work.integers[at.PER_LEVEL], spare_items)
-        elif end - first > 1:
+        if end - first > 1:
             # Among equals the level takes the place of the score.
             for p in range(first, end):
                 keys[p] = -graded.level[order[p]]
             sort_descending(keys[first:end], order[first:end], spare_keys, spare_items)
         first = end
-
-
-@leaf
-def _sort_by_level(items, level, levels, start, spare_items):
-    """Sort documents by ascending level, stably, by counting; `start` (levels,) and `spare_items` are workspace."""
-    start[:levels] = 0
-    for i in items:
-        start[level[i]] += 1
-    place = 0
-    for lev in range(levels):
-        start[lev], place = place, place + start[lev]
-    for i in items:
-        spare_items[start[level[i]]] = i
-        start[level[i]] += 1
-    copy_to(items, spare_items)
 
 
 @leaf

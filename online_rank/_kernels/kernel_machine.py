@@ -227,7 +227,7 @@ def _project(basis, X, c, K, n, enough, t):
 
 
 @kernel
-def learn(X, y, offsets, weights, discounts, config, constants, learner, rounds, compared=None):
+def learn(X, y, offsets, weights, discounts, config, constants, learner, rounds, compared):
     """Learn from a block of queries.
 
     Parameters

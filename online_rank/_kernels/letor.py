@@ -293,7 +293,7 @@ def _skip_line(buffer, at):
 
 
 @kernel
-def parse_rows(buffer, place, rules, X, y, meta, slow, seen, entries=None):
+def parse_rows(buffer, place, rules, X, y, meta, slow, seen, entries):
     """Parse lines of text into rows ``filled, filled + 1, ...`` of X, y and meta.
 
     Parameters

@@ -15,14 +15,6 @@ _POOREST = 1e-3
 
 
 @inner
-def _sgd(rate, gradient, parameters):
-    """p <- p - rate g."""
-    rate = parameters.dtype.type(rate)
-    for j in range(parameters.shape[0]):
-        parameters[j] -= rate * gradient[j]
-
-
-@inner
 def _adagrad(rate, gradient, parameters, squares):
     """p <- p - rate g / sqrt(sum of g^2) (Duchi, Hazan & Singer 2011)."""
     rate = parameters.dtype.type(rate)
@@ -104,7 +96,8 @@ def meet_features(X, low, high, parameters, state):
 def descend(optimizer, rate, steps, gradient, parameters, state):
     """One step of an optimizer, in place; `steps` counts it."""
     if optimizer == SGD:
-        _sgd(rate, gradient, parameters)
+        for j in range(parameters.shape[0]):
+            parameters[j] -= parameters.dtype.type(rate) * gradient[j]
     elif optimizer == ADAGRAD:
         _adagrad(rate, gradient, parameters, state[0])
     elif optimizer == ADAM:

@@ -6,6 +6,8 @@
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from online_rank._kernels import codes, features
 from online_rank._kernels import workspace as at
 from online_rank._kernels._jit import inlined, inner, kernel, leaf
@@ -14,7 +16,7 @@ from online_rank._kernels.credit import Update, assign_credit, room_for_pairs
 from online_rank._kernels.fits import require, require_block
 from online_rank._kernels.graded import Target, grade_query, rank_pessimistically, ranking_loss
 from online_rank._kernels.rounds import write_round
-from online_rank._kernels.watching import compare_round, score_under_watch, watch_of
+from online_rank._kernels.watching import Watch, compare_round, score_under_watch
 from online_rank._kernels.weight_vectors import weigh_by_level
 from online_rank._kernels.workspace import longest_query, workspace
 
@@ -136,11 +138,11 @@ def _learn_block(X, y, offsets, weights, discounts, config, w, average, counters
         if loss > 0.0:
             of_spread, of_sort = counters[codes.SPREAD_SQUARES], counters[codes.SORT_SQUARES]
             if rule.credit == codes.ADAPTIVE and mass > 0.0:
-                n, square, other_square = features.combine_both(documents, learner, c, work.reals[at.OTHER_CREDIT, :m], spare)
+                n, square, other_square = features.combine(documents, learner, c, work.reals[at.OTHER_CREDIT, :m], spare)
                 share, of_spread, of_sort = share_of_spread(square, other_square, mass, counters)
                 square = features.mix(learner, n, share)
             else:
-                n, square = features.combine(documents, learner, c, spare)
+                n, square, _ = features.combine(documents, learner, c, None, spare)
             finite = math.isfinite(square) and math.isfinite(mass)
             if not (finite and features.add(learner, n, 1.0, square, rule.decay, counters)):
                 return q
@@ -214,7 +216,9 @@ def learn_watched(X, y, offsets, weights, discounts, config, w, average, counter
     require(answers.shape[0] in (0, X.shape[0]) and asked.shape[0] >= answers.shape[0])
     require(answers.shape[0] == 0 or asked.shape[1] == w.shape[0])
     require(gained.shape[0] in (0, w.shape[0]))
-    watch = watch_of(watched, longest_query(offsets))
+    longest = longest_query(offsets)
+    scores, moved = np.empty((c, longest)), room_for_pairs(longest if c > 0 else 0)
+    watch = Watch(comparators, values, asked, answers, gained, scores, moved)
     return _learn_block(X, y, offsets, weights, discounts, config, w, average, counters, rounds, served, watch)
 
 

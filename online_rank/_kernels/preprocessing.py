@@ -44,7 +44,7 @@ def _write_scaled(X, a, b, shift, factor, out):
 
 
 @inner
-def _inverse_deviation(m2, n, factor, with_std=True):
+def _inverse_deviation(m2, n, factor, with_std):
     """factor = 1 / sqrt(m2 / n), and 0 for a column that never varied; 1 without `with_std`."""
     for j in range(len(m2)):
         deviates = 1.0 / np.sqrt(m2[j] / n) if m2[j] > 0.0 else 0.0
@@ -72,15 +72,15 @@ def join(n, other_mean, other_m2, count, mean, m2):
 
 
 @kernel
-def learn_and_scale(X, offsets, count, mean, m2, with_std, out, own_count=0, own=None, asked=None, before=None):
+def learn_and_scale(X, offsets, count, mean, m2, with_std, out, own_count, own, asked, before):
     """Learn the running mean and variance of each column from each query, then write the scaled query to `out`.
 
     `mean` and `m2` (sum of squared deviations from the mean) are of the `count` documents before; they are changed in place.
     Means and deviations of a query are joined to those of the stream by the formula of Chan, Golub & LeVeque (1979).
 
-    `own` (2, d), if given, has mean and m2 of only the last `own_count` documents; it is changed in the same way.
+    `own` (2, d), if not None, has mean and m2 of only the last `own_count` documents; it is changed in the same way.
 
-    `before` (n, d), where given, receives the documents `asked` as `scale` gives them before their query is learned.
+    `before` (n, d), if not None, receives the documents `asked` as `scale` gives them before their query is learned.
 
     Returns the number of queries learned, which is smaller if one would make the state non-finite, and the new count.
     """
@@ -168,7 +168,7 @@ def normalise_queries(X, offsets, minmax, out):
             _column_moments(X, a, b, low, span)
             if not (all_finite(span) and all_finite(low)):
                 return t
-            _inverse_deviation(span, b - a, span)
+            _inverse_deviation(span, b - a, span, True)
             _write_scaled(X, a, b, low, span, out)
             continue
         low[:] = X[a]

@@ -95,7 +95,7 @@ def learn(X, y, offsets, weights, discounts, config, w, average, counters, round
         loss, mass, v_max, _ = descend(target, rule, graded, s, weight, work)
         square = 0.0
         if loss > 0.0:
-            n, square = features.combine(documents, learner, c, work.integers[at.SPARE_ITEMS])
+            n, square, _ = features.combine(documents, learner, c, None, work.integers[at.SPARE_ITEMS])
             finite = math.isfinite(square) and math.isfinite(mass)
             if not (finite and features.add(learner, n, rule.step, square, 1.0, counters)):
                 return q

@@ -149,33 +149,20 @@ def score_served(documents, learner, decay, counters, s):
 
 
 @leaf
-def combine(documents, learner, c, spare):
+def combine(documents, learner, c, other, spare):
     """See `features`. A feature may be listed twice if its sum was 0 in between; then its number is 0 there."""
     table, touched, n = learner.w, learner.touched, 0
     for i in range(c.shape[0]):
-        if c[i] != 0.0:
+        if c[i] != 0.0 or (other is not None and other[i] != 0.0):
             for e in range(documents.starts[i], documents.starts[i + 1]):
                 j = documents.columns[e]
                 touched[n] = j
-                n += table[j, SUM] == 0.0
+                n += (table[j, SUM] == 0.0) & (other is None or table[j, OTHER_SUM] == 0.0)
                 table[j, SUM] += c[i] * documents.values[e]
-    return n, _take_sums(table, SUM, touched[:n], learner.z)
-
-
-@leaf
-def combine_both(documents, learner, c, other, spare):
-    """See `features`. In one pass."""
-    table, touched, n = learner.w, learner.touched, 0
-    for i in range(c.shape[0]):
-        if c[i] != 0.0 or other[i] != 0.0:
-            for e in range(documents.starts[i], documents.starts[i + 1]):
-                j = documents.columns[e]
-                touched[n] = j
-                n += (table[j, SUM] == 0.0) & (table[j, OTHER_SUM] == 0.0)
-                table[j, SUM] += c[i] * documents.values[e]
-                table[j, OTHER_SUM] += other[i] * documents.values[e]
+                if other is not None:
+                    table[j, OTHER_SUM] += other[i] * documents.values[e]
     square = _take_sums(table, SUM, touched[:n], learner.z)
-    return n, square, _take_sums(table, OTHER_SUM, touched[:n], learner.other)
+    return n, square, 0.0 if other is None else _take_sums(table, OTHER_SUM, touched[:n], learner.other)
 
 
 @leaf

@@ -9,14 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from online_rank._kernels import workspace as at
-from online_rank._kernels._jit import inner, leaf
+from online_rank._kernels._jit import leaf
 from online_rank._kernels.best_violators import keys_of, slam_loss
-from online_rank._kernels.credit import hinge, prepare_hinges, room_for_pairs
+from online_rank._kernels.credit import hinge, prepare_hinges
 from online_rank._kernels.dense import score, score_with_norms
 from online_rank._kernels.sort_credit import Moved
-
-# Features of the documents that are scored at a time, so that they stay in the first cache; rows are taken by fours.
-_AT_ONCE = 2048
 
 
 class Watch(NamedTuple):
@@ -37,33 +34,17 @@ class Watch(NamedTuple):
     moved: Moved
 
 
-@inner
-def watch_of(watched, longest):
-    """A `Watch` of queries of up to `longest` documents; `watched` has its first five fields."""
-    comparators, values, asked, answers, gained = watched
-    n = comparators.shape[0]
-    return Watch(comparators, values, asked, answers, gained, np.empty((n, longest)), room_for_pairs(longest if n > 0 else 0))
-
-
 @leaf
 def score_under_watch(watch, X, first, m, w, average, s):
     """As `dense.score_with_norms` of a query of m documents, the first of which is `first` of the block X.
 
-    The scores by the comparators are written too, while the documents are in the cache, and the answer: the scores by the
-    weights that serve, the average if there is one.
+    The scores by the comparators are written too, and the answer: the scores by the weights that serve, the average if there is
+    one.
     """
-    compares = watch.comparators.shape[0] > 0
-    rows = max(4, _AT_ONCE // (X.shape[1] + 1) // 4 * 4) if compares else m
     documents = X[first : first + m]
-    largest, norms = 0.0, 0.0
-    for start in range(0, m, max(rows, 1)):
-        stop = min(start + rows, m)
-        most, total = score_with_norms(documents[start:stop], w, s[start:stop])
-        largest = max(largest, most)
-        norms += total
-        if compares:
-            for c in range(watch.comparators.shape[0]):
-                score(documents[start:stop], watch.comparators[c], watch.scores[c, start:stop])
+    largest, norms = score_with_norms(documents, w, s)
+    for c in range(watch.comparators.shape[0]):
+        score(documents, watch.comparators[c], watch.scores[c, :m])
     if watch.answers.shape[0] > 0:
         asked, answers = watch.asked[first : first + m], watch.answers[first : first + m]
         if average.shape[0] > 0:

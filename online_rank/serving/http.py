@@ -35,7 +35,7 @@ from online_rank.base import abilities_of
 from online_rank.serving.asgi import Exchange, Headers, Limits, Receive, Refused, Scope, Send
 from online_rank.serving.metrics import Figures
 from online_rank.serving.models import KeyRefused, Models
-from online_rank.serving.openapi import description, description_page
+from online_rank.serving.openapi import OPEN_TO_ALL, description, description_page
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.served import Answer, ServedModel
 from online_rank.serving.tokens import KINDS, ROLES, Tokens
@@ -53,7 +53,6 @@ _PAGE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-_OPEN_TO_ALL = {"/", "/healthz", "/readyz", "/docs", "/openapi.json"}
 _POSTED = ("/rank", "/learn", "/explain", "/model", "/model/rollback", "/forget")
 #: The roles that may send requests to a path; others need admin.
 _ROLES = {"/rank": ROLES, "/learn": ROLES, "/explain": ("rank", "admin")}
@@ -234,7 +233,7 @@ class RankingApp:
         if self._local_only and host not in _LOCAL_HOSTS and host.rpartition(b":")[0] not in _LOCAL_HOSTS:
             raise Refused(421, "this server answers to localhost only; start it with --host to be reached by name")
         path = exchange.path
-        if path in _OPEN_TO_ALL:
+        if path in OPEN_TO_ALL:
             return
         roles, needed = self._roles(exchange), _ROLES.get(path, ("admin",))
         if not roles:

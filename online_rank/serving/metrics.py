@@ -121,7 +121,7 @@ class _OfModels:
         yield "clock_step_seconds", text, CLOCK.step
         stopped = sum(model.commits.failure is not None for model in models)
         yield "learning_stopped", "Models that learn nothing, since their journal cannot be written", stopped
-        yield "snapshots_lacking", "Models of which today's is not kept", sum(model.lacks_snapshot for model in models)
+        yield "snapshots_lacking", "Models of which today's is not kept", sum(model.kept.lacks_today for model in models)
         if len(models) != 1:
             return
         (model,), service = models, models[0].durable.service

@@ -47,18 +47,6 @@ def test_rho_of_every_pair_of_every_ranking(logits, m, k):
             assert rho == pytest.approx(reference.swap_probability(order, a, b, logits - logits.max()), abs=1e-12)
 
 
-def test_rho_of_several_positions_has_the_bits_of_each():
-    rng = np.random.default_rng(5)
-    for n, unshown in ((2, 0.0), (3, 1.0), (10, 0.2), (24, 0.0)):
-        e = np.exp(-rng.uniform(0.0, 300.0, n))
-        for b in range(1, n):
-            below = e[b + 1 :].sum()
-            for first in (1, b):
-                rho = np.empty(first)
-                kernels.swap_weights(e, unshown, below, b, rho)
-                assert rho.tolist() == [kernels.swap_weight(e, unshown, below, a, b) for a in range(first)]
-
-
 def test_rho_when_no_number_can_hold_the_ratio():
     e = np.array([1.0, 1e-261])
     assert kernels.swap_weight(e, 0.0, 0.0, 0, 1) == pytest.approx(1e-261, rel=1e-12)

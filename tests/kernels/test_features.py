@@ -66,6 +66,14 @@ def test_the_class_of_the_first_argument_decides(x):
     assert numba.njit(_doubled)(x) == 6.0
 
 
+def test_a_kind_without_the_verb_is_refused():
+    _teach_numba()
+    with pytest.raises(TypeError, match="no kernel of this verb is for tuple"):
+        _doubled((1.0, 2.0))
+    with pytest.raises((numba.core.errors.NumbaError, ValueError)):
+        numba.njit(_doubled)((1.0, 2.0))
+
+
 @pytest.mark.parametrize(
     "make",
     [

@@ -78,9 +78,8 @@ class _Call:
     def add(self, symbol: str, result: Any, arguments: tuple[Any, ...]) -> None:
         b = self.b
         _, args, n = self.function.args
-        given = [kind for kind in arguments if not isinstance(kind, types.Omitted)]
-        self._need(b.icmp_signed("==", n, INT64(len(given))))
-        for k, kind in enumerate(given):
+        self._need(b.icmp_signed("==", n, INT64(len(arguments))))
+        for k, kind in enumerate(arguments):
             self._take(b.load(b.gep(args, [INT64(k)])), kind)
         returned = _type_of_result(result)
         slot, error = b.alloca(returned), b.alloca(POINTER)
