@@ -21,7 +21,8 @@ from online_rank.limits import is_id
 from online_rank.serving import Challenge, FeedbackPlan
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.durable import DurableService, read_service
-from online_rank.serving.forgetting import Wanted, without
+from online_rank.serving.forgetting import without
+from online_rank.serving.messages import UNSET, Forget
 from online_rank.serving.outcomes import PREVIOUS, REFERENCE
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.snapshots import SNAPSHOT
@@ -117,7 +118,8 @@ def forget(folder: str, ids: Sequence[str], context: str | None, document: str |
     if context is not None and not (name and given):
         raise ValueError(f"--context is {context!r}; it is NAME=VALUE, such as user=u17")
     numbers = [int(each) for each in ids if each.isdecimal() and is_id(int(each))]
-    wanted = Wanted((*ids, *numbers), None if context is None else (name, value), document)
+    entry: Any = UNSET if context is None else {name: value}
+    wanted = Forget(ids=[*ids, *numbers], context=entry, document=UNSET if document is None else document)
     with contextlib.closing(DurableService(read_service(folder), folder)) as state:
         names: frozenset[str] = frozenset()
         for file in [each for each in Path(folder).iterdir() if each.name == PREVIOUS or SNAPSHOT.fullmatch(each.name)]:

@@ -12,10 +12,9 @@ from online_rank.base.anatomy import learned_measure
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.commit import CommitError, GroupCommit
 from online_rank.serving.durable import DurableService
-from online_rank.serving.forgetting import Wanted
 from online_rank.serving.idle import IdleClock
 from online_rank.serving.inputs import InputWatch
-from online_rank.serving.messages import RequestError, RollBack, read_as
+from online_rank.serving.messages import Forget, RequestError, RollBack, read_as
 from online_rank.serving.monitor import Monitor
 from online_rank.serving.outcomes import REFERENCE
 from online_rank.serving.protocol import RankingService, Reply
@@ -227,9 +226,9 @@ class ServedModel:
             self.n_users -= 1
 
     async def forget(self, request: bytes) -> Answer:
-        """Forget queries, and the features that their context made (`Wanted`); the files have none of it when this returns."""
+        """Forget queries, and the features that their context made (`Forget`); the files have none of it when this returns."""
         try:
-            wanted = Wanted.of(request)
+            wanted = read_as(Forget, request)
         except ValueError as error:
             return 400, {"error": str(error)}
         self.n_users += 1
@@ -245,7 +244,7 @@ class ServedModel:
         finally:
             self.n_users -= 1
 
-    async def _forgotten(self, wanted: Wanted) -> Answer:
+    async def _forgotten(self, wanted: Forget) -> Answer:
         """Forget. Raises ValueError before anything is changed, and CommitError and OSError after."""
         self.commits.require_working()
         changed, names = await asyncio.to_thread(self.kept.without, wanted)
