@@ -22,6 +22,7 @@ from online_rank.query.blocks import ONE, with_feedback
 from online_rank.serving import answers, messages
 from online_rank.serving.challenge import drafted_by_challenge
 from online_rank.serving.outcomes import Outcome, Reply
+from online_rank.serving.reading import digest_of, feedback_of, read
 from online_rank.serving.service_state import ServiceState
 
 __all__ = [
@@ -48,8 +49,8 @@ NOT_CLICKS = "this service learns from grades: its ranker draws no rankings that
 
 def learn(state: ServiceState, message: messages.Grades | messages.Clicks, request: bytes, at: float | None) -> Reply:
     """Learn a query from the first feedback that comes for it, at a time, if the model asks for one. Raises ValueError."""
-    feedback, ungraded = messages.feedback_of(message)
-    query_id, digest = meant(state, message.id, feedback), messages.digest_of(message)
+    feedback, ungraded = feedback_of(message)
+    query_id, digest = meant(state, message.id, feedback), digest_of(message)
     if (before := state.learned_as(query_id)) is not None:
         return _came_again(state, query_id, before, digest)
     number = state._pending.number(query_id)
@@ -62,10 +63,10 @@ def learn(state: ServiceState, message: messages.Grades | messages.Clicks, reque
 
 def teach(state: ServiceState, message: messages.Teach, request: bytes, at: float | None, *, n_bytes: int | None) -> Reply:
     """Learn a query that somebody else has ranked, from its documents and their grades; `n_bytes` as for `query_of`."""
-    query_id, digest = message.id, messages.digest_of(message)
+    query_id, digest = message.id, digest_of(message)
     if (before := state.learned_as(query_id)) is not None:
         return _came_again(state, query_id, before, digest)
-    grades, ungraded = messages.feedback_of(message)
+    grades, ungraded = feedback_of(message)
     query = query_of(state, message, grades if ungraded == "skip" else None, n_bytes=n_bytes)
     if n_bytes is not None and state.draws:
         answers.require_few_pairs(query, n_bytes)
@@ -108,7 +109,7 @@ def learn_waiting(
                 scores = answers.as_served(query.ids, answered["ranking"])
             if ungraded == "skip":
                 of_all = dict(zip(query.ids or (), scores, strict=True))
-                query = query_of(state, messages.read(text.encode()), feedback)
+                query = query_of(state, read(text.encode()), feedback)
                 scores = [of_all[name] for name in query.ids or ()]
             feedback = feedback if ungraded is None else answers.completed(feedback, query)
             y = as_grades(feedback, query.n_documents, query.ids)
@@ -168,7 +169,7 @@ def block_of(state: ServiceState, number: int, text: str) -> Block:
     """The query that waits under a number, and was asked by this request: as it was read, or read again."""
     block = state._read.get(number)
     if block is None:
-        block = query_of(state, messages.read(text.encode()))
+        block = query_of(state, read(text.encode()))
         state._hold(number, len(text), block)
     return block
 

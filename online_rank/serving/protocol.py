@@ -32,6 +32,7 @@ from online_rank.serving import learning, messages, ranking, windows
 from online_rank.serving.answers import ranked
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.outcomes import Outcome, Reply
+from online_rank.serving.reading import RequestError, read
 from online_rank.serving.service_state import ServiceState
 from online_rank.storage.files import from_bytes
 
@@ -98,14 +99,14 @@ class RankingService(ServiceState):
         """
         known: dict[str, Any] = {}
         try:
-            message: Any = messages.read(request)
+            message: Any = read(request)
             known = {} if isinstance(message, messages.Command) else {"id": message.id}
             kind = type(message).__name__.lower()
             if kinds is not None and kind not in kinds:
                 error = f"this is a request of the kind {kind}; here it must be of the kind {' or '.join(sorted(kinds))}"
                 return Reply({**known, "error": error, "line": line}, is_refused=True)
             reply = self._handled(message, request, at)
-        except messages.RequestError as refused:
+        except RequestError as refused:
             known = {} if refused.query_id is None else {"id": refused.query_id}
             return Reply({**known, "error": str(refused), "line": line})
         except (ValueError, TypeError, OverflowError) as refused:
@@ -138,8 +139,8 @@ class RankingService(ServiceState):
         A waiting query gets its earlier answer; a learned or dropped query, and feedback, get `"duplicate": true`.
         """
         try:
-            message: Any = messages.read(request)
-        except messages.RequestError as error:
+            message: Any = read(request)
+        except RequestError as error:
             return Reply({"error": str(error), "line": 0})
         is_rank = isinstance(message, messages.Rank)
         if isinstance(message, messages.Command | messages.Explain) or (is_rank and message.greedy is True):
@@ -187,7 +188,7 @@ class RankingService(ServiceState):
             # What is learned again had been forgotten.
             self._learned.pop(rest[0], None)
         outcome = Outcome(tuple(fields))
-        message: Any = messages.read(feedback) if kind in ("learn", "teach", "feedback") else None
+        message: Any = read(feedback) if kind in ("learn", "teach", "feedback") else None
         if kind == "rank":
             self._rank_again(*rest, number=number, waiting=waiting)
         elif kind == "learn":

@@ -14,10 +14,11 @@ from online_rank.serving.commit import CommitError, GroupCommit
 from online_rank.serving.durable import DurableService
 from online_rank.serving.idle import IdleClock
 from online_rank.serving.inputs import InputWatch
-from online_rank.serving.messages import Forget, RequestError, RollBack, read_as
+from online_rank.serving.messages import Forget, RollBack
 from online_rank.serving.monitor import Monitor
 from online_rank.serving.outcomes import REFERENCE
 from online_rank.serving.protocol import RankingService, Reply
+from online_rank.serving.reading import RequestError, read_as
 from online_rank.serving.snapshots import KeptModels, today
 from online_rank.serving.stored_times import latest_time
 from online_rank.storage.files import from_bytes, to_bytes

@@ -6,7 +6,8 @@ import pytest
 
 from online_rank import PerceptronRanker, SwapRanker
 from online_rank.serving import FeedbackPlan, Reply, learning, ranking, windows
-from online_rank.serving.messages import Forget, read
+from online_rank.serving.messages import Forget
+from online_rank.serving.reading import read
 from online_rank.serving.service_state import ServiceState
 from online_rank.serving.snapshots import KeptModels
 from online_rank.storage.files import from_bytes, to_bytes
