@@ -12,10 +12,9 @@ from online_rank.base.anatomy import learned_measure
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.commit import CommitError, GroupCommit
 from online_rank.serving.durable import DurableService
-from online_rank.serving.forgetting import Wanted
 from online_rank.serving.idle import IdleClock
 from online_rank.serving.inputs import InputWatch
-from online_rank.serving.messages import RequestError, RollBack, read_as
+from online_rank.serving.messages import Forget, RequestError, RollBack, read_as
 from online_rank.serving.monitor import Monitor
 from online_rank.serving.outcomes import REFERENCE
 from online_rank.serving.protocol import RankingService, Reply
@@ -196,12 +195,18 @@ class ServedModel:
         kept = self.kept
         if not isinstance(day, str):
             content = await asyncio.to_thread(kept.get)
-            return (409, {"error": "no model was replaced"}) if content is None else await self.replace(content)
+            return (409, {"error": "no model was replaced"}) if content is None else await self._rolled_back(content, "before")
         days = await asyncio.to_thread(kept.days)
         content = await asyncio.to_thread(kept.get, day) if day in days else None
         if content is None:
             return 404, {"error": f"no model of that day is kept; there are {', '.join(days) or 'none (see --snapshots)'}"}
-        return await self.replace(content)
+        return await self._rolled_back(content, f"with which {day} began")
+
+    async def _rolled_back(self, content: bytes, which: str) -> Answer:
+        status, answer = await self.replace(content)
+        if status == 200:
+            _log.warning("rolled back to the model %s", which)
+        return status, answer
 
     async def keep_snapshot(self) -> None:
         """Keep the model with which the day began, unless it is kept already."""
@@ -221,9 +226,9 @@ class ServedModel:
             self.n_users -= 1
 
     async def forget(self, request: bytes) -> Answer:
-        """Forget queries, and the features that their context made (`Wanted`); the files have none of it when this returns."""
+        """Forget queries, and the features that their context made (`Forget`); the files have none of it when this returns."""
         try:
-            wanted = Wanted.of(request)
+            wanted = read_as(Forget, request)
         except ValueError as error:
             return 400, {"error": str(error)}
         self.n_users += 1
@@ -239,7 +244,7 @@ class ServedModel:
         finally:
             self.n_users -= 1
 
-    async def _forgotten(self, wanted: Wanted) -> Answer:
+    async def _forgotten(self, wanted: Forget) -> Answer:
         """Forget. Raises ValueError before anything is changed, and CommitError and OSError after."""
         self.commits.require_working()
         changed, names = await asyncio.to_thread(self.kept.without, wanted)
@@ -280,6 +285,7 @@ class ServedModel:
         try:
             await asyncio.to_thread(self.kept.put, before)
             await commits.checkpoint()
+            _log.warning("the model was replaced by a file of %d bytes", len(content))
         except (CommitError, OSError) as error:
             _log.error("a model was replaced, but only the journal has it yet: %s", error)
         return 200, {"replaced": True}

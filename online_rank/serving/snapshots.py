@@ -4,7 +4,8 @@ import datetime
 import re
 
 from online_rank.serving.clock import CLOCK
-from online_rank.serving.forgetting import Wanted, without
+from online_rank.serving.forgetting import without
+from online_rank.serving.messages import Forget
 from online_rank.serving.outcomes import PREVIOUS
 from online_rank.storage.store import StateStore
 
@@ -60,7 +61,7 @@ class KeptModels:
             self._store.delete_file(_name(old))  # type: ignore[union-attr]
         self._day = day
 
-    def without(self, wanted: Wanted) -> tuple[dict[str | None, bytes], frozenset[str]]:
+    def without(self, wanted: Forget) -> tuple[dict[str | None, bytes], frozenset[str]]:
         """The files that a request to forget has to change, and the names of features that go. Raises ValueError, OSError."""
         changed, names = dict[str | None, bytes](), frozenset[str]()
         for day in (None, *self.days()):

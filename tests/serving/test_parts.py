@@ -6,8 +6,7 @@ import pytest
 
 from online_rank import PerceptronRanker, SwapRanker
 from online_rank.serving import FeedbackPlan, Reply, learning, ranking, windows
-from online_rank.serving.forgetting import Wanted
-from online_rank.serving.messages import read
+from online_rank.serving.messages import Forget, read
 from online_rank.serving.service_state import ServiceState
 from online_rank.serving.snapshots import KeptModels
 from online_rank.storage.files import from_bytes, to_bytes
@@ -90,7 +89,7 @@ def test_models_to_go_back_to(tmp_path, is_stored):
     assert kept.days() == (["2026-11-24", "2026-11-25"] if is_stored else [])
     assert isinstance(from_bytes(kept.get()), PerceptronRanker)
     assert kept.get("2026-11-23") is None
-    assert kept.without(Wanted(context=("user", "u17"))) == ({}, frozenset())
+    assert kept.without(Forget(context={"user": "u17"})) == ({}, frozenset())
     if store is not None:
         assert KeptModels(store).get() == before
         store.close()
