@@ -101,9 +101,8 @@ class RankingService(WindowedService):
         A ranker, or a pipeline that ends in one. One that learns from clicks draws the rankings that are served.
     measure
         The measure of served rankings when their grades arrive.
-    max_pending, max_age, max_pending_bytes
-        Most queries waiting for feedback, the number of further queries for which they wait, and their total size in bytes (see
-        `PendingQueries`).
+    wait, wait_bytes
+        Seconds for which a query waits for its feedback, and the bytes that all of them may take (see `PendingQueries`).
     learn_served
         Whether to learn from the mistakes of the scores that were served. A certificate under delay needs it
         (`online_rank.bounds`, "Late grades"). Otherwise a query is scored again when its grades arrive, which ranks better, but
@@ -282,7 +281,7 @@ class RankingService(WindowedService):
             return self._explain(fields, request)
         gathers = self.plan is not None and self.plan.window is not None
         if kind == "rank":
-            return self._rank(fields, request, *((own, now) if gathers else (None, None)))
+            return self._rank(fields, request, own, now)
         require_feedback(kind, fields)
         if gathers:
             return self._gather(kind, fields, request, own, now)
@@ -295,16 +294,17 @@ class RankingService(WindowedService):
 
         Raises ValueError for a time that is too far ahead.
         """
-        latest = CLOCK.now() if at is None else max(at, CLOCK.now())
+        clock = CLOCK.now()
+        latest = clock if at is None else max(at, clock)
         if ts is None:
-            own = CLOCK.now() if at is None else at
+            own = clock if at is None else at
         elif (own := CLOCK.read(ts)) > latest + self.clock_skew:
             raise ValueError(
                 f"ts is {ts}, {own - latest:,.0f} seconds ahead of the clock; {self.clock_skew:g} are accepted (--clock-skew)"
             )
         return own, min(own, latest)
 
-    def _rank(self, fields: dict[str, Any], request: bytes, at: float | None, now: float | None) -> Reply:
+    def _rank(self, fields: dict[str, Any], request: bytes, at: float, now: float) -> Reply:
         query_id, greedy = fields["id"], fields.get("greedy", False)
         if type(greedy) is not bool:
             raise ValueError("greedy must be true or false")
@@ -345,11 +345,11 @@ class RankingService(WindowedService):
         draw: tuple[int, float | None] | None,
         waiting: tuple[Any, ...],
         read: Block,
-        now: float | None,
+        now: float,
     ) -> Reply:
         """The answer to a query that was ranked, and waits for its feedback, unless it was already learned; `changes` undo it.
 
-        `draw` is the number of draws so far, and the share of the DCG that the last one keeps; `now` is the time, if it counts.
+        `draw` is the number of draws so far, and the share of the DCG that the last one keeps; `now` is the time.
         """
         n_shown, kept = (None, None) if draw is None else draw
         query_id, size, at, *_ = waiting
@@ -358,7 +358,7 @@ class RankingService(WindowedService):
         number, gone = None, list[int]()
         replaced = self._pending.number(query_id)
         if self.learned_as(query_id) is None:
-            number, gone = self._pending.next_number, self._pending.crowded_out(query_id, size)
+            number, gone = self._pending.next_number, self._pending.crowded_out(query_id, size, now)
         # Of those that feedback was given for the windows end: they go when they are learned.
         forgotten = [each for each in gone if not self._pending.is_given(each)] if gone else gone
         if replaced is not None:

@@ -365,7 +365,7 @@ class TestFigures:
 
     def test_counters_never_fall_while_models_are_put_away_and_brought_back(self, tmp_path):
         def small():
-            return RankingService(PerceptronRanker(), max_pending=2)
+            return RankingService(PerceptronRanker(), wait_bytes=4000)
 
         async def scenario(client, app):
             before = await self.counters(client)

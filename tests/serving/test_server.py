@@ -332,7 +332,7 @@ def test_descriptors_are_left_for_the_files_of_models():
         resource.setrlimit(resource.RLIMIT_NOFILE, (1024, before[1]))
         # 1024 less 128 in the backlog, 128 for the process, and 6 a model.
         assert most_connections(Limits(connections=5000), 100) == 1024 - 128 - 128 - 600
-        assert most_connections(Limits(connections=200), 100) == 200
+        assert most_connections(Limits(connections=150), 100) == 150
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
