@@ -1,14 +1,13 @@
 """Base class of pipeline steps."""
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from river import base, compose
 
 from online_rank.base.anatomy import Able
 from online_rank.base.undo import Undo, record_state
-
-__all__ = ["QueryStep", "require_query_step"]
 
 
 class QueryStep(Able, base.Estimator):
@@ -41,6 +40,10 @@ class QueryStep(Able, base.Estimator):
     #: Exceptions: arrays that learning replaces and never writes to.
     _replaced: ClassVar[frozenset[str]] = frozenset()
 
+    def _unit_test_params(self) -> Iterator[dict[str, Any]]:  # type: ignore[override]
+        # River's checks construct the class of a model again.
+        yield {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
     def _record(self, log: list[Undo], block: Any = None) -> None:
         """Add to a log what undoes a change that may fail (see `record`).
 
@@ -61,15 +64,13 @@ class QueryStep(Able, base.Estimator):
     def _fork(self) -> None:
         """Prepare to learn one part of a stream while copies learn the other parts (`online_rank.distributed.fork`)."""
 
-    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
+    def _mix(self, shards: Sequence[Any], base: Any) -> None:
         """Combine the state of `shards` into this step, a copy of `base`: the state of each shard before it learned its part.
 
         Parameters
         ----------
         shards, base
             Steps with the same settings.
-        shares
-            The factor for the weights of each shard; they add up to 1.
         """
         raise TypeError(f"{type(self).__name__} has no rule for mixing what several machines have learned")
 

@@ -23,7 +23,7 @@ _LATE = (
 def keeps_account(ranker: Any) -> bool:
     """Whether a ranker keeps an account of its own, which allows a certificate without a comparator."""
     if issubclass(type(ranker), BestRanker):
-        return ranker.epsilon is None and ranker.drafts is None
+        return ranker.drafts is None
     return issubclass(type(ranker), BlendRanker)
 
 

@@ -48,7 +48,7 @@ WORDS = {
     ("rankers", "successive"): "rankers that follow one another",
     ("machines", "one"): "one machine",
     ("machines", "several"): "weights mixed from several machines",
-    ("machines", "uneven"): "weights mixed from a varying number of machines, or with unequal shares",
+    ("machines", "uneven"): "weights mixed from a varying number of machines",
 }
 
 #: Facts of either sign, and facts above 0. Any other is a number >= 0, or infinite.

@@ -12,13 +12,13 @@ from online_rank.rankers.nested import share_columns
 __all__ = ["mix"]
 
 
-def mix(tracker: Any, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
+def mix(tracker: Any, shards: Sequence[Any], base: Any) -> None:
     """Combine the shards, which continued from `base`, into `tracker`, a copy of `base`.
 
     Sums are added, counting the base once; of maxima the largest is taken.
     """
     share_columns(tracker, tracker._learner)
-    tracker._learner._mix([shard._learner for shard in shards], base._learner, shares)
+    tracker._learner._mix([shard._learner for shard in shards], base._learner)
     gains = tracker._placed_from(base, base._gains()[None])[0]
     products, before = _products(base), gains.copy()
     for shard in shards:
@@ -43,7 +43,7 @@ def mix(tracker: Any, shards: Sequence[Any], base: Any, shares: Sequence[float])
     else:
         tracker._gained = gains
     same = base._machines in (0, len(shards)) and base._mixed_at == base._totals[0]
-    tracker._machines = len(shards) if same and len(set(shares)) == 1 else -1
+    tracker._machines = len(shards) if same else -1
     tracker._mixed_at = int(tracker._totals[0])
     tracker._last_round = copy.copy(shards[-1]._last_round)  # Each instance overwrites its own row.
     tracker._n_documents = tracker._learned_so_far()

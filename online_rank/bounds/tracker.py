@@ -202,10 +202,6 @@ class LossTracker(NestedRanker):
         self._segments = np.array([1.0, 0.0, 0.0])
         self._begin()
 
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        yield {"ranker": PerceptronRanker()}
-
     @property
     def learner(self) -> Any:
         """The ranker that learns. Teach it only through the tracker: otherwise the next query or certificate raises an
@@ -422,8 +418,8 @@ class LossTracker(NestedRanker):
     def _added(self, n_new: int) -> int:
         return super()._added(n_new) + n_new * len(self._shift)
 
-    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
-        mix(self, shards, base, shares)
+    def _mix(self, shards: Sequence[Any], base: Any) -> None:
+        mix(self, shards, base)
 
     def _extend(self, names: Iterable[Hashable] | None, n_new: int = 0) -> None:
         super()._extend(names, n_new)
@@ -431,9 +427,6 @@ class LossTracker(NestedRanker):
 
     def _score(self, X: np.ndarray) -> np.ndarray:
         return self._learner._score(X)
-
-    def _score_queries(self, X: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        return self._learner._score_queries(X, offsets)
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         self._require_complete()

@@ -1,5 +1,6 @@
 """`online-rank serve`: the service over HTTP."""
 
+import asyncio
 import contextlib
 import copy
 import logging
@@ -87,7 +88,7 @@ def serve(make: Callable[[], RankingService], place: Place, started: Callable[[A
     `started` is called with the application.
     """
     try:
-        from online_rank.serving.server import listening_sockets, server
+        from online_rank.serving.server import EventLoop, listening_sockets, server
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in ("httptools", "uvicorn"):
             raise
@@ -115,8 +116,8 @@ def serve(make: Callable[[], RankingService], place: Place, started: Callable[[A
     previous, interval = signal.signal(signal.SIGTERM, lambda *_: None), sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH)
     try:
-        with contextlib.suppress(KeyboardInterrupt):
-            running.run(sockets)
+        with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=EventLoop) as runner:
+            runner.run(running.serve(sockets))
     finally:
         signal.signal(signal.SIGTERM, previous)
         sys.setswitchinterval(interval)

@@ -77,7 +77,6 @@ def learn_rounds(
     run: Execute = here,
     *,
     measure: str | None = "ndcg@10",
-    weights: str = "uniform",
     checkpoint: str | os.PathLike[str] | None = None,
     shown: bool | None = None,
 ) -> Training:
@@ -95,8 +94,6 @@ def learn_rounds(
         Runs the machines of a round; by default in this process.
     measure
         The measure of each ranking before its query is learned; None for none, which is faster.
-    weights
-        How models are mixed (`mix`).
     checkpoint
         A directory. The model is written to it after each round; if it already holds this run, the run resumes there.
     shown
@@ -126,7 +123,7 @@ def learn_rounds(
     done = sent = before = 0
     with ExitStack() as stack:
         directory = None if checkpoint is None else stack.enter_context(CheckpointDirectory(checkpoint))
-        described = {"parts": _described(rounds), "measure": measure, "weights": weights} if directory is not None else {}
+        described = {"parts": _described(rounds), "measure": measure} if directory is not None else {}
         if directory is not None and (saved := directory.read()) is not None:
             done, sums, sent = _go_on(directory, saved, described, model)
         n_parts = sum(map(len, rounds))
@@ -138,7 +135,7 @@ def learn_rounds(
             content = to_bytes(model)
             answers = run(content, parts, measure, _after(show, before - len(parts)))
             reports = [from_bytes(answer) for answer in answers]
-            adopt(model, mix([report.pop("model") for report in reports], model, weights=weights))
+            adopt(model, mix([report.pop("model") for report in reports], model))
             sums = {name: sum((report[name] for report in reports), sums[name]) for name in _SUMS}
             sent += len(content) * len(parts) + sum(map(len, answers))
             if directory is not None:

@@ -62,13 +62,6 @@ class AveragedRanker(Ranker):
             self._average = self._weights.copy()
             self._counters[0] = 0.0
 
-    @locked
-    def stop_averaging(self) -> None:
-        """From now on the weights that learn serve rankings, as with `average=False`."""
-        if self._averages:
-            self.average = self._averages = False
-            self._average = self._average[:0].copy()
-
     @property
     def _served(self) -> np.ndarray:
         return self._average if self._averages else self._weights
@@ -228,16 +221,16 @@ class LinearRanker(AveragedRanker):
             self._rows[:, sparse.LAZY] = 0.0 if decay == 1.0 else self._rows[:, sparse.WEIGHT] / decay
             self._counters[[AVERAGED, SINCE_REFERENCE]] = 0.0
 
-    def _mix_weights(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
-        """Average weights by `shares`, mix averages (`_mixed_average`), and add up counters, counting `base` once."""
+    def _mix_weights(self, shards: Sequence[Any], base: Any) -> None:
+        """Average the weights, mix averages (`_mixed_average`), and add up counters, counting `base` once."""
         weights, counters = np.zeros(self._n_features), base._counters.copy()
-        served = []
-        for shard, share in zip(shards, shares, strict=True):
+        served, share = [], 1.0 / len(shards)
+        for shard in shards:
             learned, its_average = self._placed_from(shard, np.stack((shard.weights, shard.served_weights)))
             weights += share * learned
             served.append(its_average)
             counters += shard._counters - base._counters
-        average, number = self._mixed_average(shards, served, base, shares)
+        average, number = self._mixed_average(shards, served, base)
         # The relative error that two roundings leave in a sum of numbers >= 0.
         self._counters = np.maximum(counters, 0.0)
         self._counters[[AVERAGED, SINCE_REFERENCE]] = number, 0.0
@@ -249,9 +242,7 @@ class LinearRanker(AveragedRanker):
             self._make_sparse()
         self._last_round = copy.copy(shards[-1]._last_round)  # Each instance overwrites its own row.
 
-    def _mixed_average(
-        self, shards: Sequence[Any], served: Sequence[np.ndarray], base: Any, shares: Sequence[float]
-    ) -> tuple[np.ndarray, float]:
+    def _mixed_average(self, shards: Sequence[Any], served: Sequence[np.ndarray], base: Any) -> tuple[np.ndarray, float]:
         """The average of a mixture (d,), given those of its shards in its own columns, and the number of vectors in it.
 
         An average of all vectors is that of the vectors of all machines; those of `base` count once. With a half-life it is the
@@ -264,7 +255,7 @@ class LinearRanker(AveragedRanker):
             before = base._counters[AVERAGED] * np.append(self._placed_from(base, base.served_weights[None])[0], 1.0)
             mixed = sum((own - before for own in sums), before)
         else:
-            mixed = sum((share * own for share, own in zip(shares, sums, strict=True)), np.zeros(self._n_features + 1))
+            mixed = sum((1.0 / len(shards) * own for own in sums), np.zeros(self._n_features + 1))
         number = max(float(mixed[-1]), 0.0)
         return (mixed[:-1] / number if number > 0.0 else mixed[:-1]), number
 

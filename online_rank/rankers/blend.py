@@ -1,6 +1,5 @@
 """Blends of several rankers, weighted by how well they have ranked so far."""
 
-import copy
 import itertools
 import math
 from collections.abc import Sequence
@@ -18,31 +17,28 @@ from online_rank.base import (
     Abilities,
     Ranker,
     RankingPipeline,
-    ranker_of,
     share_lock,
     steps_of,
-    transformers_of,
 )
 from online_rank.base.closed import form_of
 from online_rank.base.draws import counted_generator
 from online_rank.base.form import Blend, Head
 from online_rank.base.lock import locked
 from online_rank.base.rounds import largest_norm
-from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
+from online_rank.base.schema import Array, Derived, ListOf, Nested, Schema
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
-from online_rank.preprocessing._columns import StatelessTransformer, names_made
-from online_rank.query import Block, single, with_features
-from online_rank.rankers.fading import FadingRanker
+from online_rank.preprocessing._columns import names_made
+from online_rank.query import Block
 from online_rank.rankers.hedge import BUDGET, LEAST, HedgeAccount, choose, opening, shares_of, step_of
-from online_rank.rankers.nested import NestedRanker, first_step, require_model
+from online_rank.rankers.nested import RankerOfSeveral, first_step
 
 __all__ = ["BlendRanker"]
 
 _MAX_CANDIDATES = 2000
 
 
-class BlendRanker(FadingRanker, NestedRanker):
+class BlendRanker(RankerOfSeveral):
     r"""Rank by a convex blend of rankers, weighted by how well the candidate blends have ranked so far.
 
     Scores are standardised within the query (z-scores), so that rankers of different scales can be added. Candidates are all
@@ -110,12 +106,10 @@ class BlendRanker(FadingRanker, NestedRanker):
     """
 
     _schema = Schema(
-        _measure=Derived(),
         _candidates=Derived(),
         _learners=ListOf(Nested("Ranker", "RankingPipeline"), lambda ranker: ranker._candidates.shape[1]),
         _losses=Array(lambda ranker: len(ranker._candidates)),
         _account=Array(len(HedgeAccount._fields), low=LEAST),
-        _n_queries=Count(),
         _prior=Derived(),
         _front=Nested("StreamQuantileMap", optional=True),
     )
@@ -131,12 +125,8 @@ class BlendRanker(FadingRanker, NestedRanker):
         prior: Sequence[float] | None = None,
         seed: int = 0,
     ) -> None:
-        super().__init__()
         chosen = _recommended(rankers) if rankers is None or isinstance(rankers, str) else rankers
-        if not isinstance(chosen, list | tuple) or not chosen:
-            raise TypeError(f"rankers is {rankers!r}; it is a list of rankers and pipelines")
-        for i, ranker in enumerate(chosen):
-            require_model(f"rankers[{i}]", ranker)
+        super().__init__(chosen, half_life)
         integer("grid", grid, 1)
         if math.comb(grid + len(chosen) - 1, grid) > _MAX_CANDIDATES:
             raise ValueError(f"grid is {grid}: with {len(chosen)} rankers that makes more than {_MAX_CANDIDATES} candidates")
@@ -146,34 +136,17 @@ class BlendRanker(FadingRanker, NestedRanker):
         self.measure = measure
         self.grid = grid
         self.rate = rate
-        self._fade_by(half_life)
         self.prior = prior
         self.seed = seed
         self._measure = parse_measure(measure)
         self._candidates = _grid(grid, len(chosen))
-        self._learners = [copy.deepcopy(ranker) for ranker in chosen]
         self._front = None if chosen is rankers else _own_map()
         self._losses = np.zeros(len(self._candidates))
         self._prior = _prior_of(prior, self._candidates)
         self._account = opening()
-        self._n_queries = 0
         # Learners that were trained before serve at once.
         self._meet_features_of([learner for learner in map(first_step, self._learners) if learner is not None])
         share_lock(self)
-
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        from online_rank.preprocessing import StreamScaler
-        from online_rank.rankers.perceptron import PerceptronRanker
-
-        yield {"rankers": [PerceptronRanker(), StreamScaler() | PerceptronRanker()]}
-        yield {"rankers": None}
-
-    @property
-    @locked
-    def learners(self) -> list[Ranker | RankingPipeline]:
-        """The rankers that learn, in the order of `rankers`."""
-        return list(self._learners)
 
     @property
     @locked
@@ -203,11 +176,6 @@ class BlendRanker(FadingRanker, NestedRanker):
         return HedgeAccount(*self._account.tolist())
 
     @property
-    def n_queries(self) -> int:
-        """Number of queries learned."""
-        return self._n_queries
-
-    @property
     @locked
     def candidates(self) -> np.ndarray:
         """The weights that each candidate gives the learners, float64 (N, number of rankers), a copy."""
@@ -229,10 +197,6 @@ class BlendRanker(FadingRanker, NestedRanker):
         """The served weights, by the shares of the candidates: their mean, or one drawn candidate."""
         drawn = counted_generator(self, self.seed, self._n_queries).random() if self.draws_candidates else None
         return choose(shares, self._candidates, drawn)
-
-    @property
-    def _wrapped(self) -> list[Ranker | RankingPipeline]:
-        return self._learners
 
     def _share_columns(self) -> None:
         """The rankers and pipelines inside read queries themselves, and add features as they learn."""
@@ -266,9 +230,6 @@ class BlendRanker(FadingRanker, NestedRanker):
         raw = (form._replace(names=names, n_features=n_features, layers=(*layers, *form.layers)) for form in forms)
         return Blend(tuple(raw), self._mean_weights)
 
-    def _score(self, X: np.ndarray) -> np.ndarray:
-        return self._score_queries(X, single(len(X)))
-
     def _score_queries(self, X: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         if not all_finite(X.reshape(-1)):
             # The caller knows the documents' ids, and names the bad one.
@@ -276,15 +237,11 @@ class BlendRanker(FadingRanker, NestedRanker):
         block = Block(X, None, offsets, np.ones(len(offsets) - 1), names=self.feature_names)
         if self._front is not None:
             block = self._front._transform_block(block)
-        made = _Made()
-        S = np.stack([_scores(learner, block, made) for learner in self._learners])
+        S = np.stack([learner._score_all(block) for learner in self._learners])
         scores, weights = np.empty(len(X)), self.weights
         for start, stop in itertools.pairwise(offsets.tolist()):
             kernels.blend(S[:, start:stop], weights, scores[start:stop])
         return scores
-
-    def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        return super()._learn(with_features(block, block.X, self.feature_names), rounds)
 
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:
         """As in `Ranker`; an error of a learner about a valid query is raised."""
@@ -298,9 +255,9 @@ class BlendRanker(FadingRanker, NestedRanker):
         shares = shares_of(self._losses, self._prior, step)
         served = self._choice(shares)
         S, losses = np.empty((len(self._learners), m)), np.empty(len(self._losses) + 1)
-        made, asked = _Made(), query._replace(served=None)
+        asked = query._replace(served=None)
         for scores, learner in zip(S, self._learners, strict=True):
-            scores[:] = _answered(learner, asked, made)
+            scores[:] = _answered(learner, asked)
         levels = kernels.judge_blends(*self._measure, S, y, discounts(m), self._candidates, served, losses)
         if levels > 1:
             if query.served is not None:
@@ -361,39 +318,14 @@ def _grid(steps: int, n: int) -> np.ndarray:
     return np.array([np.diff([-1, *bar, steps + n - 1]) - 1 for bar in bars]) / steps
 
 
-class _Made:
-    """A cache of the output of stateless transformers: equal ones give equal output, which is computed once."""
-
-    def __init__(self) -> None:
-        self._made: list[tuple[StatelessTransformer, Block, Block]] = []
-
-    def of(self, step: StatelessTransformer, block: Block) -> Block:
-        """The block, transformed by `step`."""
-        for other, given, made in self._made:
-            if given is block and type(other) is type(step) and other._get_params() == step._get_params():
-                return made
-        made = step._transform_block(block)
-        self._made.append((step, block, made))
-        return made
-
-
-def _scores(learner: Ranker | RankingPipeline, block: Block, made: _Made) -> np.ndarray:
-    if not isinstance(learner, RankingPipeline):
-        return learner._score_all(block)
-    steps = transformers_of(learner)
-    if len(steps) == 1 and isinstance(steps[0], StatelessTransformer):
-        return ranker_of(learner)._score_all(made.of(steps[0], block))
-    return learner._score_block(block)
-
-
-def _answered(learner: Ranker | RankingPipeline, query: Block, made: _Made) -> np.ndarray:
+def _answered(learner: Ranker | RankingPipeline, query: Block) -> np.ndarray:
     """The learner's scores before it has seen the grades; then it learns from them.
 
     Features pass through the transformers of a pipeline once, so unsupervised transformers have already learned from the query.
     """
     *transformers, ranker = steps_of(learner)
     for step in transformers:
-        query = made.of(step, query) if isinstance(step, StatelessTransformer) else step._learn_block(query)
+        query = step._learn_block(query)
     scores: np.ndarray = ranker._score_all(query)
     ranker._learn_block(query)
     return scores

@@ -314,8 +314,8 @@ class PerceptronRanker(LinearRanker):
             served, Watched(*watched),
         )  # fmt: skip
 
-    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
-        self._mix_weights(shards, base, shares)
+    def _mix(self, shards: Sequence[Any], base: Any) -> None:
+        self._mix_weights(shards, base)
         if self.signs is not None and self._rows is None:
             # Averages are mixed by differences of sums, whose rounding may leave a 0 with the wrong sign.
             clip(self._average if self._averages else self._weights, *self._signed_columns())

@@ -1,6 +1,5 @@
 """Chooses among rankers while they learn."""
 
-import copy
 import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -8,12 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank import arguments
-from online_rank.base import Abilities, Ranker, RankingPipeline, Round, ranker_of, share_lock
+from online_rank.base import Abilities, Ranker, RankingPipeline, Round, best_first, ranker_of, share_lock
 from online_rank.base.anatomy import learned_measure
 from online_rank.base.draws import counted_generator
 from online_rank.base.lock import locked
-from online_rank.base.ranker import best_first
-from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Nested, Schema
+from online_rank.base.schema import Array, Integer, ListOf, Nested, Schema
 from online_rank.base.undo import Undo, record, roll_back
 from online_rank.feedback import Clicks
 from online_rank.intervals import LossInterval
@@ -21,9 +19,8 @@ from online_rank.intervals.losses import add_losses
 from online_rank.measures.learned import AnyMeasure
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.metrics.interleaving import draft, vote
-from online_rank.query import Block, single, with_features
-from online_rank.rankers.fading import FadingRanker
-from online_rank.rankers.nested import NestedRanker, adopt_features, require_model, teach
+from online_rank.query import Block
+from online_rank.rankers.nested import RankerOfSeveral, adopt_features, teach
 
 __all__ = ["BestRanker", "LeaderAccount"]
 
@@ -56,15 +53,15 @@ class LeaderAccount(NamedTuple):
     counted_weight: float
 
 
-class BestRanker(FadingRanker, NestedRanker):
+class BestRanker(RankerOfSeveral):
     """Train several rankers, and rank with the one that has been best so far.
 
     A ranker ranks each query before learning it, and the loss (1 - `measure`, ties broken pessimistically) enters its mean. The
     ranker with the smallest mean serves; the first one wins ties. So parameters are chosen on the stream itself, without
     held-out queries. (The selectors of `river.model_selection` choose among classifiers and regressors.)
 
-    Without `epsilon`, on any stream and at any time, the loss of the leading rankers is at most that of the best ranker in
-    hindsight, plus the price of changing the leader (`online_rank.bounds.certificate_of` prints it).
+    On any stream and at any time, the loss of the leading rankers is at most the loss of the best ranker in hindsight, plus the
+    price of changing the leader (`online_rank.bounds.certificate_of` prints it).
 
     `last_round` is the best ranker's.
 
@@ -83,12 +80,8 @@ class BestRanker(FadingRanker, NestedRanker):
     half_life
         The weight of a loss halves after this many queries, for streams whose best ranker changes; or, as a text, after a
         time: `"12h"`, `"7d"`. Then `learn_one` needs `at=`, the time of each query. None: all losses count alike.
-    epsilon
-        None: every ranker learns every query (greedy choice). A number: only one does, at the cost of a single ranker (an
-        epsilon-greedy bandit): with probability `epsilon` a random one, otherwise the best. At the beginning each ranker gets
-        ten queries in turn.
     seed
-        Seed of the bandit's draws, and of drafted rankings.
+        Seed of drafted rankings.
     drafts
         None: losses decide. A number: the number of documents in drafted rankings, whose clicks decide.
 
@@ -123,10 +116,8 @@ class BestRanker(FadingRanker, NestedRanker):
     """
 
     _schema = Schema(
-        _measure=Derived(),
         _learners=ListOf(Nested("Ranker", "RankingPipeline", features=True), lambda ranker: len(ranker.rankers)),
         _losses=Array(lambda ranker: len(ranker.rankers), 2),
-        _n_queries=Count(),
         _chosen=Integer(0, lambda ranker: len(ranker.rankers) - 1),
         _votes=Array(lambda ranker: len(ranker.rankers), 3, low=0.0),
         _leader=Array(len(LeaderAccount._fields)),
@@ -138,53 +129,27 @@ class BestRanker(FadingRanker, NestedRanker):
         *,
         measure: str | None = None,
         half_life: float | str | None = None,
-        epsilon: float | None = None,
         seed: int = 0,
         drafts: int | None = None,
     ) -> None:
-        super().__init__()
-        if not isinstance(rankers, list | tuple) or not rankers:
-            raise TypeError(f"rankers is {rankers!r}; it is a list of rankers and pipelines")
-        for i, ranker in enumerate(rankers):
-            require_model(f"rankers[{i}]", ranker)
-        arguments.number("epsilon", epsilon, 0.0, 1.0, optional=True)
+        super().__init__(rankers, half_life)
         arguments.seed(seed)
         arguments.integer("drafts", drafts, 1, optional=True)
-        if drafts is not None and (len(rankers) < 2 or half_life is not None or epsilon is not None):
-            raise ValueError("drafts needs two rankers, and neither half_life nor epsilon: clicks choose, and not losses")
+        if drafts is not None and (len(rankers) < 2 or half_life is not None):
+            raise ValueError("drafts needs two rankers, and no half_life: clicks choose, and not losses")
         self.rankers = rankers
         self.measure = measure
-        self._fade_by(half_life)
-        self.epsilon = epsilon
         self.seed = seed
         self.drafts = drafts
         self._measure = _common_measure(rankers) if measure is None else parse_measure(measure)
-        self._learners = [copy.deepcopy(ranker) for ranker in rankers]
         adopt_features(self, self._learners)
         share_lock(self)
         # Total weight and weighted mean of each ranker's losses.
         self._losses = np.zeros((len(rankers), 2))
-        self._n_queries = 0
         # With drafts: the best ranker, and the votes for each of the others against it (`LossInterval`).
         self._chosen = 0
         self._votes = np.zeros((len(rankers), 3))
         self._leader = np.zeros(len(LeaderAccount._fields))
-
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        from online_rank.preprocessing import StreamScaler
-        from online_rank.rankers.perceptron import PerceptronRanker
-
-        for epsilon in (None, 0.1):
-            yield {"rankers": [PerceptronRanker(), PerceptronRanker(average=False)], "epsilon": epsilon}
-        yield {"rankers": [PerceptronRanker(), PerceptronRanker(average=False)], "drafts": 3}
-        yield {"rankers": [PerceptronRanker(), StreamScaler() | PerceptronRanker()]}
-
-    @property
-    @locked
-    def learners(self) -> list[Ranker | RankingPipeline]:
-        """The rankers that learn, in the order of `rankers`."""
-        return list(self._learners)
 
     @property
     @locked
@@ -200,13 +165,8 @@ class BestRanker(FadingRanker, NestedRanker):
 
     @property
     def account(self) -> LeaderAccount:
-        """The account of following the leader, if all rankers are measured on every query (no `epsilon`, no `drafts`)."""
+        """The account of following the leader, if all rankers are measured on every query (no `drafts`)."""
         return LeaderAccount(*self._leader.tolist())
-
-    @property
-    def n_queries(self) -> int:
-        """Number of queries learned."""
-        return self._n_queries
 
     @property
     @locked
@@ -229,12 +189,7 @@ class BestRanker(FadingRanker, NestedRanker):
 
     @property
     def _reporter(self) -> Ranker:
-        learners, best = self._turn(), self._best
-        return ranker_of(self._learners[best if best in learners else learners[0]])
-
-    @property
-    def _wrapped(self) -> list[Ranker | RankingPipeline]:
-        return self._learners
+        return ranker_of(self.best_ranker)
 
     @property
     def _serving(self) -> Ranker | RankingPipeline:
@@ -257,17 +212,11 @@ class BestRanker(FadingRanker, NestedRanker):
         self._n_shown += 1
         return shown
 
-    def _score(self, X: np.ndarray) -> np.ndarray:
-        return self._score_queries(X, single(X.shape[0]))
-
-    def _score_queries(self, X: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        return self._scores_of(self.best_ranker, X, offsets)
-
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        if not isinstance(block.y, tuple):
+            return super()._learn(block, rounds)
         self._share_columns()
-        if isinstance(block.y, tuple):
-            return self._count(block.y, block, rounds)
-        return super()._learn(with_features(block, block.X, self.feature_names), rounds)
+        return self._count(block.y, block, rounds)
 
     def _count(self, votes: tuple[Clicks, ...], block: Block, rounds: np.ndarray) -> int:
         """Count clicks on drafted rankings, unless the ranker has become the best in the meantime."""
@@ -292,27 +241,26 @@ class BestRanker(FadingRanker, NestedRanker):
 
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:
         row = row[0]
-        learners, best = self._turn(), self._best
-        scores = [self._scores_of(self._learners[i], query.X, query.offsets) for i in learners]
-        answered = self._served_scores(query, self._learners[best])
+        learners, best = self._learners, self._best
+        scores = [self._scores_of(learner, query.X, query.offsets) for learner in learners]
+        answered = self._served_scores(query, learners[best])
         rows = np.empty((len(learners), 1, len(row)))
         log: list[Undo] = []
-        for i in learners[:-1]:
-            record(log, self._learners[i], query)
-        for i, own in zip(learners, rows, strict=True):
-            if not teach(self._learners[i], query, own):
+        for learner in learners[:-1]:
+            record(log, learner, query)
+        for learner, own in zip(learners, rows, strict=True):
+            if not teach(learner, query, own):
                 roll_back(log)
                 return False
         self._n_queries += 1
-        row[:] = rows[learners.index(best) if best in learners else 0, 0]
+        row[:] = rows[best, 0]
         if not row[_SKIPPED]:
             row[_SERVED_LOSS] = self._loss(answered, query.y)
             keep = self._kept(query)
             losses = [self._loss(served, query.y) for served in scores]
-            for i, loss in zip(learners, losses, strict=True):
-                self._losses[i, 0] = keep * self._losses[i, 0] + 1.0
-                self._losses[i, 1] += (loss - self._losses[i, 1]) / self._losses[i, 0]
-            if self.epsilon is None and self.drafts is None:
+            self._losses[:, 0] = keep * self._losses[:, 0] + 1.0
+            self._losses[:, 1] += (losses - self._losses[:, 1]) / self._losses[:, 0]
+            if self.drafts is None:
                 self._follow(best, losses, keep)
             self._pass_time(query)
         return True
@@ -327,17 +275,6 @@ class BestRanker(FadingRanker, NestedRanker):
 
     def _loss(self, scores: np.ndarray, y: np.ndarray) -> float:
         return self._measure.loss(scores, y, ties="pessimistic") if np.isfinite(scores).all() else 1.0
-
-    def _turn(self) -> list[int]:
-        """Which rankers learn the next query."""
-        n = len(self._learners)
-        if self.epsilon is None:
-            return list(range(n))
-        if self._n_queries < 10 * n:
-            return [self._n_queries % n]
-        # Draws depend only on the seed and the number of the query, so the state is one number.
-        rng = counted_generator(self, self.seed, self._n_queries)
-        return [int(rng.integers(n)) if rng.random() < self.epsilon else self._best]
 
 
 def _common_measure(rankers: Sequence[Any]) -> AnyMeasure:

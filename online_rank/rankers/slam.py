@@ -108,5 +108,5 @@ class SlamRanker(LinearRanker):
             self._counters, rounds,
         )  # fmt: skip
 
-    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
-        self._mix_weights(shards, base, shares)
+    def _mix(self, shards: Sequence[Any], base: Any) -> None:
+        self._mix_weights(shards, base)

@@ -2,9 +2,11 @@
 
 import copy
 import re
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from online_rank.base.forgetting import forget_names, parts_of
+from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import all_or_nothing
 from online_rank.limits import is_id
 from online_rank.preprocessing.crosses import CrossFeatures, suffix_of
@@ -15,9 +17,6 @@ from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import strings_of
 
 __all__ = ["Forgotten", "Wanted", "forget", "without"]
-
-#: What steps behind `CrossFeatures` make of a name.
-_LATER = re.compile(r"(?:rank of )*(.*?)(?: in query| encoded)*", re.DOTALL)
 
 
 class Wanted(NamedTuple):
@@ -146,7 +145,7 @@ def _without_crosses(model: Any, wanted: Wanted) -> tuple[Any, frozenset[str]]:
     if wanted.context is None or not any(wanted.context[0] in each.categories for each in parts_of(model, CrossFeatures)):
         return model, frozenset()
     try:
-        names = _crossed_with(wanted.context, {*strings_of(model)})
+        names = _crossed_with(wanted.context, {*strings_of(model)}, [*parts_of(model, QueryTransformer)])  # type: ignore[type-abstract]
         if not names:
             return model, names
         without = copy.deepcopy(model)
@@ -162,12 +161,14 @@ def _without_crosses(model: Any, wanted: Wanted) -> tuple[Any, frozenset[str]]:
     return without, names
 
 
-def _crossed_with(entry: tuple[str, str], names: set[str]) -> frozenset[str]:
-    """Those of the names that `CrossFeatures` made of an entry of the context, and those that later steps made of these.
+def _crossed_with(entry: tuple[str, str], names: set[str], steps: Sequence[QueryTransformer]) -> frozenset[str]:
+    """Those of the names that `CrossFeatures` made of an entry of the context, and those that other steps made of these.
 
     Examples
     --------
-    >>> sorted(_crossed_with(("user", "3"), {"x", "x*user=3", "x*user=13", "x*user=3 encoded", "y*user=3", "user", "3"}))
+    >>> from online_rank import StreamTargetEncoder
+    >>> names = {"x", "x*user=3", "x*user=13", "x*user=3 encoded", "x*user=3 in query", "y*user=3", "user", "3"}
+    >>> sorted(_crossed_with(("user", "3"), names, [StreamTargetEncoder()]))
     ['x*user=3', 'x*user=3 encoded']
     """
     begin, end = suffix_of(entry[0], ""), suffix_of(*entry)
@@ -176,11 +177,24 @@ def _crossed_with(entry: tuple[str, str], names: set[str]) -> frozenset[str]:
         """Whether a name is another one with a value of this context, by whatever value."""
         return any(name[: found.start()] in names for found in re.finditer(re.escape(begin), name))
 
-    def is_made(name: str) -> bool:
-        base = name.removesuffix(end)
-        return base != name and base in names and not is_crossed(base)
+    made = {name for name in names if (base := name.removesuffix(end)) != name and base in names and not is_crossed(base)}
+    found: set[str] = set()
+    while made:
+        found |= made
+        made = {name for step in steps for name in _named_by(step, made)} & names - found
+    return frozenset(found)
 
-    return frozenset(name for name in names if is_made(name) or is_made(_LATER.fullmatch(name)[1]))  # type: ignore[index]
+
+def _named_by(step: QueryTransformer, names: Collection[str]) -> Collection[Any]:
+    """The names that a step gives to what it makes of features with these names."""
+    if isinstance(step, CrossFeatures):
+        return ()
+    fresh, query = step.clone(), [dict.fromkeys(names, 1.0), dict.fromkeys(names, 2.0)]
+    try:
+        fresh.learn_one(query, [1, 0])
+        return [*fresh.transform_one(query)[0]]
+    except (TypeError, ValueError):  # It makes nothing of such features.
+        return ()
 
 
 def _has(text: str, wanted: Wanted) -> bool:

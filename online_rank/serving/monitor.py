@@ -141,19 +141,21 @@ class Monitor:
             self._remember(query_id, len(scores), reply.loss, documents, model, before)
 
     def figures(self, stats: dict[str, Any]) -> dict[str, Any]:
-        """Counts of the service and figures about served rankings, for JSON."""
+        """Counts of the service, and the measure of served rankings with its mean, interval and recent mean, for JSON."""
+        # All are values of the measure that is named: 1 less the loss.
         interval = self.losses.interval(self._level)
+        recent = self._recent / self._recent_weight if self._recent_weight else math.nan
         return {
             "stats": {name: _finite(value) for name, value in stats.items()},
             "served": {
                 "feedback": self._kind,
                 "measure": _CLICKED if self._kind == "clicks" else self._measure.name,
                 "n": interval.n,
-                "mean": _finite(interval.mean),
-                "lower": interval.lower,
-                "upper": interval.upper,
+                "mean": _finite(1.0 - interval.mean),
+                "lower": 1.0 - interval.upper,
+                "upper": 1.0 - interval.lower,
                 "level": self._level,
-                "recent": _finite(self._recent / self._recent_weight if self._recent_weight else math.nan),
+                "recent": _finite(1.0 - recent),
             },
             "drifts": list(self.drifts),
         }

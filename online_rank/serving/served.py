@@ -7,7 +7,7 @@ import logging
 from collections.abc import Collection
 from typing import Any
 
-from online_rank.base import ranker_of, serving_steps
+from online_rank.base import ranker_of
 from online_rank.base.anatomy import learned_measure
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.commit import CommitError, GroupCommit
@@ -79,6 +79,11 @@ class ServedModel:
         return ahead if ahead > self.durable.service.clock_skew else 0.0
 
     @property
+    def lacks_snapshot(self) -> bool:
+        """Whether the model with which this day began should be kept, and is not."""
+        return bool(self._n_snapshots) and self.durable.store is not None and self._day != today()
+
+    @property
     def is_idle(self) -> bool:
         """Whether no request is waiting for it."""
         return self.n_users == 0 and self.commits.is_idle
@@ -129,6 +134,7 @@ class ServedModel:
         if reply.promoted:
             _log.warning("promoted: %s", reply.promoted)
             self.n_promotions += 1
+            self.inputs.serve(self.durable.service.model)
             self._keep_replaced()
         for learned in (reply, *reply.closed):
             if learned.feedback is not None:
@@ -136,9 +142,7 @@ class ServedModel:
 
     def _inputs(self) -> InputWatch:
         """What watches the features of queries, with the reference that was kept."""
-        steps = serving_steps(self.durable.service.model)
-        known = next((names for step in steps if (names := getattr(step, "feature_names", None)) is not None), None)
-        watch = InputWatch(known)
+        watch = InputWatch(self.durable.service.model)
         if self.durable.store is not None:
             try:
                 kept = self.durable.store.file(REFERENCE)
@@ -217,7 +221,7 @@ class ServedModel:
     async def keep_snapshot(self) -> None:
         """Keep the model with which the day began, unless it is kept already."""
         store, day = self.durable.store, today()
-        if not self._n_snapshots or store is None or day == self._day:
+        if store is None or not self.lacks_snapshot:
             return
         self.n_users += 1
         try:
@@ -310,6 +314,7 @@ class ServedModel:
             return 400, {"error": f"this model cannot replace the one that serves: {error}"}
         on_disk = commits.add_and_wait(outcome)
         self._latest_time = latest_time(service)
+        self.inputs.serve(model)
         watched, before = self.monitor, to_bytes(service.replaced)
         self._previous = before
         self.monitor = Monitor(learned_measure(model), service._served, clicks=service.draws)

@@ -195,7 +195,6 @@ NESTED = {
     "switch": lambda: DriftAwareRanker(PerceptronRanker(), on_drift="switch"),
     "average": lambda: DriftAwareRanker(PerceptronRanker(), on_drift="restart_average"),
     "best": lambda: BestRanker([PerceptronRanker(), PerceptronRanker(credit="sort", average=False)]),
-    "bandit": lambda: BestRanker([PerceptronRanker(), PerceptronRanker(credit="argmax")], epsilon=0.3),
 }
 
 

@@ -22,7 +22,7 @@ from online_rank.stream.letor import LetorError, iter_letor
 from online_rank.support import registry
 from tests.campaigns.found import Found
 from tests.campaigns.kills import letor_text, requests
-from tests.models import BASES
+from tests.models import BASES, arguments_of
 
 HANG_SECONDS = 10
 
@@ -177,14 +177,10 @@ def models() -> Iterator[tuple[bytes, Any]]:
         cls = registry.public_class(name)
         if inspect.isabstract(cls) or cls in BASES or not issubclass(cls, QueryStep) or name_of(cls) is None:
             continue
-        try:
-            parameters = [*getattr(cls, "_unit_test_params", lambda: [{}])()]
-        except ImportError:  # Torch is not here.
-            continue
         for x in (X, named):
-            for given in parameters:
-                model = cls(**given)
+            for given in arguments_of(cls):
                 try:
+                    model = cls(**given)
                     to_bytes(model)
                 except TypeError:  # It holds a function or a module, which no file does.
                     continue

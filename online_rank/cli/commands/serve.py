@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from online_rank.cli.options import Service, is_given, value
+from online_rank.cli.declaring import is_given, value
+from online_rank.cli.options import Service
 
 __all__ = ["serve"]
 
