@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from online_rank.base.undo import all_or_nothing
 from online_rank.serving.forgetting import Forgotten, Wanted, forget
@@ -22,7 +22,7 @@ from online_rank.storage.saved import saved_state
 from online_rank.storage.state import StateDirectory
 from online_rank.storage.store import Change, Generation, SavedState, StateStore
 
-__all__ = ["DurableService", "is_fatal", "read_service"]
+__all__ = ["DurableService", "is_fatal", "is_for_room", "read_service"]
 
 _log = logging.getLogger("online_rank.serving")
 
@@ -311,6 +311,11 @@ class DurableService:
 def is_fatal(error: Exception) -> bool:
     """Whether an error means that the journal cannot be trusted either, since earlier writes may not be on the disk."""
     return isinstance(error, OSError) and error.errno == errno.EIO
+
+
+def is_for_room(error: BaseException) -> TypeGuard[OSError]:
+    """Whether an error means that there is no room: nothing was written, and later there may be."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def read_service(path: str | os.PathLike[str]) -> RankingService:

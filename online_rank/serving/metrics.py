@@ -113,8 +113,12 @@ class _OfModels:
         yield GaugeMetricFamily("online_rank_seconds_ahead", text, value=self._models.seconds_ahead)
         text = "By how many seconds the system clock was set forward since the process began; negative: back"
         yield GaugeMetricFamily("online_rank_clock_step_seconds", text, value=CLOCK.step)
-        stopped = sum(model.commits.failure is not None for model in models)
+        stopped = sum(not model.commits.is_working for model in models)
         yield GaugeMetricFamily("online_rank_learning_stopped", "Models that learn nothing: no journal", value=stopped)
+        full = sum(model.commits.full is not None for model in models)
+        yield GaugeMetricFamily("online_rank_disk_full", "Models that learn nothing until there is room", value=full)
+        failing = sum(model.durable.checkpoint_failure is not None for model in models)
+        yield GaugeMetricFamily("online_rank_checkpoints_failing", "Models whose last checkpoint failed", value=failing)
         lacking = sum(model.lacks_snapshot for model in models)
         yield GaugeMetricFamily("online_rank_snapshots_lacking", "Models of which today's is not kept", value=lacking)
         if len(models) == 1:

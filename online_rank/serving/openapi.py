@@ -37,6 +37,7 @@ _READY = {
         "ok": {"type": "boolean"},
         "seconds_ahead": {"type": "number", "description": "how far stored times lie ahead of the clock, if they do"},
         "remedy": {"type": "string"},
+        "disk_full": {"type": "string", "description": "why nothing is learned; rankings go on"},
     },
     "required": ["ok"],
 }
@@ -55,7 +56,7 @@ _REFUSALS = {
     "411": "the request does not give its length",
     "413": "the body is too large",
     "415": "the body is not declared as JSON",
-    "503": "too many requests at once, or the journal cannot be written",
+    "503": "too many requests at once, or the disk is full, or the journal cannot be written: send this again",
 }
 
 

@@ -18,9 +18,10 @@ from online_rank.serving.inputs import InputWatch
 from online_rank.serving.monitor import Monitor
 from online_rank.serving.outcomes import PREVIOUS, REFERENCE
 from online_rank.serving.protocol import RankingService, Reply
+from online_rank.serving.requests import kind_of
 from online_rank.serving.snapshots import days, keep_for, named, today
 from online_rank.serving.stored_times import latest_time
-from online_rank.serving.wire import decoded
+from online_rank.serving.wire import decoded, encoded
 from online_rank.storage.files import from_bytes, to_bytes
 
 __all__ = ["Answer", "ServedModel"]
@@ -93,9 +94,8 @@ class ServedModel:
         service, commits = self.durable.service, self.commits
         self.n_users += 1
         try:
-            commits.require_working()
             before = self.monitor.before_learning(service.model)
-            reply = service.handle(request, kinds=kinds)
+            reply = service.handle(request, kinds=kinds) if commits.is_working else self._without_change(request, kinds)
             self.clock.moved()
             if reply.learned:
                 on_disk = commits.add_and_wait(*reply.outcomes)
@@ -115,6 +115,25 @@ class ServedModel:
             self.n_users -= 1
         return answered(reply)
 
+    def _without_change(self, request: bytes, kinds: Collection[str] | None) -> Reply:
+        """Answer a request while nothing can be kept: a ranking is by the scores alone, and waits for no feedback.
+
+        Raises CommitError for what would change the service.
+        """
+        try:
+            fields = decoded(request)
+            kind = kind_of(fields, kinds)
+        except ValueError:
+            return self.durable.service.handle(request, kinds=kinds)
+        if self.commits.failure is not None or kind not in ("rank", "explain", "cmd"):
+            self.commits.require_working()
+        if kind == "rank":
+            request = encoded({**fields, "greedy": True})
+        reply = self.durable.service.handle(request, kinds=kinds)
+        if "ranking" in reply.answer:
+            reply.answer["greedy"] = True
+        return reply
+
     def explain(self, request: bytes) -> Answer:
         """Answer a request for an explanation, and no other. Nothing changes."""
         # Another kind is a mistake on this path, whatever the client may do.
@@ -122,7 +141,7 @@ class ServedModel:
 
     def let_time_pass(self) -> None:
         """Learn the queries whose windows have ended meanwhile, where no requests come."""
-        if self.commits.failure is None:
+        if self.commits.is_working:
             before = self.monitor.before_learning(self.durable.service.model)
             while (reply := self.clock.idle()).changed:
                 self.commits.add(*reply.outcomes)

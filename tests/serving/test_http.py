@@ -743,7 +743,7 @@ class Disk(DurableService):
             time.sleep(0.02)
             self.waits += 1
         if self.fails:
-            raise OSError(28, "No space left on device")
+            raise OSError(5, "Input/output error")
         self.written += records
 
 
@@ -813,7 +813,7 @@ class TestGroupCommit:
         monkeypatch.setattr(DurableService, "append", None)
         run(scenario)
 
-    def test_a_full_disk_stops_all_learning_and_says_so(self):
+    def test_a_broken_disk_stops_everything_and_says_so(self):
         async def main():
             disk = Disk()
             commits = GroupCommit(disk)
@@ -821,7 +821,7 @@ class TestGroupCommit:
             answers = await asyncio.gather(*(commits.add_and_wait(b"x") for _ in range(5)), return_exceptions=True)
             assert [type(answer) for answer in answers] == [CommitError] * 5
             disk.fails = False
-            with pytest.raises(CommitError, match="No space left"):
+            with pytest.raises(CommitError, match="Input/output error"):
                 commits.require_working()
             with pytest.raises(CommitError):
                 await commits.add_and_wait(b"y")
@@ -837,10 +837,10 @@ class TestGroupCommit:
             await client.post("/rank", json=RANK)
             await model.commits.flush()
 
-            def full(records, sync):
-                raise OSError(28, "No space left on device")
+            def broken(records, sync):
+                raise OSError(5, "Input/output error")
 
-            model.durable.append = full
+            model.durable.append = broken
             assert (await client.post("/learn", json=LEARN)).status_code == 503
             assert (await client.post("/learn", json=LEARN)).status_code == 503  # no "duplicate" that was never kept
             assert (await client.post("/rank", json=RANK)).status_code == 503
