@@ -374,6 +374,19 @@ class ServedModel:
         with contextlib.suppress(CommitError):
             await self.commits.checkpoint()
         await self.commits.flush()
+        await asyncio.to_thread(self.durable.close)
+
+    def put_away(self) -> None:
+        """Write a checkpoint, unless there is one of all changes, and release the directory; while nobody uses it, from any
+        thread.
+
+        Raises
+        ------
+        OSError, ValueError, MemoryError
+            It cannot be written; the model goes on.
+        """
+        if not self.durable.is_saved:
+            self.durable.save()
         self.durable.close()
 
 
