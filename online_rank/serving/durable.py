@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeGuard
 
 from online_rank.base.undo import all_or_nothing
@@ -29,6 +29,9 @@ _log = logging.getLogger("online_rank.serving")
 #: Seconds until a failed checkpoint is tried again: initially, and at most.
 _PATIENCE = 1.0
 _MOST_PATIENCE = 60.0
+
+#: Bits of the filter of learned ids: with 50,000 of them one in thirty unknown ids is looked up in vain.
+_BITS = 1 << 19
 
 #: The outcomes after which feedback on an id comes too late.
 _ENDS = ("learn", "teach", "close", "drop")
@@ -97,6 +100,8 @@ class DurableService:
         self.store: StateStore | None = None
         self._gone: list[int] = []
         self._remember = remember
+        #: A bit for each of two places of a learned id: most ids are new, and no thread has to ask the database.
+        self._seen = bytearray(_BITS // 8)
         #: When the seconds began for which the service runs.
         self._began = time.monotonic()
         #: Learned ids to be forgotten with the next checkpoint, if they were not learned after these changes.
@@ -163,6 +168,8 @@ class DurableService:
             self._gone += outcome.gone
         numbers = [outcome.number for outcome in happened if outcome.number is not None]
         learned = [(outcome.fields[1], change) for change, outcome in enumerate(happened, first) if _is_end(outcome)]
+        for query_id, _ in learned:
+            self._see(json.dumps(query_id))
         self.service.stored(max(numbers, default=0), learned)
 
     def save(self) -> None:
@@ -284,7 +291,7 @@ class DurableService:
             # At once, because the journal can only be replayed with the parameters that it began with.
             self.save()
         else:
-            given, self.service = self.service, _restored(store.saved, str(store))
+            given, self.service = self.service, _restored(store.saved, str(store), self._see)
             changed = go_on(self.service, given, str(store), replace_model)
             # Counted before the replayed changes: otherwise a service killed again and again would never write a checkpoint.
             self._saved_at = store.saved.start
@@ -302,10 +309,18 @@ class DurableService:
 
     def _find_learned(self, query_id: str | int) -> int | None:
         """The digest of the feedback from which a query was learned; None if that is unknown, forgotten or too long ago."""
-        found = None if self.store is None else self.store.learned(json.dumps(query_id))
+        text = json.dumps(query_id)
+        if not all(self._seen[place >> 3] >> (place & 7) & 1 for place in _places(text)):
+            return None
+        found = None if self.store is None else self.store.learned(text)
         if found is None or found[0] <= self._forgotten.get(query_id, 0) or found[2] < self._now - self._remember:
             return None
         return found[1]
+
+    def _see(self, query_id: str) -> None:
+        """An id, in JSON, may be found in the store."""
+        for place in _places(query_id):
+            self._seen[place >> 3] |= 1 << (place & 7)
 
 
 def is_fatal(error: Exception) -> bool:
@@ -332,8 +347,14 @@ def read_service(path: str | os.PathLike[str]) -> RankingService:
         return _restored(saved, str(path))
 
 
-def _restored(saved: SavedState, store: str) -> RankingService:
-    """The saved service, with the changes since its generation; `store` is named in messages."""
+def _places(text: str) -> tuple[int, int]:
+    """The places of a text in the filter of this process."""
+    number = hash(text)
+    return number % _BITS, number // _BITS % _BITS
+
+
+def _restored(saved: SavedState, store: str, see: Callable[[str], None] = lambda _: None) -> RankingService:
+    """The saved service, with the changes since its generation; `store` is named in messages, `see` is told of learned ids."""
     service = saved.value
     if not isinstance(service, RankingService):
         raise CheckpointError(f"{store} does not hold the state of a service")
@@ -354,7 +375,11 @@ def _restored(saved: SavedState, store: str) -> RankingService:
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
         raise CheckpointError(f"{store}: the journal cannot be replayed: {error}") from error
     # The rows of these ids will be all that is known of them, when the journal, which was replayed here, is gone.
-    stored = {query_id: (change, digest) for query_id, change, digest in saved.learned() if change > saved.start}
+    stored = {}
+    for text, change, digest in saved.learned():
+        see(text)
+        if change > saved.start:
+            stored[text] = change, digest
     for query_id, row in service.take_learned().items():
         if stored.get(json.dumps(query_id)) != row:
             raise CheckpointError(f"{store}: the id learned by change {row[0]} is missing or damaged")
