@@ -10,8 +10,6 @@ from online_rank.bounds.declaration import PLAIN
 from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.selection import BestRanker
 
-__all__ = ["keeps_account", "run_of_account"]
-
 _ALONE = PLAIN | {"comparator": "none"}
 _DISCOUNTED = "All losses are discounted with the half-life of the model."
 _LATE = (

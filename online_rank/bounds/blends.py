@@ -23,8 +23,6 @@ from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.hedge import BUDGET
 from online_rank.rankers.selection import BestRanker
 
-__all__ = ["blend_bound", "blend_closed_bound", "leader_bound"]
-
 _ALONE: dict[str, tuple[str, ...]] = {"comparator": ("none",)}
 
 

@@ -17,19 +17,6 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from online_rank.arguments import number
 
-__all__ = [
-    "ANY_BEGINNING",
-    "ANY_RUN",
-    "BOUNDS",
-    "OWN_MISTAKES",
-    "PLAIN",
-    "UNCAPPED",
-    "WORDS",
-    "Bound",
-    "bound",
-    "setting",
-]
-
 F = TypeVar("F", bound=Callable[..., float])
 
 #: The properties of a plain run; a bound covers only plain runs unless it declares otherwise.

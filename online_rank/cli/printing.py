@@ -8,8 +8,6 @@ from rich.table import Table
 
 from online_rank.evaluate import Trace
 
-__all__ = ["RANDOM", "measured", "of_queries", "table"]
-
 #: Name of a trace's metric of a random ranking.
 RANDOM = "random ranking"
 

@@ -34,8 +34,6 @@ from online_rank.rankers import BlendRanker
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["QueryLog", "SeenQuery", "write_report"]
-
 #: Number of first queries that are left out of the worst (nothing had been learned) and the slowest (kernels were compiling).
 _WARM_UP = 10
 
@@ -213,12 +211,7 @@ def write_report(
         with contextlib.suppress(TypeError, ValueError):  # No trees, or none that has split yet.
             pictures.append(_picture(plot.importance(model), "Features by which the trees of the blend split"))
     elif n_features:
-        given = list(feature_names or ())[:n_features]
-        names: Any = [*given, *(f"feature {j + 1}" for j in range(len(given), n_features))]
-        for step in serving_steps(model)[:-1]:
-            # A step that makes several columns of one feature names them.
-            names = names_made(step, tuple(names)) if isinstance(step, ColumnTransformer) else names
-        pictures.append(_picture(plot.weights(model, names=names), "Weights of the features, behind the scaling"))
+        pictures.append(_weights(model, list(feature_names or ())[:n_features], n_features))
     sections = [
         ("Figures", _figures(figures, trace)),
         ("Course", "".join(pictures) or "<p>No query was met.</p>"),
@@ -231,7 +224,54 @@ def write_report(
         drawn = certificate.loss > 0.0 and any(0.0 < check.value < math.inf for check in certificate.bounds)
         picture = _picture(plot.certificate(certificate), "What each bound allows") if drawn else ""
         sections.insert(2, ("Certificate", picture + _certified(certificate)))
-    title = f"{figures['measure']} on {', '.join(os.path.basename(str(file)) for file in figures['files'])}"
+    return _write(folder, f"{figures['measure']} on {_named(figures)}", sections)
+
+
+def write_figures(
+    folder: str | os.PathLike[str],
+    *,
+    figures: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    model: Any,
+    names: Sequence[str],
+) -> Path:
+    """Write a run on clicks as a page, as `write_report` does for a run on grades.
+
+    Parameters
+    ----------
+    folder, settings, model
+        As for `write_report`.
+    figures
+        The figures of `online-rank train --clicks --json`.
+    names
+        Names of the features.
+    """
+    rows = [(name, _shown(value)) for name, value in figures.items()]
+    sections = [
+        ("Figures", f"<p>{html.escape(figures['verdict'])}</p>" + _table([], rows)),
+        ("Weights", _weights(model, names, figures["features"]) if figures["features"] else "<p>No feature was met.</p>"),
+        ("Settings", _table([], [(name, _shown(value)) for name, value in settings.items()])),
+        ("Run it again", _reproduction(figures["files"])),
+    ]
+    return _write(folder, f"clicks in {_named(figures)}", sections)
+
+
+def _named(figures: Mapping[str, Any]) -> str:
+    """The names of the files of a run."""
+    return ", ".join(os.path.basename(str(file)) for file in figures["files"])
+
+
+def _weights(model: Any, given: Sequence[str], n_features: int) -> str:
+    """A picture of the weights of a linear model."""
+    names: Any = [*given, *(f"feature {j + 1}" for j in range(len(given), n_features))]
+    for step in serving_steps(model)[:-1]:
+        # A step that makes several columns of one feature names them.
+        names = names_made(step, tuple(names)) if isinstance(step, ColumnTransformer) else names
+    return _picture(plot.weights(model, names=names), "Weights of the features, behind the scaling")
+
+
+def _write(folder: str | os.PathLike[str], title: str, sections: Iterable[tuple[str, str]]) -> Path:
+    """Write a page with headings and what is below them; returns its path."""
     body = "".join(f"<section><h2>{heading}</h2>{content}</section>" for heading, content in sections)
     path = Path(folder) / "index.html"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -19,8 +19,6 @@ from online_rank.metrics import metric
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import settings_of
 
-__all__ = ["fork", "learn_shard", "mix", "require_mixable"]
-
 
 def fork(base: Any) -> Any:
     """A copy of a model that learns one part of a stream, to be mixed with copies that learn other parts.

@@ -14,8 +14,6 @@ from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import adopt, settings_of
 from online_rank.support.progress import Progress, progress
 
-__all__ = ["Execute", "Training", "here", "learn_rounds"]
-
 _SUMS = ("queries", "documents", "loss", "mistakes", "skipped", "measured", "counted")
 
 #: Runs `learn_shard(content, part, measure)` for each part, anywhere, and calls the last argument with how many are done.

@@ -33,8 +33,6 @@ from online_rank.query import Block
 from online_rank.rankers.hedge import BUDGET, LEAST, HedgeAccount, choose, opening, shares_of, step_of
 from online_rank.rankers.nested import RankerOfSeveral, first_step
 
-__all__ = ["BlendRanker"]
-
 _MAX_CANDIDATES = 2000
 
 
@@ -163,7 +161,7 @@ class BlendRanker(RankerOfSeveral):
     @property
     def step(self) -> float:
         """eta, the step of the next query."""
-        return step_of(self._account, self.rate, len(self._losses), self._fades)
+        return step_of(self._account, self.rate, len(self._losses), self.half_life is not None)
 
     @property
     def draws_candidates(self) -> bool:

@@ -7,18 +7,6 @@ import numpy as np
 from online_rank._kernels.codes import DOCUMENTS
 from online_rank.query import Block
 
-__all__ = [
-    "KernelState",
-    "clicks_of",
-    "documents_met",
-    "has_dense_weights",
-    "kernel_state",
-    "learn_watched",
-    "reporter",
-    "unaveraged_scores",
-    "weight_of_pairs",
-]
-
 
 class KernelState(NamedTuple):
     """The arrays of a linear ranker as its kernels take them; views, not copies."""

@@ -14,8 +14,6 @@ from online_rank.base.undo import Undo, record
 from online_rank.query import Block, SparseRows, single, with_features
 from online_rank.rankers.fading import FadingRanker
 
-__all__ = ["NestedRanker", "RankerOfSeveral", "adopt_features", "first_step", "require_model", "share_columns", "teach"]
-
 
 class NestedRanker(Wrapper, Ranker):
     """A ranker that holds others, which learn from its features; a rejected query leaves all of them unchanged.

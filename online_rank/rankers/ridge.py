@@ -19,8 +19,6 @@ from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import Block
 from online_rank.rankers.fading import FadingRanker
 
-__all__ = ["RidgeRanker"]
-
 #: Largest first: until something has been ranked, the most cautious one serves.
 _LAMBDAS = 10.0 ** np.linspace(2.0, -3.0, 11)
 #: The weights are solved for again when the number of queries has grown by this factor.

@@ -22,8 +22,6 @@ from online_rank.metrics.interleaving import draft, vote
 from online_rank.query import Block
 from online_rank.rankers.nested import RankerOfSeveral, adopt_features, teach
 
-__all__ = ["BestRanker", "LeaderAccount"]
-
 _SERVED_LOSS, _SKIPPED = Round._fields.index("served_loss"), Round._fields.index("skipped")
 _WEIGHT, _N_DOCUMENTS = Round._fields.index("weight"), Round._fields.index("n_documents")
 
