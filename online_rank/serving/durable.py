@@ -106,10 +106,10 @@ class DurableService:
         self._seen = bytearray(_BITS // 8)
         #: When the seconds began for which the service runs.
         self._began = time.monotonic()
-        #: Learned ids to be forgotten with the next checkpoint, if they were not learned after these changes.
-        self._forgotten: dict[str | int, int] = {}
+        #: Learned ids, in JSON, to be forgotten with the next checkpoint, if they were not learned after these changes.
+        self._forgotten: dict[str, int] = {}
         # How often something was forgotten, and how often before nothing of it was left in the files.
-        self._n_forgets = self._n_purged = 0
+        self._n_forgets = self._n_covered = self._n_purged = 0
         self._saved_at = service.n_changes
         self._patience, self._not_before = _PATIENCE, 0.0
         if store is not None:
@@ -202,7 +202,8 @@ class DurableService:
         except (TypeError, ValueError, MemoryError) as error:
             self._failed(error)
             raise
-        forgotten = tuple((json.dumps(query_id), change) for query_id, change in self._forgotten.items())
+        # What is forgotten from now on is still in this generation.
+        self._n_covered, forgotten = self._n_forgets, tuple(self._forgotten.items())
         return Generation(self.service.n_changes, snapshot, tuple(self._gone), self._now - self._remember, forgotten)
 
     def writing(self, generation: Generation | None) -> Iterator[None]:
@@ -213,25 +214,21 @@ class DurableService:
         OSError, ValueError, MemoryError
             It could not be written; `checkpoint_failure` keeps the reason.
         """
-        # What is forgotten from now on is still in this generation.
-        return self._writing(generation, self._forgotten.copy(), self._n_forgets)
-
-    def _writing(self, generation: Generation | None, forgotten: dict[str | int, int], n_forgets: int) -> Iterator[None]:
         if generation is None or self.store is None:
             return
         try:
             yield from self.store.replacing(generation)
-            if n_forgets > self._n_purged:
+            if self._n_covered > self._n_purged:
                 yield
                 self.store.purge()
         except (OSError, ValueError, MemoryError) as error:
             self._failed(error)
             raise
         del self._gone[: len(generation.gone)]
-        for query_id, change in forgotten.items():
-            if self._forgotten.get(query_id) == change:
-                del self._forgotten[query_id]
-        self._n_purged = n_forgets
+        for text, change in generation.forgotten:
+            if self._forgotten.get(text) == change:
+                del self._forgotten[text]
+        self._n_purged = self._n_covered
         self._saved_at = generation.change
         self.checkpoint_failure, self._patience = None, _PATIENCE
 
@@ -245,9 +242,10 @@ class DurableService:
         """
         with all_or_nothing(self.service) as changes:
             done = forget(self.service, wanted)
-            changes.include_entries(self._forgotten, wanted.ids or ())
+            ids = [*map(json.dumps, wanted.ids or ())]
+            changes.include_entries(self._forgotten, ids)
             # Another thread may be writing: the list and the dictionary stay the same objects.
-            self._forgotten.update(dict.fromkeys(wanted.ids or (), self.service.n_changes))
+            self._forgotten.update(dict.fromkeys(ids, self.service.n_changes))
             self._n_forgets += 1
             self._gone += done.queries
         return done
@@ -315,7 +313,7 @@ class DurableService:
         if not all(self._seen[place >> 3] >> (place & 7) & 1 for place in _places(text)):
             return None
         found = None if self.store is None else self.store.learned(text)
-        if found is None or found[0] <= self._forgotten.get(query_id, 0) or found[2] < self._now - self._remember:
+        if found is None or found[0] <= self._forgotten.get(text, 0) or found[2] < self._now - self._remember:
             return None
         return found[1]
 
