@@ -364,39 +364,6 @@ def check_object(value: Any, where: str) -> None:
             raise StateError(f"{where}: {error}") from None
 
 
-def mismatches(value: Any) -> list[str]:
-    """The errors in the declaration of an object's class, one line for each attribute; for tests of new classes.
-
-    Examples
-    --------
-    >>> from online_rank import StreamScaler
-    >>> scaler = StreamScaler()
-    >>> scaler._forgotten = 1
-    >>> mismatches(scaler)
-    ['StreamScaler._forgotten is neither a setting nor declared in _schema']
-    """
-    cls: Any = type(value)
-    schema = schema_of(cls)
-    if schema is None:
-        return [f"{cls.__name__} declares no _schema"]
-    settings = settings_names(cls)
-    found = [
-        f"{cls.__name__}.{name} is neither a setting nor declared in _schema"
-        for name in vars(value)
-        if name not in schema and name not in settings
-    ]
-    found += [
-        f"{cls.__name__}.{name} is declared in _schema but not set"
-        for name, field in schema.items()
-        if not isinstance(field, Derived) and not hasattr(value, name)
-    ]
-    try:
-        check_object(value, cls.__name__)
-    except StateError as error:
-        found.append(str(error))
-    return found
-
-
 def size_of(size: Size, owner: Any) -> Any:
     """A declared size of an object as a number; None for any."""
     if size is None or isinstance(size, int):

@@ -25,11 +25,8 @@ def mix(tracker: Any, shards: Sequence[Any], base: Any) -> None:
         tracker._totals = np.where(
             MAXIMA, np.maximum(tracker._totals, shard._totals), tracker._totals + (shard._totals - base._totals)
         )
-        tracker._sums = tracker._sums + (shard._sums - base._sums)
-        tracker._paired = tracker._paired + (shard._paired - base._paired)
-        tracker._served = tracker._served + (shard._served - base._served)
-        tracker._n_served += shard._n_served - base._n_served
-        tracker._n_moved += shard._n_moved - base._n_moved
+        for name in ("_sums", "_paired", "_served", "_n_served", "_n_moved"):
+            setattr(tracker, name, getattr(tracker, name) + (getattr(shard, name) - getattr(base, name)))
         tracker._path[:, 0] += shard._path[:, 0] - base._path[:, 0]
         tracker._path[:, 2] = np.maximum(tracker._path[:, 2], shard._path[:, 2])
         # A shard knows only the scale of the features that it has seen.

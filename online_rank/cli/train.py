@@ -4,7 +4,7 @@ import contextlib
 import importlib.util
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from online_rank.cli.evaluate import measure_files
 from online_rank.cli.files import behind, declared, n_features_of, refuse_overwriting
 from online_rank.cli.options import Checkpoints, Measuring, Output
 from online_rank.cli.printing import RANDOM, measured, table
-from online_rank.cli.reading import Missing, Reading, warnings_as_lines
+from online_rank.cli.reading import Missing, warnings_as_lines
 from online_rank.cli.settings import Made, Settings
 from online_rank.cli.shards import check_workers, learn_passes
 from online_rank.evaluate import Trace, progressive
@@ -91,7 +91,8 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: 
         **sharded,
     }
     if settings.test:
-        report["test"] = _tested(model, settings, shown)
+        figures = measure_files(model, settings.test, Measuring([settings.measure]), settings.reading, shown)
+        report["test"] = {"files": settings.test, **figures}
     certificate = ranker_of(model).certificate() if settings.certify else None
     if certificate is not None:
         report["certificate"] = certificate.to_dict()
@@ -155,12 +156,6 @@ def _untaught(settings: Settings, plan: Any, output: Output, shown: bool | None)
     return tracked(model, settings.queries(0), shown)
 
 
-def _tested(model: Any, settings: Settings, shown: bool | None) -> dict[str, Any]:
-    """How well the model ranks the files of `--test`."""
-    figures = measure_files(model, settings.test, Measuring([settings.measure]), settings.reading, shown)
-    return {"files": settings.test, **figures}
-
-
 def require_known_signs(signs: Mapping[str, int] | None, plan: Any, files: Sequence[str]) -> None:
     """Raise ValueError if a feature that has a sign is not in the files."""
     for name in signs or ():
@@ -187,16 +182,8 @@ def _learn(settings: Settings, checkpoints: Checkpoints, model: Any, log: Any, s
                 metrics[f"last {log.window}"] = log
                 source = settings.queries(number, with_ids=True)
                 queries = Made(log.reading(source), source)
-            traces.append(
-                progressive(
-                    queries,
-                    model,
-                    metrics,
-                    every=None if place is None else checkpoints.every,
-                    progress=shown,
-                    checkpoint=place,
-                )
-            )
+            every = None if place is None else checkpoints.every
+            traces.append(progressive(queries, model, metrics, every=every, progress=shown, checkpoint=place))
             if number == 0:
                 counted = metrics[settings.measure].n_queries
     return traces, counted
@@ -229,16 +216,14 @@ def _log_for(report_to: str | None, settings: Settings, checkpoints: Checkpoints
     return QueryLog(settings.measure)
 
 
-def _opened(settings: Settings, checkpoints: Checkpoints) -> contextlib.AbstractContextManager[Any]:
+@contextlib.contextmanager
+def _opened(settings: Settings, checkpoints: Checkpoints) -> Iterator[None]:
     """The checkpoint directory, locked, if one was given, after checking that the run may continue in it."""
     if checkpoints.checkpoint is None:
-        return contextlib.nullcontext()
-    directory = CheckpointDirectory(checkpoints.checkpoint)
-    try:
+        yield
+        return
+    with CheckpointDirectory(checkpoints.checkpoint) as directory:
         before, now = directory.read(), settings.of_run() | {"every": checkpoints.every}
-        if isinstance(before, dict):
-            # Options that are newer than the checkpoint had their defaults.
-            before = Settings._field_defaults | Reading._field_defaults | before
         if before is None:
             directory.write(now)
         elif before != now:
@@ -246,10 +231,7 @@ def _opened(settings: Settings, checkpoints: Checkpoints) -> contextlib.Abstract
             raise CheckpointError(
                 f"{directory.path} holds a run with other {changed}: give the same options to continue it, or another directory"
             )
-    except BaseException:
-        directory.close()
-        raise
-    return directory
+        yield
 
 
 def _print(report: dict[str, Any], traces: list[Trace]) -> None:

@@ -163,7 +163,9 @@ def _meet(
 ) -> dict[str, float | None]:
     """Test models on one query, and let them learn from it. Returns the losses of what each would have served."""
     x, y, arguments = _lesson(item)
-    answers = {name: model.predict_one(x, **_known(arguments)) for name, model in models.items()}
+    # The arguments of `learn_one` that are known when a query is ranked.
+    known = {"context": arguments["context"]} if "context" in arguments else {}
+    answers = {name: model.predict_one(x, **known) for name, model in models.items()}
     # Clicks are no grades, and give no loss.
     graded = not isinstance(y, Feedback)
     losses = {name: served_loss(target, scores, y) if graded else None for name, scores in answers.items()}
@@ -188,11 +190,6 @@ def _lesson(item: Any) -> tuple[Any, Any, Mapping[str, Any]]:
         return item
     what = f"a tuple of {len(item)}" if isinstance(item, tuple) else f"of type {type(item).__name__}"
     raise TypeError(f'stream: an item is {what}; it is a tuple (x, y), or (x, y, arguments) with a dict such as {{"w": 2.0}}')
-
-
-def _known(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of `learn_one` that are known when a query is ranked."""
-    return {"context": arguments["context"]} if "context" in arguments else {}
 
 
 def _state(model: Any, metrics: dict[str, Any], trace: Trace, source: Any) -> dict[str, Any]:
@@ -220,21 +217,19 @@ def _named_metrics(metrics: Any, model: Any) -> dict[str, Any]:
 
     if metrics is None:
         metrics = () if abilities_of(model).takes_clicks else "ndcg@10"
-    if isinstance(metrics, Mapping):
-        named = {str(name): metric(m) if isinstance(m, str) else m for name, m in metrics.items()}
-    else:
-        named = {}
-        for m in metrics if isinstance(metrics, list | tuple) else [metrics]:
-            made = metric(m) if isinstance(m, str) else m
-            if isinstance(m, type):
-                raise TypeError(f"metrics: {m.__name__} is a class; give an instance: {m.__name__}()")
-            name = m if isinstance(m, str) else getattr(m, "name", None) or type(m).__name__
-            if name in named:
-                raise ValueError(f"metrics: {name!r} stands there twice; give a dict of metrics with names of your own")
-            named[name] = made
-    for name, m in named.items():
-        if isinstance(m, type) or not (hasattr(m, "update") and hasattr(m, "get")):
+    listed = metrics if isinstance(metrics, list | tuple | Mapping) else [metrics]
+    given = listed.items() if isinstance(listed, Mapping) else [(None, m) for m in listed]
+    named: dict[str, Any] = {}
+    for called, m in given:
+        if isinstance(m, type):
+            raise TypeError(f"metrics: {m.__name__} is a class; give an instance: {m.__name__}()")
+        made = metric(m) if isinstance(m, str) else m
+        name = str(called or (m if isinstance(m, str) else getattr(m, "name", None) or type(m).__name__))
+        if name in named:
+            raise ValueError(f"metrics: {name!r} stands there twice; give a dict of metrics with names of your own")
+        if not (hasattr(made, "update") and hasattr(made, "get")):
             raise TypeError(f"metrics: {name!r} is {m!r}; a metric has the methods update and get")
         if name in ("query", "loss", "mistakes"):
             raise ValueError(f"metrics: the name {name!r} is taken by another column of the trace")
+        named[name] = made
     return named

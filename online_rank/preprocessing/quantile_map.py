@@ -289,13 +289,6 @@ class StreamQuantileMap(ColumnTransformer):
                 return self._made(block, out, True)
         return super()._transform_block(block)
 
-    def _count_documents(self, X: np.ndarray) -> None:
-        """Learn documents of which none ends a stretch."""
-        if not self._is_frozen:
-            if self._places is not None:
-                self._sample(X)
-            self._count += len(X)
-
     def _passed(self, block: Block) -> Block:
         require_finite(block)
         return block
@@ -351,9 +344,7 @@ class StreamQuantileMap(ColumnTransformer):
             stop, places, table = int(offsets[upto]), offsets[t : upto + 1] - start, self._table
             if before is not None:
                 self._transform(asked.X[start:stop], places, before[start:stop])
-            if quiet > t:
-                self._count_documents(X[start:stop])
-            elif stop > start and not self._take_documents(X[start:stop]):
+            if stop > start and not self._take_documents(X[start:stop]):
                 return t
             if before is not None and asked.X is X and self._table is table:
                 after[start:stop] = before[start:stop]

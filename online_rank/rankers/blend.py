@@ -161,7 +161,7 @@ class BlendRanker(RankerOfSeveral):
     @property
     def step(self) -> float:
         """eta, the step of the next query."""
-        return step_of(self._account, self.rate, len(self._losses), self._fades)
+        return step_of(self._account, self.rate, len(self._losses), self.half_life is not None)
 
     @property
     def draws_candidates(self) -> bool:

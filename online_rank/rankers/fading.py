@@ -38,10 +38,6 @@ class FadingRanker(Ranker):
             self._keep = 1.0 if half_life is None else halved(min(1.0 / half_life, 300.0))
         self.half_life = half_life
 
-    @property
-    def _fades(self) -> bool:
-        return self.half_life is not None
-
     def _abilities(self) -> Abilities:
         able = super()._abilities()
         return able if self._seconds is None else able._replace(takes_time=True)

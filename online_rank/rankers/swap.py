@@ -10,7 +10,6 @@ from online_rank._kernels import clicks as kernels
 from online_rank._kernels import sparse
 from online_rank._kernels.codes import OPTIMIZER_ROWS, SCALE_FREE
 from online_rank.base.growth import with_zeros
-from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Real, Schema
 from online_rank.feedback.arrays import ShownBlock, shown_block
 from online_rank.feedback.policies import Policy
@@ -94,14 +93,6 @@ class SwapRanker(ExploringRanker):
         self._beginning = np.empty(0)
         # The standard deviation that its initial scores are still to be scaled to; 0 once that is done.
         self._strength = 0.0
-
-    @property
-    @locked
-    def beginning(self) -> np.ndarray:
-        """The weights that it began with, on the scale of `weights`, float64 (d,), a copy; 0 where it began with nothing."""
-        if self._rows is not None:
-            return self._rows[: self._n_features, sparse.BEGINNING].copy()
-        return self._beginning.copy() if self._begun else np.zeros(self._n_features)
 
     _schema = Schema(
         _state=Array(_N_KEPT, lambda ranker: 0 if ranker._rows is not None else ranker._n_features),

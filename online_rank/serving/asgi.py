@@ -156,8 +156,9 @@ class Exchange:
             more = (*more, (b"x-request-id", self.trace.request_id.encode()))
         body = msgspec.json.encode(answer)
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]
-        await self.send({"type": "http.response.start", "status": status, "headers": headers})
-        await self.send({"type": "http.response.body", "body": body})
+        self.status = status
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
 
     async def seconds(self) -> float:
         """How long it took from the first byte of the request to the last of the answer, which this waits for."""

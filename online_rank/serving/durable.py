@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 
 from online_rank.base.undo import all_or_nothing
-from online_rank.serving.forgetting import Forgotten, Wanted, forget
+from online_rank.serving.forgetting import Forgotten, forget
 from online_rank.serving.identity import go_on
+from online_rank.serving.messages import Forget
 from online_rank.serving.outcomes import Outcome, waiting_query
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.stored_times import set_back
@@ -227,7 +228,7 @@ class DurableService:
         self._saved_at = generation.change
         self.checkpoint_failure, self._patience = None, _PATIENCE
 
-    def forget(self, wanted: Wanted) -> Forgotten:
+    def forget(self, wanted: Forget) -> Forgotten:
         """Let the service forget; once the next checkpoint is written, nothing of it is in the files.
 
         Raises
@@ -237,9 +238,9 @@ class DurableService:
         """
         with all_or_nothing(self.service) as changes:
             done = forget(self.service, wanted)
-            changes.include_entries(self._forgotten, wanted.ids)
+            changes.include_entries(self._forgotten, wanted.ids or ())
             # Another thread may be writing: the list and the dictionary stay the same objects.
-            self._forgotten.update(dict.fromkeys(wanted.ids, self.service.n_changes))
+            self._forgotten.update(dict.fromkeys(wanted.ids or (), self.service.n_changes))
             self._n_forgets += 1
             self._gone += done.queries
         return done

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Clicks, Impression
 from online_rank.intervals import LossInterval
 from online_rank.intervals.losses import served_loss, served_losses
-from online_rank.limits import CELLS_A_BYTE, MAX_GROWTH
+from online_rank.limits import CELLS_A_BYTE, MAX_GROWTH, MAX_ID_LENGTH
 from online_rank.measures.learned import as_scores
 from online_rank.metrics.base import running_means
 from online_rank.query import Block, Runs, as_grades, read_query
@@ -34,30 +35,38 @@ from online_rank.serving.service_state import ServiceState
 
 __all__ = [
     "NOT_CLICKS",
+    "asked_as",
     "block_of",
     "forget_query",
     "known_documents",
     "learn",
     "learn_waiting",
+    "meant",
+    "page_for",
+    "pages_of",
     "query_of",
     "teach",
     "too_late",
 ]
+
+#: Most rankings that wait under one id, of which a further one takes the place of the last; and what marks their ids.
+_MOST_PAGES, _MARK = 10, "\x1f"
 
 NOT_CLICKS = "this service learns from grades: its ranker draws no rankings that clicks could be learned from"
 
 
 def learn(state: ServiceState, message: messages.Grades | messages.Clicks, request: bytes, at: float | None) -> Reply:
     """Learn a query from the first feedback that comes for it, at a time, if the model asks for one. Raises ValueError."""
-    query_id, digest = message.id, messages.digest_of(message)
+    feedback, ungraded = messages.feedback_of(message)
+    query_id, digest = meant(state, message.id, feedback), messages.digest_of(message)
     if (before := state.learned_as(query_id)) is not None:
         return _came_again(state, query_id, before, digest)
     number = state._pending.number(query_id)
     if number is None:
         raise ValueError("no query is waiting under this id: it was never ranked, or dropped since (see stats: evicted)")
-    outcome = Outcome(("learn", query_id, number, *_when(at)), feedback=request, gone=(number,), digest=digest)
+    outcome = Outcome(("learn", query_id, number, at), feedback=request, gone=(number,), digest=digest)
     is_clicks = isinstance(message, messages.Clicks)
-    return learn_waiting(state, query_id, *messages.feedback_of(message), outcome, at, is_clicks=is_clicks)
+    return learn_waiting(state, query_id, feedback, ungraded, outcome, at, is_clicks=is_clicks)
 
 
 def teach(state: ServiceState, message: messages.Teach, request: bytes, at: float | None, *, n_bytes: int | None) -> Reply:
@@ -74,7 +83,7 @@ def teach(state: ServiceState, message: messages.Teach, request: bytes, at: floa
     loss = served_loss(state._target, [*scores.values()], y)
     number = state._pending.number(query_id)
     gone = () if number is None else (number,)
-    outcome = Outcome(("teach", query_id, *_when(at)), feedback=request, gone=gone, digest=digest)
+    outcome = Outcome(("teach", query_id, at), feedback=request, gone=gone, digest=digest)
     reply = Reply({"id": query_id, "learned": True, "loss": loss or 0.0}, outcome, learned=True)
     with _changing(state, query) as changes:
         _learn_once(state, query, y, None, at, changes, len(request))
@@ -123,7 +132,7 @@ def learn_waiting(
         if is_clicks and feedback.impression.teams is None:
             shown_loss = state.model.last_round.loss
         known: Any = None if is_clicks else dict(zip(query.ids or (), scores, strict=True))
-        answer = {"id": query_id, "learned": True, "loss": shown_loss}
+        answer = {"id": asked_as(query_id), "learned": True, "loss": shown_loss}
         reply = Reply(answer, outcome, True, None, feedback, known, loss, None if loss is None else account)
         state._longest_delay = max(state._longest_delay, len(state._pending) - 1)
         state._served = account.sums
@@ -177,6 +186,59 @@ def known_documents(state: ServiceState, number: int, waiting: Any) -> Any:
     return json.loads(drawn)["order"] if drawn else block_of(state, number, text).ids or ()
 
 
+def pages_of(query_id: str | int) -> list[Any]:
+    """The ids under which the rankings of an id wait, such as the pages of a result: itself, and others that no client is told.
+
+    Examples
+    --------
+    >>> [asked_as(page) for page in pages_of("q1")[:3]]
+    ['q1', 'q1', 'q1']
+    """
+    told = json.dumps(query_id)
+    return [query_id, *[f"{_MARK}{page} {told}" for page in range(2, _MOST_PAGES + 1) if len(told) < MAX_ID_LENGTH - 10]]
+
+
+def asked_as(page: Any) -> Any:
+    """The id that a client gave, of one of `pages_of`.
+
+    Examples
+    --------
+    >>> [asked_as(page) for page in pages_of(7)[:2]]
+    [7, 7]
+    """
+    return json.loads(page.partition(" ")[2]) if type(page) is str and page[:1] == _MARK else page
+
+
+def page_for(state: ServiceState, query_id: str | int, documents: Collection[Any]) -> Any:
+    """The id under which a ranking of an id is to wait, whose feedback may be about these documents.
+
+    One of the same documents that waits gives way to it.
+    """
+    if query_id not in state._pending._queries:
+        return query_id
+    pages = pages_of(query_id)
+    for page in pages:
+        if page not in state._pending._queries:
+            if state.learned_as(page) is None:
+                return page
+        elif _known(state, page) == {*documents}:
+            return page
+    return pages[-1]
+
+
+def meant(state: ServiceState, query_id: str | int, documents: Collection[Any]) -> Any:
+    """The id under which the ranking waits that feedback on these documents is meant for: the last one that has them all."""
+    waiting = [page for page in pages_of(query_id) if page in state._pending._queries]
+    if waiting in ([], [query_id]):
+        return query_id
+    return next((page for page in waiting[::-1] if _known(state, page).issuperset(documents)), query_id)
+
+
+def _known(state: ServiceState, page: Any) -> set[Any]:
+    """The documents that feedback on a ranking that waits may be about."""
+    return {*known_documents(state, state._pending.number(page) or 0, state._pending.get(page))}
+
+
 def forget_query(state: ServiceState, query_id: Any, counted: str, reply: Reply, digest: int = 0) -> Reply:
     """A query goes without being learned; feedback on it is late from now on."""
     with all_or_nothing(state) as changes:
@@ -186,7 +248,7 @@ def forget_query(state: ServiceState, query_id: Any, counted: str, reply: Reply,
 
 def too_late(query_id: Any, outcome: Outcome) -> Reply:
     """The answer to feedback that is not learned."""
-    return Reply({"id": query_id, "learned": False, "late": True}, outcome, learned=True)
+    return Reply({"id": asked_as(query_id), "learned": False, "late": True}, outcome, learned=True)
 
 
 def _came_again(state: ServiceState, query_id: Any, before: int, digest: int) -> Reply:
@@ -250,7 +312,3 @@ def _at_time(model: Any, query: Block, at: float | None) -> Block:
     if at is None or not abilities_of(model).takes_time:
         return query
     return query._replace(at=np.array([float(at)]))
-
-
-def _when(at: float | None) -> tuple[float, ...]:
-    return () if at is None else (at,)

@@ -172,13 +172,20 @@ EXAMPLES: dict[type[Message] | type[Command], dict[str, Any]] = {
 
 
 class Forget(Struct, kw_only=True, forbid_unknown_fields=True):
-    """what is to be forgotten, in one of the fields or several"""
+    """what is to be forgotten, in one of the fields or several; names and values are compared as a whole"""
 
     ids: Annotated[list[_Id], _about("queries, waiting or learned")] | UnsetType = UNSET
-    context: Annotated[_Entry, _about("queries with this entry, and features that `CrossFeatures` made of it")] | UnsetType = (
-        UNSET
-    )
+    context: Annotated[_Entry, _about("queries with this entry, and features that `CrossFeatures` made")] | UnsetType = UNSET
     document: Annotated[str, _about("queries that have this document, and feedback on it")] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        if self.ids is UNSET and self.context is UNSET and self.document is UNSET:
+            raise ValueError("the fields are ids, context and document, one of them or several")
+
+    @property
+    def entry(self) -> tuple[str, str] | None:
+        """The entry of the context. A number is as good as its text, as in the names of features."""
+        return next(((name, str(value)) for name, value in (self.context or {}).items()), None)
 
 
 class RollBack(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -502,6 +509,10 @@ def digest_of(message: Any) -> int:
 
 def guide() -> str:
     """The kinds of requests and their fields, as tables for the guide."""
-    kinds = [f"| `{json.dumps(example)}` | {kind.__doc__} |\n" for kind, example in EXAMPLES.items()]
-    fields = [f'| `"{name}"` | {meaning} |\n' for name, meaning in _meanings(_ANY.type).items()]
-    return "".join(["| request | what it does |\n|---|---|\n", *kinds, "\n| field | meaning |\n|---|---|\n", *fields])
+    lines = ["| kind | request | what it does |", "|---|---|---|"]
+    lines += [f"| {kind.__name__.lower()} | `{json.dumps(example)}` | {kind.__doc__} |" for kind, example in EXAMPLES.items()]
+    lines += ["", "| field | of | meaning |", "|---|---|---|"]
+    for name, meaning in _meanings(_ANY.type).items():
+        kinds = [kind.__name__.lower() for kind in EXAMPLES if name in kind.__struct_fields__]
+        lines.append(f'| `"{name}"` | {", ".join(kinds)} | {meaning} |')
+    return "\n".join(lines) + "\n"

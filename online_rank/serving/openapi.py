@@ -2,6 +2,7 @@
 
 import html
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -133,38 +134,36 @@ def _schemas(values: tuple[str, ...]) -> dict[str, Any]:
 
 
 def description_page(described: dict[str, Any]) -> str:
-    """The description as a self-contained page."""
+    """The description as a self-contained page: what each path does, and the messages."""
     parts = []
     for path, methods in described["paths"].items():
         for method, operation in methods.items():
             parts.append(
                 f"<h2><code>{method.upper()} {html.escape(path)}</code></h2><p>{html.escape(operation['summary'])}</p>"
             )
-            for parameter in operation.get("parameters", []):
-                parts.append(f"<p>The parameter <code>{html.escape(parameter['name'])}</code> says which model.</p>")
-            if "requestBody" in operation:
-                ((kind, content),) = operation["requestBody"]["content"].items()
-                parts.append(f"<p>The body is <code>{kind}</code>.</p>")
-                schema = content.get("schema", {})
-                for reference in schema.get("anyOf", [schema] if schema else []):
-                    parts.append(_request_shown(described["components"]["schemas"][reference["$ref"].rpartition("/")[2]]))
             if "security" in operation:
                 parts.append("<p>Needs the header <code>Authorization: Bearer TOKEN</code>.</p>")
-            answers = [f"<li>{code}: {html.escape(of['description'])}</li>" for code, of in operation["responses"].items()]
-            parts.append(f"<ul>{''.join(answers)}</ul>")
+            named = [f"The parameter <code>{html.escape(each['name'])}</code>." for each in operation.get("parameters", [])]
+            bodies = {"takes": operation.get("requestBody"), "answers": operation["responses"]["200"]}
+            shown = [f"It {does} {_kinds(body['content'])}." for does, body in bodies.items() if body]
+            refused = [f"<li>{code}: {html.escape(of['description'])}</li>" for code, of in operation["responses"].items()]
+            parts.append(f"<p>{' '.join(shown + named)}</p><ul>{''.join(refused[1:])}</ul>")
+    for name, schema in described["components"]["schemas"].items():
+        parts.append(f'<h2 id="{name}">{name}</h2><p>{html.escape(schema["description"])}</p><ul>')
+        for field, of in schema["properties"].items():
+            optional = "" if field in schema["required"] else " (optional)"
+            parts.append(f"<li><code>{field}</code>{optional}: {html.escape(of.get('description', ''))}</li>")
+        parts.append("</ul>")
+        parts += [f"<pre>{html.escape(json.dumps(each))}</pre>" for each in schema.get("examples", [])]
     title = html.escape(f"{described['info']['title']} {described['info']['version']}")
     return _PAGE.format(title=title, summary=html.escape(described["info"]["summary"]), parts="".join(parts))
 
 
-def _request_shown(schema: dict[str, Any]) -> str:
-    """A kind of request: what it does, an example, and what its fields mean."""
-    fields = [
-        f"<li><code>{html.escape(name)}</code>{'' if name in schema['required'] else ' (optional)'}: "
-        f"{html.escape(field['description'])}</li>"
-        for name, field in schema["properties"].items()
-    ]
-    examples = [f"<pre>{html.escape(json.dumps(each, indent=2))}</pre>" for each in schema.get("examples", [])]
-    return f"<p>{html.escape(schema['description'])}</p>{''.join(examples)}<ul>{''.join(fields)}</ul>"
+def _kinds(content: dict[str, Any]) -> str:
+    """Links to the messages of a body, or its media type."""
+    ((kind, of),) = content.items()
+    names = re.findall(r"/schemas/(\w+)", json.dumps(of))
+    return " or ".join(f'<a href="#{name}">{name}</a>' for name in names) or f"<code>{kind}</code>"
 
 
 _PAGE = """<!doctype html>

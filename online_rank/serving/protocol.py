@@ -1,6 +1,7 @@
 """A ranker behind JSON lines, for programs in any language.
 
-Each request is a JSON object on a line of its own, and each gets one line in answer, in order:
+Each request is a JSON object on a line of its own, a message of `online_rank.serving.messages`, and each gets one line in
+answer, in order:
 
     {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}}
         -> {"id": "q1", "ranking": ["a", "b"], "scores": [0.7, 0.2]}             best first
@@ -8,51 +9,12 @@ Each request is a JSON object on a line of its own, and each gets one line in an
         -> {"id": "q1", "learned": true, "loss": 0.37}
         -> {"id": "q1", "learned": false, "duplicate": true}                     these grades were learned before
         -> {"id": "q1", "learned": false, "late": true}                          other grades were learned before: too late
-
-A service that learns from clicks draws the documents to show, which come first in the ranking, and learns from the clicks on
-them. The other documents follow, by score:
-
-    {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}}
-        -> {"id": "q1", "ranking": ["b", "a"], "scores": [0.2, 0.7], "shown": 2} show the first two, in this order
-    {"id": "q1", "clicks": ["a"]}                                                [] = looked at, nothing clicked
-        -> {"id": "q1", "learned": true, "loss": 0.5}
-    {"id": "q2", "clicks": {"a": 0.7}}                                           engagement: time, purchases, ...
-
-What learning from clicks needs to know of the draw waits with the query; none of it crosses the wire.
-
-For models that look at what is known of the query itself (`CrossFeatures`), and for those that fuse what retrievers returned
-(`RunFeatures`):
-
-    {"id": "q3", "docs": {...}, "context": {"user": "u17"}}
-    {"id": "q4", "runs": {"bm25": [["d7", 12.3], ["d2", 11.9]], "vector": {"d2": 0.83}}}
-    {"id": "q5", "runs": {...}, "docs": {"d7": {"price": 3}}}                    what else is known of the candidates
-
-A service with a window (`FeedbackPlan`) learns a query when its window ends, from all that was given until then:
-
-    {"id": "q1", "grades": {"a": 2}}                                             grades of some documents
-    {"id": "q1", "event": "purchase", "doc": "b"}                                events that were declared with their values
-    {"id": "q1", "event": "purchase", "doc": "b", "value": 0}                    taken back
-        -> {"id": "q1", "accepted": true}                                        of several, the one with the latest time counts
-        -> {"id": "q1", "accepted": true, "early": true}                         its query has not come yet
-        -> {"id": "q1", "accepted": false, "late": true}                         its window has ended: not learned
-
-Any request may have `"ts"`, its time in seconds, and `"meta"`, which is answered as it came. Also
-
-    {"id": "q1", "grades": {"a": 2}, "ungraded": 0}                              the other documents have grade 0, or "skip"
-    {"id": "q3", "docs": {...}, "grades": {...}}                                 learned at once: somebody else ranked it
-        -> {"id": "q3", "learned": true, "loss": 0.2}                            by the scores before learning
-    {"id": "q3", "docs": {...}, "greedy": true}
-        -> {"id": "q3", "ranking": [...], "scores": [...]}                       by score: nothing is drawn, nothing waits
-    {"id": "q3", "docs": {...}, "explain": ["a", "b"]}
-        -> {"id": "q3", "explanation": {"difference": 0.5, "contributions": [["clicks", 0.5]], "exact": true}}
-    {"cmd": "stats"}
-        -> {"stats": {...}}
-    {"cmd": "save"}
-        -> {"saved": "model.npz"}
-    anything else
+    anything that is no message
         -> {"error": "what is wrong", "line": 17}                                and nothing has changed
 
-Ids are strings or integers; each identifies one query.
+A service that learns from clicks draws the documents to show, which come first in the ranking, and learns from the clicks on
+them. What it needs to know of the draw waits with the query. A service with a window (`FeedbackPlan`) learns a query when its
+window ends, from all that was given until then.
 """
 
 import contextlib
@@ -244,7 +206,7 @@ class RankingService(ServiceState):
         elif kind == "drop":
             windows.drop(self, rest[0], outcome)
         else:
-            now = None if kind == "duplicate" or rest[0] is None else _times(rest)
+            now = _times(rest)
             with all_or_nothing(self) as changes:
                 self._count({"time": None, "late": "late"}.get(kind, "duplicates"))
                 if now is not None:
@@ -313,6 +275,7 @@ class RankingService(ServiceState):
 
 def _times(times: list[Any]) -> float | None:
     """The first of the times among the fields of a change; None for none. Raises ValueError."""
-    for time in times:
+    known = [time for time in times if time is not None]
+    for time in known:
         arguments.require_time("the time of a change", time)
-    return float(times[0]) if times else None
+    return float(known[0]) if known else None

@@ -11,7 +11,7 @@ from online_rank.base import abilities_of, ranker_of
 from online_rank.base.undo import all_or_nothing
 from online_rank.serving import messages
 from online_rank.serving.answers import explained, ranked
-from online_rank.serving.learning import known_documents, query_of
+from online_rank.serving.learning import known_documents, page_for, query_of
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.service_state import ServiceState
 
@@ -44,7 +44,7 @@ def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float 
             changes.undo_by(functools.partial(vars(ranker).update, {"_n_shown": ranker.n_shown}))
             shown = state.model.show_one(query)
             if challenge is not None:
-                shown = challenge.drafted(state.model, query, len(shown.order)) or shown
+                shown = challenge.drafted(shown, state.model, query) or shown
                 challenge.n_asked += 1
                 n_asked = challenge.n_asked
             if shown.teams is None:
@@ -52,11 +52,13 @@ def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float 
             answer = ranked(message.id, scores, [*shown.order])
             drawn = json.dumps(shown.to_dict(), separators=(",", ":"))
             n_shown, kept = ranker.n_shown, shown.kept
-        waiting = (message.id, size, at, text, [*scores.values()], drawn)
+        # Clicks on the page before may still come.
+        query_id = page_for(state, message.id, json.loads(drawn)["order"] if drawn else query.ids or ())
+        waiting = (query_id, size, at, text, [*scores.values()], drawn)
         number, gone = None, list[int]()
-        replaced = pending.number(message.id)
-        if state.learned_as(message.id) is None:
-            number, gone = pending.next_number, pending.crowded_out(message.id, size)
+        replaced = pending.number(query_id)
+        if state.learned_as(query_id) is None:
+            number, gone = pending.next_number, pending.crowded_out(query_id, size)
             state._hold(number, size, query)
         # Of those that feedback was given for the windows end: they go when they are learned.
         forgotten = [each for each in gone if not pending.is_given(each)] if gone else gone

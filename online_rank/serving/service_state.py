@@ -10,12 +10,13 @@ import numpy as np
 
 from online_rank.arguments import flag, integer
 from online_rank.arguments import number as real
-from online_rank.base import abilities_of, ranker_of
+from online_rank.base import abilities_of, ranker_of, steps_of
 from online_rank.base.anatomy import learned_measure
 from online_rank.base.schema import Array, Count, Derived, DictOf, Nested, Plain, Schema, Text, TupleOf
 from online_rank.base.undo import Undo, all_or_nothing
 from online_rank.intervals import Interval, LossInterval
 from online_rank.metrics import metric
+from online_rank.preprocessing._columns import ColumnTransformer
 from online_rank.query import Block
 from online_rank.serving.challenge import Challenge
 from online_rank.serving.clock import CLOCK
@@ -79,6 +80,8 @@ class ServiceState:
         flag("learn_served", learn_served)
         flag("null_is_missing", null_is_missing)
         real("clock_skew", clock_skew, 0.0)
+        for each in (model,) if challenge is None else (model, challenge.model):
+            _require_met(each)
         self.model = model
         self.measure = measure
         self.max_pending = max_pending
@@ -204,6 +207,7 @@ class ServiceState:
         """
         if abilities_of(model).draws != self.draws:
             raise ValueError("one model learns from clicks, the other from grades")
+        _require_met(model)
         target = learned_measure(model)
         ranker_of(model)
         self.begin_challenge(self.challenge, model)
@@ -252,6 +256,8 @@ class ServiceState:
 
     def learned_as(self, query_id: str | int) -> int | None:
         """The digest of the feedback from which a query was learned; None if it was not, or if that is forgotten."""
+        if self._find_learned is not None and self._pending.number(query_id) is not None:
+            return None  # A query waits unless its id was learned: the store need not be asked.
         # In this order: what leaves the memory is in the store by then.
         if (kept := self._learned.get(query_id)) is not None:
             return kept[1]
@@ -336,3 +342,14 @@ class ServiceState:
         """A query, which waits under this number, waits no longer: the last of the changes, which undo it."""
         self._read.pop(number, None)  # type: ignore[arg-type]
         self._pending.leave(changes, query_id)
+
+
+def _require_met(model: Any) -> None:
+    """Raise ValueError if a model has weights, but a transformer before them has met no query: all its scores are 0."""
+    *before, ranker = steps_of(model)
+    for step in before if getattr(ranker, "n_features", 0) else ():
+        if isinstance(step, ColumnTransformer) and not step.n_features:
+            raise ValueError(
+                f"the model has weights behind {type(step).__name__}, which has met no query, so that all scores are 0: give "
+                "queries to learn it from (--reference FILE), or weights for features as they are"
+            )

@@ -9,7 +9,7 @@ from online_rank.base.undo import all_or_nothing
 from online_rank.query.grades import MAX_GRADE
 from online_rank.serving import messages
 from online_rank.serving.answers import require_known
-from online_rank.serving.learning import NOT_CLICKS, forget_query, known_documents, learn_waiting
+from online_rank.serving.learning import NOT_CLICKS, forget_query, known_documents, learn_waiting, meant
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.plan import GRADE
 from online_rank.serving.service_state import ServiceState
@@ -22,11 +22,11 @@ _MOST_CLOSED = 32
 
 def gather(state: ServiceState, message: Any, request: bytes, at: float, now: float) -> Reply:
     """Take feedback that is learned when the window of its query ends; `at` may be ahead of `now`. Raises ValueError."""
-    query_id, pending = message.id, state._pending
+    given, pending = given_by(state, message), state._pending
+    query_id = meant(state, message.id, given)
     place = pending.placed(query_id, at) if state.learned_as(query_id) is None else "late"
-    given = given_by(state, message)
     if place == "late":
-        reply = Reply({"id": query_id, "accepted": False, "late": True}, Outcome(("late", now)), learned=True)
+        reply = Reply({"id": message.id, "accepted": False, "late": True}, Outcome(("late", now)), learned=True)
         with all_or_nothing(state) as changes:
             state._count("late")
             pending.advance(changes, now)
@@ -37,7 +37,7 @@ def gather(state: ServiceState, message: Any, request: bytes, at: float, now: fl
         pending.require_room_for_early(len(given))
     early = {"early": True} if place == "early" else {}
     times = (at,) if now == at else (at, now)
-    reply = Reply({"id": query_id, "accepted": True, **early}, Outcome(("feedback", *times), feedback=request), learned=True)
+    reply = Reply({"id": message.id, "accepted": True, **early}, Outcome(("feedback", *times), feedback=request), learned=True)
     take(state, message, given, *times)
     return reply
 
@@ -67,7 +67,7 @@ def take(state: ServiceState, message: Any, given: dict[Any, float], at: float, 
     ungraded = None if kind else messages.feedback_of(message)[1]
     with all_or_nothing(state) as changes:
         state._count("accepted")
-        state._pending.give(changes, message.id, given, kind, at, ungraded, now)
+        state._pending.give(changes, meant(state, message.id, given), given, kind, at, ungraded, now)
 
 
 def close(state: ServiceState, query_id: Any, outcome: Outcome) -> Reply:

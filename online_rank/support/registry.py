@@ -68,6 +68,7 @@ _NAMES = {
     "rankers.click_perceptron": ("ClickPerceptron",),
     "rankers.direct": ("DirectRanker",),
     "rankers.drift": ("DriftAwareRanker",),
+    "rankers.examined": ("ExaminedRanker",),
     "rankers.gradient": ("GradientRanker",),
     "rankers.hybrid": ("hybrid",),
     "rankers.kernel": ("KernelPerceptronRanker",),

@@ -322,7 +322,7 @@ def test_a_rejected_query_changes_nothing(X, y, error):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ranker", [PerceptronRanker(), DriftAwareRanker(PerceptronRanker(), on_drift="switch")])
+@pytest.mark.parametrize("ranker", [PerceptronRanker(), DriftAwareRanker(PerceptronRanker())])
 @pytest.mark.parametrize("raw", [False, True])
 def test_arrays_of_all_features_are_not_written_to(ranker, raw):
     # They are not copied before a query is learned, which may have to be undone.

@@ -118,6 +118,7 @@ def sequence(make: Callable[[], Any], rng: random.Random, length: int, reopen: f
                         found.wrong.append(f"request {n} changed the service, and said otherwise: {line[:200]!r}")
                     durable.append([reply.outcome], sync=reply.learned)
                     durable.between_commits()
+                    after = to_bytes(durable.service)  # Ids that were learned have left the memory for the folder.
                     if durable.checkpoint_failure is not None:
                         found.wrong.append(f"request {n}: {durable.checkpoint_failure}: {line[:200]!r}")
                     if rng.random() < reopen or n == length - 1:

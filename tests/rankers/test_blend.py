@@ -22,11 +22,11 @@ from online_rank import (
     measure,
 )
 from online_rank._kernels import blend as kernels
-from online_rank.base.schema import mismatches
 from online_rank.rankers.hedge import HedgeAccount
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.stream import WebLike
 from online_rank.stream.synth import NoisyTeacher
+from tests.helpers import mismatches
 
 
 def queries(n=60, seed=0):

@@ -469,7 +469,7 @@ class TestModel:
                 await asyncio.Event().wait()
 
             scope = {"type": "http", "method": "GET", "path": "/model", "query_string": b"", "headers": [], "root_path": ""}
-            await asyncio.wait_for(app(scope, None, stalled), 5.0)
+            await asyncio.wait_for(app(scope, asyncio.Event().wait, stalled), 5.0)
             assert not app._n_files
 
         run(scenario, limits=Limits(seconds=0.001))
