@@ -98,7 +98,7 @@ BARS = {
     "dicts: learn_one": 46,
     "dicts: rank_one": 33,
     "a tracker of served losses, arrays: learn_one": 76,
-    "clicks, dicts: learn_one": 45,
+    "clicks, dicts: learn_one": 46,
     "service, ranking": 115,
     "service, learning": 118,
 }

@@ -178,6 +178,7 @@ class Ranked(TypedDict):
     ranking: Annotated[list[str], _about("best first")]
     scores: Annotated[list[float], _about("of the documents in that order")]
     shown: NotRequired[Annotated[int, _about("how many of the first documents were drawn to be shown, to learn from clicks")]]
+    greedy: NotRequired[Annotated[bool, _about("the disk is full: nothing was drawn, and feedback cannot be learned")]]
     meta: NotRequired[_Meta]
 
 
@@ -257,6 +258,7 @@ class Ready(TypedDict):
     ok: bool
     seconds_ahead: NotRequired[Annotated[float, _about("how far stored times lie ahead of the clock, if they do")]]
     remedy: NotRequired[str]
+    disk_full: NotRequired[Annotated[str, _about("why nothing is learned now; rankings go on")]]
 
 
 class Refusal(TypedDict):

@@ -192,7 +192,7 @@ def test_replay_is_exact():
 def test_command_line_is_killed_and_goes_on(tmp_path):
     command = [sys.executable, "-m", "online_rank", "stream", "--ranker", "swap", "--checkpoint", str(tmp_path / "state")]
     uninterrupted, expected = (
-        RankingService(StreamQuantileMap() | SwapRanker(), measure="ndcg@10", max_pending=10_000, max_age=100_000),
+        RankingService(StreamQuantileMap() | SwapRanker(), measure="ndcg@10"),
         [],
     )
     stream = queries(12)
