@@ -31,9 +31,9 @@ _COUNTED = ("ranked", "learned", "duplicates", "accepted", "late", "unknown_docu
 
 #: Learned ids that are remembered without a store.
 _IN_MEMORY = 100_000
-#: Number of queries kept in parsed form until their feedback arrives, and the largest size of each in bytes.
+#: Number of queries kept in parsed form until their feedback arrives, and about how many bytes their requests may have.
 _READ = 256
-_LARGEST_READ = 1 << 18
+_READ_BYTES = 1 << 25
 
 
 class ServiceState:
@@ -313,11 +313,10 @@ class ServiceState:
         self.n_changes += 1
 
     def _hold(self, number: int, n_bytes: int, block: Block) -> None:
-        """Keep a waiting query of so many bytes as it was read, unless it is large; not the oldest where there are too many."""
-        if n_bytes <= _LARGEST_READ:
-            if len(self._read) >= _READ:
-                self._read.pop(next(iter(self._read)), None)
-            self._read[number] = block
+        """Keep a waiting query of so many bytes as it was read; the oldest go if there are too many, or many that are large."""
+        while self._read and len(self._read) >= min(_READ, _READ_BYTES // n_bytes):
+            self._read.pop(next(iter(self._read)), None)
+        self._read[number] = block
 
     def _remember(self, changes: all_or_nothing, query_id: Any, digest: int) -> None:
         """An id counts as learned; `changes` undo it."""
