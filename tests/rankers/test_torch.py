@@ -138,7 +138,8 @@ def test_images_are_read_from_rows():
     module = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(2 * 4, 1))
     model = TorchRanker(module, shape=(1, 4, 4))
     images = np.random.default_rng(0).normal(size=(5, 1, 4, 4)).astype(np.float32)
-    assert model.predict_one(images.reshape(5, 16)) == module(torch.from_numpy(images)).ravel().tolist()
+    model.learn_one(images.reshape(5, 16), [0, 1, 2, 0, 1], w=0.0)  # Nothing but how many features there are.
+    assert model.predict_one(images.reshape(5, 16)) == pytest.approx(module(torch.from_numpy(images)).ravel().tolist())
     with pytest.raises(ValueError, match="room for 16"):
         model.learn_one(np.zeros((2, 17)), [0, 1])
 
