@@ -6,18 +6,7 @@ lines are labelled directly, without a legend.
 """
 
 from online_rank.plot.bars import certificate, explanation, importance, weights
-from online_rank.plot.clicks import position_bias
 from online_rank.plot.curves import LossCurve, loss, trace
 from online_rank.plot.served import served_loss
 
-__all__ = [
-    "LossCurve",
-    "certificate",
-    "explanation",
-    "importance",
-    "loss",
-    "position_bias",
-    "served_loss",
-    "trace",
-    "weights",
-]
+__all__ = ["LossCurve", "certificate", "explanation", "importance", "loss", "served_loss", "trace", "weights"]

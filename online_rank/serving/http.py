@@ -215,7 +215,7 @@ class RankingApp:
         if isinstance(found, Response):
             await found(exchange.scope, exchange.receive, exchange.send)
         else:
-            await exchange.answer(*found, more)
+            await exchange.answer(*found, (*more, (b"retry-after", b"1")) if found[0] == 503 else more)
 
     def _say_that_time_stands(self) -> None:
         """Say, once, that nobody entered `running`, if something needs it. Raises RuntimeError as `running`."""
@@ -280,12 +280,12 @@ class RankingApp:
 
     def _require_place(self, key: str | None) -> None:
         """Raise Refused if too many requests are being answered, at all or of a key."""
-        free, later = self.limits.requests - self._n_requests, ((b"retry-after", b"1"),)
+        free = self.limits.requests - self._n_requests
         if free < 0:
-            raise Refused(503, f"{self.limits.requests} requests are being answered already", later)
+            raise Refused(503, f"{self.limits.requests} requests are being answered already")
         # One key alone gets half of the places, each of two a third, and so on: there is always room for another one.
         if self._key is not None and self._running[key] > free + 1:
-            raise Refused(503, f"query parameter {self._key}: {self._running[key] - 1} of its requests are under way", later)
+            raise Refused(503, f"query parameter {self._key}: {self._running[key] - 1} of its requests are under way")
 
     async def _answer(self, exchange: Exchange, key: str | None) -> Answer:
         limits, path = self.limits, exchange.path
@@ -400,9 +400,11 @@ class RankingApp:
         return _status(not self._has_failed())
 
     async def _get_readiness(self, exchange: Exchange) -> Answer:
-        """Whether requests should be sent here, and whether stored times lie ahead of the clock."""
-        ahead = self.models.seconds_ahead
+        """Whether requests should be sent here, whether the disk is full, and whether stored times lie ahead of the clock."""
+        ahead, models = self.models.seconds_ahead, self.models.open_models.values()
         found = {"seconds_ahead": round(ahead, 3), "remedy": _REMEDY_OF_TIMES} if ahead else {}
+        if full := [str(model.commits.full) for model in models if model.commits.full is not None]:
+            found["disk_full"] = full[0]
         return _status(not self._has_failed() and not self._stopping.is_set(), found)
 
     def _has_failed(self) -> bool:

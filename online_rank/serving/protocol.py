@@ -49,9 +49,8 @@ class RankingService(ServiceState):
         A ranker, or a pipeline that ends in one. One that learns from clicks draws the rankings that are served.
     measure
         The measure of served rankings when their grades arrive.
-    max_pending, max_age, max_pending_bytes
-        Most queries waiting for feedback, the number of further queries for which they wait, and their total size in bytes (see
-        `PendingQueries`).
+    wait, wait_bytes
+        Seconds for which a query waits for its feedback, and the bytes that all of them may take (see `PendingQueries`).
     learn_served
         Whether to learn from the mistakes of the scores that were served. A certificate under delay needs it
         (`online_rank.bounds`, "Late grades"). Otherwise a query is scored again when its grades arrive, which ranks better, but
@@ -243,11 +242,9 @@ class RankingService(ServiceState):
         if isinstance(message, messages.Explain):
             return ranking.explain(self, message, request)
         gathers, ts = self._gathers, None if message.ts is messages.UNSET else message.ts
-        own: Any
-        now: Any
-        own, now = self._times(ts, at) if gathers or ts is not None else (at, at)
+        own, now = self._times(ts, at)
         if isinstance(message, messages.Rank):
-            return ranking.rank(self, message, request, *((own, now) if gathers else (None, None)))
+            return ranking.rank(self, message, request, own, now)
         learned_at = self._time(now if ts is not None else at)
         if isinstance(message, messages.Teach):
             return learning.teach(self, message, request, learned_at, n_bytes=len(request))
