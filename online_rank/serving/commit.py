@@ -110,11 +110,6 @@ class GroupCommit:
         self._is_busy = True
         return self._future(self._waiting)
 
-    async def wait(self) -> None:
-        """Wait until everything added before is on the disk. Raises CommitError."""
-        await self._future(self._waiting)
-        self.require_working()
-
     async def checkpoint(self) -> None:
         """Write a checkpoint of the current service. Raises CommitError if that fails."""
         self.require_working()

@@ -161,7 +161,7 @@ class ServedModel:
             try:
                 kept = self.durable.store.file(REFERENCE)
                 if kept is not None:
-                    watch.restore(kept.decode())
+                    watch.restore(kept)
             except (OSError, ValueError) as error:
                 _log.error("a new reference of features begins: %s", error)
         return watch
@@ -175,8 +175,8 @@ class ServedModel:
         """Keep the reference of features for later processes."""
         if self.durable.store is not None:
             try:
-                self.durable.store.put_file(REFERENCE, self.inputs.to_json().encode())
-            except OSError as error:
+                self.durable.store.put_file(REFERENCE, self.inputs.to_json())
+            except (OSError, ValueError) as error:  # Names of a model may be what no file in UTF-8 has.
                 _log.error("the reference of features cannot be kept: %s", error)
 
     def _keep_replaced(self) -> None:

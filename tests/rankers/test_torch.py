@@ -141,7 +141,7 @@ def test_images_are_read_from_rows():
     model.learn_one(images.reshape(5, 16), [0, 1, 2, 0, 1], w=0.0)  # Nothing but how many features there are.
     assert model.predict_one(images.reshape(5, 16)) == pytest.approx(module(torch.from_numpy(images)).ravel().tolist())
     with pytest.raises(ValueError, match="room for 16"):
-        model.learn_one(np.zeros((2, 17)), [0, 1])
+        TorchRanker(module, shape=(1, 4, 4)).learn_one(np.zeros((2, 17)), [0, 1])
 
 
 def test_learns_what_is_not_linear():

@@ -105,7 +105,7 @@ class Clients:
         return await self.client.get(path)
 
     async def written(self):
-        await (await self.app.models.get(None)).commits.wait()
+        await (await self.app.models.get(None)).commits.flush()
 
 
 def make(clicks=False):

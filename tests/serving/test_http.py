@@ -969,7 +969,7 @@ class TestDurable:
             assert not saving.done()
             commits._next_step = 0.0
             monkeypatch.setattr(commit, "_ROOM", 0.0)
-            await commits.wait()
+            await commits.add_and_wait()
             await saving
             assert not durable.is_saved
             monkeypatch.setattr(commit, "_ROOM", 60.0)
