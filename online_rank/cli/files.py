@@ -91,7 +91,8 @@ def check_files(files: Sequence[str], reading: Reading, graded: bool = True) -> 
     from online_rank.stream.table_sources import is_table, remedy_for
 
     for option, value in (("--features", reading.features), ("--exclude", reading.exclude), ("--document", reading.document),
-                          ("--event-time", reading.event_time), ("--missing", reading.missing != "error")):  # fmt: skip
+                          ("--event-time", reading.event_time), ("--missing mean", reading.missing == "mean"),
+                          ("--missing indicator", reading.missing == "indicator")):  # fmt: skip
         if value and reading.query is None:
             raise ValueError(f"{option} is for tables: name their columns by --query COLUMN --grade COLUMN too")
     if graded and (reading.query is None) != (reading.grade is None):

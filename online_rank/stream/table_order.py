@@ -9,7 +9,7 @@ import numpy as np
 
 from online_rank.query.names import is_index_name
 from online_rank.stream.columns import TablePlan
-from online_rank.stream.letor.repeated import REMEMBERED
+from online_rank.stream.letor.rows import REMEMBERED
 from online_rank.stream.table_rows import TableError
 from online_rank.stream.table_sources import Frame, columns_of
 

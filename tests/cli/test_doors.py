@@ -180,7 +180,7 @@ def test_a_table_goes_through_every_command(run, kind):
         (("train", "train.txt", *columns), "--query and --grade are for tables"),
         (("train", f"train.{kind}", *columns[:2]), "needs both --query COLUMN and --grade COLUMN"),
         (("train", "train.txt", "--features", "price"), "--features is for tables"),
-        (("train", "train.txt", "--missing", "zero"), "--missing is for tables"),
+        (("train", "train.txt", "--missing", "mean"), "--missing mean is for tables"),
         (("train", "train.txt", "--dry-run"), "--dry-run is for tables"),
     ]:
         with pytest.raises(AssertionError, match=message):
@@ -447,6 +447,20 @@ def test_files_that_are_packed_otherwise_are_named(run, head):
         run("train", "log.txt")
     with pytest.raises(ValueError, match="compressed, but not by gzip"):
         list(iter_letor(io.BytesIO(head + b"more")))
+
+
+def test_text_that_counts_features_from_0_lacks_values_and_ends_its_lines_with_cr(run):
+    lines = [f"{i % 2} qid:{i // 4} 0:{'nan' if i == 5 else i % 2} 1:NULL" for i in range(40)]
+    Path("log.txt").write_bytes("\r".join(lines).encode())
+    with pytest.raises(AssertionError, match=r"log\.txt, line 1, column 9: feature 0, .* \(--zero-based\)"):
+        run("train", "log.txt", "--missing", "zero")
+    with pytest.raises(AssertionError, match=r"line 1, column 15: .* missing: 'NULL'; .* \(--missing zero\)"):
+        run("train", "log.txt", "--zero-based")
+    for further in ((), ("--shards", "2", "--rounds", "1")):
+        options = ("--zero-based", "--missing", "zero", *further)
+        assert json.loads(run("train", "log.txt", *options, "--json", "--save", "m")[0])["features"] == 2
+        measured = json.loads(run("evaluate", "m", "log.txt", "--zero-based", "--missing", "zero", "--json")[0])
+        assert measured["metrics"]["ndcg@10"] > 0.9
 
 
 def test_more_features_than_are_guessed(run):
