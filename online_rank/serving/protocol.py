@@ -36,8 +36,6 @@ from online_rank.serving.reading import RequestError, read
 from online_rank.serving.service_state import ServiceState
 from online_rank.storage.files import from_bytes
 
-__all__ = ["Outcome", "RankingService", "Reply"]
-
 
 class RankingService(ServiceState):
     """Answers requests, and learns from grades or clicks whenever they arrive.

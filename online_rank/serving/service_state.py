@@ -24,8 +24,6 @@ from online_rank.serving.pending import PendingQueries
 from online_rank.serving.plan import FeedbackPlan
 from online_rank.serving.waiting import MOST_APART
 
-__all__ = ["ServiceState"]
-
 #: What is counted.
 _COUNTED = ("ranked", "learned", "duplicates", "accepted", "late", "unknown_documents", "unanswered", "refused")
 

@@ -16,9 +16,10 @@ import pytest
 from online_rank import PerceptronRanker, PlackettLuce, SwapRanker
 from online_rank.serving import RankingService
 from online_rank.serving.durable import DurableService, read_service
-from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
+from online_rank.storage.checkpoint import CheckpointDirectory
 from online_rank.storage.database import digest_of
 from online_rank.storage.files import ModelFileError, to_bytes
+from online_rank.storage.folder import CheckpointError
 from online_rank.storage.generations import taken
 from online_rank.storage.saved import chained, digest_of_query
 
