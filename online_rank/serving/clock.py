@@ -2,7 +2,8 @@
 
 import logging
 import threading
-import time
+from time import monotonic as _monotonic
+from time import time as _system
 
 _log = logging.getLogger("online_rank.serving")
 
@@ -51,14 +52,6 @@ class Clock:
             "the system clock was set %s by %.1f seconds%s; windows, half-lives and times to live go on by the monotonic clock",
             "forward" if step > 0.0 else "back", abs(step), "" if self.step or not before else ", to what it was",
         )  # fmt: skip
-
-
-def _system() -> float:
-    return time.time()
-
-
-def _monotonic() -> float:
-    return time.monotonic()
 
 
 #: The clock of this process.

@@ -228,14 +228,9 @@ class InputWatch:
     def _keep(self, document: dict[str, Any]) -> None:
         """Keep the values of a document for the reference."""
         for name, value in document.items():
-            if not _is_number(value):
-                continue
-            values = self._values.get(name)
-            if values is None:
-                if len(self._values) >= _MOST_FEATURES or len(name) > _LONGEST_NAME:
-                    continue
-                values = self._values[name] = array("d")
-            values.append(value)
+            is_new = name not in self._values
+            if _is_number(value) and not (is_new and (len(self._values) >= _MOST_FEATURES or len(name) > _LONGEST_NAME)):
+                self._values.setdefault(name, array("d")).append(value)
         self._n_seen += 1
 
     def _complete(self) -> None:

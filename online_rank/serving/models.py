@@ -59,6 +59,8 @@ class Models:
         For how many days the model with which each began is kept in the directory; 0 for none.
     remember
         As for `DurableService`.
+    only
+        The single model, if it exists already.
 
     Raises
     ------
@@ -83,6 +85,7 @@ class Models:
         idle: float | None = None,
         snapshots: int = 0,
         remember: float = 86_400.0,
+        only: ServedModel | None = None,
     ) -> None:
         arguments.flag("by_key", by_key)
         arguments.integer("every", every, 1)
@@ -127,7 +130,7 @@ class Models:
             self.n_bytes = sum(usage_of(self._keys.folder(key)) for key in self._keys.names)
         elif not by_key:
             with _remedy():
-                self.open_models[""] = self._served(self._directory)
+                self.open_models[""] = only or self._served(self._directory)
 
     @property
     def n_keys(self) -> int:

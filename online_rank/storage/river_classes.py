@@ -82,20 +82,13 @@ def _is_key_set(value: Any, _: Any) -> bool:
     return isinstance(value, set | frozenset) and all(map(is_name, value))
 
 
-#: The parts that river implements in Rust, by their names in files, with functions that make new ones.
-COMPILED: dict[str, Callable[[], Any]] = {
-    "adwin": lambda: _river("drift").ADWIN()._helper,
-    "ewmean": lambda: _river("stats").EWMean()._ewmean,
-    "ewvar": lambda: _river("stats").EWVar()._ewvar,
-    "iqr": lambda: _river("stats").IQR()._iqr,
-    "quantile": lambda: _river("stats").Quantile()._quantile,
-}
-_COMPILED_NAMES = {
-    "AdaptiveWindowing": "adwin",
-    "RsEWMean": "ewmean",
-    "RsEWVar": "ewvar",
-    "RsIQR": "iqr",
-    "RsQuantile": "quantile",
+#: The parts that river implements in Rust, by their names in files: the names of their classes, and functions that make them.
+COMPILED: dict[str, tuple[str, Callable[[], Any]]] = {
+    "adwin": ("AdaptiveWindowing", lambda: _river("drift").ADWIN()._helper),
+    "ewmean": ("RsEWMean", lambda: _river("stats").EWMean()._ewmean),
+    "ewvar": ("RsEWVar", lambda: _river("stats").EWVar()._ewvar),
+    "iqr": ("RsIQR", lambda: _river("stats").IQR()._iqr),
+    "quantile": ("RsQuantile", lambda: _river("stats").Quantile()._quantile),
 }
 
 #: Types that can be values of settings.
@@ -271,25 +264,19 @@ RIVER = {
 }
 
 
-#: The listed names by their last part.
-_NAMES: dict[str, list[str]] = {}
-for _name in RIVER:
-    _NAMES.setdefault(_name.rpartition(".")[2], []).append(_name)
-
-
 def river_name(cls: type) -> str | None:
     """The name of a class of river in files; None if it is not listed. Imports nothing."""
-    for name in _NAMES.get(cls.__name__, ()):
-        module, _, bare = name.rpartition(".")
-        if getattr(sys.modules.get(module), bare, None) is cls:
-            return name
-    return None
+    module = ".".join(cls.__module__.split(".")[:2])
+    name = f"{module}.{cls.__name__}"
+    return name if name in RIVER and getattr(sys.modules.get(module), cls.__name__, None) is cls else None
 
 
 def compiled_name(value: Any) -> str | None:
     """The name of a part that river implements in Rust; None for anything else."""
     kind = type(value)
-    return _COMPILED_NAMES.get(kind.__name__) if kind.__module__.startswith("river._river_rust.") else None
+    if not kind.__module__.startswith("river._river_rust."):
+        return None
+    return next((name for name, (own, _) in COMPILED.items() if own == kind.__name__), None)
 
 
 def _river(module: str) -> Any:

@@ -377,7 +377,7 @@ def _compiled(name: str, content: str, where: str) -> Any:
     """
     try:
         state = bytes.fromhex(content)
-        part, probe = (COMPILED[name]() for _ in range(2))
+        part, probe = (COMPILED[name][1]() for _ in range(2))
         if name != "adwin" and len(state) != len(part.__getstate__()):
             raise ValueError("it has another size")
         part.__setstate__(state)
