@@ -28,8 +28,8 @@ def for_model(reading: Reading, model: Any, files: Sequence[str]) -> Reading:
         return reading
     from online_rank.stream.table_sources import columns_of
 
-    types, _ = columns_of(files[0])
-    chosen = [str(name) for name in names if types.get(name) in ("number", "boolean", "empty")]
+    types, _, words = columns_of(files[0])
+    chosen = [str(name) for name in names if types.get(name) in ("number", "boolean", "empty") or name in words]
     if not chosen:
         raise ValueError(f"{files[0]}: no column is called as one of the features of the model: {_listed(names)}")
     roles = {reading.query, reading.grade, reading.document, reading.event_time, *(reading.exclude or ())}

@@ -14,8 +14,9 @@ from online_rank.stream.columns import MISSING, TablePlan, plan_columns, require
 from online_rank.stream.grouped import grouped
 from online_rank.stream.letor.rows import RepeatedQid
 from online_rank.stream.table_order import QueryOrder, TableWarning, notice_new_columns
-from online_rank.stream.table_rows import Rows, TableError, as_text, first_repeated, read_rows
+from online_rank.stream.table_rows import Rows, as_text, first_repeated, read_rows
 from online_rank.stream.table_sources import Batches, batches_of
+from online_rank.stream.table_text import TableError
 
 
 class TableIterator(Iterator[tuple[Any, ...]]):
