@@ -719,3 +719,30 @@ def test_left_out_documents_at_the_ends_of_blocks():
     queries = {qid: X[:, 0].tolist() for X, _, qid in iter_letor(io.StringIO(text), negative="skip", with_qid=True)}
     kept = {str(q): np.flatnonzero((qids == q) & (grades >= 0)).tolist() for q in np.unique(qids)}
     assert queries == {qid: rows for qid, rows in kept.items() if rows}
+
+
+# Line ends, encodings.
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1 << 20])
+def test_lines_may_end_in_any_way_wherever_the_pieces_end(monkeypatch, size):
+    monkeypatch.setattr(rows, "_CHUNK", size)
+    for end in (b"\r", b"\r\n", b"\n"):
+        text = TEXT.replace(b"\n", end)
+        assert stream(text) == stream(TEXT)
+        with pytest.raises(LetorError, match=r"line 3, column 10: 'x' is not feature:value"):
+            stream(text.replace(b"1:-7", b"x"), n_features=3)
+
+
+@pytest.mark.parametrize("text", [b"1 qid:1 1:1 #docid = \xe9\n", b"1 qid:1 1:1 # \xe9\n"])
+def test_an_id_that_is_not_utf8_is_named_where_it_is_wanted(text):
+    with pytest.raises(LetorError, match=r"<BytesIO>, line 2: b'\\xe9' is not UTF-8 .*iconv -f latin1"):
+        stream(b"\n" + text, with_docid=True)
+    assert stream(text) == [([[1.0]], [1])]
+
+
+def test_a_text_file_in_another_encoding_is_named(tmp_path):
+    path = tmp_path / "latin"
+    path.write_bytes("1 qid:é 1:1\n".encode("latin-1"))
+    with open(path, encoding="utf-8") as file, pytest.raises(LetorError, match=r"latin, line 1: .*can't decode .*convert"):
+        list(iter_letor(file))

@@ -168,11 +168,12 @@ class Lines:
         return None
 
 
-def docid_of(comment: bytearray, name: str, line: int) -> str:
+def docid_of(text: bytearray, begin: int, end: int, name: str, line: int) -> str:
     """The X of a comment ``docid = X``; otherwise its first word, as in RankLib's "# 7555 rambo"; "" without a comment."""
-    match = _DOCID.search(comment)
-    first = comment.split(None, 1)[:1]
-    return decoded(match.group(1) if match else first[0] if first else b"", name, line)
+    if match := _DOCID.search(text, begin, end):
+        return decoded(match[1], name, line)
+    words = text[begin:end].split(None, 1)
+    return decoded(words[0], name, line) if words else ""
 
 
 def decoded(token: bytes | bytearray, name: str, line: int) -> str:

@@ -78,7 +78,7 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
             starts = block.starts if block.starts and block.starts[0].row == 0 else [query._replace(row=0), *block.starts]
             ends = [*(start.row for start in starts[1:]), len(block.y)]
             for start, last in zip(starts, ends, strict=True):
-                if pieces and start.position != query.position:
+                if pieces and start.position is not query.position:
                     yield self._query(pieces, query.qid), start.position
                     pieces, n, size = [], 0, 0
                 query, rows = start, part(block.X, start.row, last)
@@ -91,9 +91,10 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
 
     def _query(self, pieces: list[tuple[Any, np.ndarray, list[str]]], qid: str) -> tuple[Any, ...]:
         """Copies, so that a stored query does not keep its block alive."""
-        X, y, docids = zip(*pieces, strict=True)
-        query = (joined(X), np.concatenate(y)) + ((qid,) if self._with_qid else ())
-        return (*query, [docid for ids in docids for docid in ids]) if self._rows.with_docid else query
+        query: tuple[Any, ...] = joined([X for X, _, _ in pieces]), np.concatenate([y for _, y, _ in pieces])
+        if self._with_qid:
+            query += (qid,)
+        return (*query, [docid for _, _, ids in pieces for docid in ids]) if self._rows.with_docid else query
 
     def _require_moderate(self, n_documents: int, size: int, begin: LetorPosition) -> None:
         """Raise LetorError if a query being assembled is too large."""

@@ -136,6 +136,7 @@ class RowReader:
                 raise TypeError(f"a source is a path, '-' or a file object, not {type(file).__name__}")
         arguments.integer("n_features", self.n_features, 1, optional=True)
         self.dtype = np.dtype(self.dtype)
+        self._itemsize = self.dtype.itemsize
         arguments.choice("dtype", self.dtype.name, ("float64", "float32"))
         for name in ("zero_based", "with_docid"):
             arguments.flag(name, getattr(self, name))
@@ -272,21 +273,24 @@ class RowReader:
         docids = []
         if self.with_docid:
             spans = meta[:, [kernels.COMMENT, kernels.COMMENT_LENGTH, kernels.LINE]].tolist()
-            docids = [docid_of(text[at + 1 : at + n], place.name, line) for at, n, line in spans]
+            docids = [docid_of(text, at + 1, at + n, place.name, line) for at, n, line in spans]
         starts: list[Start] = []
-        for r in np.flatnonzero(np.diff(groups, prepend=-1)).tolist():
-            line, at, row, qid_at, length, _, _, _, skipped = meta[r].tolist()
+        first = np.flatnonzero(np.diff(groups, prepend=-1))
+        for r, values in zip(first.tolist(), meta[first].tolist(), strict=True):
+            line, at, row, qid_at, length, _, _, _, skipped = values
             # Equal qids on both sides of a file's end are one query, as in the concatenation; a group ends with its file.
-            query: Any = place.file, int(groups[r])
-            qid = str(self.n_queries + 1)
+            query: Any
             if place.group_ends is None:
                 query = qid = decoded(text[qid_at : qid_at + length], place.name, line)
+            else:
+                query, qid = (place.file, int(groups[r])), str(self.n_queries + 1)
             if query != self._query:
                 self._query = query
                 counts = row, self.n_queries, skipped, self.n_features or 0
                 starts.append(Start(r, qid, LetorPosition(place.file, place.origin + at, line, *counts)))
-                self._notice(qid, place.name, line)
                 self.n_queries += 1
+                if self._qids is not None:
+                    self._notice(self._qids, qid, place.name, line)
         return RowBlock(X, y, docids, starts)
 
     def _groups(self, meta: np.ndarray, place: Place) -> np.ndarray:
@@ -304,11 +308,9 @@ class RowReader:
             raise LetorError(f"more documents than the group sizes add up to ({place.row})", place.name, line)
         return groups
 
-    def _notice(self, qid: str, name: str, line: int) -> None:
+    def _notice(self, seen: set[str], qid: str, name: str, line: int) -> None:
         """Raise or warn if a qid comes back."""
-        if self._qids is None:
-            return
-        if qid in self._qids:
+        if qid in seen:
             error = LetorError(f"query {qid} comes back after another one", name, line)
             if self.repeated_qid == "error":
                 raise error
@@ -316,8 +318,8 @@ class RowReader:
             told = f"{error}, and is read as a separate query; "
             told += 'repeated_qid="group" (--group-by-qid) joins the documents of a qid, "new" is silent'
             warnings.warn(told, LetorWarning, stacklevel=7)
-        elif self.at_once or self.repeated_qid == "error" or len(self._qids) < REMEMBERED:
-            self._qids.add(qid)
+        elif self.at_once or self.repeated_qid == "error" or len(seen) < REMEMBERED:
+            seen.add(qid)
 
     @property
     def is_sparse(self) -> bool:
@@ -329,8 +331,10 @@ class RowReader:
 
         A short line can name a feature with a high number. With `n_features` the user has confirmed the width.
         """
-        size = 0 if self.is_sparse else n_documents * (self.n_features or 0) * self.dtype.itemsize
-        if self._guessed and size > max(_ALWAYS_ALLOWED, _ALLOWED_A_BYTE * self.n_bytes):
+        if not self._guessed or self.is_sparse:
+            return
+        size = n_documents * (self.n_features or 0) * self._itemsize
+        if size > max(_ALWAYS_ALLOWED, _ALLOWED_A_BYTE * self.n_bytes):
             what += f" {n_documents} documents or more with {self.n_features} features: {size} bytes as an array, from"
             what += f" {self.n_bytes} bytes of text; give n_features={self.n_features} (--n-features) if that is meant"
             raise LetorError(what, self.name_of(begin.file), begin.line)

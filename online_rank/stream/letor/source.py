@@ -174,23 +174,20 @@ def whole_lines(source: Source, offset: int, first_size: int, size: int) -> Gene
     The first text has at least `first_size` bytes if there are that many; later ones are whatever is available, so that a slow
     pipe does not block.
     """
-    held, n = [b""], 0
+    held = bytearray()
     with closing(_pieces(source, offset, size)) as pieces:
         for piece in _with_newlines(pieces):
-            held.append(piece)
-            n += len(piece)
-            if n < first_size or b"\n" not in piece:
-                if n >= max(first_size, _LONGEST_LINE):
+            held += piece
+            if len(held) < first_size or b"\n" not in piece:
+                if len(held) >= max(first_size, _LONGEST_LINE):
                     raise LineTooLongError(f"longer than {_LONGEST_LINE} bytes")
                 continue
-            text = bytearray().join(held)
-            end = text.rfind(b"\n") + 1
-            held, first_size = [bytes(text[end:])], 0
-            n = len(held[0])
+            end = held.rfind(b"\n") + 1
+            text, held, first_size = held, held[end:], 0
             del text[end:]
             yield text
-    if n:
-        yield bytearray().join(held)
+    if held:
+        yield held
 
 
 def found_group_ends(source: Source) -> np.ndarray | None:
