@@ -403,6 +403,16 @@ def test_early_feedback_waits_a_window_from_the_last_of_it():
     assert (service.stats()["early"], service.stats()["expired"]) == (1, 1)
 
 
+def test_early_feedback_of_an_earlier_time_waits_a_window_from_when_it_came():
+    service = a_service()
+    send(service, id="elsewhere", event="click", doc="a", ts=90)
+    send(service, id="q", event="click", doc="b", ts=10)
+    send(service, id="another", event="click", doc="a", ts=189)
+    assert (service.stats()["early"], service.stats()["expired"]) == (3, 0)
+    send(service, id="another", event="click", doc="b", ts=190)
+    assert (service.stats()["early"], service.stats()["expired"]) == (1, 2)
+
+
 def test_a_query_that_replaces_another_takes_its_bytes():
     waiting = PendingQueries(max_bytes=1000)
     for _ in range(20):
