@@ -1,8 +1,5 @@
 """A ranker that detects drift."""
 
-import copy
-from typing import Any
-
 import numpy as np
 from river import base
 
@@ -12,7 +9,7 @@ from online_rank.base.anatomy import learned_measure
 from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import Block
-from online_rank.rankers.nested import NestedRanker, adopt_features, require_model, share_columns, teach
+from online_rank.rankers.nested import RankerOfOne, share_columns, teach
 
 _ON_DRIFT = ("reset", "restart_average")
 
@@ -23,7 +20,7 @@ _MAX_POSITIONS = 100
 _SERVED_LOSS, _SKIPPED = Round._fields.index("served_loss"), Round._fields.index("skipped")
 
 
-class DriftAwareRanker(NestedRanker):
+class DriftAwareRanker(RankerOfOne):
     """Watch the loss of the rankings that a ranker serves, and restart the ranker when it gets worse.
 
     Each query is ranked, as it would be served, before it is learned. If something can be learned from it, a drift detector
@@ -74,7 +71,6 @@ class DriftAwareRanker(NestedRanker):
     _schema = Schema(
         _measure=Derived(),
         _alarms=Nested("DriftDetector"),
-        _learner=Nested("Ranker", "RankingPipeline", features=True),
         _positions=ListOf(Count(), kind=tuple),
         _n_drifts=Count(),
         _n_queries=Count(),
@@ -91,33 +87,24 @@ class DriftAwareRanker(NestedRanker):
     ) -> None:
         from river import drift  # With it come all data sets of river, and scikit-learn and pandas if installed: half a second.
 
-        super().__init__()
-        require_model("ranker", ranker)
+        super().__init__(ranker)
         arguments.choice("on_drift", on_drift, _ON_DRIFT)
         if on_drift == "restart_average" and not hasattr(ranker_of(ranker), "restart_average"):
             name = type(ranker_of(ranker)).__name__
             raise TypeError(f"on_drift='restart_average' needs a ranker with an average; {name} has none")
         if detector is not None and not isinstance(detector, base.DriftDetector):
             raise TypeError(f"detector is {detector!r}; it is a drift detector of river for numbers, such as drift.ADWIN()")
-        self.ranker = ranker
         self.detector = detector
         self.on_drift = on_drift
         self.measure = measure
         self._measure = learned_measure(ranker) if measure is None else parse_measure(measure)
         self._alarms = (detector or drift.ADWIN()).clone()
-        self._learner: Any = copy.deepcopy(ranker)
         self._positions: tuple[int, ...] = ()
         self._n_drifts = 0
         self._n_queries = 0
         # Number and mean of the losses since the last change that `_alarms` reported, and the mean of the recent ones.
         self._losses = np.zeros(3)
-        adopt_features(self, [self._learner])
         share_lock(self)
-
-    @property
-    def learner(self) -> Ranker | RankingPipeline:
-        """The ranker, or pipeline, that learns and ranks."""
-        return self._learner
 
     @property
     def n_drifts(self) -> int:
@@ -146,16 +133,8 @@ class DriftAwareRanker(NestedRanker):
         return True
 
     @property
-    def _reporter(self) -> Ranker:
-        return ranker_of(self._learner)
-
-    @property
     def _parts(self) -> list[base.Base]:
         return [self._learner, self._alarms]
-
-    @property
-    def _wrapped(self) -> list[Ranker | RankingPipeline]:
-        return [self._learner]
 
     def _new_ranker(self) -> Ranker | RankingPipeline:
         ranker = self.ranker.clone()

@@ -1,6 +1,5 @@
 """A ranker for grades that learns from clicks, each weighted by how often its position is looked at."""
 
-import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,10 +12,10 @@ from online_rank.base.schema import Count, Nested, Schema
 from online_rank.feedback import FairPairs, Greedy, Policy, PositionBias
 from online_rank.feedback.arrays import shown_block
 from online_rank.query import Block
-from online_rank.rankers.nested import NestedRanker, adopt_features, require_model, teach
+from online_rank.rankers.nested import RankerOfOne, teach
 
 
-class ExaminedRanker(NestedRanker):
+class ExaminedRanker(RankerOfOne):
     r"""Let a ranker for grades learn from clicks, with inverse propensity weights.
 
     Position p is looked at with probability theta_p. A click on document i at position p, with gain g, teaches the ranker that
@@ -70,7 +69,6 @@ class ExaminedRanker(NestedRanker):
     """
 
     _schema = Schema(
-        _learner=Nested("Ranker", "RankingPipeline", features=True),
         _bias=Nested("PositionBias", optional=True),
         _n_clicked=Count(),
     )
@@ -84,8 +82,7 @@ class ExaminedRanker(NestedRanker):
         clip: float = 0.1,
         seed: int = 0,
     ) -> None:
-        super().__init__()
-        require_model("ranker", ranker)
+        super().__init__(ranker)
         if ranker_of(ranker).abilities.takes_clicks:
             raise TypeError(f"ranker is {ranker!r}, which learns from clicks by itself")
         if examination is not None and not (len(examination) and all(0.0 < p <= 1.0 for p in examination)):
@@ -93,22 +90,14 @@ class ExaminedRanker(NestedRanker):
         arguments.integer("k", k, 1)
         arguments.number("clip", clip, above=0.0, high=1.0)
         arguments.seed(seed)
-        self.ranker = ranker
         self.examination = examination
         self.k = k
         self.clip = clip
         self.seed = seed
-        self._learner: Any = copy.deepcopy(ranker)
         self._bias = PositionBias(k) if examination is None else None
         # Number of lists with clicks, which numbers the draws.
         self._n_clicked = 0
-        adopt_features(self, [self._learner])
         share_lock(self)
-
-    @property
-    def learner(self) -> Ranker | RankingPipeline:
-        """The ranker, or pipeline, that learns and ranks."""
-        return self._learner
 
     @property
     def examined(self) -> tuple[float, ...]:
@@ -133,16 +122,8 @@ class ExaminedRanker(NestedRanker):
         return 1.0
 
     @property
-    def _wrapped(self) -> list[Ranker | RankingPipeline]:
-        return [self._learner]
-
-    @property
     def _parts(self) -> list[Any]:
         return self._wrapped if self._bias is None else [*self._wrapped, self._bias]
-
-    @property
-    def _reporter(self) -> Ranker:
-        return ranker_of(self._learner)
 
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:
         if not isinstance(query.y, tuple):

@@ -9,7 +9,7 @@ import numpy as np
 from online_rank._kernels.arrays import all_finite
 from online_rank.base import Abilities, QueryEstimator, Ranker, RankingPipeline, Wrapper, ranker_of, steps_of
 from online_rank.base.lock import locked
-from online_rank.base.schema import Count, Derived, Schema
+from online_rank.base.schema import Count, Derived, Nested, Schema
 from online_rank.base.undo import Undo, record
 from online_rank.query import Block, SparseRows, single, with_features
 from online_rank.rankers.fading import FadingRanker
@@ -80,6 +80,32 @@ class NestedRanker(Wrapper, Ranker):
         super()._record(log, block)
         for part in self._parts:
             record(log, part, block)
+
+
+class RankerOfOne(NestedRanker):
+    """A ranker that holds one, which learns and ranks."""
+
+    _schema = Schema(_learner=Nested("Ranker", "RankingPipeline", features=True))
+
+    def __init__(self, ranker: Ranker | RankingPipeline) -> None:
+        super().__init__()
+        require_model("ranker", ranker)
+        self.ranker = ranker
+        self._learner: Any = copy.deepcopy(ranker)
+        adopt_features(self, [self._learner])
+
+    @property
+    def learner(self) -> Ranker | RankingPipeline:
+        """The ranker, or pipeline, that learns and ranks."""
+        return self._learner
+
+    @property
+    def _wrapped(self) -> list[Ranker | RankingPipeline]:
+        return [self._learner]
+
+    @property
+    def _reporter(self) -> Ranker:
+        return ranker_of(self._learner)
 
 
 class RankerOfSeveral(FadingRanker, NestedRanker):
