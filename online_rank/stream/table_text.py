@@ -8,6 +8,7 @@ import csv
 import gzip
 import os
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -113,15 +114,14 @@ def _first_unreadable(values: Any, kind: str, decimal: str) -> int:
     """The first value of a column of text that cannot be read."""
     import pyarrow
 
-    good, bad = 0, len(values)
-    while good < bad - 1:
-        middle = (good + bad) // 2
+    def fails(row: int) -> bool:
         try:
-            _converted(values[:middle], kind, decimal)
-            good = middle
+            _converted(values[: row + 1], kind, decimal)
         except pyarrow.ArrowInvalid:
-            bad = middle
-    return good
+            return True
+        return False
+
+    return bisect_left(range(len(values)), True, key=fails)
 
 
 def text_header(path: str) -> tuple[dict[str, str], dict[str, str]]:
