@@ -44,7 +44,7 @@ from online_rank.rankers.averaged import AveragedRanker, LinearRanker
 from online_rank.rankers.exploring import ExploringRanker
 from online_rank.rankers.fading import FadingRanker
 from online_rank.rankers.fixed import FixedRanker
-from online_rank.rankers.nested import RankerOfSeveral
+from online_rank.rankers.nested import RankerOfOne, RankerOfSeveral
 
 
 def doubled(query):
@@ -181,7 +181,7 @@ if HAS_TORCH:
 NOT_SAVED = {"function", "function | scaler | perceptron", "lifted selector"}
 
 #: Base classes of rankers, which say nothing about how to learn.
-BASES = {Ranker, AveragedRanker, ExploringRanker, FadingRanker, LinearRanker, RankerOfSeveral}
+BASES = {Ranker, AveragedRanker, ExploringRanker, FadingRanker, LinearRanker, RankerOfOne, RankerOfSeveral}
 
 #: Rankers that the contract, which gives them any features, with names and without, is not for.
 NOT_CHECKED = {
