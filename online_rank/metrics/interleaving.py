@@ -13,7 +13,27 @@ from online_rank.feedback.impressions import Clicks, Impression
 from online_rank.intervals import Interval, LossInterval
 
 
-class TeamDraft(base.Base):
+class Votes(base.Base):
+    """Counts votes of impressions, numbers from 0 to 1."""
+
+    _schema = Schema(_sums=Array(3, low=0.0))
+
+    def __init__(self) -> None:
+        self._sums = np.zeros(3)
+
+    @property
+    def n(self) -> int:
+        """Number of impressions counted."""
+        return self._account.n
+
+    @property
+    def _account(self) -> LossInterval:
+        account = LossInterval()
+        account.sums = self._sums
+        return account
+
+
+class TeamDraft(Votes):
     r"""Find which of two rankers users prefer: both rankings are drafted into one list, and clicks are votes.
 
     As captains pick teams: in each round a coin decides which ranker picks first, and each picks its best document among those
@@ -51,9 +71,10 @@ class TeamDraft(base.Base):
     0.7600, 95 % interval 0.6... to 0.8..., n = 100
     """
 
-    _schema = Schema(_n_shown=Count(), _sums=Array(3, low=0.0))
+    _schema = Schema(_n_shown=Count())
 
     def __init__(self, a: Any, b: Any, *, k: int | None = 10, seed: int = 0) -> None:
+        super().__init__()
         for name, ranker in (("a", a), ("b", b)):
             if not hasattr(ranker, "rank_one"):
                 raise TypeError(f"{name} is of type {type(ranker).__name__}; it is a ranker, or a pipeline that ends in one")
@@ -64,18 +85,6 @@ class TeamDraft(base.Base):
         self.k = k
         self.seed = seed
         self._n_shown = 0
-        self._sums = np.zeros(3)
-
-    @property
-    def n(self) -> int:
-        """Number of impressions whose clicks were counted."""
-        return self._account.n
-
-    @property
-    def _account(self) -> LossInterval:
-        account = LossInterval()
-        account.sums = self._sums
-        return account
 
     def show_one(self, x: Any) -> Impression:
         """Draft the two rankings of a query into one.

@@ -30,8 +30,9 @@ from online_rank import arguments
 from online_rank._kernels import clicks as kernels
 from online_rank.base.schema import Array, Schema
 from online_rank.feedback.impressions import Clicks
-from online_rank.intervals import Interval, LossInterval
+from online_rank.intervals import Interval
 from online_rank.intervals.losses import largest_deviation
+from online_rank.metrics.interleaving import Votes
 
 #: Smallest effective sample size for point estimates.
 _ENOUGH = 100.0
@@ -224,7 +225,7 @@ class OffPolicyValue(base.Base):
             )
 
 
-class SwapComparison(base.Base):
+class SwapComparison(Votes):
     r"""Find which of two rankers the users of a log prefer, by pairs of documents whose order was random.
 
     For each pair of documents shown, i above j, with the weight rho of `SwapRanker` and gains g,
@@ -253,23 +254,10 @@ class SwapComparison(base.Base):
     0.7500, 95 % interval 0.7... to 0.7..., n = 300
     """
 
-    _schema = Schema(_sums=Array(3, low=0.0))
-
     def __init__(self, k: int = 10) -> None:
+        super().__init__()
         arguments.integer("k", k, 2)
         self.k = k
-        self._sums = np.zeros(3)
-
-    @property
-    def n(self) -> int:
-        """Number of impressions counted."""
-        return self._account.n
-
-    @property
-    def _account(self) -> LossInterval:
-        account = LossInterval()
-        account.sums = self._sums
-        return account
 
     def update(self, clicks: Clicks, a: Sequence[Hashable], b: Sequence[Hashable]) -> None:
         """Count the clicks on one ranking of the log, which A ranks as `a` and B as `b`.

@@ -53,7 +53,12 @@ class User(base.Base, abc.ABC):
 
     _schema = Schema()
 
-    seed: int
+    def __init__(self, seed: int, **probabilities: tuple[float, ...]) -> None:
+        for name, values in probabilities.items():
+            if not isinstance(values, tuple) or not values or not all(0.0 <= value <= 1.0 for value in values):
+                raise ValueError(f"{name} is {values!r}; it is a tuple of probabilities, one a grade")
+        arguments.seed(seed)
+        self.seed = seed
 
     def clicks(self, shown: Impression, y: Sequence[int] | np.ndarray | Mapping[Hashable, int], draw: int) -> Clicks:
         """The clicks of this user on a ranking.
@@ -111,13 +116,11 @@ class CascadeUser(User):
     """
 
     def __init__(self, click: tuple[float, ...], stop: tuple[float, ...], *, seed: int = 0) -> None:
-        _require_probabilities(click=click, stop=stop)
+        super().__init__(seed, click=click, stop=stop)
         if len(click) != len(stop):
             raise ValueError(f"click has {len(click)} grades, but stop has {len(stop)}")
         self.click = click
         self.stop = stop
-        arguments.seed(seed)
-        self.seed = seed
 
     def browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """As `User.browse`."""
@@ -140,12 +143,10 @@ class PositionUser(User):
     """
 
     def __init__(self, click: tuple[float, ...] = (0.0, 0.5, 1.0), *, eta: float = 1.0, seed: int = 0) -> None:
-        _require_probabilities(click=click)
+        super().__init__(seed, click=click)
         arguments.number("eta", eta, 0.0)
         self.click = click
         self.eta = eta
-        arguments.seed(seed)
-        self.seed = seed
 
     def examination(self, k: int) -> np.ndarray:
         """The probability that each of the first `k` positions is examined, (k,)."""
@@ -175,12 +176,10 @@ class TrustUser(User):
     """
 
     def __init__(self, relevant: tuple[float, ...] = (0.0, 0.0, 1.0), *, eta: float = 1.0, seed: int = 0) -> None:
-        _require_probabilities(relevant=relevant)
+        super().__init__(seed, relevant=relevant)
         arguments.number("eta", eta, 0.0)
         self.relevant = relevant
         self.eta = eta
-        arguments.seed(seed)
-        self.seed = seed
 
     def browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """As `User.browse`."""
@@ -207,12 +206,10 @@ class DependentUser(User):
     """
 
     def __init__(self, click: tuple[float, ...] = (0.0, 0.5, 1.0), *, persistence: float = 0.9, seed: int = 0) -> None:
-        _require_probabilities(click=click)
+        super().__init__(seed, click=click)
         arguments.number("persistence", persistence, 0.0, 1.0)
         self.click = click
         self.persistence = persistence
-        arguments.seed(seed)
-        self.seed = seed
 
     def browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """As `User.browse`."""
@@ -250,15 +247,13 @@ class BayesianUser(User):
         perseverance: float = 0.9,
         seed: int = 0,
     ) -> None:
-        _require_probabilities(click=click, satisfaction=satisfaction)
+        super().__init__(seed, click=click, satisfaction=satisfaction)
         arguments.number("perseverance", perseverance, 0.0, 1.0)
         if len(click) != len(satisfaction):
             raise ValueError(f"click has {len(click)} grades, but satisfaction has {len(satisfaction)}")
         self.click = click
         self.satisfaction = satisfaction
         self.perseverance = perseverance
-        arguments.seed(seed)
-        self.seed = seed
 
     def browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """As `User.browse`."""
@@ -286,12 +281,10 @@ class BrowsingUser(User):
     """
 
     def __init__(self, click: tuple[float, ...] = (0.05, 0.5, 0.95), *, eta: float = 0.5, seed: int = 0) -> None:
-        _require_probabilities(click=click)
+        super().__init__(seed, click=click)
         arguments.number("eta", eta, 0.0)
         self.click = click
         self.eta = eta
-        arguments.seed(seed)
-        self.seed = seed
 
     def browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """As `User.browse`."""
@@ -326,15 +319,13 @@ class SatisfiedUser(User):
         need: float = 1.0,
         seed: int = 0,
     ) -> None:
-        _require_probabilities(click=click, gain=gain)
+        super().__init__(seed, click=click, gain=gain)
         if len(click) != len(gain):
             raise ValueError(f"click has {len(click)} grades, but gain has {len(gain)}")
         arguments.number("need", need, above=0.0)
         self.click = click
         self.gain = gain
         self.need = need
-        arguments.seed(seed)
-        self.seed = seed
 
     def browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """As `User.browse`."""
@@ -450,9 +441,3 @@ def _by_grade(probabilities: tuple[float, ...], grades: np.ndarray) -> np.ndarra
 def _stretched(max_grade: int) -> Any:
     """Probabilities of five grades for `max_grade` + 1 grades."""
     return lambda values: tuple(np.interp(np.linspace(0, 4, max_grade + 1), range(5), values).tolist())
-
-
-def _require_probabilities(**given: tuple[float, ...]) -> None:
-    for name, values in given.items():
-        if not isinstance(values, tuple) or not values or not all(0.0 <= value <= 1.0 for value in values):
-            raise ValueError(f"{name} is {values!r}; it is a tuple of probabilities, one a grade")

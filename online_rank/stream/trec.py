@@ -21,8 +21,6 @@ _NAMES = {
     "grade": {"score", "grade", "relevance", "rel", "label", "judgment", "judgement"},
     "score": {"score", "sim", "similarity"},
     "rank": {"rank", "position"},
-    "tag": {"tag", "run", "run_id", "runid", "run_tag", "system"},
-    "": {"0", "q0", "iter", "iteration"},
 }
 
 
@@ -57,7 +55,7 @@ def read_run(path: str | os.PathLike[str], *, by_rank: bool = False) -> dict[str
         the line.
     """
     run: dict[str, dict[str, _Ranked]] = {}
-    for number, found in _fields(path, ("qid", "", "docid", "rank", "score", "tag"), "score"):
+    for number, found in _fields(path, "qid Q0 docid rank score tag", "score"):
         documents = run.setdefault(found["qid"], {})
         docid = found["docid"]
         if docid in documents:
@@ -126,7 +124,7 @@ def read_judgements(path: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
         names the file and the line.
     """
     judgements: dict[str, dict[str, int]] = {}
-    for number, found in _fields(path, ("qid", "", "docid", "grade"), "grade"):
+    for number, found in _fields(path, "qid 0 docid grade", "grade"):
         grade = _number(found["grade"])
         if not np.isfinite(grade) or grade != int(grade):
             raise ValueError(f"{path}, line {number}: the grade {found['grade']!r} is not an integer")
@@ -247,40 +245,27 @@ def _require_overlap(run: Any, ranked: Mapping[str, Any], judgements: Any, judge
         )
 
 
-def _fields(path: str | os.PathLike[str], form: tuple[str, ...], value: str) -> Iterator[tuple[int, dict[str, str]]]:
+def _fields(path: str | os.PathLike[str], form: str, value: str) -> Iterator[tuple[int, dict[str, str]]]:
     """The columns of each line by name, with the number of the line; columns are separated by ASCII blanks.
 
     The first line may be a header. Judgements have at most as many columns as their form says, since more would mean another
     format; of a run, what follows is ignored.
     """
-    at: dict[str, int] | None = None
+    at, width = {name: i for i, name in enumerate(form.split())}, 0
     for number, line in lines_of(path):
         if line.lstrip().startswith(b"#"):
             continue
         parts = line.split()
-        if at is None:
-            at, is_header = _columns(path, number, [text_of(path, number, part) for part in parts], form, value)
-            if is_header:
-                width = len(parts)
+        if not width:
+            width = len(at)
+            words = [text_of(path, number, part).lower() for part in parts]
+            named = {name: i for i, word in enumerate(words) for name in at if word in _NAMES.get(name, ())}
+            if {"qid", "docid", value} <= named.keys():
+                at, width = named, len(parts)
                 continue
-            width = len(form)
         if len(parts) < width or (value == "grade" and len(parts) > width):
-            raise ValueError(f"{path}, line {number}: {len(parts)} columns, not {_in_words(form)!r}")
+            raise ValueError(f"{path}, line {number}: {len(parts)} columns, not {form!r}")
         yield number, {name: text_of(path, number, parts[i]) for name, i in at.items()}
-
-
-def _columns(path: Any, number: int, parts: list[str], form: tuple[str, ...], value: str) -> tuple[dict[str, int], bool]:
-    """Where the columns of a file are, from its first line, and whether this line is a header."""
-    named = {name: i for i, part in enumerate(parts) for name in form if name and part.lower() in _NAMES[name]}
-    if {"qid", "docid", value} <= named.keys() and not _is_number(parts[named[value]]):
-        return named, True
-    if len(parts) < len(form):
-        raise ValueError(f"{path}, line {number}: {len(parts)} columns, not {_in_words(form)!r}")
-    return {name: i for i, name in enumerate(form) if name}, False
-
-
-def _in_words(form: tuple[str, ...]) -> str:
-    return " ".join(name or ("Q0" if "score" in form else "0") for name in form)
 
 
 def _number(text: str) -> float:
@@ -289,7 +274,3 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return {"true": 1.0, "false": 0.0}.get(text.lower(), float("nan"))
-
-
-def _is_number(text: str) -> bool:
-    return _number(text) == _number(text)
