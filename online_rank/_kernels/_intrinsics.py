@@ -185,6 +185,26 @@ def _lower_add_four(context: Any, builder: Any, signature: Any, args: Any) -> An
     return context.get_dummy_value()
 
 
+@type_callable(primitives.add_scaled_four)
+def _type_add_scaled_four(context: Any) -> Any:
+    return lambda target, i, x, source, k: types.void
+
+
+@lower_builtin(primitives.add_scaled_four, types.Array, types.Integer, types.Float, types.Array, types.Integer)
+def _lower_add_scaled_four(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def place(array: int, index: int) -> Any:
+        data = context.make_array(signature.args[array])(context, builder, args[array]).data
+        i = context.cast(builder, args[index], signature.args[index], types.int64)
+        return builder.bitcast(builder.gep(data, [i]), _FOUR.as_pointer())
+
+    factor = ir.Constant(_FOUR, ir.Undefined)
+    for k in range(LANES):
+        factor = builder.insert_element(factor, args[2], ir.Constant(_INT32, k))
+    target, source = place(0, 1), builder.load(place(3, 4), align=8)
+    builder.store(builder.fadd(builder.load(target, align=8), builder.fmul(factor, source)), target, align=8)
+    return context.get_dummy_value()
+
+
 @type_callable(primitives.power_of_two)
 def _type_power_of_two(context: Any) -> Any:
     return lambda shifted: shifted
