@@ -113,6 +113,7 @@ CATALOGUE: dict[str, list[Entry]] = {
     "images": [
         Entry("", "0 to 2", "2 hours", reason="hours of networks, and torch, whose last digits depend on the processor")
     ],
+    "latency": [Entry("", "0", "5 minutes", reason="it needs another checkout", times=True)],
     "letor_parse": [Entry("", "0", "10 minutes", times=True)],
     "lifting": [Entry("", "0", "3 minutes", times=True)],
     "log": [Entry("", "0", "10 minutes", times=True)],

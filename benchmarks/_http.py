@@ -60,6 +60,8 @@ class Server:
         Further options of `serve`.
     preload
         A library that is loaded before all others.
+    python
+        The interpreter that runs it; None for this one.
     """
 
     def __init__(
@@ -69,11 +71,12 @@ class Server:
         root: Path | None = None,
         options: Sequence[str] = (),
         preload: Path | None = None,
+        python: Path | None = None,
     ) -> None:
         self.port = free_port()
         command = [sys.executable, "-c", _BARE, str(self.port)]
         if not bare:
-            command = [sys.executable, "-m", "online_rank", "serve", *options, "--port", str(self.port)]
+            command = [str(python or sys.executable), "-m", "online_rank", "serve", *options, "--port", str(self.port)]
             command += [] if directory is None else ["--checkpoint", directory]
         environment = dict(os.environ)
         if root is not None:

@@ -39,6 +39,7 @@ from online_rank.metrics import MAP, NDCG
 from online_rank.rankers.direct import FIRST_WEIGHTS, DirectRanker
 from online_rank.rankers.gradient import GradientRanker
 from online_rank.stream.letor import LetorBlock
+from online_rank.surrogates import squared
 
 LENGTH = 100
 
@@ -56,13 +57,16 @@ PASSES = (1, 3)
 
 
 #: The cost of [DR]: every pair of neighbouring grades is drawn to an output of 1 by the unweighted square.
-COST_OF_THE_PAPER = {"pairs": "neighbours", "pair_weight": "none", "output": "tanh"}
+COST_OF_THE_PAPER: dict[str, Any] = {
+    "output": "tanh",
+    "surrogate": squared(output="tanh", pairs="neighbours", pair_weight="none"),
+}
 
 #: All settings of [DR]: that cost, Adam, and the last parameters, not an average of them.
 TO_THE_LETTER: dict[str, Any] = {**COST_OF_THE_PAPER, "average": False}
 
 
-def ndcg_at_20(repetition: int, n_documents: int, cost: Mapping[str, str] | None = None, **settings: float) -> list[float]:
+def ndcg_at_20(repetition: int, n_documents: int, cost: Mapping[str, Any] | None = None, **settings: float) -> list[float]:
     """NDCG@20 after each of `PASSES`."""
     train, test = synthetic(repetition, n_documents, **settings)
     model = StreamScaler() | DirectRanker(seed=repetition, **(cost or {}))
@@ -177,8 +181,9 @@ def noise(n_documents: int, repetitions: int, passes: int = 3) -> str:
     return f"""## Label noise ([DR], figure 2c)
 
 {n_documents:,} training documents, {passes} passes, NDCG@20, mean and standard error over {repetitions} worlds. Noise is in the
-grades of both parts, as in [DR]. *To the letter*: `DirectRanker((70, grades), output="tanh", pairs="neighbours",
-pair_weight="none", average=False)`. *Written again*: the same network in numpy, from the paper alone. [DR] does not say how
+grades of both parts, as in [DR]. *To the letter*: `DirectRanker((70, grades), output="tanh", average=False,
+surrogate=squared(output="tanh", pairs="neighbours", pair_weight="none"))`.
+*Written again*: the same network in numpy, from the paper alone. [DR] does not say how
 weights begin: in the first layer and the output at {FIRST_WEIGHTS:g} of Glorot's size, as the library's do, and in the last
 column at all of it. *Difference*: *to the letter* less *written again*, paired by world.
 

@@ -22,6 +22,7 @@ from benchmarks._common import RESULTS, environment, parser, save, table
 from benchmarks._kept import Kept, add_keep
 from online_rank import DirectRanker, GradientRanker, TorchRanker
 from online_rank.metrics import NDCG, PairwiseAccuracy
+from online_rank.surrogates import logistic
 
 N_DOCUMENTS = 10
 PASSES = (1, 5)
@@ -193,9 +194,8 @@ def mlp(kind: str) -> Callable[[int, float, int], Any]:
 
 def rank_net(side: int, rate: float, seed: int) -> DirectRanker:
     return DirectRanker(
-        (HIDDEN,), activation="relu", output="half_tanh", surrogate="logistic", pair_weight="none", learning_rate=rate,
-        average=False, seed=seed,
-    )  # fmt: skip
+        (HIDDEN,), activation="relu", output="half_tanh", surrogate=logistic(), learning_rate=rate, average=False, seed=seed
+    )
 
 
 METHODS = {

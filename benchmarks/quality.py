@@ -37,6 +37,7 @@ from online_rank import (
 from online_rank.base import Ranker
 from online_rank.measures.learned import gains, measure, query_values
 from online_rank.metrics import NDCG
+from online_rank.preprocessing import Ramps
 from online_rank.stream.letor import LetorBlock
 
 #: Rounds at which batch learners are looked at.
@@ -51,8 +52,8 @@ ONLINE: dict[str, Callable[[], Ranker]] = {
     "GradientRanker()": GradientRanker,
     "map | DirectRanker()": lambda: StreamQuantileMap() | DirectRanker(seed=0),
     "map | PerceptronRanker()": lambda: StreamQuantileMap() | PerceptronRanker(),
-    "map, ramps=12 | PerceptronRanker(credit='spread', relative_margin=0.1)": lambda: (
-        StreamQuantileMap(12) | PerceptronRanker(credit="spread", relative_margin=0.1)
+    "map | Ramps() | PerceptronRanker(credit='spread', relative_margin=0.1)": lambda: (
+        StreamQuantileMap() | Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1)
     ),
     "map | RidgeRanker()": lambda: StreamQuantileMap() | RidgeRanker(),
     "map | StreamTargetEncoder() | RidgeRanker()": lambda: StreamQuantileMap() | StreamTargetEncoder() | RidgeRanker(),

@@ -20,6 +20,7 @@ import numpy as np
 from benchmarks._common import environment, parser, save, table
 from online_rank import BlendRanker, GradientRanker, PerceptronRanker, RidgeRanker, StreamQuantileMap, measure
 from online_rank.base import Ranker
+from online_rank.preprocessing import Ramps
 from online_rank.stream import WebLike
 
 CASES = (
@@ -33,8 +34,8 @@ ONLINE: dict[str, Callable[[], Ranker]] = {
     "map | PerceptronRanker()": lambda: StreamQuantileMap() | PerceptronRanker(),
     "map | GradientRanker()": lambda: StreamQuantileMap() | GradientRanker(),
     "map | RidgeRanker()": lambda: StreamQuantileMap() | RidgeRanker(),
-    "map, ramps=12 | PerceptronRanker(credit='spread', relative_margin=0.1)": lambda: (
-        StreamQuantileMap(12) | PerceptronRanker(credit="spread", relative_margin=0.1)
+    "map | Ramps() | PerceptronRanker(credit='spread', relative_margin=0.1)": lambda: (
+        StreamQuantileMap() | Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1)
     ),
     "BlendRanker('light')": lambda: BlendRanker("light"),
     "BlendRanker()": lambda: BlendRanker(),

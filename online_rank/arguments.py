@@ -12,8 +12,6 @@ import numpy as np
 
 from online_rank.limits import INT64_HIGH, INT64_LOW, is_integer
 
-__all__ = ["LATEST", "choice", "flag", "integer", "names", "number", "require_time", "seconds_of", "seed"]
-
 #: Seconds since 1970 are below this until the year 5138; milliseconds are above it.
 LATEST = 1e11
 

@@ -8,6 +8,7 @@ names such modules, separated by commas, for processes that others start: they a
 """
 
 import importlib
+import inspect
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -106,6 +107,28 @@ def registered(name: str) -> Any:
 def name_of(thing: Any) -> str | None:
     """The name under which a class or function is registered, or None."""
     return _names.get(id(thing))
+
+
+def called(thing: Any) -> str:
+    """What messages call a thing of the user's own: its registered name, or that of its class or function."""
+    found = name_of(thing) or name_of(type(thing))
+    return found or str(getattr(thing, "__qualname__", type(thing).__qualname__))
+
+
+def own(argument: str, given: Any) -> Any:
+    """The function or object of the user's own that an argument stands for: given as such, as its class, or by name.
+
+    Raises
+    ------
+    ValueError
+        The name is not registered.
+    """
+    if isinstance(given, str):
+        try:
+            given = registered(given)
+        except ValueError as error:
+            raise ValueError(f"{argument}: {error}") from None
+    return given() if inspect.isclass(given) else given
 
 
 def import_modules(modules: Sequence[str]) -> None:

@@ -1,5 +1,6 @@
 """Every public ranker and transformer, and pipelines of them: what tests of the contract run over."""
 
+import copy
 import importlib.util
 
 import numpy as np
@@ -39,8 +40,10 @@ from online_rank import (
 from online_rank.base.function import QueryFunction
 from online_rank.preprocessing import Ramps
 from online_rank.rankers.averaged import AveragedRanker, LinearRanker
+from online_rank.rankers.exploring import ExploringRanker
 from online_rank.rankers.fading import FadingRanker
 from online_rank.rankers.fixed import FixedRanker
+from online_rank.rankers.nested import RankerOfSeveral
 
 
 def doubled(query):
@@ -97,7 +100,7 @@ REGISTRY = {
     "largest | gradient": lambda: MaxAbsStreamScaler() | GradientRanker(optimizer="adagrad"),
     "hashed | perceptron": lambda: HashedFeatures(9) | PerceptronRanker(credit="argmax"),
     "quantile map": lambda: StreamQuantileMap(),
-    "quantile map, ramps": lambda: StreamQuantileMap(3, frozen_after=64),
+    "quantile map, frozen": lambda: StreamQuantileMap(frozen_after=64),
     "ramps": lambda: Ramps(4),
     "map | ramps | gradient": lambda: StreamQuantileMap() | Ramps() | GradientRanker("logistic", optimizer="adagrad"),
     "map | encoder | ridge": lambda: StreamQuantileMap() | StreamTargetEncoder() | RidgeRanker(),
@@ -123,6 +126,36 @@ REGISTRY = {
     "normalizer | scaler": lambda: QueryNormalizer() | StreamScaler(),
 }
 
+#: Arguments of classes, by name, that cannot do without, or have more to be tested than their defaults.
+_ARGUMENTS = {
+    "BestRanker": lambda: [
+        *({"rankers": [PerceptronRanker(), PerceptronRanker(average=False)], "epsilon": epsilon} for epsilon in (None, 0.1)),
+        {"rankers": [PerceptronRanker(), PerceptronRanker(average=False)], "drafts": 3},
+        {"rankers": [PerceptronRanker(), StreamScaler() | PerceptronRanker()]},
+    ],
+    "BlendRanker": lambda: [{"rankers": [PerceptronRanker(), StreamScaler() | PerceptronRanker()]}, {"rankers": None}],
+    "BoostedRanker": lambda: [{"depth": 2, "window": 20, "rate": 10.0}],
+    "CrossFeatures": lambda: [{"key": "user"}],
+    "DeclaredFeatures": lambda: [{"features": ["a", "b"]}],
+    "DriftAwareRanker": lambda: [
+        *({"ranker": PerceptronRanker(), "on_drift": on_drift} for on_drift in ("reset", "restart_average", "switch")),
+        {"ranker": StreamScaler() | PerceptronRanker()},
+    ],
+    "FixedRanker": lambda: [{"weights": {"clicks": 1.0}}],
+    "ForEachDocument": lambda: [{"transformer": preprocessing.StandardScaler()}],
+    "LossTracker": lambda: [{"ranker": PerceptronRanker()}],
+    "PairwiseRanker": lambda: [{"model": linear_model.LogisticRegression()}],
+    "PointwiseRanker": lambda: [{"model": linear_model.LinearRegression()}, {"model": linear_model.LogisticRegression()}],
+    "QueryFunction": lambda: [{"func": copy.copy}],
+    "QueryUnion": lambda: [{"first": QueryFunction(copy.copy), "second": QueryFunction(copy.copy)}],
+}
+
+
+def arguments_of(cls):
+    """Arguments by which tests construct a class."""
+    return _ARGUMENTS.get(cls.__name__, lambda: [{}])()
+
+
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 if HAS_TORCH:
     import torch
@@ -144,7 +177,7 @@ if HAS_TORCH:
 NOT_SAVED = {"function", "function | scaler | perceptron", "lifted selector"}
 
 #: Base classes of rankers, which say nothing about how to learn.
-BASES = {Ranker, AveragedRanker, FadingRanker, LinearRanker}
+BASES = {Ranker, AveragedRanker, ExploringRanker, FadingRanker, LinearRanker, RankerOfSeveral}
 
 #: Rankers that the contract, which gives them any features, with names and without, is not for.
 NOT_CHECKED = {

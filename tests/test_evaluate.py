@@ -257,7 +257,7 @@ def test_several_models_on_one_stream():
     assert run.paired.n == run.traces["ridge"].served.n
     assert "not on queries to come" in repr(run)
     json.dumps(run.to_dict())
-    with pytest.raises(ValueError, match="checkpoint is for one model"):
+    with pytest.raises(ValueError, match="checkpoint= supports a single model"):
         progressive(queries, models, checkpoint="x")
     with pytest.raises(ValueError, match=r"learn for ap and ndcg@10"):
         progressive(queries, {"a": PerceptronRanker("ap"), "b": PerceptronRanker()})

@@ -14,22 +14,6 @@ from river import compose
 from online_rank.base.lock import Locked, join_locks
 from online_rank.measures.learned import AnyMeasure, measure_of
 
-__all__ = [
-    "Abilities",
-    "Able",
-    "Wrapper",
-    "abilities_of",
-    "learned_measure",
-    "parts_of",
-    "ranker_of",
-    "serving_chain",
-    "serving_ranker",
-    "serving_steps",
-    "share_lock",
-    "steps_of",
-    "transformers_of",
-]
-
 
 class Abilities(NamedTuple):
     """What a step accepts, and what it needs from the pipeline around it.

@@ -2,21 +2,27 @@
 
 from typing import Any
 
-from online_rank.query import Block, read_block, read_query
-
-__all__ = ["as_numbers", "read_for", "read_many_for", "require_taken"]
+from online_rank.query import ONE_QUERY, Block, read_query
 
 
 def read_for(
-    model: Any, x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, context: Any = None, at: Any = None
+    model: Any,
+    x: Any,
+    y: Any = None,
+    w: Any = None,
+    *,
+    qid: Any = ONE_QUERY,
+    served: Any = None,
+    context: Any = None,
+    at: Any = None,
 ) -> Block:
-    """Read one query for a model.
+    """Read one query, or several, for a model.
 
     Parameters
     ----------
     model
         A step, or a pipeline.
-    x, y, w, served, context, at
+    x, y, w, qid, served, context, at
         As in `online_rank.query.read_query`.
 
     Raises
@@ -25,37 +31,11 @@ def read_for(
         Bad input; or there is a context, or a time, which no step of the model looks at.
     """
     able = model._known or model.abilities
-    block = read_query(x, y, w, served=served, context=context, at=at, documents=able.takes_documents)
+    block = read_query(x, y, w, qid=qid, served=served, context=context, at=at, documents=able.takes_documents)
     if type(block.X) is list and not able.takes_documents:
         block = as_numbers(block)
     if block.context is not None or block.at is not None:
         require_taken(model, block)
-    return block
-
-
-def read_many_for(
-    model: Any,
-    X: Any,
-    qid: Any,
-    y: Any = None,
-    w: Any = None,
-    *,
-    served: Any = None,
-    context: Any = None,
-    at: Any = None,
-) -> Block:
-    """Read a block of queries for a model, as `online_rank.query.read_block` does; without `qid` and `y` a single query.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Bad input; or there is a context, or a time, which no step of the model looks at.
-    """
-    if qid is None and y is None:
-        return read_for(model, X, context=context)
-    documents = model.abilities.takes_documents
-    block = read_block(X, qid, y, w, served=served, context=context, at=at, documents=documents)
-    require_taken(model, block)
     return block
 
 

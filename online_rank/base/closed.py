@@ -10,8 +10,6 @@ from online_rank.base.anatomy import serving_steps
 from online_rank.base.form import Form, Layer, Take
 from online_rank.query import ONE, Block, single
 
-__all__ = ["form_of"]
-
 _Names = tuple[Hashable, ...] | None
 
 

@@ -21,8 +21,6 @@ from online_rank.query import MAX_FEATURES, Block, SparseRows, with_features
 from online_rank.query.names import HashedNames, are_texts, plain_names
 from online_rank.query.sparse import as_rows, worth_rows
 
-__all__ = ["Columns", "QueryEstimator", "are_numbers", "as_array", "numbers", "require_array_room"]
-
 #: Most cells of a dense array made of sparse documents, for steps that need one.
 _MAX_CELLS = 1 << 24
 
@@ -317,7 +315,7 @@ class QueryEstimator(QueryStep, abc.ABC):
         """Add the new features of a block to the state. Returns the block `_with_names`."""
         block = self._with_names(block)
         if not self.abilities.takes_sparse:
-            _require_array_room(block.X, self)
+            require_array_room(block.X, self)
         if not block.n_documents:
             pass
         elif block.names is None:
@@ -468,20 +466,14 @@ def as_array(X: Any, step: Any) -> np.ndarray:
     """Features as a dense array, for a step that needs one. Raises ValueError if the array would be too large."""
     if not isinstance(X, SparseRows):
         return X
-    _require_array_room(X, step)
+    require_array_room(X, step)
     return X.toarray()
 
 
-def _require_array_room(X: Any, step: Any) -> None:
-    """Raise ValueError for sparse features that would be too large as an array."""
-    if isinstance(X, SparseRows):
-        require_array_room(*X.shape, type(step).__name__)
-
-
-def require_array_room(n: int, d: int, step: str) -> None:
-    """Raise ValueError if n documents of d features, of which few are filled, would be too large as an array."""
-    if n * d > _MAX_CELLS:
+def require_array_room(X: Any, step: Any) -> None:
+    """Raise ValueError if sparse rows would be too large as an array."""
+    if isinstance(X, SparseRows) and X.shape[0] * X.shape[1] > _MAX_CELLS:
         raise ValueError(
-            f"x has {n} documents of {d} features, of which few are filled; {step} needs them as an array of at most "
-            f"{_MAX_CELLS} numbers"
+            f"x has {X.shape[0]} documents of {X.shape[1]} features, of which few are filled; {type(step).__name__} needs them "
+            f"as an array of at most {_MAX_CELLS} numbers"
         )

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["counted_generator"]
-
 
 def counted_generator(owner: Any, seed: int, number: int) -> np.random.Generator:
     """The generator of draw `number` of an object with a seed, whose only random state is then a count.

@@ -12,8 +12,6 @@ from online_rank.base.columns import as_array, numbers
 from online_rank.query import Block, SparseRows
 from online_rank.query.blocks import single
 
-__all__ = ["Explanation", "explain_linear", "explain_one"]
-
 #: Most numbers of documents that are scored for each of the orders: features that differ times all features, and for a kernel
 #: times a sixteenth of the documents that it keeps. About a third of a second in all.
 _MOST_SCORED = 1 << 21
@@ -113,6 +111,40 @@ def explain_one(model: Any, x: Any, a: Hashable, b: Hashable, *, context: Any = 
     used, places = np.unique(columns.own(), return_inverse=True)
     names = [columns.names[j] for j in used.tolist()]
     return _explanation(a, b, names, np.bincount(places, values, len(used)), exact)
+
+
+def feature_weights(model: Any) -> dict[str, float]:
+    """The features that queries must bring for a model, by name, the most important first.
+
+    Parameters
+    ----------
+    model
+        A ranker, or a pipeline that ends in one.
+
+    Returns
+    -------
+    The sum of the absolute weights of all that the model makes of each feature, without features of weight 0; NaN for each if
+    the model is not linear. Empty if the model has met no feature yet, and if its first step knows none by its name.
+
+    Examples
+    --------
+    >>> from online_rank import PerceptronRanker
+    >>> feature_weights(PerceptronRanker.from_weights({"age": -0.5, "clicks": 2.0, "stock": 0.0}))
+    {'clicks': 2.0, 'age': 0.5}
+    """
+    *transformers, ranker = serving_steps(model)
+    names = getattr([*transformers, ranker][0], "feature_names", None) or ()
+    if not names or not all(isinstance(name, str) for name in names):
+        return {}
+    block = Block(np.zeros((1, len(names))), None, single(1), np.ones(1), names=names)
+    block, columns = _through(transformers, block, _columns_of(block))
+    if ranker._linear_weights(slice(0)) is None:
+        return dict.fromkeys(names, math.nan)
+    columns = _arranged(ranker, columns, block)
+    own = columns.own()
+    found = np.bincount(own, np.abs(ranker._linear_weights()[: len(own)]), len(columns.names))
+    weights = dict(zip(columns.names, found.tolist(), strict=True))
+    return {name: weights[name] for name in sorted(names, key=lambda name: -weights[name]) if weights[name]}
 
 
 def explain_linear(weights: np.ndarray, X: np.ndarray, a: Hashable, b: Hashable) -> Explanation:

@@ -5,8 +5,6 @@ from typing import Any, TypeVar
 
 from online_rank.base.columns import Columns
 
-__all__ = ["forget_names", "parts_of"]
-
 T = TypeVar("T")
 
 _CONTAINERS = (list, tuple, set, frozenset)

@@ -9,25 +9,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-__all__ = [
-    "Blend",
-    "Curves",
-    "Form",
-    "Head",
-    "InQuery",
-    "Layer",
-    "Linear",
-    "Network",
-    "Scale",
-    "Take",
-    "Tree",
-    "Trees",
-    "first_at_least",
-    "full_tree",
-    "sources_of",
-    "transformed",
-]
-
 
 class Take(NamedTuple):
     """The columns at `columns`, int64 (k,); -1 gives 0."""

@@ -1,6 +1,5 @@
 """A function as a step of a pipeline."""
 
-import copy
 from typing import Any
 
 import numpy as np
@@ -9,8 +8,6 @@ from online_rank.base.anatomy import Abilities
 from online_rank.base.columns import Columns, as_array
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, in_form, read_query, require_finite
-
-__all__ = ["QueryFunction"]
 
 
 class QueryFunction(QueryTransformer):
@@ -42,10 +39,6 @@ class QueryFunction(QueryTransformer):
     def _abilities(self) -> Abilities:
         return Abilities(takes_documents=True, learns=False)
 
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        yield {"func": copy.copy}
-
     def __str__(self) -> str:
         return getattr(self.func, "__name__", str(self.func))
 
@@ -62,9 +55,6 @@ class QueryFunction(QueryTransformer):
             return read_query(in_form(block))
         stacked = _stack(parts)
         return block._replace(X=stacked.X, names=stacked.names, form=stacked.form)
-
-    def _learn_block(self, block: Block) -> Block:
-        return self._transform_block(block)
 
 
 def _stack(parts: list[Block]) -> Block:

@@ -4,8 +4,6 @@ import contextvars
 
 import numpy as np
 
-__all__ = ["GROWTH", "growth_limited", "with_zeros"]
-
 #: How many numbers the features of the query that is learned may still add to states, in a list of one; None for any number.
 GROWTH: contextvars.ContextVar[list[float] | None] = contextvars.ContextVar("GROWTH", default=None)
 

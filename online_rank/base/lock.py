@@ -8,8 +8,6 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-__all__ = ["Locked", "join_locks", "lock_of", "locked"]
-
 _Owner = TypeVar("_Owner", bound="Locked")
 _Answer = TypeVar("_Answer")
 _Arguments = ParamSpec("_Arguments")

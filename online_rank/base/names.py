@@ -7,8 +7,6 @@ import numpy as np
 from online_rank._kernels.names import add_names, find_names, move_names, remove_names
 from online_rank.query.names import hashes_of
 
-__all__ = ["NameTable"]
-
 
 class NameTable:
     """A hash table of the names of columns (`_kernels.names`), for looking up many at once.

@@ -11,7 +11,7 @@ import numpy as np
 from river import compose
 
 from online_rank.base.anatomy import Abilities, Able, share_lock
-from online_rank.base.asked import read_for, read_many_for, require_taken
+from online_rank.base.asked import read_for, require_taken
 from online_rank.base.explain import Explanation, explain_one
 from online_rank.base.function import QueryFunction
 from online_rank.base.ranker import Ranker, best_first
@@ -22,8 +22,6 @@ from online_rank.base.step import QueryStep, require_query_step
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import Undo, all_or_nothing, record
 from online_rank.query import Block, answer_in_kind, feature_dicts, in_form, plain_array, plain_block, plain_query
-
-__all__ = ["RankingPipeline", "learn_within"]
 
 #: How many numbers of a block pass through the steps of a pipeline at once.
 _BYTES_AT_ONCE = 2 << 20
@@ -177,7 +175,7 @@ class RankingPipeline(Able, compose.Pipeline):
         """
         if y is None:
             self._require_grades_unneeded()
-        block = read_many_for(self, X, qid, y, w, served=served, context=context, at=at)
+        block = read_for(self, X, y, w, qid=qid, served=served, context=context, at=at)
         n_queries = len(block.w)
         # A few megabytes at a time, so that the output of the transformers stays in the cache and needs little memory.
         size = getattr(block.X, "nbytes", 0)
@@ -200,7 +198,7 @@ class RankingPipeline(Able, compose.Pipeline):
 
         Without `qid` the block is a single query.
         """
-        return self._score_block(read_many_for(self, X, qid, context=context))
+        return self._score_block(read_for(self, X, qid=qid, context=context))
 
     def explain_one(self, x: Any, a: Hashable, b: Hashable, *, context: Any = None) -> Explanation:
         """Explain the difference between the scores of documents a and b (see `Ranker.explain_one`)."""
@@ -224,7 +222,7 @@ class RankingPipeline(Able, compose.Pipeline):
 
     def transform_many(self, X: Any, qid: Any = None, *, context: Any = None) -> Any:
         """A block of queries as it reaches the ranker, in the form in which it was given."""
-        return self._transformed(read_many_for(self, X, qid, context=context))
+        return self._transformed(read_for(self, X, qid=qid, context=context))
 
     def debug_one(self, x: Any, n_decimals: int = 5, n_shown: int = 10, *, context: Any = None) -> str:
         """A text that shows a query after each step of the pipeline.

@@ -9,7 +9,7 @@ import numpy as np
 from online_rank._kernels.arrays import all_finite
 from online_rank.arguments import integer
 from online_rank.base.anatomy import learned_measure
-from online_rank.base.asked import read_for, read_many_for
+from online_rank.base.asked import read_for
 from online_rank.base.columns import QueryEstimator
 from online_rank.base.explain import Explanation, explain_linear, explain_one
 from online_rank.base.form import Head
@@ -27,8 +27,6 @@ from online_rank.query import (
     require_finite,
     require_grades,
 )
-
-__all__ = ["Ranker", "rank_one"]
 
 #: From this number of documents on numpy sorts faster than Python.
 _MANY = 50
@@ -349,7 +347,7 @@ class Ranker(QueryEstimator):
             Bad input anywhere in the block. The model is then as it was before the block.
         """
         with self._lock, all_or_nothing() as changes:
-            self._learn_block(read_many_for(self, X, qid, y, w, served=served, context=context, at=at), changes)
+            self._learn_block(read_for(self, X, y, w, qid=qid, served=served, context=context, at=at), changes)
 
     def predict_one(self, x: Any, *, context: Any = None) -> list[float] | dict[Hashable, float]:
         """Scores of the documents of a query; a higher score ranks earlier.
@@ -389,7 +387,7 @@ class Ranker(QueryEstimator):
         -------
         float64 array of shape (n,).
         """
-        block = read_many_for(self, X, qid, context=context)
+        block = read_for(self, X, qid=qid, context=context)
         with self._lock:
             return self._score_all(block)
 

@@ -9,8 +9,6 @@ from online_rank._kernels import dense as kernels
 from online_rank.base.schema import Array, StateError
 from online_rank.query import SparseRows
 
-__all__ = ["LastRound", "Round", "largest_norm"]
-
 
 def largest_norm(X: np.ndarray | SparseRows) -> float:
     """The largest l2 norm of a document; 0 without documents, infinity where a square overflows."""

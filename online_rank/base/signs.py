@@ -5,8 +5,6 @@ from typing import Any
 
 from online_rank.base.anatomy import Wrapper, steps_of
 
-__all__ = ["require_signs_hold", "signs_of_columns", "signs_of_features"]
-
 Signs = Mapping[Any, int]
 
 

@@ -1,14 +1,13 @@
 """Base class of pipeline steps."""
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from river import base, compose
 
 from online_rank.base.anatomy import Able
 from online_rank.base.undo import Undo, record_state
-
-__all__ = ["QueryStep", "require_query_step"]
 
 
 class QueryStep(Able, base.Estimator):
@@ -40,6 +39,10 @@ class QueryStep(Able, base.Estimator):
 
     #: Exceptions: arrays that learning replaces and never writes to.
     _replaced: ClassVar[frozenset[str]] = frozenset()
+
+    def _unit_test_params(self) -> Iterator[dict[str, Any]]:  # type: ignore[override]
+        # River's checks construct the class of a model again.
+        yield {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def _record(self, log: list[Undo], block: Any = None) -> None:
         """Add to a log what undoes a change that may fail (see `record`).

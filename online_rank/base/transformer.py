@@ -7,19 +7,17 @@ from typing import Any, ClassVar
 import numpy as np
 from river import base
 
-from online_rank.base.asked import read_for, read_many_for
+from online_rank.base.asked import read_for
 from online_rank.base.form import Layer, sources_of
 from online_rank.base.step import QueryStep
 from online_rank.base.undo import all_or_nothing
 from online_rank.query import Block, in_form
 
-__all__ = ["QueryTransformer"]
-
 
 class QueryTransformer(QueryStep, base.Transformer):
     """A river transformer that works on whole queries in any form, and returns the form it was given.
 
-    A subclass implements `_transform_block` and `_learn_block`.
+    A subclass implements `_transform_block`, and `_learn_block` if it learns.
     """
 
     #: Puts two transformers side by side; `online_rank.base.union` sets it.
@@ -33,13 +31,17 @@ class QueryTransformer(QueryStep, base.Transformer):
         """The closed form of the step on this many columns. Raises TypeError, with the reason, if there is none."""
         raise TypeError("its columns are not numbers made of one feature each in closed form")
 
-    def _rising(self, feature: Hashable) -> tuple[Hashable, ...] | None:
-        """The columns made of a feature, if they rise with it; None if that is not certain.
+    def _given_names(self, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+        """Names of the columns made of features with `names`."""
+        return names
 
-        They rise if of two documents of a query that differ in this feature alone the one with the larger value has no smaller
-        columns.
-        """
-        return None
+    #: Whether columns rise with the feature that they are made of: of two documents of a query that differ in it alone the one
+    #: with the larger value has no smaller columns.
+    _rises: ClassVar[bool] = False
+
+    def _rising(self, feature: Hashable) -> tuple[Hashable, ...] | None:
+        """The columns made of a feature, if they rise with it; None if that is not certain."""
+        return self._given_names((feature,)) if self._rises else None
 
     def _risen_from(self, column: Hashable) -> Hashable:
         """The feature that a column is made of, for steps with `_rising`."""
@@ -53,12 +55,12 @@ class QueryTransformer(QueryStep, base.Transformer):
     def _transform_block(self, block: Block) -> Block:
         """The queries, transformed. Raises ValueError on NaN and infinity."""
 
-    @abc.abstractmethod
     def _learn_block(self, block: Block) -> Block:
         """For each query in turn: learn from it, then transform it (a supervised step transforms first).
 
         Returns the transformed queries. A part of them may remain learned if it raises, so callers use `all_or_nothing`.
         """
+        return self._transform_block(block)
 
     def _ask_and_learn(self, asked: Block, block: Block) -> tuple[Block, Block]:
         """For each query in turn: transform it as it is asked for, by what is known; then do with it what `_learn_block` does.
@@ -122,13 +124,13 @@ class QueryTransformer(QueryStep, base.Transformer):
         TypeError, ValueError
             Bad input anywhere in the block. The transformer is then as it was before the block.
         """
-        block = read_many_for(self, X, qid, y, context=context)
+        block = read_for(self, X, y, qid=qid, context=context)
         with self._lock, all_or_nothing(self):
             self._learn_block(block)
 
     def transform_many(self, X: Any, qid: Any = None, *, context: Any = None) -> Any:
         """A block of queries, transformed, in the form in which it was given; without `qid` it is a single query."""
-        block = read_many_for(self, X, qid, context=context)
+        block = read_for(self, X, qid=qid, context=context)
         with self._lock:
             return in_form(self._transform_block(block))
 

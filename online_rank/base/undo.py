@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 from river import base, utils
 
-__all__ = ["Undo", "all_or_nothing", "record", "record_state", "roll_back"]
-
 #: Undoes a change.
 Undo = Callable[[], None]
 

@@ -12,8 +12,6 @@ from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import Undo, record
 from online_rank.query import Block
 
-__all__ = ["QueryUnion"]
-
 
 class QueryUnion(Wrapper, QueryTransformer):
     """The features of two transformers, side by side: `first + second`.
@@ -63,12 +61,6 @@ class QueryUnion(Wrapper, QueryTransformer):
     def __str__(self) -> str:
         return f"{self.first} + {self.second}"
 
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        from online_rank.base.function import QueryFunction
-
-        yield {"first": QueryFunction(_same), "second": QueryFunction(_same)}
-
     def _record(self, log: list[Undo], block: Any = None) -> None:
         super()._record(log, block)
         for part in self._wrapped:
@@ -116,11 +108,6 @@ def _as_taken(part: Any, block: Block) -> Block:
     if hasattr(block.X, "shape") or abilities_of(part).takes_documents:
         return block
     return as_numbers(block)
-
-
-def _same(query: Any) -> Any:
-    """The query itself."""
-    return query
 
 
 QueryTransformer._union = QueryUnion

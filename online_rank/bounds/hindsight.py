@@ -10,7 +10,7 @@ from online_rank._kernels import hindsight as kernels
 from online_rank.base import QueryEstimator
 from online_rank.base.columns import as_array, numbers
 from online_rank.measures.learned import discounts, measure
-from online_rank.query import MAX_GRADE, Block, read_block, read_query, require_finite, require_grades
+from online_rank.query import MAX_GRADE, Block, read_query, require_finite, require_grades
 from online_rank.rankers.signs import checked_signs
 from online_rank.support.progress import progress as shown_progress
 
@@ -199,7 +199,7 @@ class _Columns(QueryEstimator):
 def _block(queries: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[Hashable, ...] | None]:
     """A stream or block as X, y, offsets and the names of the features, checked."""
     if isinstance(queries, tuple):
-        block = read_block(queries[0], queries[2], queries[1])
+        block = read_query(queries[0], queries[1], qid=queries[2])
         _require_values(block)
         return as_array(block.X, best_in_hindsight), block.y, block.offsets, block.names
     return _collect(queries)

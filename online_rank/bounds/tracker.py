@@ -202,10 +202,6 @@ class LossTracker(NestedRanker):
         self._segments = np.array([1.0, 0.0, 0.0])
         self._begin()
 
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        yield {"ranker": PerceptronRanker()}
-
     @property
     def learner(self) -> Any:
         """The ranker that learns. Teach it only through the tracker: otherwise the next query or certificate raises an
@@ -431,9 +427,6 @@ class LossTracker(NestedRanker):
 
     def _score(self, X: np.ndarray) -> np.ndarray:
         return self._learner._score(X)
-
-    def _score_queries(self, X: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        return self._learner._score_queries(X, offsets)
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         self._require_complete()

@@ -21,7 +21,7 @@ from online_rank.cli.commands.serve import serve
 from online_rank.cli.commands.stream import stream
 from online_rank.cli.commands.train import train
 from online_rank.cli.commands.warm_up import warm_up
-from online_rank.cli.options import flag, grouped, value
+from online_rank.cli.declaring import flag, grouped, value
 
 __all__ = ["app"]
 

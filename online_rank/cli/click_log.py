@@ -12,9 +12,9 @@ from rich.table import Table
 
 from online_rank.cli.events import events_of
 from online_rank.cli.files import refuse_overwriting
-from online_rank.cli.options import Clicks, Queries, names
-from online_rank.cli.reading import warnings_as_lines
-from online_rank.cli.train import Output, scaled
+from online_rank.cli.options import Clicks, Output
+from online_rank.cli.reading import Reading, warnings_as_lines
+from online_rank.cli.train import scaled
 from online_rank.support.progress import progress
 
 __all__ = ["SAYS", "ClickLog", "examination_of", "learn", "learner_for", "read_as"]
@@ -70,10 +70,11 @@ class ClickLog(NamedTuple):
                 bar(number)
 
 
-def read_as(files: Sequence[str], log: Clicks, reading: Queries, topic: str | None = None, **others: Any) -> ClickLog:
+def read_as(files: Sequence[str], log: Clicks, reading: Reading, topic: str | None = None) -> ClickLog:
     """A log of clicks, as the options of a command name its columns."""
-    columns = {"query": reading.query or "query", "document": reading.document or "document", **others}
-    columns |= {"events": events_of(log.event) if log.event else None, "exclude": names(reading.exclude) or ()}
+    columns: dict[str, Any] = {"query": reading.query or "query", "document": reading.document or "document"}
+    columns |= {"features": reading.features, "exclude": reading.exclude or (), "event_time": reading.event_time}
+    columns["events"] = events_of(log.event) if log.event else None
     return ClickLog(files, str(log.clicks), columns, topic)
 
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import narwhals
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from online_rank.cli.advice import advice
+from online_rank.cli.printing import table
+from online_rank.cli.reading import Missing
 from online_rank.cli.settings import Settings
 from online_rank.stream.columns import Column, TablePlan
 from online_rank.stream.table_sources import batches_of
@@ -67,19 +67,17 @@ def look(settings: Settings, as_json: bool) -> None:
         raise ValueError("--dry-run is for tables: name their columns by --query COLUMN --grade COLUMN")
     rows, seen = _seen(settings.files, plan)
     # Statistics leave out missing values.
-    lines = advice(settings._replace(reading=settings.reading._replace(missing="zero", group_by_qid=True)))
+    lines = advice(settings._replace(reading=settings.reading._replace(missing=Missing.zero, group_by_qid=True)))
     if as_json:
         print(json.dumps({"rows": rows, "columns": [one.to_dict() for one in seen], "advice": lines}))
         return
     console = Console(highlight=False)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in (f"{rows:,} rows", "type", "becomes", "missing", "lowest", "highest"):
-        table.add_column(heading, justify="right" if heading in ("missing", "lowest", "highest") else "left")
+    shown = table(f"{rows:,} rows", "type", "becomes", "missing", "lowest", "highest", left=("type", "becomes"))
     for one in seen:
         figures = one.to_dict()
         ends = ["" if end is None else f"{end:.6g}" if isinstance(end, float) else str(end)[:20] for end in (one.low, one.high)]
-        table.add_row(one.column.name or "(unnamed)", one.column.type, one.column.role, f"{figures['missing']:.1%}", *ends)
-    console.print(table)
+        shown.add_row(one.column.name or "(unnamed)", one.column.type, one.column.role, f"{figures['missing']:.1%}", *ends)
+    console.print(shown)
     for line in [*plan.in_words()[1:], *lines]:
         console.print(line)
 

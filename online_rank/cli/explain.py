@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from online_rank.cli.files import Asked, check_files, for_model, load_model
+from online_rank.cli.files import load_model, opened
 from online_rank.cli.reading import Reading
 from online_rank.cli.runs import read_runs, require_runs
 
@@ -21,9 +21,7 @@ def explain(path: str, file: str, query: str, documents: _Pair, reading: Reading
     """
     from online_rank.base import explain_one
 
-    check_files([file], reading, graded=False)
-    model = load_model(path)
-    reading, asked = for_model(reading, model, [file]), Asked(model, reading.strict)
+    model, reading, asked = opened(path, [file], reading, graded=False)
     with reading.queries([file], with_ids=True) as queries:
         for X, _, qid, docids in queries:
             if qid != query:

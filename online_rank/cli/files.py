@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from online_rank.base import steps_of
-from online_rank.cli.reading import Reading
+from online_rank.cli.reading import Negative, Reading
 from online_rank.query import Block
 from online_rank.query.names import is_index_name
 from online_rank.storage.files import ModelFileError, load
@@ -18,8 +18,17 @@ __all__ = [
     "for_model",
     "load_model",
     "n_features_of",
+    "opened",
     "refuse_overwriting",
 ]
+
+
+def opened(path: str, files: Sequence[str], reading: Reading, graded: bool = True) -> tuple[Any, Reading, "Asked"]:
+    """A saved model, how to read files for it to rank, and in what form it takes their queries; grades may not matter."""
+    check_files(files, reading, graded)
+    model = load_model(path)
+    reading = for_model(reading if graded else reading._replace(negative=Negative.zero), model, files)
+    return model, reading, Asked(model, reading.strict)
 
 
 def for_model(reading: Reading, model: Any, files: Sequence[str]) -> Reading:

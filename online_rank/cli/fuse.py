@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from online_rank.base import ranker_of
 from online_rank.bounds import certificate_of
 from online_rank.cli.files import refuse_overwriting
+from online_rank.cli.options import Fusion, Written
+from online_rank.cli.printing import table
 from online_rank.cli.runs import LEARNED, RULES, FusedQuery, names_of, queries_of
 from online_rank.intervals import PairedLosses
 from online_rank.intervals.paired import EXPECTATION
@@ -26,22 +26,7 @@ from online_rank.rankers.hybrid import hybrid
 from online_rank.rankers.rules import rule_weights
 from online_rank.stream.trec import read_judgements, read_run, write_run
 
-__all__ = ["Fusion", "Written", "fuse", "refuse_outputs"]
-
-
-class Written(NamedTuple):
-    """Where the fused run and the model are written."""
-
-    run: str | None = None
-    model: str | None = None
-
-
-class Fusion(NamedTuple):
-    """What is learned, and from which rule it begins."""
-
-    today: str = "minmax"
-    measure: str = "ndcg@10"
-    k: float = 60.0
+__all__ = ["fuse", "refuse_outputs"]
 
 
 def fuse(files: Sequence[str], qrels: str, settings: Fusion, written: Written, as_json: bool = False) -> None:
@@ -55,7 +40,7 @@ def fuse(files: Sequence[str], qrels: str, settings: Fusion, written: Written, a
     refuse_outputs(written, [*files, qrels])
     names = names_of(files)
     judged = read_judgements(qrels)
-    queries = list(queries_of([read_run(file) for file in files], names, judged))
+    queries = list(queries_of([read_run(file, by_rank=True) for file in files], names, judged))
     n_judged = sum(bool(query.judged) for query in queries)
     if not n_judged:
         raise ValueError(f"{qrels} judges none of the queries of the runs")
@@ -63,12 +48,12 @@ def fuse(files: Sequence[str], qrels: str, settings: Fusion, written: Written, a
     model = hybrid(names, today=settings.today, k=settings.k, measure=settings.measure)
     course = _ranked(queries, names, model, settings)
     losses, paired = course.losses, course.paired
-    if written.run is not None:
-        write_run(written.run, course.fused, tag="online_rank")
-    if written.model is not None:
+    if written.out is not None:
+        write_run(written.out, course.fused, tag="online_rank")
+    if written.save is not None:
         from online_rank.storage.files import save
 
-        save(model, written.model)
+        save(model, written.save)
     report = {
         "queries": len(queries),
         "judged": n_judged,
@@ -206,15 +191,13 @@ def _print(report: dict[str, Any], settings: Fusion) -> None:
     """The figures for people."""
     console = Console(highlight=False)
     console.print(f"[bold]{report['queries']:,}[/] queries, [bold]{report['judged']:,}[/] judged")
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("", report["measure"], "less RRF, 95 % interval at any time"):
-        table.add_column(heading, justify="left" if not heading else "right")
+    shown = table("", report["measure"], "less RRF, 95 % interval at any time")
     for name, value in report["values"].items():
         by = report["differences"].get(name)
         said = "" if by is None else f"{by['mean']:+.4f}  ({by['lower']:+.4f} to {by['upper']:+.4f})"
         called = RULES.get(name, name) if name != LEARNED else f"learned, beginning with {settings.today}"
-        table.add_row(called, f"{value:.4f}", said)
-    console.print(table)
+        shown.add_row(called, f"{value:.4f}", said)
+    console.print(shown)
     shares = ", ".join(f"{share:.2f} {name}" for name, share in report["weights"]["shares"].items())
     console.print(f"served now: {shares}")
     for name, parts in report["weights"]["perceptron"].items():

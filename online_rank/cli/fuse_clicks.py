@@ -10,7 +10,8 @@ from rich.table import Table
 
 from online_rank.base import ranker_of, transformers_of
 from online_rank.cli.click_log import SAYS, ClickLog, examination_of, learner_for
-from online_rank.cli.fuse import Fusion, Written, refuse_outputs
+from online_rank.cli.fuse import refuse_outputs
+from online_rank.cli.options import Fusion, Written
 from online_rank.cli.runs import names_of, read_runs
 from online_rank.metrics import OffPolicyValue
 from online_rank.preprocessing import RunFeatures
@@ -56,12 +57,12 @@ def fuse_clicks(
     known = dict(zip(ranker.feature_names, ranker.served_weights.tolist(), strict=True))
     total = sum(map(abs, known.values())) or 1.0
     report["shares"] = {name: known[f"{name} {part}"] / total for name in names}
-    if written.run is not None:
-        write_run(written.run, {qid: _scores(model, runs) for qid, runs in queries.items()}, tag="online_rank")
-    if written.model is not None:
+    if written.out is not None:
+        write_run(written.out, {qid: _scores(model, runs) for qid, runs in queries.items()}, tag="online_rank")
+    if written.save is not None:
         from online_rank.storage.files import save
 
-        save(model, written.model)
+        save(model, written.save)
     report["written"] = [path for path in written if path is not None]
     if as_json:
         print(json.dumps(report))

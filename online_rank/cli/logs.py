@@ -21,7 +21,7 @@ class _Lines(logging.Formatter):
 
 
 class _Json(logging.Formatter):
-    """One JSON object a line: time (UTC), level, logger, message."""
+    """One JSON object a line: time (UTC), level, logger, message, and the ids of the request that was answered."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line of a record."""
@@ -31,6 +31,7 @@ class _Json(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": _message(self, record),
+            **{name: value for name in ("request_id", "trace_id") if (value := getattr(record, name, None))},
         }
         return json.dumps(fields, ensure_ascii=False)
 
@@ -62,7 +63,10 @@ def log_to_stderr(form: str = "text", level: str = "info") -> None:
     level
         The least level that is written: debug, info, warning or error.
     """
+    from online_rank.serving.trace import add_trace
+
     handler = _Stderr()
+    handler.addFilter(add_trace)
     handler.setFormatter(_Json() if form == "json" else _Lines())
     for name in ("online_rank", "uvicorn"):
         logger = logging.getLogger(name)

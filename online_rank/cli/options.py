@@ -1,69 +1,15 @@
-"""The options that several commands take, each declared once, in groups.
+"""The options of commands, each declared once, in groups."""
 
-A group is a named tuple whose fields are options. A command takes it as one parameter (`grouped`).
-"""
-
-import functools
-import inspect
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from online_rank.cli.declaring import flag, shown, value
 from online_rank.cli.reading import Reading
 from online_rank.measures.table import listed
-
-__all__ = ["flag", "grouped", "is_given", "names", "shown", "value"]
-
-
-def grouped(function: Callable[..., None]) -> Callable[..., None]:
-    """A command that takes the fields of each group among the parameters of a function as options of their own."""
-    groups: dict[str, Any] = {}
-    parameters: list[inspect.Parameter] = []
-    hints = get_type_hints(function, include_extras=True)
-    for parameter in inspect.signature(function).parameters.values():
-        kind = hints[parameter.name]
-        if not (isinstance(kind, type) and issubclass(kind, tuple)):
-            parameters.append(parameter.replace(annotation=kind, kind=parameter.KEYWORD_ONLY))
-            continue
-        groups[parameter.name] = kind
-        of_kind: Any = kind
-        for name, annotation in get_type_hints(kind, include_extras=True).items():
-            default = of_kind._field_defaults[name]
-            parameters.append(inspect.Parameter(name, parameter.KEYWORD_ONLY, default=default, annotation=annotation))
-
-    @functools.wraps(function)
-    def command(**given: Any) -> None:
-        # The library takes strings, not enumerations of them.
-        given = {name: value.value if isinstance(value, StrEnum) else value for name, value in given.items()}
-        made = {name: kind(*(given.pop(field) for field in kind._fields)) for name, kind in groups.items()}
-        function(**given, **made)
-
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return command
-
-
-def is_given(context: typer.Context, name: str) -> bool:
-    """Whether an option was given, rather than left at its default."""
-    return getattr(context.get_parameter_source(name), "name", "DEFAULT") != "DEFAULT"
-
-
-def shown(text: str) -> str:
-    """Text whose brackets are brackets, where help has markup."""
-    return text.replace("[", r"\[")
-
-
-def value(metavar: str | None, help: str, *flags: str, **others: Any) -> Any:
-    """An option with a value, called as its parameter or by other flags; `metavar` is None for choices."""
-    return typer.Option(*flags, metavar=metavar, help=help, **others)
-
-
-def flag(flags: str, help: str) -> Any:
-    """An option without a value; it may have a short form: "--quiet -q"."""
-    return typer.Option(*flags.split(), help=help)
-
 
 # Arguments, and options without a group.
 
@@ -88,61 +34,106 @@ Scale = StrEnum("Scale", ["map", "stream", "query", "none"])
 Scaling = Annotated[Scale, value(None, "Scale features: by quantiles; by mean and variance; within each query; not at all.")]
 
 
-# Files of queries.
+# Learning from files.
 
-#: How to treat missing values in a table.
-Missing = StrEnum("Missing", ["error", "zero", "mean", "indicator"])
-#: How to treat negative grades.
-Negative = StrEnum("Negative", ["error", "zero", "skip"])
+#: The ranker to train.
+Kind = StrEnum("Kind", {"perceptron": "perceptron", "blend": "blend", "light_blend": "light-blend"})
 
 
-def names(given: Sequence[str] | None) -> list[str] | None:
-    """Names of columns, separated by commas."""
-    return [name.strip() for text in given for name in text.split(",") if name.strip()] if given else None
+class Training(NamedTuple):
+    """What to learn from, and how."""
 
-
-class Grades(NamedTuple):
-    """Where the grades are."""
-
-    grade: Annotated[str | None, value("COLUMN", "The column of a table with grades.")] = None
-    negative: Annotated[
-        Negative, value(None, "Grades below 0, of documents not judged or spam: refuse, read as 0, leave out.")
-    ] = Negative.error
-
-
-class Queries(NamedTuple):
-    """How files of queries are read."""
-
-    query: Annotated[str | None, value("COLUMN", "Files are tables (parquet, csv, tsv): the column with query ids.")] = None
-    document: Annotated[str | None, value("COLUMN", "The column of a table with document ids.")] = None
-    exclude: Annotated[list[str] | None, value("NAMES", "Columns of a table that are not features.")] = None
-    missing: Annotated[
-        Missing,
-        value(
-            None,
-            "Missing values in a table: refuse, read as 0, as the mean of the query's other documents, "
-            'or as 0 with a further feature "NAME is missing".',
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE",
+            help="LETOR / svmlight text, plain or gzip, [bold]-[/bold] is standard input; or tables. A run continues without.",
         ),
-    ] = Missing.error
-    n_features: Annotated[
-        int | None, value("N", "Number of features of LETOR text, if the first 8 MiB do not contain all of them.", min=1)
     ] = None
-    group_by_qid: Annotated[
-        bool, flag("--group-by-qid", "Join the documents of a qid that are not contiguous; reads all input first.")
-    ] = False
-    strict: Annotated[
-        bool,
-        flag(
-            "--strict",
-            "Refuse files that lack a feature of the model, or have others, instead of a warning; a model "
-            "that is trained takes the features of the first table and refuses all others, now and later.",
-        ),
-    ] = False
+    test: Annotated[list[str] | None, value("FILE", "Held-out queries; may be repeated.")] = None
+    measure: Measure = "ndcg@10"
+    passes: Annotated[int, value("N", "Number of passes over the files.", min=1)] = 1
+    ranker: Annotated[
+        Kind, value(None, "The ranker to train. The blends take features of any scale: --scale has no effect.")
+    ] = Kind.perceptron
+    scale: Scaling = Scale.map
+    sign: Annotated[
+        list[str] | None,
+        value("NAME=SIGN", "Keep the weight of a feature at or above 0 (NAME=+) or at or below 0 (NAME=-); may be repeated."),
+    ] = None
+    shuffle: Annotated[int | None, value("SEED", "Shuffle the queries by this seed, in a buffer of 2,048.", min=0)] = None
+    reading: Reading = Reading()
+    certify: Annotated[bool, flag("--certify", "Certify the loss, against the best weights in hindsight.")] = False
+    shards: Annotated[
+        int | None, value("N", "Number of copies of the model that learn parts of the files and are mixed.", min=1)
+    ] = None
+    rounds: Annotated[int, value("N", "Number of mixings per pass, with --shards.", min=1)] = 1
 
-    def reading(self, grades: Grades | None = None, **of_training: Any) -> Reading:
-        """How to read files; without `grades`, grades do not matter."""
-        of_grades = {"negative": "zero"} if grades is None else grades._asdict()
-        return Reading(**self._replace(exclude=names(self.exclude))._asdict(), **of_grades, **of_training)
+
+class Checkpoints(NamedTuple):
+    """Where and how often the run is saved."""
+
+    checkpoint: Annotated[str | None, value("DIR", "Folder that keeps the run; the same command continues from there.")] = None
+    every: Every = 1000
+
+
+class Output(NamedTuple):
+    """Where results are written, and how much is printed."""
+
+    save: Save = None
+    report: Annotated[str | None, value("DIR", "Write a page about the run, DIR/index.html (extra 'plot').")] = None
+    json: Json = False
+    quiet: Annotated[bool, flag("--quiet -q", "Print nothing but errors.")] = False
+
+    def warn(self, message: str) -> None:
+        """Print a line on stderr, unless output is switched off."""
+        if not self.quiet:
+            print(f"online-rank: {message}", file=sys.stderr)
+
+
+# Fusion, and metrics.
+
+#: The rules of fusion that may rank today.
+Rule = StrEnum("Rule", ["rrf", "minmax", "zscore"])
+
+
+class Fusion(NamedTuple):
+    """What is learned, and from which rule it begins."""
+
+    today: Annotated[Rule, value(None, "The rule that ranks today, and with which learning begins.")] = Rule.minmax
+    k: Annotated[float, value("K", "The constant of reciprocal rank fusion.", min=0)] = 60.0
+    measure: Measure = "ndcg@10"
+
+
+class Written(NamedTuple):
+    """Where the fused run and the model are written."""
+
+    out: Out = None
+    save: Save = None
+
+
+#: How to count a query without relevant documents.
+NoRelevant = StrEnum("NoRelevant", ["skip", "zero"])
+
+
+class Measuring(NamedTuple):
+    """The metrics, and how they treat queries without relevant documents."""
+
+    metric: Annotated[
+        list[str] | None,
+        value("NAME", f"Metrics: {shown(listed())}; may be repeated. [dim]Without it: ndcg@10, ndcg, map, mrr.[/dim]"),
+    ] = None
+    no_relevant: Annotated[
+        NoRelevant, value(None, "Queries without relevant documents are left out of the mean, or count as 0.")
+    ] = NoRelevant.skip
+
+    def metrics(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """New metrics, by name; and the same for a random ranking, where its expected value is known."""
+        from online_rank.metrics import RandomRanking, metric
+
+        names, options = self.metric or ("ndcg@10", "ndcg", "map", "mrr"), {"no_relevant": str(self.no_relevant)}
+        by_chance = {name: RandomRanking(name, **options) for name in names if not name.lower().startswith("err")}
+        return {name: metric(name, **options) for name in names}, by_chance
 
 
 # Logs of clicks.
@@ -202,6 +193,9 @@ class Service(NamedTuple):
     replace_model: Annotated[
         bool, flag("--replace-model", "If the checkpoint began with another MODEL, continue with this one.")
     ] = False
+    remember: Annotated[
+        str, value("TIME", "Recognise repeated feedback for so long after a query was learned; it needs a --checkpoint.")
+    ] = "24h"
     max_pending: Annotated[
         int, value("N", "Most queries waiting for feedback; one is dropped after 10 N further queries.", min=1)
     ] = 10_000

@@ -5,7 +5,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from online_rank.cli.files import Asked, check_files, for_model, load_model
+from online_rank.cli.files import load_model, opened
 from online_rank.cli.reading import Reading
 from online_rank.cli.runs import read_runs, require_runs
 from online_rank.stream.table_rows import first_repeated
@@ -29,9 +29,7 @@ def rank_runs(path: str, runs: Sequence[str]) -> None:
 
 def rank(path: str, file: str, reading: Reading) -> None:
     """Rank the queries of a file by a saved model and print TREC run lines."""
-    check_files([file], reading, graded=False)
-    model = load_model(path)
-    reading, asked = for_model(reading, model, [file]), Asked(model, reading.strict)
+    model, reading, asked = opened(path, [file], reading, graded=False)
     if reading.query is not None and reading.document is None:
         warnings.warn("documents are numbered by their row within the query; name them with --document COLUMN", stacklevel=2)
     # No progress bar if the lines themselves are printed to the terminal.

@@ -4,55 +4,75 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from enum import StrEnum
+from typing import Annotated, Any, NamedTuple
 
-__all__ = ["Reading", "warned_on_stderr", "warnings_as_lines"]
+from online_rank.cli.declaring import flag, value
+
+__all__ = ["Reading", "ToMeasure", "ToRank", "warned_on_stderr", "warnings_as_lines"]
+
+
+#: How to treat missing values in a table.
+Missing = StrEnum("Missing", ["error", "zero", "mean", "indicator"])
+#: How to treat negative grades.
+Negative = StrEnum("Negative", ["error", "zero", "skip"])
+
+
+def _names(given: Sequence[str] | None) -> list[str] | None:
+    """Names of columns, separated by commas."""
+    return [name.strip() for text in given for name in text.split(",") if name.strip()] if given else None
 
 
 class Reading(NamedTuple):
-    """How files are read.
+    """How files of queries are read."""
 
-    Attributes
-    ----------
-    query, document
-        For tables: the columns with query ids and document ids.
-    exclude
-        Columns of tables that are not features.
-    missing
-        How to treat a missing value in a table: "error", "zero", "mean" or "indicator".
-    n_features
-        Number of features of LETOR text; None for as many as the first 8 MiB show.
-    group_by_qid
-        Whether to join the documents of a query that are not contiguous.
-    strict
-        Whether to refuse files whose features differ from those of the model.
-    grade
-        For tables: the column with grades.
-    negative
-        How to treat a negative grade: "error", "zero" or "skip".
-    features
-        For tables: the columns that are features; None for all numeric columns.
-    event_time
-        For tables: the column with times.
-    """
-
-    query: str | None = None
-    document: str | None = None
-    exclude: list[str] | None = None
-    missing: str = "error"
-    n_features: int | None = None
-    group_by_qid: bool = False
-    strict: bool = False
-    grade: str | None = None
-    negative: str = "error"
-    features: list[str] | None = None
-    event_time: str | None = None
+    query: Annotated[str | None, value("COLUMN", "Files are tables (parquet, csv, tsv): the column with query ids.")] = None
+    document: Annotated[str | None, value("COLUMN", "The column of a table with document ids.")] = None
+    exclude: Annotated[list[str] | None, value("NAMES", "Columns of a table that are not features.", callback=_names)] = None
+    missing: Annotated[
+        Missing,
+        value(
+            None,
+            "Missing values in a table: refuse, read as 0, as the mean of the query's other documents, "
+            'or as 0 with a further feature "NAME is missing".',
+        ),
+    ] = Missing.error
+    n_features: Annotated[
+        int | None, value("N", "Number of features of LETOR text, if the first 8 MiB do not contain all of them.", min=1)
+    ] = None
+    group_by_qid: Annotated[
+        bool, flag("--group-by-qid", "Join the documents of a qid that are not contiguous; reads all input first.")
+    ] = False
+    strict: Annotated[
+        bool,
+        flag(
+            "--strict",
+            "Refuse files that lack a feature of the model, or have others, instead of a warning; a model "
+            "that is trained takes the features of the first table and refuses all others, now and later.",
+        ),
+    ] = False
+    grade: Annotated[str | None, value("COLUMN", "The column of a table with grades.")] = None
+    negative: Annotated[
+        Negative, value(None, "Grades below 0, of documents not judged or spam: refuse, read as 0, leave out.")
+    ] = Negative.error
+    features: Annotated[
+        list[str] | None,
+        value(
+            "NAMES",
+            "The columns of a table that are features, separated by commas; may be repeated. "
+            "[dim]Default: all numeric columns.[/dim]",
+            callback=_names,
+        ),
+    ] = None
+    event_time: Annotated[
+        str | None, value("COLUMN", "The column of a table with times; queries must come in their order.")
+    ] = None
 
     @property
     def of_tables(self) -> dict[str, Any]:
         """The options that `plan_columns` and all readers of tables take."""
-        roles = {name: getattr(self, name) for name in ("query", "grade", "document", "event_time", "missing")}
-        return {**roles, "features": self.features, "exclude": self.exclude or ()}
+        roles = {name: getattr(self, name) for name in ("query", "grade", "document", "event_time", "features")}
+        return {**roles, "exclude": self.exclude or (), "missing": str(self.missing)}
 
     def queries(self, files: Sequence[str], position: Any = None, with_ids: bool = False) -> Any:
         """The queries of files from `iter_letor` or `iter_table`; with ids, (X, y, qid, docids)."""
@@ -60,7 +80,7 @@ class Reading(NamedTuple):
             from online_rank.stream.tables import iter_table
 
             repeated: Any = "group" if self.group_by_qid else "error"
-            options: Any = {"negative": self.negative, "with_ids": with_ids, "repeated_qid": repeated}
+            options: Any = {"negative": str(self.negative), "with_ids": with_ids, "repeated_qid": repeated}
             return iter_table(*files, **self.of_tables, **options)
         from online_rank.stream.letor import iter_letor
 
@@ -70,7 +90,7 @@ class Reading(NamedTuple):
             start=position,
             with_qid=with_ids,
             with_docid=with_ids,
-            negative=self.negative,  # type: ignore[arg-type]
+            negative=str(self.negative),  # type: ignore[arg-type]
             repeated_qid="group" if self.group_by_qid else "warn",
         )
 
@@ -87,10 +107,15 @@ class Reading(NamedTuple):
         if self.query is not None:
             from online_rank.stream.table_parts import plan_tables
 
-            return plan_tables(files, n, negative=self.negative, **self.of_tables)
+            return plan_tables(files, n, negative=str(self.negative), **self.of_tables)
         from online_rank.stream.letor import plan
 
-        return plan(files, n, n_features=self.n_features, negative=self.negative)
+        return plan(files, n, n_features=self.n_features, negative=str(self.negative))
+
+
+#: The options of commands that learn nothing, and of those that do not look at grades.
+ToMeasure = Annotated[Reading, Reading._fields[:9]]
+ToRank = Annotated[Reading, Reading._fields[:7]]
 
 
 @contextmanager

@@ -50,7 +50,7 @@ def names_of(files: Sequence[str]) -> list[str]:
 
 def read_runs(files: Sequence[str]) -> Iterator[FusedQuery]:
     """The queries of TREC runs, by name of the files, without judgements."""
-    return queries_of([read_run(file) for file in files], names_of(files), {})
+    return queries_of([read_run(file, by_rank=True) for file in files], names_of(files), {})
 
 
 def require_runs(model: Any, files: Sequence[str]) -> None:

@@ -1,5 +1,6 @@
 """`online-rank serve`: the service over HTTP."""
 
+import asyncio
 import contextlib
 import copy
 import logging
@@ -39,6 +40,7 @@ class Place(NamedTuple):
     max_bytes: int | None = None
     ttl: float | None = None
     snapshots: int = 0
+    remember: float = 86_400.0
     tokens: str | None = None
 
 
@@ -67,6 +69,7 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
         replace_model=place.replace_model,
         idle=place.idle,
         snapshots=place.snapshots,
+        remember=place.remember,
     )
     for model in models.open_models.values():
         say_where_it_goes_on(model.durable)
@@ -85,7 +88,7 @@ def serve(make: Callable[[], RankingService], place: Place, started: Callable[[A
     `started` is called with the application.
     """
     try:
-        from online_rank.serving.server import listening_sockets, server
+        from online_rank.serving.server import EventLoop, listening_sockets, server
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in ("httptools", "uvicorn"):
             raise
@@ -113,8 +116,8 @@ def serve(make: Callable[[], RankingService], place: Place, started: Callable[[A
     previous, interval = signal.signal(signal.SIGTERM, lambda *_: None), sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH)
     try:
-        with contextlib.suppress(KeyboardInterrupt):
-            running.run(sockets)
+        with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=EventLoop) as runner:
+            runner.run(running.serve(sockets))
     finally:
         signal.signal(signal.SIGTERM, previous)
         sys.setswitchinterval(interval)

@@ -9,10 +9,11 @@ from pathlib import Path
 import typer
 
 from online_rank.arguments import seconds_of
+from online_rank.cli.declaring import is_given
 from online_rank.cli.events import events_of
 from online_rank.cli.files import declared, load_model
 from online_rank.cli.logs import say
-from online_rank.cli.options import OF_NEW, Service, is_given
+from online_rank.cli.options import OF_NEW, Service
 from online_rank.cli.train import new_model
 from online_rank.limits import is_id
 from online_rank.serving import Challenge, FeedbackPlan

@@ -3,13 +3,14 @@
 import hashlib
 import os
 import random
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from online_rank.cli.files import check_files
+from online_rank.cli.options import Training
 from online_rank.cli.reading import Reading
 
-__all__ = ["Made", "Settings", "signs_of"]
+__all__ = ["Made", "Settings"]
 
 SHUFFLE_BUFFER = 2048
 
@@ -39,21 +40,28 @@ class Made(Iterator[tuple]):
         return getattr(self._source, "fraction", None)
 
 
-class Settings(NamedTuple):
-    """What to learn from, and how."""
+class Settings(Training):
+    """What to learn from, and how, with the queries that this describes."""
 
     files: list[str]
     test: list[str]
-    measure: str
-    passes: int
-    scale: str
-    shuffle: int | None
-    reading: Reading = Reading()
-    certify: bool = False
-    ranker: str = "perceptron"
-    shards: int | None = None
-    rounds: int = 1
-    signs: dict[str, int] | None = None
+
+    @classmethod
+    def of(cls, given: Training) -> "Settings":
+        """The settings that were given, with lists where there may be none."""
+        return cls(*given._replace(files=given.files or [], test=given.test or []))
+
+    @property
+    def signs(self) -> dict[str, int] | None:
+        """The signs of weights. Raises ValueError for one that is not written as NAME=+ or NAME=-."""
+        found: dict[str, int] = {}
+        for text in self.sign or ():
+            name, _, sign = text.rpartition("=")
+            if not name or sign not in _SIGNS:
+                raise ValueError(f"--sign {text}: give the name of a feature and its sign, as in price=- or clicks=+")
+            if found.setdefault(name, _SIGNS[sign]) != _SIGNS[sign]:
+                raise ValueError(f"--sign {text}: {name} has both signs")
+        return found or None
 
     def parts(self) -> list[Any]:
         """The files in parts: one for each shard in each round."""
@@ -108,18 +116,6 @@ class Settings(NamedTuple):
                 raise ValueError(f"{option} needs all queries in one place: leave it out with --shards")
         if self.certify:
             raise ValueError("--certify is for one machine; in Python, LossTracker also certifies mixed models")
-
-
-def signs_of(given: Sequence[str] | None) -> dict[str, int] | None:
-    """Signs of weights, given as NAME=+ or NAME=-. Raises ValueError."""
-    found: dict[str, int] = {}
-    for text in given or ():
-        name, _, sign = text.rpartition("=")
-        if not name or sign not in _SIGNS:
-            raise ValueError(f"--sign {text}: give the name of a feature and its sign, as in price=- or clicks=+")
-        if found.setdefault(name, _SIGNS[sign]) != _SIGNS[sign]:
-            raise ValueError(f"--sign {text}: {name} has both signs")
-    return found or None
 
 
 def _digest(file: str) -> str:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from online_rank.arguments import seconds_of
 from online_rank.cli.files import refuse_overwriting
 from online_rank.cli.logs import say
 from online_rank.cli.options import Service
@@ -29,7 +30,8 @@ def run(service: RankingService, options: Service, place: str | None, max_reques
     if place is not None:
         require_replaceable(place)  # Now rather than after everything is learned.
     sys.stdout.flush()
-    durable = DurableService(service, options.checkpoint, options.every, options.replace_model)
+    remember = seconds_of(options.remember, "--remember")
+    durable = DurableService(service, options.checkpoint, options.every, options.replace_model, remember)
     say_where_it_goes_on(durable)
     with contextlib.closing(durable) as state:
         number = 0

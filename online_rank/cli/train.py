@@ -8,18 +8,18 @@ import shlex
 import sys
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from online_rank.base import ranker_of
 from online_rank.base.columns import are_numbers
 from online_rank.base.signs import signs_of_columns
 from online_rank.cli.advice import advice
-from online_rank.cli.evaluate import Measuring, measure_files, of_queries
+from online_rank.cli.evaluate import measure_files
 from online_rank.cli.files import declared, n_features_of, refuse_overwriting
+from online_rank.cli.options import Checkpoints, Measuring, Output
+from online_rank.cli.printing import of_queries, table
 from online_rank.cli.reading import Reading, warnings_as_lines
 from online_rank.cli.settings import Made, Settings
 from online_rank.cli.shards import check_workers, learn_passes
@@ -28,7 +28,7 @@ from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
 from online_rank.storage.files import require_replaceable, save
 from online_rank.support.progress import progress
 
-__all__ = ["Checkpoints", "Output", "new_model", "run", "scaled"]
+__all__ = ["new_model", "run", "scaled"]
 
 RANDOM = "random ranking"
 
@@ -66,27 +66,6 @@ def _fronts(scale: str) -> list[Any]:
     return [fronts[scale]()] if scale in fronts else []
 
 
-class Output(NamedTuple):
-    """Where results are written, and how much is printed."""
-
-    save: str | None = None
-    report: str | None = None
-    json: bool = False
-    quiet: bool = False
-
-    def warn(self, message: str) -> None:
-        """Print a line on stderr, unless output is switched off."""
-        if not self.quiet:
-            print(f"online-rank: {message}", file=sys.stderr)
-
-
-class Checkpoints(NamedTuple):
-    """Where and how often the run is saved."""
-
-    directory: str | None
-    every: int
-
-
 def run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: int | None = None) -> None:
     """Train a model, test it, save it, and print and report the figures."""
     with warnings_as_lines(output.warn):
@@ -94,7 +73,7 @@ def run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: i
 
 
 def _run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: int | None) -> None:
-    if not settings.files and checkpoints.directory is not None:
+    if not settings.files and checkpoints.checkpoint is not None:
         settings, checkpoints = _begun(settings, checkpoints)
     _check(settings, checkpoints, output, workers)
     log = _log_for(output.report, settings, checkpoints)
@@ -106,7 +85,7 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: 
         traces, counted = _learn(settings, checkpoints, model, log, shown)
     else:
         with _opened(settings, checkpoints):
-            traces, training = learn_passes(settings, checkpoints.directory, model, workers, shown)
+            traces, training = learn_passes(settings, checkpoints.checkpoint, model, workers, shown)
         counted, sharded = training.counted, {"mixing": {name: getattr(training, name) for name in _MIXING}}
     if not traces[0].n_queries:
         raise ValueError(f"{', '.join(settings.files)}: no queries to learn from")
@@ -144,7 +123,7 @@ def _check(settings: Settings, checkpoints: Checkpoints, output: Output, workers
     settings.check()
     check_workers(settings, workers)
     read = [*settings.files, *settings.test]
-    for option, place in (("--save", output.save), ("--report", output.report), ("--checkpoint", checkpoints.directory)):
+    for option, place in (("--save", output.save), ("--report", output.report), ("--checkpoint", checkpoints.checkpoint)):
         if place is not None:
             refuse_overwriting(option, place, read)
     if output.save is not None:
@@ -170,8 +149,8 @@ def _untaught(settings: Settings, plan: Any, output: Output, shown: bool | None)
 
 def _tested(model: Any, settings: Settings, shown: bool | None) -> dict[str, Any]:
     """How well the model ranks the files of `--test`."""
-    values = measure_files(model, settings.test, Measuring([settings.measure]), settings.reading, shown)
-    return {"files": settings.test, **values.to_dict()}
+    figures = measure_files(model, settings.test, Measuring([settings.measure]), settings.reading, shown)
+    return {"files": settings.test, **figures}
 
 
 def _report_page(place: str, figures: dict[str, Any], settings: Settings, about: dict[str, Any]) -> str:
@@ -198,7 +177,7 @@ def _learn(settings: Settings, checkpoints: Checkpoints, model: Any, log: Any, s
     traces, counted = [], 0
     with _opened(settings, checkpoints):
         for number in range(settings.passes):
-            place = None if checkpoints.directory is None else os.path.join(checkpoints.directory, f"pass-{number + 1}")
+            place = None if checkpoints.checkpoint is None else os.path.join(checkpoints.checkpoint, f"pass-{number + 1}")
             # Only in the first pass are queries new to the model, so only their ranking is a test.
             metrics: dict[str, Any] = {}
             if number == 0:
@@ -225,14 +204,14 @@ def _learn(settings: Settings, checkpoints: Checkpoints, model: Any, log: Any, s
 
 def _begun(settings: Settings, checkpoints: Checkpoints) -> tuple[Settings, Checkpoints]:
     """The settings of the run in a checkpoint."""
-    with CheckpointDirectory(str(checkpoints.directory)) as directory:
+    with CheckpointDirectory(str(checkpoints.checkpoint)) as directory:
         before = directory.read()
     if not isinstance(before, dict):
-        raise CheckpointError(f"{checkpoints.directory} has no run to continue: name the files to learn from")
+        raise CheckpointError(f"{checkpoints.checkpoint} has no run to continue: name the files to learn from")
     try:
         return Settings.from_run(before, settings.test), checkpoints._replace(every=before["every"])
     except (KeyError, TypeError):
-        raise CheckpointError(f"{checkpoints.directory} does not hold a run of train") from None
+        raise CheckpointError(f"{checkpoints.checkpoint} does not hold a run of train") from None
 
 
 def _log_for(report_to: str | None, settings: Settings, checkpoints: Checkpoints) -> Any:
@@ -241,7 +220,7 @@ def _log_for(report_to: str | None, settings: Settings, checkpoints: Checkpoints
         return None
     if settings.shards is not None:
         raise ValueError("--report shows the run of one machine: leave it out with --shards")
-    if checkpoints.directory is not None:
+    if checkpoints.checkpoint is not None:
         raise ValueError("--report shows a whole run: leave out --checkpoint, which may continue in the middle of one")
     if importlib.util.find_spec("matplotlib") is None:
         raise ImportError('--report needs matplotlib: pip install "online_rank[plot]"')
@@ -252,9 +231,9 @@ def _log_for(report_to: str | None, settings: Settings, checkpoints: Checkpoints
 
 def _opened(settings: Settings, checkpoints: Checkpoints) -> contextlib.AbstractContextManager[Any]:
     """The checkpoint directory, locked, if one was given, after checking that the run may continue in it."""
-    if checkpoints.directory is None:
+    if checkpoints.checkpoint is None:
         return contextlib.nullcontext()
-    directory = CheckpointDirectory(checkpoints.directory)
+    directory = CheckpointDirectory(checkpoints.checkpoint)
     try:
         before, now = directory.read(), settings.of_run() | {"every": checkpoints.every}
         if isinstance(before, dict):
@@ -285,19 +264,16 @@ def _print(report: dict[str, Any], traces: list[Trace]) -> None:
     console.print(f"{rate:,.0f} queries/s, read, ranked, measured and learned")
     if "mixing" in report:
         console.print(_mixing_in_words(report["mixing"]))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("")
-    table.add_column(measure, justify="right", style="bold")
-    table.add_column("queries", justify="right")
+    means = table("", measure, "queries", bold=(measure,))
     over = of_queries(report["counted"], first.n_queries)
-    table.add_row("progressive: each query ranked, then learned", f"{first.values[measure]:.4f}", over)
+    means.add_row("progressive: each query ranked, then learned", f"{first.values[measure]:.4f}", over)
     if RANDOM in first.values:
-        table.add_row("  a random ranking of the same queries", f"{first.values[RANDOM]:.4f}", over, style="dim")
+        means.add_row("  a random ranking of the same queries", f"{first.values[RANDOM]:.4f}", over, style="dim")
     if test := report.get("test"):
         over = of_queries(test["counted"][measure], test["queries"])
-        table.add_row("held out", f"{test['metrics'][measure]:.4f}", over)
-        table.add_row("  a random ranking of the same queries", f"{test['random'][measure]:.4f}", over, style="dim")
-    console.print(table)
+        means.add_row("held out", f"{test['metrics'][measure]:.4f}", over)
+        means.add_row("  a random ranking of the same queries", f"{test['random'][measure]:.4f}", over, style="dim")
+    console.print(means)
     if report["counted"] < first.n_queries:
         console.print(f"A mean is over the queries that have a relevant document: {measure} is not defined for the others.")
     for number, trace in enumerate(traces, start=1):

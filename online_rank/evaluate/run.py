@@ -32,7 +32,7 @@ def progressive(
     *,
     every: int | None = None,
     progress: bool | None = None,
-    watch: Callable[[Trace], None] | None = None,
+    watch: Callable[[Any], None] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
 ) -> Any:
     """Test a model on every query of a stream, then let it learn from the query.
@@ -97,50 +97,67 @@ def progressive(
     >>> run.difference("ridge", "unlearned").n
     300
     """
-    if isinstance(model, Mapping):
-        return _together(stream, model, metrics, every, progress, watch, checkpoint)
-    if isinstance(model, type) or not (hasattr(model, "predict_one") and hasattr(model, "learn_one")):
-        kind = f"the class {model.__name__}" if isinstance(model, type) else f"of type {type(model).__name__}"
-        raise TypeError(f"model is {kind}, no instance of a ranker: progressive(stream, model, metrics)")
+    several = isinstance(model, Mapping)
+    models: Mapping[str, Any] = model if isinstance(model, Mapping) else {"": model}
+    for one in models.values():
+        if isinstance(one, type) or not (hasattr(one, "predict_one") and hasattr(one, "learn_one")):
+            kind = f"the class {one.__name__}" if isinstance(one, type) else f"of type {type(one).__name__}"
+            raise TypeError(f"model is {kind}, no instance of a ranker: progressive(stream, model, metrics)")
     if isinstance(stream, str | os.PathLike):
         raise TypeError(f"stream is the name {os.fspath(stream)!r}; read a file by online_rank.stream.letor.iter_letor")
-    measured = _named_metrics(metrics, model)
-    trace = Trace(every=every)
-    trace.values = {name: m.get() for name, m in measured.items()}
+    if several and checkpoint is not None:
+        raise ValueError("checkpoint= supports a single model")
+    targets = {learned_measure(one) for one in models.values()}
+    if len(targets) != 1:
+        names = " and ".join(sorted(target.name for target in targets))
+        raise ValueError(f"model: the models learn for {names or 'nothing'}; what is compared is a loss of one measure")
+    (target,) = targets
+    measured = {name: _named_metrics(copy.deepcopy(metrics) if several else metrics, one) for name, one in models.items()}
+    traces = {name: Trace(every=every) for name in models}
+    comparison = Comparison(traces) if several else None
+    for name, trace in traces.items():
+        trace.values = {called: m.get() for called, m in measured[name].items()}
+    # Checkpoints, and queries met together, are for one model.
+    name = next(iter(models))
+    first, first_model, first_metrics = traces[name], models[name], measured[name]
     with contextlib.ExitStack() as stack:
         directory = None if checkpoint is None else stack.enter_context(CheckpointDirectory(checkpoint))
-        position = None if directory is None else _go_on(directory, model, measured, trace)
+        position = None if directory is None else _go_on(directory, first_model, first_metrics, first)
         source = stream(position) if callable(stream) else stream
         queries: Iterable[tuple] = source
-        if position is None and trace.n_queries:
-            queries = itertools.islice(source, trace.n_queries, None)
-        show = stack.enter_context(_learning(source, progress))
-        target = learned_measure(model)
-        together = Together(source, model, measured, watch, target)
+        if position is None and first.n_queries:
+            queries = itertools.islice(source, first.n_queries, None)
+        total = len(source) if isinstance(source, Sized) else getattr(source, "n_queries", None)
+        read = partial(getattr, source, "fraction", None)
+        show = stack.enter_context(shown_progress("learning", total, shown=progress, part=read))
+        together = Together(source, None if several else first_model, first_metrics, watch, target)
         between = every or _CHECKPOINT_EVERY
 
         def most() -> int:
-            n = trace.n_queries
+            n = first.n_queries
             return together.most(n, None if directory is None else n - n % between + between)
 
         clock = time.perf_counter()
         for items in lessons(queries, most):
-            done = together.learn(items, trace.n_queries, trace._spacing) if len(items) > 1 else None
+            done = together.learn(items, first.n_queries, first._spacing) if len(items) > 1 else None
             if done is not None:
-                trace._add_together(*done)
+                first._add_together(*done)
             for item in items if done is None else ():
-                _meet(item, {"": model}, {"": measured}, target, {"": trace})
+                losses = _meet(item, models, measured, target, traces)
+                if comparison is not None and None not in losses.values():
+                    comparison.paired.update(losses)  # type: ignore[arg-type]
             now = time.perf_counter()
-            trace.elapsed += now - clock
+            for trace in traces.values():
+                trace.elapsed += now - clock
             clock = now
-            if directory is not None and trace.n_queries % between == 0:
-                directory.write(_state(model, measured, trace, source))
-            show(trace.n_queries, lambda: trace.values)
+            if directory is not None and first.n_queries % between == 0:
+                directory.write(_state(first_model, first_metrics, first, source))
+            show(first.n_queries, None if several else lambda: first.values)
             if watch is not None:
-                watch(trace)
+                watch(comparison or first)
         if directory is not None:
-            directory.write(_state(model, measured, trace, source))
-    return trace
+            directory.write(_state(first_model, first_metrics, first, source))
+    return comparison or first
 
 
 def _meet(
@@ -163,48 +180,6 @@ def _meet(
         values = {called: metric.get() for called, metric in measured[name].items()}
         traces[name]._add(len(answers[name]), getattr(model, "last_round", None), values, losses[name])
     return losses
-
-
-def _learning(source: Any, progress: bool | None) -> Any:
-    """The progress bar of a stream."""
-    total = len(source) if isinstance(source, Sized) else getattr(source, "n_queries", None)
-    return shown_progress("learning", total, shown=progress, part=partial(getattr, source, "fraction", None))
-
-
-def _together(
-    stream: Any,
-    models: Mapping[str, Any],
-    metrics: Any,
-    every: int | None,
-    progress: bool | None,
-    watch: Callable[[Any], None] | None,
-    checkpoint: Any,
-) -> Comparison:
-    """`progressive` for several models: all rank a query before any of them learns it."""
-    if checkpoint is not None:
-        raise ValueError("checkpoint is for one model; several are not written down")
-    targets = {learned_measure(model) for model in models.values()}
-    if len(targets) != 1:
-        names = " and ".join(sorted(target.name for target in targets))
-        raise ValueError(f"model: the models learn for {names or 'nothing'}; what is compared is a loss of one measure")
-    (target,) = targets
-    measured = {name: _named_metrics(copy.deepcopy(metrics), model) for name, model in models.items()}
-    run = Comparison({name: Trace(every=every) for name in models})
-    queries = stream(None) if callable(stream) else stream
-    clock = time.perf_counter()
-    with _learning(queries, progress) as show:
-        for n, item in enumerate(queries, start=1):
-            losses = _meet(item, models, measured, target, run.traces)
-            if None not in losses.values():
-                run.paired.update(losses)  # type: ignore[arg-type]
-            now = time.perf_counter()
-            for trace in run.traces.values():
-                trace.elapsed += now - clock
-            clock = now
-            show(n)
-            if watch is not None:
-                watch(run)
-    return run
 
 
 def _lesson(item: Any) -> tuple[Any, Any, Mapping[str, Any]]:

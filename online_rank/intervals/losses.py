@@ -134,14 +134,6 @@ class LossInterval:
             raise ValueError(f"loss is {loss}; it must be a number between 0 and 1")
         add_losses(self.sums, (loss,))
 
-    def update_many(self, losses: Any) -> None:
-        """Add losses (n,) in turn: the same as a loop of `update`, bit for bit."""
-        x = np.asarray(losses, dtype=np.float64)
-        bad = np.flatnonzero(~((x >= 0.0) & (x <= 1.0)))
-        if bad.size:
-            raise ValueError(f"losses[{bad[0]}] is {x[bad[0]]}; it must be a number between 0 and 1")
-        add_losses(self.sums, x)
-
     def interval(self, level: float = 0.95) -> Interval:
         """The interval that holds at all times with probability `level`.
 

@@ -1,6 +1,5 @@
 """Measures of the user's own: the loss of a ranking, as a function of the grades in its order."""
 
-import inspect
 import math
 from typing import Any, Protocol, runtime_checkable
 
@@ -77,8 +76,7 @@ class OwnMeasure:
     @property
     def name(self) -> str:
         """Its name in messages: the one that it is registered under, or that of its class or function."""
-        found = extensions.name_of(self.given) or extensions.name_of(type(self.given))
-        return found or str(getattr(self.given, "__qualname__", type(self.given).__qualname__))
+        return extensions.called(self.given)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OwnMeasure) and self.given == other.given
@@ -144,13 +142,7 @@ def own_measure(measure: Any) -> OwnMeasure:
     ValueError
         The name is not registered.
     """
-    given = measure
-    if isinstance(given, str):
-        try:
-            given = extensions.registered(given)
-        except ValueError as error:
-            raise ValueError(f"measure: {error}") from None
-    return OwnMeasure(given() if inspect.isclass(given) else given)
+    return OwnMeasure(extensions.own("measure", measure))
 
 
 def share(mass_of_loss: bool, loss: float, base: float, name: str) -> float:

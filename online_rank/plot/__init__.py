@@ -6,7 +6,7 @@ lines are labelled directly, without a legend.
 """
 
 from online_rank.plot.bars import certificate, explanation, importance, weights
-from online_rank.plot.clicks import online_quality, position_bias
+from online_rank.plot.clicks import position_bias
 from online_rank.plot.curves import LossCurve, loss, trace
 from online_rank.plot.served import served_loss
 
@@ -16,7 +16,6 @@ __all__ = [
     "explanation",
     "importance",
     "loss",
-    "online_quality",
     "position_bias",
     "served_loss",
     "trace",

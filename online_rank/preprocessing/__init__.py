@@ -10,7 +10,8 @@ from online_rank.preprocessing.hashing import HashedFeatures
 from online_rank.preprocessing.lift import ForEachDocument
 from online_rank.preprocessing.max_abs import MaxAbsStreamScaler
 from online_rank.preprocessing.per_query import QueryNormalizer
-from online_rank.preprocessing.quantile_map import Ramps, StreamQuantileMap
+from online_rank.preprocessing.quantile_map import StreamQuantileMap
+from online_rank.preprocessing.ramps import Ramps
 from online_rank.preprocessing.ranks import QueryRanks
 from online_rank.preprocessing.runs import RunFeatures
 from online_rank.preprocessing.stream_scaler import StreamScaler

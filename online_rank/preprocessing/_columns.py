@@ -2,13 +2,13 @@
 
 import abc
 import functools
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 import numpy as np
 
 from online_rank.base.anatomy import Abilities
-from online_rank.base.columns import QueryEstimator, as_array
+from online_rank.base.columns import QueryEstimator, are_numbers, as_array
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, document_name, require_finite, require_grades, with_features
@@ -45,10 +45,6 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         if names is not None:
             names = names_made(self, names if has_own_names else self._own_names())
         return with_features(aligned, X, names)
-
-    def _given_names(self, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
-        """Names of the columns made of features with `names`."""
-        return names
 
     _asks_blocks = True
 
@@ -117,6 +113,10 @@ class StatelessTransformer(QueryTransformer):
     def _abilities(self) -> Abilities:
         return Abilities(learns=False)
 
+    def _room(self, X: np.ndarray) -> np.ndarray:
+        """An array for the transformed features `X`."""
+        return np.empty_like(X)
+
     @abc.abstractmethod
     def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> int:
         """Write the transformed queries of a block to `out`; returns the number of queries before one with too large
@@ -126,14 +126,12 @@ class StatelessTransformer(QueryTransformer):
     def _transform_block(self, block: Block) -> Block:
         require_finite(block)
         X = as_array(block.X, self)
-        out = np.empty_like(X)
+        names = None if block.names is None else names_made(self, block.names)
+        out = self._room(X)
         done = self._transform(X, block.offsets, out)
         if done < len(block.w):
             raise too_large(self, block, done)
-        return with_features(block, out, block.names)
-
-    def _learn_block(self, block: Block) -> Block:
-        return self._transform_block(block)
+        return with_features(block, out, names)
 
     _asks_blocks = True
 
@@ -144,9 +142,31 @@ def too_large(transformer: QueryTransformer, block: Block, query: int) -> ValueE
     return ValueError(f"x: the query of {name} has features too large for {type(transformer).__name__}; scale them down")
 
 
-def names_made(step: ColumnTransformer, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+def names_made(step: QueryTransformer, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
     """Names of the columns that a transformer makes of features with `names`."""
     return distinct_names(step._given_names(names))
+
+
+def names_of_several(
+    names: tuple[Hashable, ...], n: int, of_name: Callable[[Hashable], Iterable[Hashable]]
+) -> tuple[Hashable, ...]:
+    """The names of n columns made of each feature, one after the other: new features come last.
+
+    The columns of a numbered feature are numbers, as those of an array are; `of_name` gives the others.
+    """
+    given: list[Hashable] = []
+    for name in names:
+        if are_numbers((name,)):
+            last = n * int(name)  # type: ignore[call-overload]
+            given += map(str, range(last - n + 1, last + 1))
+        else:
+            given += of_name(name)
+    return tuple(given)
+
+
+def source_of(column: Hashable, n: int) -> Hashable:
+    """The number of the feature of which n columns are made, among them the one with this number."""
+    return str((int(column) - 1) // n + 1)  # type: ignore[call-overload]
 
 
 @functools.lru_cache(maxsize=64)

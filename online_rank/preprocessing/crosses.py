@@ -15,8 +15,6 @@ from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, SparseRows, require_finite
 from online_rank.query.sparse import as_rows
 
-__all__ = ["CrossFeatures", "suffix_of"]
-
 # Those that have learned a query, and have told if it had no context.
 _TOLD: "weakref.WeakSet[CrossFeatures]" = weakref.WeakSet()
 
@@ -88,10 +86,6 @@ class CrossFeatures(QueryTransformer):
                 raise ValueError(f"{name} has the name {each!r}, which stands there twice")
         self.key = key
         self.numbers = numbers
-
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        yield {"key": "user"}
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -14,8 +14,6 @@ from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, document_name, read_query, require_finite, with_features
 
-__all__ = ["DeclaredFeatures"]
-
 
 class DeclaredFeatures(QueryTransformer):
     """Refuse features that were not declared, and count declared ones that are missing.
@@ -70,10 +68,6 @@ class DeclaredFeatures(QueryTransformer):
             raise ValueError(f"features names {twice[0]!r} more than once")
         self.features = features
 
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        yield {"features": ["a", "b"]}
-
     @property
     def feature_names(self) -> tuple[Hashable, ...]:
         """The declared names, in the order of the columns."""
@@ -99,8 +93,7 @@ class DeclaredFeatures(QueryTransformer):
     def _abilities(self) -> Abilities:
         return Abilities(takes_documents=True, learns=False)
 
-    def _rising(self, feature: Hashable) -> tuple[Hashable, ...]:
-        return (feature,)
+    _rises = True
 
     def _layers(self, n_features: int) -> tuple[Layer, ...]:
         return ()

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank._kernels.hashing import hash_names
 from online_rank._kernels.sparse import merge_repeated
 from online_rank.base.anatomy import Abilities
@@ -15,8 +16,6 @@ from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, SparseRows, document_name, require_finite
 from online_rank.query.forms import as_floats, flat
 from online_rank.query.sparse import as_rows, merged
-
-__all__ = ["HashedFeatures"]
 
 #: As many columns as a model may have features.
 MOST_BITS = 24
@@ -77,10 +76,7 @@ class HashedFeatures(QueryTransformer):
 
     def __init__(self, bits: int = 22, *, text: tuple[str, ...] | None = None) -> None:
         super().__init__()
-        if isinstance(bits, bool) or not isinstance(bits, int | np.integer):
-            raise TypeError(f"bits is {bits!r}; it is an integer")
-        if not 1 <= bits <= MOST_BITS:
-            raise ValueError(f"bits is {bits}; it must be from 1 to {MOST_BITS}")
+        arguments.integer("bits", bits, 1, MOST_BITS)
         if text is not None and not (isinstance(text, tuple) and text and all(isinstance(name, str) for name in text)):
             raise TypeError(f"text is {text!r}; it is None, or a tuple of names of features")
         self.bits = bits
@@ -90,9 +86,6 @@ class HashedFeatures(QueryTransformer):
         X = block.X
         rows = self._of_columns(block) if isinstance(X, np.ndarray | SparseRows) else self._of_documents(X, block.ids)
         return block._replace(X=rows, names=None)
-
-    def _learn_block(self, block: Block) -> Block:
-        return self._transform_block(block)
 
     def _of_documents(self, documents: Sequence[Mapping[Hashable, Any]], ids: Sequence[Hashable] | None) -> SparseRows:
         """Feature dicts as hashed rows."""

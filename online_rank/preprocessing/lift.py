@@ -19,8 +19,6 @@ from online_rank.base.undo import Undo, record
 from online_rank.limits import MAX_LIFTED
 from online_rank.query import Block, Retrieved, document_name, feature_dicts, read_query, require_finite, require_grades
 
-__all__ = ["ForEachDocument"]
-
 
 class ForEachDocument(QueryTransformer):
     """Lift a river transformer of single documents to queries: it learns and transforms one document after the other.
@@ -83,12 +81,6 @@ class ForEachDocument(QueryTransformer):
 
     def __str__(self) -> str:
         return f"ForEachDocument({self.transformer})"
-
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        from river import preprocessing
-
-        yield {"transformer": preprocessing.StandardScaler()}
 
     def learn_one(self, x: Any, y: Any = None, *, context: Any = None) -> None:
         """Learn from one query, or from a single document (a feature dict).

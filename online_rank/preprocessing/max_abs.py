@@ -1,6 +1,5 @@
 """Scaling by the largest absolute value so far, which keeps zeros."""
 
-from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,6 @@ from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, SparseRows, require_finite
-
-__all__ = ["MaxAbsStreamScaler"]
 
 
 class MaxAbsStreamScaler(QueryEstimator, QueryTransformer):
@@ -58,8 +55,7 @@ class MaxAbsStreamScaler(QueryEstimator, QueryTransformer):
         largest = self._largest[: self._n_features]
         return largest.copy() if self.feature_names is None else dict(zip(self.feature_names, largest.tolist(), strict=True))
 
-    def _rising(self, feature: Hashable) -> tuple[Hashable, ...]:
-        return (feature,)
+    _rises = True
 
     def _grow(self, n_new: int) -> None:
         n = self._n_features

@@ -1,14 +1,10 @@
 """Makes features relative to their query."""
 
-from collections.abc import Hashable
-
 import numpy as np
 
 from online_rank._kernels import preprocessing as kernels
 from online_rank.base.form import InQuery, Layer
 from online_rank.preprocessing._columns import StatelessTransformer
-
-__all__ = ["QueryNormalizer"]
 
 
 class QueryNormalizer(StatelessTransformer):
@@ -41,8 +37,7 @@ class QueryNormalizer(StatelessTransformer):
             raise ValueError(f"method is {method!r}; it is 'standard' or 'minmax'")
         self.method = method
 
-    def _rising(self, feature: Hashable) -> tuple[Hashable, ...]:
-        return (feature,)
+    _rises = True
 
     def _layers(self, n_features: int) -> tuple[Layer, ...]:
         return (InQuery(np.arange(n_features), np.ones(n_features, dtype=bool), self.method),)

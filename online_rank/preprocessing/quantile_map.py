@@ -12,15 +12,13 @@ from online_rank._kernels import quantile_map as kernels
 from online_rank._kernels.arrays import all_finite
 from online_rank.arguments import integer
 from online_rank.arguments import seed as require_seed
-from online_rank.base.columns import are_numbers, as_array
+from online_rank.base.columns import are_numbers
 from online_rank.base.form import Curves, InQuery, Layer
 from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Flag, Integer, ListOf, Real, Schema
-from online_rank.preprocessing._columns import ColumnTransformer, StatelessTransformer, distinct_names
+from online_rank.preprocessing._columns import ColumnTransformer, names_of_several, source_of
 from online_rank.query import Block, SparseRows, require_finite
-
-__all__ = ["Ramps", "StreamQuantileMap"]
 
 #: Values that the sketch of a feature keeps, and documents that join it at once. A map of d features is saved in
 #: 8 d (_POINTS + _DOCUMENTS) bytes: 348 kB at 136 features.
@@ -39,8 +37,6 @@ _FOREVER = 1 << 62
 _CELLS = 256
 #: Larger values are clipped to this, so that differences of values stay finite.
 _LARGEST = 8e307
-#: Ramps run over [-2, 2], in which 95 % of normal scores lie, and are this high.
-_REACH, _HEIGHT = 2.0, 0.7
 #: Added to the standard deviation within a query.
 _SOFT = 0.1
 #: The least number, at which the knots beside 0 stand, and the distance at which they are exported.
@@ -114,10 +110,6 @@ class StreamQuantileMap(ColumnTransformer):
 
     Parameters
     ----------
-    ramps
-        None, or the number P of knots of `Ramps` to apply afterwards: each of the two columns becomes P columns. A linear
-        ranker
-        then learns a piecewise linear function of every feature.
     n_knots
         Most knots of a feature.
     memory
@@ -152,7 +144,6 @@ class StreamQuantileMap(ColumnTransformer):
     """
 
     _schema = Schema(
-        _ramps=Derived(),
         _count=Count(),
         _total=Real(0.0),
         _points=Array("d", _POINTS, low=-_LARGEST, high=_LARGEST),
@@ -188,7 +179,6 @@ class StreamQuantileMap(ColumnTransformer):
 
     def __init__(
         self,
-        ramps: int | None = None,
         *,
         n_knots: int = 64,
         memory: int = 131_072,
@@ -196,17 +186,14 @@ class StreamQuantileMap(ColumnTransformer):
         seed: int = 0,
     ):
         super().__init__()
-        integer("ramps", ramps, 2, _MOST_KNOTS, optional=True)
         integer("n_knots", n_knots, 8, _MOST_KNOTS)
         integer("memory", memory, _LEAST_MEMORY)
         integer("frozen_after", frozen_after, 1, optional=True)
         require_seed(seed)
-        self.ramps = ramps
         self.n_knots = n_knots
         self.memory = memory
         self.frozen_after = frozen_after
         self.seed = seed
-        self._ramps = None if ramps is None else Ramps(ramps)
         self._count = 0
         # The sketches: values other than 0, their number and weight, and the weight of all documents.
         self._points = np.empty((0, _POINTS))
@@ -257,12 +244,6 @@ class StreamQuantileMap(ColumnTransformer):
         knots = self._table.knots[j, :, : self._table.counts[j]]
         return knots[kernels.VALUE].copy(), knots[kernels.SCORE].copy()
 
-    @locked
-    def keeps_zero(self, feature: Hashable) -> bool:
-        """Whether most documents have 0, so that 0 stays 0."""
-        j = self.feature_names.index(feature) if self.feature_names is not None else int(feature)  # type: ignore[call-overload]
-        return bool(self._table.rare[j])
-
     def _derive(self) -> None:
         """Compute the positions of sampled documents, and the knots, from the state."""
         self._places = self._draw_places()
@@ -304,9 +285,6 @@ class StreamQuantileMap(ColumnTransformer):
         if idle:
             self._cursor = d
 
-    def _given(self, n_features: int) -> int:
-        return n_features * (self.ramps or 1)  # Two columns of 32 bits each.
-
     def _added(self, n_new: int) -> int:
         table = (self.n_knots + kernels.BEYOND) * kernels.KNOT + _CELLS // 8 + kernels.FINDER
         return super()._added(n_new) + n_new * (_POINTS + len(self._rows) + table)
@@ -342,24 +320,22 @@ class StreamQuantileMap(ColumnTransformer):
         return block
 
     def _room(self, X: np.ndarray, n: int = 1) -> np.ndarray:
-        return np.empty((n * len(X), X.shape[1] * 2 * (self.ramps or 1)), dtype=np.float32)
+        return np.empty((n * len(X), X.shape[1] * 2), dtype=np.float32)
 
     def _given_names(self, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
-        return _column_names(names, self.ramps)
+        return _column_names(names)
 
-    def _rising(self, feature: Hashable) -> tuple[Hashable, ...]:
-        return _column_names((feature,), self.ramps)
+    _rises = True
 
     def _risen_from(self, column: Hashable) -> Hashable:
-        pair = column if self._ramps is None else self._ramps._risen_from(column)
-        if are_numbers((pair,)):
-            return str((int(pair) + 1) // 2)  # type: ignore[call-overload]
-        if isinstance(pair, tuple):
-            return pair[0]
-        return pair.removesuffix(_IN_QUERY) if isinstance(pair, str) else pair
+        if are_numbers((column,)):
+            return source_of(column, 2)
+        if isinstance(column, tuple):
+            return column[0]
+        return column.removesuffix(_IN_QUERY) if isinstance(column, str) else column
 
     def _sources(self, n_features: int) -> np.ndarray:
-        return np.repeat(np.arange(n_features), 2 * (self.ramps or 1))
+        return np.repeat(np.arange(n_features), 2)
 
     def _layers(self, n_features: int) -> tuple[Layer, ...]:
         zero = (np.zeros(1), np.zeros(1))
@@ -368,11 +344,10 @@ class StreamQuantileMap(ColumnTransformer):
         both = np.repeat(np.arange(n_features), 2)
         # The mean is not subtracted from features that keep their zero.
         centred = np.repeat(self._table.rare == 0, 2)
-        mapped = (
+        return (
             Curves(np.arange(n_features), tuple(knots if len(knots[0]) else zero for knots in found)),
             InQuery(both, np.arange(2 * n_features) % 2 == 1, "standard", _SOFT, centred),
         )
-        return mapped if self._ramps is None else (*mapped, *self._ramps._layers(2 * n_features))
 
     def _learn_transform(self, block: Block, out: np.ndarray) -> int:
         if len(block.w) > 1:
@@ -408,12 +383,7 @@ class StreamQuantileMap(ColumnTransformer):
 
     def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> bool:
         """Write transformed queries to `out`. Returns whether all values are finite."""
-        if self._ramps is None:
-            return kernels.map_queries(X, offsets, *self._table, out)
-        mapped = np.empty((len(X), 2 * X.shape[1]), dtype=np.float32)
-        sound = kernels.map_queries(X, offsets, *self._table, mapped)
-        self._ramps._transform(mapped, offsets, out)
-        return sound
+        return kernels.map_queries(X, offsets, *self._table, out)
 
     @property
     def table(self) -> _Table:
@@ -579,92 +549,6 @@ def _widened(values: np.ndarray) -> np.ndarray:
     return np.where(np.abs(values) == _SMALLEST, np.copysign(narrow, values), values)
 
 
-class Ramps(StatelessTransformer):
-    """Expand every feature into ramps, so that a linear ranker can learn piecewise linear functions of it.
-
-    A value z gives z and 0.7 clip((z - P_k) / (P_{k+1} - P_k), 0, 1) for the `n_knots` knots P_k at equal distances over [-2,
-    2], so put it behind `StreamQuantileMap`, whose columns have about that range, or another scaler.
-
-    Parameters
-    ----------
-    n_knots
-        Number of knots, at least 2; each feature becomes as many columns.
-
-    Raises
-    ------
-    ValueError
-        `n_knots` is below 2.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from online_rank.preprocessing import Ramps
-    >>> Ramps(3).transform_one(np.array([[-1.0], [3.0]]))
-    array([[-1.  ,  0.35,  0.  ],
-           [ 3.  ,  0.7 ,  0.7 ]])
-    """
-
-    def __init__(self, n_knots: int = 12):
-        super().__init__()
-        integer("n_knots", n_knots, 2, _MOST_KNOTS)
-        self.n_knots = n_knots
-
-    def _given(self, n_features: int) -> int:
-        return n_features * self.n_knots
-
-    def _rising(self, feature: Hashable) -> tuple[Hashable, ...]:
-        if are_numbers((feature,)):
-            first = self.n_knots * (int(feature) - 1)  # type: ignore[call-overload]
-            return tuple(str(first + k) for k in range(1, self.n_knots + 1))
-        return _ramp_names((feature,), self.n_knots)
-
-    def _risen_from(self, column: Hashable) -> Hashable:
-        if are_numbers((column,)):
-            return str((int(column) - 1) // self.n_knots + 1)  # type: ignore[call-overload]
-        is_ramp = isinstance(column, tuple) and isinstance(column[-1], str) and column[-1].startswith("> ")
-        return column[0] if is_ramp else column  # type: ignore[index]
-
-    def _layers(self, n_features: int) -> tuple[Layer, ...]:
-        points, ends = _knots(self.n_knots), np.array([0.0, _HEIGHT])
-        own = [None, *((points[k : k + 2], ends) for k in range(self.n_knots - 1))]
-        return (Curves(np.repeat(np.arange(n_features), self.n_knots), tuple(own * n_features)),)
-
-    def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> int:
-        kernels.ramps(X, _knots(self.n_knots), _HEIGHT, out)
-        return len(offsets) - 1
-
-    def _transform_block(self, block: Block) -> Block:
-        require_finite(block)
-        X = as_array(block.X, self)
-        out = np.empty((len(X), X.shape[1] * self.n_knots), X.dtype)
-        self._transform(X, block.offsets, out)
-        return block._replace(
-            X=out, names=None if block.names is None else distinct_names(_ramp_names(block.names, self.n_knots))
-        )
-
-
-@functools.cache
-def _knots(n_knots: int) -> np.ndarray:
-    return np.linspace(-_REACH, _REACH, n_knots)
-
-
 @functools.lru_cache(maxsize=64)
-def _column_names(names: tuple[Hashable, ...], ramps: int | None) -> tuple[Hashable, ...]:
-    """The names of the columns of each feature, one after the other: new features come last.
-
-    Features of an array are known by position, so the columns of a numbered feature are numbers too.
-    """
-    width, given = 2 * (ramps or 1), list[Hashable]()
-    for name in names:
-        if are_numbers((name,)):
-            given += [str(width * (int(name) - 1) + k) for k in range(1, width + 1)]  # type: ignore[call-overload]
-        else:
-            pair = (name, f"{name}{_IN_QUERY}" if isinstance(name, str) else (name, "in query"))
-            given += pair if ramps is None else _ramp_names(pair, ramps)
-    return tuple(given)
-
-
-@functools.lru_cache(maxsize=64)
-def _ramp_names(names: tuple[Hashable, ...], n_knots: int) -> tuple[Hashable, ...]:
-    starts = _knots(n_knots)[:-1].tolist()
-    return tuple(given for name in names for given in (name, *((name, f"> {start:.3g}") for start in starts)))
+def _column_names(names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+    return names_of_several(names, 2, lambda name: (name, name + _IN_QUERY if isinstance(name, str) else (name, "in query")))

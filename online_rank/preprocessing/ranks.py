@@ -6,19 +6,15 @@ import numpy as np
 
 from online_rank import arguments
 from online_rank._kernels.ranks import beside_ranks
-from online_rank.base.columns import are_numbers, as_array
+from online_rank.base.columns import are_numbers
 from online_rank.base.form import InQuery, Layer
-from online_rank.base.schema import Schema
-from online_rank.base.transformer import QueryTransformer
-from online_rank.query import Block, require_finite
-
-__all__ = ["QueryRanks"]
+from online_rank.preprocessing._columns import StatelessTransformer
 
 #: The beginning of the name of a rank.
 _RANK_OF = "rank of "
 
 
-class QueryRanks(QueryTransformer):
+class QueryRanks(StatelessTransformer):
     """Give each feature a companion: the rank of the document's value among those of its query.
 
     The companion of a value is the share of the query's documents with a smaller value, equal ones counted half, minus a half:
@@ -48,8 +44,6 @@ class QueryRanks(QueryTransformer):
     [{'rank of clicks': 0.25}, {'rank of clicks': -0.25}]
     """
 
-    _schema = Schema()
-
     def __init__(self, *, keep: bool = True) -> None:
         super().__init__()
         arguments.flag("keep", keep)
@@ -59,7 +53,7 @@ class QueryRanks(QueryTransformer):
         # The number of the rank of a feature without a name depends on how many there are.
         if are_numbers((feature,)):
             return None
-        return (*((feature,) if self.keep else ()), f"{_RANK_OF}{feature}")
+        return self._given_names((feature,))
 
     def _risen_from(self, column: Hashable) -> Hashable:
         return column.removeprefix(_RANK_OF) if isinstance(column, str) else column
@@ -69,19 +63,17 @@ class QueryRanks(QueryTransformer):
         relative = np.arange(copies * n_features) >= (n_features if self.keep else 0)
         return (InQuery(np.tile(np.arange(n_features), copies), relative, "ranks"),)
 
-    def _transform_block(self, block: Block) -> Block:
-        require_finite(block)
-        X = as_array(block.X, self)
-        width = X.shape[1] if self.keep else 0
-        out = np.empty((len(X), width + X.shape[1]), X.dtype)
-        out[:, :width] = X[:, :width]
-        beside_ranks(X, block.offsets, width, out)
-        names = None
-        if block.names is not None:
-            names = (*(block.names if self.keep else ()), *(f"{_RANK_OF}{name}" for name in block.names))
-            if len(set(names)) < len(names):
-                raise ValueError(f"x: a feature is called {max(names, key=names.count)!r}, as the rank of another is")
-        return block._replace(X=out, names=names)
+    def _given_names(self, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+        given = (*(names if self.keep else ()), *(f"{_RANK_OF}{name}" for name in names))
+        if len(set(given)) < len(given):
+            raise ValueError(f"x: a feature is called {max(given, key=given.count)!r}, as the rank of another is")
+        return given
 
-    def _learn_block(self, block: Block) -> Block:
-        return self._transform_block(block)
+    def _room(self, X: np.ndarray) -> np.ndarray:
+        return np.empty((len(X), (1 + self.keep) * X.shape[1]), X.dtype)
+
+    def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> int:
+        width = X.shape[1] if self.keep else 0
+        out[:, :width] = X[:, :width]
+        beside_ranks(X, offsets, width, out)
+        return len(offsets) - 1

@@ -1,7 +1,6 @@
 """Features from the result lists of retrievers."""
 
 import itertools
-import sys
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
@@ -12,11 +11,8 @@ from online_rank.base.anatomy import Abilities
 from online_rank.base.columns import require_array_room
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
-from online_rank.query import Block, Retrieved, document_name, require_finite
-from online_rank.query.forms import as_floats
-from online_rank.query.sparse import SparseRows, worth_rows
-
-__all__ = ["PARTS", "RunFeatures"]
+from online_rank.query import Block, Retrieved, require_finite
+from online_rank.query.forms import rows_of_dicts
 
 #: The features that `RunFeatures` can make of a run, in the order of its columns.
 PARTS = ("minmax", "zscore", "reciprocal_rank", "found")
@@ -98,9 +94,8 @@ class RunFeatures(QueryTransformer):
         # Half of it all is the largest of two arrays.
         return n_documents * n_features * self._n_numbers_a_score // 2
 
-    def _rising(self, feature: Hashable) -> tuple[Hashable, ...]:
-        # Signs name its columns, since runs are no features.
-        return (feature,)
+    # Signs name its columns, since runs are no features.
+    _rises = True
 
     def __init__(
         self,
@@ -124,7 +119,7 @@ class RunFeatures(QueryTransformer):
         self.floor = floor
 
     def _transform_block(self, block: Block) -> Block:
-        given = _read(block)
+        given = _read(block, self)
         names = given.names
         if self.runs is None:
             runs = [j for j in range(given.values.shape[1]) if given.retrieved is None or given.retrieved[j]]
@@ -156,9 +151,6 @@ class RunFeatures(QueryTransformer):
         if others and len(set(columns)) < len(columns):  # Columns of runs differ.
             raise ValueError(f"x: a feature is called {max(columns, key=columns.count)!r}, as a column of a run is")
         return block._replace(X=out, names=columns)
-
-    def _learn_block(self, block: Block) -> Block:
-        return self._transform_block(block)
 
 
 def _part_of(scores: np.ndarray, ranks: np.ndarray, part: str, k: float, floor: float) -> np.ndarray:
@@ -236,52 +228,24 @@ class _Given(NamedTuple):
         return _Given(np.hstack([self.values, absent]), np.hstack([self.ranks, absent]), names)
 
 
-def _read(block: Block) -> _Given:
+def _read(block: Block, step: RunFeatures) -> _Given:
     """What a block says of its documents. Raises an error that names the value that is no finite number."""
+    documents = block.X if isinstance(block.X, list) else []
+    if isinstance(block.X, list):
+        scores = [{name: value.score if type(value) is Retrieved else value for name, value in x.items()} for x in documents]
+        rows, names = rows_of_dicts(scores, block.ids)
+        block = block._replace(X=rows, names=names)
+    require_finite(block)
     X = block.X
     if isinstance(X, np.ndarray):
-        require_finite(block)
         return _Given(X.astype(np.float64), np.full(X.shape, np.nan), block.names)
-    if isinstance(X, SparseRows):
-        require_finite(block)
-        rows, columns, given = np.repeat(np.arange(X.shape[0]), np.diff(X.starts)), X.columns, X.values.astype(np.float64)
-        return _Given(*_placed(X.shape, rows, columns, given), block.names)
-    place: dict[Hashable, int] = {}
-    columns = np.array([place.setdefault(name, len(place)) for x in X for name in x], dtype=np.int64)
-    rows = np.repeat(np.arange(len(X)), [len(x) for x in X])
-    entries = [value for x in X for value in x.values()]
-    scores = [value.score if type(value) is Retrieved else value for value in entries]
-    given = _numbers(scores, X, block.ids)
-    values, ranks = _placed((len(X), len(place)), rows, columns, given)
-    kinds = {j for j, value in zip(columns.tolist(), entries, strict=True) if type(value) is Retrieved}
-    if not kinds:
-        return _Given(values, ranks, tuple(place))
-    ranks[rows, columns] = [value.rank if type(value) is Retrieved else np.nan for value in entries]
-    return _Given(values, ranks, tuple(place), [j in kinds for j in range(len(place))])
-
-
-def _placed(shape: tuple[int, int], rows: np.ndarray, columns: np.ndarray, given: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """An array with the entries, NaN elsewhere, and another one that is all NaN."""
-    if worth_rows(len(given), shape[0] * shape[1]):
-        require_array_room(*shape, "RunFeatures")
-    values = np.full(shape, np.nan)
-    values[rows, columns] = given
-    return values, np.full(shape, np.nan)
-
-
-def _numbers(entries: list[Any], documents: Sequence[Any], ids: Sequence[Hashable] | None) -> np.ndarray:
-    """The values of feature dicts, one after the other. Raises an error that names the first that is no finite number."""
-    kinds = {*map(type, entries)}
-    found = as_floats(entries) if kinds <= {float, int} else None
-    if found is not None and np.isfinite(found).all():
-        return found
-    for i, x in enumerate(documents):
-        for name, value in x.items():
-            number: Any = value.score if type(value) is Retrieved else value
-            if not isinstance(number, int | float | np.number | np.bool_) or isinstance(number, np.complexfloating):
-                raise TypeError(f"x: feature {name!r} of {document_name(i, ids)} is {value!r:.60}; features are numbers")
-            if not -sys.float_info.max <= number <= sys.float_info.max:  # Integers may be too large.
-                raise ValueError(
-                    f"x: feature {name!r} of {document_name(i, ids)} is {value!r:.60}; features are finite numbers"
-                )
-    return np.array(entries, dtype=np.float64)
+    require_array_room(X, step)
+    values: Any = np.full(X.shape, np.nan)
+    ranks: Any = values.copy()
+    places = np.repeat(np.arange(X.shape[0]), np.diff(X.starts)), X.columns
+    values[places] = X.values
+    found = [value.rank if type(value) is Retrieved else np.nan for x in documents for value in x.values()]
+    if np.isnan(found).all():
+        return _Given(values, ranks, block.names)
+    ranks[places] = found
+    return _Given(values, ranks, block.names, (~np.isnan(ranks).all(axis=0)).tolist())

@@ -1,6 +1,6 @@
 """Standardisation by running means and variances."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,6 @@ from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Schema
 from online_rank.preprocessing._columns import ColumnTransformer
 from online_rank.query import Block
-
-__all__ = ["StreamScaler"]
 
 
 class StreamScaler(ColumnTransformer):
@@ -84,8 +82,7 @@ class StreamScaler(ColumnTransformer):
             return values.copy()
         return dict(zip(self.feature_names, values.tolist(), strict=True))
 
-    def _rising(self, feature: Hashable) -> tuple[Hashable, ...]:
-        return (feature,)
+    _rises = True
 
     def _scale(self) -> np.ndarray:
         """The standard deviations; 0 for a feature that has been constant, which becomes 0."""
@@ -128,9 +125,6 @@ class StreamScaler(ColumnTransformer):
         )  # fmt: skip
         self._count = int(count)  # As plain Python, kernels return numpy's.
         return learned
-
-    def _sources(self, n_features: int) -> np.ndarray:
-        return np.arange(n_features)
 
     def _layers(self, n_features: int) -> tuple[Layer, ...]:
         scale = self._scale()

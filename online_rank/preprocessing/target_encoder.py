@@ -17,8 +17,6 @@ from online_rank.feedback.arrays import shown_block
 from online_rank.preprocessing._columns import ColumnTransformer
 from online_rank.query import Block
 
-__all__ = ["StreamTargetEncoder"]
-
 #: The grid of every feature covers the range of normal scores.
 _REACH = 2.6
 #: The features whose values are kept beside their encodings.

@@ -16,6 +16,7 @@ What is known of a query itself, such as who asks, comes beside it as `context={
 documents with it (`CrossFeatures`).
 """
 
+from online_rank.limits import MAX_FEATURES
 from online_rank.query.blocks import ONE as ONE
 from online_rank.query.blocks import Block
 from online_rank.query.blocks import as_array as as_array
@@ -27,13 +28,12 @@ from online_rank.query.blocks import single as single
 from online_rank.query.blocks import with_features as with_features
 from online_rank.query.feedback import Feedback
 from online_rank.query.feedback import as_feedback as as_feedback
-from online_rank.query.forms import MAX_FEATURES
+from online_rank.query.forms import ONE_QUERY as ONE_QUERY
 from online_rank.query.forms import answer_in_kind as answer_in_kind
 from online_rank.query.forms import feature_dicts as feature_dicts
 from online_rank.query.forms import in_form as in_form
 from online_rank.query.forms import plain_array as plain_array
 from online_rank.query.forms import plain_query as plain_query
-from online_rank.query.forms import read_block as read_block
 from online_rank.query.forms import read_query as read_query
 from online_rank.query.grades import MAX_GRADE
 from online_rank.query.grades import as_grades as as_grades

@@ -11,18 +11,6 @@ from online_rank.arguments import require_time
 from online_rank.query.context import Context
 from online_rank.query.sparse import SparseRows
 
-__all__ = [
-    "ONE",
-    "Block",
-    "as_times",
-    "as_weights",
-    "document_name",
-    "plain_block",
-    "query_offsets",
-    "require_finite",
-    "single",
-]
-
 #: The weights of a block of one query of weight 1.
 ONE = np.ones(1)
 
@@ -138,39 +126,34 @@ def with_feedback(block: Block, y: Any, w: np.ndarray, served: np.ndarray | None
 def as_weights(w: Any, n_queries: int) -> np.ndarray:
     """The weights of queries as float64 (n_queries,); all 1 for None.
 
-    Raises
-    ------
-    TypeError, ValueError
-        `w` is neither None nor one number for each query. Learning checks that weights are finite and >= 0.
+    Raises TypeError or ValueError if `w` is neither None nor one number for each query. Learning checks that weights are finite
+    and >= 0.
     """
-    if w is None:
-        return np.ones(n_queries)
-    weights = as_array("w", w)
-    if weights.dtype.kind not in "biuf":
-        raise TypeError(f"w has dtype {weights.dtype}; weights of queries are numbers")
-    if weights.shape != (n_queries,):
-        raise ValueError(f"w has shape {weights.shape}, but the block has {n_queries} queries: one weight a query")
-    return weights.astype(np.float64, copy=False)
+    return (
+        np.ones(n_queries)
+        if w is None
+        else _of_queries("w", as_array("w", w), n_queries, "biuf", "weights of queries are numbers: one weight")
+    )
 
 
-def as_times(at: Any, n_queries: int) -> np.ndarray | None:
-    """Times of queries as float64 (n_queries,); None for None.
+def as_times(at: Any, n_queries: int) -> np.ndarray:
+    """Times of queries as float64 (n_queries,).
 
-    Raises
-    ------
-    TypeError, ValueError
-        `at` is not one time in seconds for each query.
+    Raises TypeError or ValueError if `at` is not one time in seconds for each query.
     """
-    if at is None:
-        return None
-    times = np.atleast_1d(as_array("at", at))
-    if times.dtype.kind not in "iuf":
-        raise TypeError(f"at has dtype {times.dtype}; times are numbers of seconds")
-    if times.shape != (n_queries,):
-        raise ValueError(f"at has shape {times.shape}, but there are {n_queries} queries: one time a query")
+    times = _of_queries("at", np.atleast_1d(as_array("at", at)), n_queries, "iuf", "times are numbers of seconds: one time")
     for time in times.tolist():
         require_time("at", time)
-    return times.astype(np.float64)
+    return times
+
+
+def _of_queries(name: str, values: np.ndarray, n_queries: int, kinds: str, wanted: str) -> np.ndarray:
+    """The values of an argument as float64, one a query; `kinds` are those of dtypes."""
+    if values.dtype.kind not in kinds:
+        raise TypeError(f"{name} has dtype {values.dtype}; {wanted} a query")
+    if values.shape != (n_queries,):
+        raise ValueError(f"{name} has shape {values.shape}, but there are {n_queries} queries; {wanted} a query")
+    return values.astype(np.float64, copy=False)
 
 
 def as_array(name: str, value: Any) -> np.ndarray:

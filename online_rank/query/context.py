@@ -6,8 +6,6 @@ from typing import Any
 
 from online_rank.limits import INT64_HIGH, INT64_LOW, MAX_ID_LENGTH
 
-__all__ = ["Context", "as_contexts", "read_context"]
-
 #: The features of one query: strings, numbers, booleans, and None for unknown values.
 Context = Mapping[str, Any]
 

@@ -5,8 +5,6 @@ from typing import Any
 
 from online_rank.query.grades import as_grades
 
-__all__ = ["Feedback", "as_feedback"]
-
 
 class Feedback:
     """Feedback on one query other than a grade for each document, such as clicks; only some rankers learn from it."""

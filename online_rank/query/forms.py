@@ -32,19 +32,6 @@ from online_rank.query.served import as_served
 from online_rank.query.sparse import SparseRows, checked_rows, from_scipy, is_scipy, worth_rows
 from online_rank.query.vectors import Vectors
 
-__all__ = [
-    "MAX_FEATURES",
-    "answer_in_kind",
-    "as_floats",
-    "feature_dicts",
-    "flat",
-    "in_form",
-    "plain_array",
-    "plain_query",
-    "read_block",
-    "read_query",
-]
-
 #: From this number of names on, a kernel finds the distinct ones faster than a dict.
 _MANY = 256
 
@@ -66,32 +53,41 @@ class _Features(NamedTuple):
     form: Any = None
 
 
+#: In place of query ids: the documents are one query.
+ONE_QUERY: Any = object()
+
+
 def read_query(
     x: Any,
     y: Any = None,
-    w: float = 1.0,
+    w: Any = None,
     *,
+    qid: Any = ONE_QUERY,
     served: Any = None,
     context: Any = None,
     at: Any = None,
     documents: bool = False,
 ) -> Block:
-    """Read one query, in any form.
+    """Read one query, in any form, or several stacked one below the other.
 
     Parameters
     ----------
     x
-        The query, in any form that `online_rank.query` lists, or a `Block` of one.
+        The query, in any form that `online_rank.query` lists, or a `Block` of one; or the n documents of several.
     y
         Its grades (see `as_grades`) or other feedback (`as_feedback`); None for a query to rank.
     w
-        Its weight.
+        Its weight, of several queries one each; None for 1.
+    qid
+        None if y is, too, or left out: x is one query. Otherwise the n query ids of several; documents of a query must be
+        contiguous.
     served
-        The scores that it was served with (see `as_served`); None if unknown.
+        The scores that the documents were served with (see `as_served`); None if unknown.
     context
-        What is known of the query itself, `{name: value}` (see `read_context`); None for what a `Block` says, or nothing.
+        What is known of the query itself, `{name: value}` (see `read_context`), of several one each; None for what a `Block`
+        says, or nothing.
     at
-        Its time, in seconds; None for what a `Block` says, or none.
+        The time in seconds, of several queries one each; None for what a `Block` says, or none.
     documents
         Whether to keep feature dicts, and frames with columns other than numbers, unchanged, for pipeline steps that take text
         and categories.
@@ -101,7 +97,7 @@ def read_query(
     TypeError
         `x` has no accepted form, or a feature value is not a number.
     ValueError
-        The shape is wrong, documents are ragged, or there are more than `MAX_FEATURES` features; or the grades do not fit.
+        The shape is wrong, documents are ragged, or there are more than `MAX_FEATURES` features; or grades or ids do not fit.
 
     Examples
     --------
@@ -111,8 +107,12 @@ def read_query(
     >>> block.X
     array([[2. , 1. ],
            [0.5, 0. ]])
+    >>> read_query(np.ones((3, 1)), [0, 1, 2], qid=[7, 7, 8]).offsets
+    array([0, 2, 3])
     """
-    weight = ONE if type(w) is float and w == 1.0 else _as_weight(w)
+    one = qid is ONE_QUERY or (qid is None and y is None)
+    if one:
+        weights = ONE if w is None or (type(w) is float and w == 1.0) else _as_weight(w)
     if isinstance(x, Block):
         if context is not None:
             x = x._replace(context=(read_context(context),))
@@ -121,72 +121,25 @@ def read_query(
         scores = x.served if served is None else as_served(served, x.n_documents, x.ids)
         if y is None:
             return x
-        return with_feedback(x, as_feedback(y, len(x.w), x.n_documents, x.ids), weight, scores)
+        return with_feedback(x, as_feedback(y, len(x.w), x.n_documents, x.ids), weights, scores)
     X, ids, names, form = _read(x, documents)
     n = len(X) if type(X) is _ARRAY else _length(X)
     if form is not None and form is not dict:  # Only frames have labels.
-        y, served = in_rows_of(x, "y", y), in_rows_of(x, "served", served)
+        y, served, qid = in_rows_of(x, "y", y), in_rows_of(x, "served", served), in_rows_of(x, "qid", qid)
+    offsets = single(n) if one else query_offsets(qid, n)
+    n_queries = len(offsets) - 1
     try:
-        feedback = None if y is None else as_feedback(y, 1, n, ids)
+        feedback = None if y is None else as_feedback(y, n_queries, n, ids)
     except ValueError:
         _require_no_runs(x, y)
         raise
     scores = None if served is None else as_served(served, n, ids)
-    known = None if context is None else (read_context(context),)
-    times = None if at is None else as_times(at, 1)
-    return _new(Block, (X, feedback, single(n), weight, ids, names, scores, form, None, None, known, times))
-
-
-def read_block(
-    X: Any,
-    qid: Any,
-    y: Any = None,
-    w: Any = None,
-    *,
-    served: Any = None,
-    context: Any = None,
-    at: Any = None,
-    documents: bool = False,
-) -> Block:
-    """Read queries stacked one below the other.
-
-    Parameters
-    ----------
-    X
-        Features of n documents, in any form of a query.
-    qid
-        The n query ids; documents of a query must be contiguous.
-    y
-        The n grades, or one other `Feedback` a query; None for queries to rank.
-    w
-        One weight a query; None for 1.
-    served
-        The n scores that the documents were served with; None if unknown.
-    context
-        One `{name: value}` a query; None where nothing is known of the queries themselves.
-    at
-        The times of the queries, in seconds; None where they have none.
-    documents
-        As in `read_query`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As in `read_query`; or the documents of a query are not contiguous.
-
-    Examples
-    --------
-    >>> read_block(np.ones((3, 1)), [7, 7, 8], [0, 1, 2]).offsets
-    array([0, 2, 3])
-    """
-    features, ids, names, form = _read(X, documents)
-    n = _length(features)
-    offsets = query_offsets(in_rows_of(X, "qid", qid), n)
-    feedback = None if y is None else as_feedback(in_rows_of(X, "y", y), len(offsets) - 1, n, ids)
-    scores = None if served is None else as_served(in_rows_of(X, "served", served), n, ids)
-    known, times = as_contexts(context, len(offsets) - 1), as_times(at, len(offsets) - 1)
-    weights = as_weights(w, len(offsets) - 1)
-    return Block(features, feedback, offsets, weights, ids, names, scores, form, context=known, at=times)
+    if context is not None:
+        context = (read_context(context),) if one else as_contexts(context, n_queries)
+    times = None if at is None else as_times(at, n_queries)
+    if not one:
+        weights = as_weights(w, n_queries)
+    return _new(Block, (X, feedback, offsets, weights, ids, names, scores, form, None, None, context, times))
 
 
 def plain_array(x: Any, n_features: int) -> np.ndarray | None:
@@ -429,6 +382,18 @@ def _checked_floats(values: list[Any], names: tuple[Hashable, ...], ids: Sequenc
 
 def _from_ragged_dicts(documents: Sequence[Any], ids: tuple[Hashable, ...] | None) -> _Features:
     """Feature dicts that do not all have the same names in the same order."""
+    rows, names = rows_of_dicts(documents, ids)
+    n, d = rows.shape
+    if worth_rows(len(rows.values), n * d):
+        return _Features(rows, ids, names, dict)
+    X = np.zeros((n, d))
+    # With indices of another type numpy casts them in the assignment, and ends the process where memory runs out there.
+    X[np.repeat(np.arange(n), np.diff(rows.starts)), rows.columns.astype(np.intp)] = rows.values
+    return _Features(X, ids, names, dict)
+
+
+def rows_of_dicts(documents: Sequence[Any], ids: Sequence[Hashable] | None) -> tuple[SparseRows, tuple[Hashable, ...]]:
+    """Feature dicts as sparse rows, and the names of the columns, in the order in which they first appear."""
     if set(map(type, documents)) != {dict}:
         for i, document in enumerate(documents):
             if not isinstance(document, Mapping):
@@ -442,13 +407,7 @@ def _from_ragged_dicts(documents: Sequence[Any], ids: tuple[Hashable, ...] | Non
     if values is None:
         rows = [_checked_floats(list(x.values()), tuple(x), ids, i) for i, x in enumerate(documents)]
         values = np.concatenate(rows)
-    n, d = len(documents), len(different)
-    if worth_rows(len(values), n * d):
-        return _Features(SparseRows(starts, columns, values, d), ids, different, dict)
-    X = np.zeros((n, d))
-    # With indices of another type numpy casts them in the assignment, and ends the process where memory runs out there.
-    X[np.repeat(np.arange(n), np.diff(starts)), columns.astype(np.intp)] = values
-    return _Features(X, ids, different, dict)
+    return SparseRows(starts, columns, values, len(different)), different
 
 
 def _distinct(names: list[Hashable]) -> tuple[tuple[Hashable, ...], np.ndarray]:

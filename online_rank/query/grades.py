@@ -7,13 +7,12 @@ import numpy as np
 
 from online_rank._kernels.codes import MAX_GRADE
 from online_rank.query.blocks import as_array, document_name
-from online_rank.query.labels import by_id
-
-__all__ = ["MAX_GRADE", "as_grades", "require_grades"]
+from online_rank.query.labels import by_id, in_order
 
 _INT64 = np.dtype(np.int64)
 # Plain dicts first, since asking an abstract class takes longer.
 _MAPPING = dict | Mapping
+_REMEDY = "; online_rank.drop_ungraded(x, y, missing=0) counts it as 0, missing='skip' leaves it out"
 
 
 def as_grades(y: Any, n_documents: int, ids: Sequence[Hashable] | None = None) -> np.ndarray:
@@ -54,7 +53,7 @@ def as_grades(y: Any, n_documents: int, ids: Sequence[Hashable] | None = None) -
             y = view
         elif type(y) is not dict:
             y = by_id("y", y, ids)
-        grades = _as_integers(_in_order(y, ids) if isinstance(y, _MAPPING) else y, ids)
+        grades = _as_integers(in_order("y", y, ids, "grade", _REMEDY) if isinstance(y, _MAPPING) else y, ids)
     if len(grades) != n_documents:
         raise ValueError(f"y has {len(grades)} grades, but x has {n_documents} documents")
     return grades
@@ -73,25 +72,6 @@ def require_grades(y: np.ndarray, ids: Sequence[Hashable] | None = None) -> None
                 else ""
             )
         )
-
-
-def _in_order(y: Mapping[Hashable, Any], ids: Sequence[Hashable] | None) -> list[Any]:
-    """The grades of a dict in the order of the documents."""
-    if ids is None or isinstance(ids, range):
-        raise TypeError("y is a dict, but the documents of x have no ids: give x as {id: feature dict}, or y as a list")
-    try:
-        grades = [*map(y.__getitem__, ids)]
-    except KeyError:
-        missing = [i for i in ids if i not in y]
-        raise ValueError(
-            f"y has no grade for document {missing[0]!r} of x ({len(missing)} missing); "
-            "online_rank.drop_ungraded(x, y, missing=0) counts it as 0, missing='skip' leaves it out"
-        ) from None
-    if len(y) != len(ids):
-        known = set(ids)
-        extra = next(i for i in y if i not in known)
-        raise ValueError(f"y grades document {extra!r}, which is not in x")
-    return grades
 
 
 def _as_integers(y: Any, ids: Sequence[Hashable] | None) -> np.ndarray:

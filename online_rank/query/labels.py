@@ -4,8 +4,6 @@ import sys
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["by_id", "in_rows_of"]
-
 
 def _index(values: Any) -> Any:
     """The index of a pandas object, or None."""
@@ -102,3 +100,38 @@ def in_rows_of(x: Any, name: str, values: Any) -> Any:
         f"{name} and x are labelled differently: {name} has {strange!r} in its index; "
         f"take {name}.loc[x.index], or {name}.to_numpy() if it is in the order of x"
     )
+
+
+def in_order(
+    name: str, values: Mapping[Hashable, Any], ids: Sequence[Hashable] | None, what: str, remedy: str | None = ""
+) -> list[Any]:
+    """The values of `{document id: value}` in the order of the documents.
+
+    Parameters
+    ----------
+    name, what
+        Name of the argument and of one of its values, for messages.
+    values, ids
+        The values, and the ids of the documents, or None.
+    remedy
+        Advice for a document without a value; None if there may be such documents, whose values are then None.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Documents have no ids, one has no value, or a value is of no document.
+    """
+    if ids is None or isinstance(ids, range):
+        raise TypeError(
+            f"{name} is a dict, but the documents of x have no ids: give x as {{id: feature dict}}, or {name} as a list"
+        )
+    try:
+        found = [*map(values.get if remedy is None else values.__getitem__, ids)]
+    except KeyError:
+        missing = [i for i in ids if i not in values]
+        raise ValueError(f"{name} has no {what} for document {missing[0]!r} of x ({len(missing)} missing){remedy}") from None
+    if len(values) != len(ids) or remedy is None:
+        known = set(ids)
+        if extra := [i for i in values if i not in known]:
+            raise ValueError(f"{name} {what}s document {extra[0]!r}, which is not in x")
+    return found

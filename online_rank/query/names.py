@@ -13,8 +13,6 @@ import numpy as np
 from online_rank._kernels.names import hash_texts, number_names
 from online_rank.limits import is_name
 
-__all__ = ["HashedNames", "are_texts", "distinct", "hashes_of", "index_among", "is_index_name", "plain_names"]
-
 #: Random seeds of the hash, so that nobody can choose names that collide. Nothing that is stored depends on them.
 _SEEDS = np.frombuffer(os.urandom(16), np.uint64)
 

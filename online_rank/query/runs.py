@@ -5,8 +5,6 @@ import sys
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["Retrieved", "Runs"]
-
 
 class Retrieved(NamedTuple):
     """A document's entry in the list of a retriever.

@@ -6,9 +6,7 @@ from typing import Any
 import numpy as np
 
 from online_rank.query.blocks import as_array, document_name
-from online_rank.query.labels import by_id
-
-__all__ = ["as_served"]
+from online_rank.query.labels import by_id, in_order
 
 
 def as_served(served: Any, n_documents: int, ids: Sequence[Hashable] | None = None) -> np.ndarray:
@@ -41,7 +39,7 @@ def as_served(served: Any, n_documents: int, ids: Sequence[Hashable] | None = No
     """
     served = by_id("served", served, ids)
     if isinstance(served, Mapping):
-        served = _in_order(served, ids)
+        served = in_order("served", served, ids, "score")
     elif isinstance(served, str | bytes) or not (hasattr(served, "__len__") or hasattr(served, "__array__")):
         raise TypeError(f"served is of type {type(served).__name__}; it is a sequence of scores, one a document")
     scores = as_array("served", served)
@@ -54,17 +52,3 @@ def as_served(served: Any, n_documents: int, ids: Sequence[Hashable] | None = No
     if bad.size:
         raise ValueError(f"served: the score of {document_name(int(bad[0]), ids)} is {scores[bad[0]]}; scores are finite")
     return scores
-
-
-def _in_order(served: Mapping[Hashable, Any], ids: Sequence[Hashable] | None) -> list[Any]:
-    """The scores of a dict in the order of the documents."""
-    if ids is None or isinstance(ids, range):
-        raise TypeError("served is a dict, but the documents of x have no ids: give served as a list")
-    for i in ids:
-        if i not in served:
-            raise ValueError(f"served has no score for document {i!r} of x")
-    if len(served) != len(ids):
-        known = set(ids)
-        extra = next(i for i in served if i not in known)
-        raise ValueError(f"served scores document {extra!r}, which is not in x")
-    return [served[i] for i in ids]

@@ -7,8 +7,6 @@ import numpy as np
 from online_rank._kernels.sparse import merge_repeated, repeats
 from online_rank.arguments import integer
 
-__all__ = ["SparseRows", "as_rows", "checked_rows", "from_scipy", "is_scipy", "merged", "worth_rows"]
-
 #: `SparseRows` pay off below this share of non-zeros, from this number of cells on.
 _SHARE = 0.05
 _CELLS = 1 << 12
@@ -108,7 +106,7 @@ def from_scipy(x: Any) -> SparseRows:
         raise TypeError(f"x has dtype {x.dtype}; features are numbers")
     if x.format != "csr":
         try:
-            x = _rebuilt(x).tocsr()
+            x = _checked_copy(x).tocsr()
         except ValueError as error:
             raise ValueError(f"x is a broken {type(x).__name__}: {error}") from None
     if len(x.indptr) != x.shape[0] + 1:
@@ -119,26 +117,17 @@ def from_scipy(x: Any) -> SparseRows:
     return checked_rows(SparseRows(x.indptr, x.indices[:n], values[:n], x.shape[1]))
 
 
-def _rebuilt(x: Any) -> Any:
-    """The same matrix, with checked copies of its indices: scipy's compiled conversions take them as they are, and would read
-    and write outside of arrays. Raises ValueError.
+def _checked_copy(x: Any) -> Any:
+    """A copy of a matrix whose indices were checked: scipy's compiled conversions take them as they are, and would read and
+    write outside of arrays. Raises ValueError.
     """
-    shape = x.shape
-    if x.format in ("csc", "bsr"):
-        block = x.data.shape[1:] if x.format == "bsr" else (1, 1)
-        lines, across = (shape[0] // block[0], shape[1] // block[1]) if x.format == "bsr" else (shape[1], shape[0])
-        starts, indices = _indices(x.indptr, x.indices, len(x.data), across)
-        if len(starts) != lines + 1:
-            raise ValueError(f"its shape is {shape}, but it has starts of {len(starts) - 1} rows or columns")
-        return type(x)((x.data, indices, starts), shape=shape)
-    if x.format == "coo":
-        return type(x)((x.data, (x.row, x.col)), shape=shape, copy=True)
-    if x.format == "dia":
-        return type(x)((x.data, x.offsets), shape=shape, copy=True)
-    if x.format == "lil":
-        x = x.copy()
-        if [*map(len, x.rows)] != [*map(len, x.data)] or len(x.rows) != shape[0]:
-            raise ValueError("its rows have other numbers of columns than of values")
+    x = x.copy()
+    if hasattr(x, "check_format"):
+        x.check_format(full_check=True)
+        if (x.indptr[1:] < x.indptr[:-1]).any():  # Not checked by scipy where the last one is 0.
+            raise ValueError("its starts do not ascend")
+    if x.format == "lil" and ([*map(len, x.rows)] != [*map(len, x.data)] or len(x.rows) != x.shape[0]):
+        raise ValueError("its rows have other numbers of columns than of values")
     return x
 
 

@@ -6,11 +6,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from online_rank.query.blocks import document_name
-from online_rank.query.labels import by_id, in_rows_of
+from online_rank.query.labels import by_id, in_order, in_rows_of
 from online_rank.query.runs import Runs
 from online_rank.query.vectors import Vectors
-
-__all__ = ["drop_ungraded"]
 
 #: How to treat a document.
 Policy: TypeAlias = Literal[0, "skip", "error"]
@@ -58,15 +56,7 @@ def drop_ungraded(x: Any, y: Any, *, missing: Policy = "error", negative: Policy
             raise ValueError(f"{name} is {policy!r}; there are 0, 'skip' and 'error'")
     ids: Any = list(x) if isinstance(x, Mapping) else x.ids if isinstance(x, Runs | Vectors) else None
     y = by_id("y", in_rows_of(x, "y", y), ids)
-    if isinstance(y, Mapping):
-        if ids is None:
-            raise TypeError("y is a dict, but the documents of x have no ids: give x as {id: feature dict}, or y as a list")
-        known = {*ids}
-        if extra := [name for name in y if name not in known]:
-            raise ValueError(f"y grades document {extra[0]!r}, which is not in x")
-        grades: list[Any] = [y.get(name) for name in ids]
-    else:
-        grades = list(y)
+    grades = in_order("y", y, ids, "grade", None) if isinstance(y, Mapping) else list(y)
     kept = []
     for i, grade in enumerate(grades):
         kind = "missing" if _is_missing(grade) else "negative" if grade < 0 else None

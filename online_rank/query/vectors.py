@@ -7,8 +7,6 @@ import numpy as np
 
 from online_rank import arguments
 
-__all__ = ["METRICS", "Vectors", "unit"]
-
 #: How vectors are compared.
 METRICS = ("cosine", "dot")
 

@@ -149,13 +149,6 @@ class PointwiseRanker(_RiverRanker):
         self.model = model
         self.threshold = threshold
 
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        from river import linear_model
-
-        yield {"model": linear_model.LinearRegression()}
-        yield {"model": linear_model.LogisticRegression()}
-
     def _score_document(self, x: dict) -> float:
         if isinstance(self.model, base.Regressor):
             return float(self.model.predict_one(x))
@@ -218,12 +211,6 @@ class PairwiseRanker(_RiverRanker):
         self.n_pairs = n_pairs
         self.seed = seed
         self._n_queries = 0
-
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        from river import linear_model
-
-        yield {"model": linear_model.LogisticRegression()}
 
     def _score_document(self, x: dict) -> float:
         return float(self.model.predict_proba_one(x).get(True, 0.0))

@@ -62,13 +62,6 @@ class AveragedRanker(Ranker):
             self._average = self._weights.copy()
             self._counters[0] = 0.0
 
-    @locked
-    def stop_averaging(self) -> None:
-        """From now on the weights that learn serve rankings, as with `average=False`."""
-        if self._averages:
-            self.average = self._averages = False
-            self._average = self._average[:0].copy()
-
     @property
     def _served(self) -> np.ndarray:
         return self._average if self._averages else self._weights

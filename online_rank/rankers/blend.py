@@ -1,6 +1,5 @@
 """Blends of several rankers, weighted by how well they have ranked so far."""
 
-import copy
 import itertools
 import math
 from collections.abc import Sequence
@@ -28,21 +27,20 @@ from online_rank.base.draws import counted_generator
 from online_rank.base.form import Blend, Head
 from online_rank.base.lock import locked
 from online_rank.base.rounds import largest_norm
-from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
+from online_rank.base.schema import Array, Derived, ListOf, Nested, Schema
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.preprocessing._columns import StatelessTransformer, names_made
-from online_rank.query import Block, single, with_features
-from online_rank.rankers.fading import FadingRanker
+from online_rank.query import Block
 from online_rank.rankers.hedge import BUDGET, LEAST, HedgeAccount, choose, opening, shares_of, step_of
-from online_rank.rankers.nested import NestedRanker, first_step, require_model
+from online_rank.rankers.nested import RankerOfSeveral, first_step
 
 __all__ = ["BlendRanker"]
 
 _MAX_CANDIDATES = 2000
 
 
-class BlendRanker(FadingRanker, NestedRanker):
+class BlendRanker(RankerOfSeveral):
     r"""Rank by a convex blend of rankers, weighted by how well the candidate blends have ranked so far.
 
     Scores are standardised within the query (z-scores), so that rankers of different scales can be added. Candidates are all
@@ -110,12 +108,10 @@ class BlendRanker(FadingRanker, NestedRanker):
     """
 
     _schema = Schema(
-        _measure=Derived(),
         _candidates=Derived(),
         _learners=ListOf(Nested("Ranker", "RankingPipeline"), lambda ranker: ranker._candidates.shape[1]),
         _losses=Array(lambda ranker: len(ranker._candidates)),
         _account=Array(len(HedgeAccount._fields), low=LEAST),
-        _n_queries=Count(),
         _prior=Derived(),
         _front=Nested("StreamQuantileMap", optional=True),
     )
@@ -131,12 +127,8 @@ class BlendRanker(FadingRanker, NestedRanker):
         prior: Sequence[float] | None = None,
         seed: int = 0,
     ) -> None:
-        super().__init__()
         chosen = _recommended(rankers) if rankers is None or isinstance(rankers, str) else rankers
-        if not isinstance(chosen, list | tuple) or not chosen:
-            raise TypeError(f"rankers is {rankers!r}; it is a list of rankers and pipelines")
-        for i, ranker in enumerate(chosen):
-            require_model(f"rankers[{i}]", ranker)
+        super().__init__(chosen, half_life)
         integer("grid", grid, 1)
         if math.comb(grid + len(chosen) - 1, grid) > _MAX_CANDIDATES:
             raise ValueError(f"grid is {grid}: with {len(chosen)} rankers that makes more than {_MAX_CANDIDATES} candidates")
@@ -146,34 +138,17 @@ class BlendRanker(FadingRanker, NestedRanker):
         self.measure = measure
         self.grid = grid
         self.rate = rate
-        self._fade_by(half_life)
         self.prior = prior
         self.seed = seed
         self._measure = parse_measure(measure)
         self._candidates = _grid(grid, len(chosen))
-        self._learners = [copy.deepcopy(ranker) for ranker in chosen]
         self._front = None if chosen is rankers else _own_map()
         self._losses = np.zeros(len(self._candidates))
         self._prior = _prior_of(prior, self._candidates)
         self._account = opening()
-        self._n_queries = 0
         # Learners that were trained before serve at once.
         self._meet_features_of([learner for learner in map(first_step, self._learners) if learner is not None])
         share_lock(self)
-
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        from online_rank.preprocessing import StreamScaler
-        from online_rank.rankers.perceptron import PerceptronRanker
-
-        yield {"rankers": [PerceptronRanker(), StreamScaler() | PerceptronRanker()]}
-        yield {"rankers": None}
-
-    @property
-    @locked
-    def learners(self) -> list[Ranker | RankingPipeline]:
-        """The rankers that learn, in the order of `rankers`."""
-        return list(self._learners)
 
     @property
     @locked
@@ -203,11 +178,6 @@ class BlendRanker(FadingRanker, NestedRanker):
         return HedgeAccount(*self._account.tolist())
 
     @property
-    def n_queries(self) -> int:
-        """Number of queries learned."""
-        return self._n_queries
-
-    @property
     @locked
     def candidates(self) -> np.ndarray:
         """The weights that each candidate gives the learners, float64 (N, number of rankers), a copy."""
@@ -229,10 +199,6 @@ class BlendRanker(FadingRanker, NestedRanker):
         """The served weights, by the shares of the candidates: their mean, or one drawn candidate."""
         drawn = counted_generator(self, self.seed, self._n_queries).random() if self.draws_candidates else None
         return choose(shares, self._candidates, drawn)
-
-    @property
-    def _wrapped(self) -> list[Ranker | RankingPipeline]:
-        return self._learners
 
     def _share_columns(self) -> None:
         """The rankers and pipelines inside read queries themselves, and add features as they learn."""
@@ -266,9 +232,6 @@ class BlendRanker(FadingRanker, NestedRanker):
         raw = (form._replace(names=names, n_features=n_features, layers=(*layers, *form.layers)) for form in forms)
         return Blend(tuple(raw), self._mean_weights)
 
-    def _score(self, X: np.ndarray) -> np.ndarray:
-        return self._score_queries(X, single(len(X)))
-
     def _score_queries(self, X: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         if not all_finite(X.reshape(-1)):
             # The caller knows the documents' ids, and names the bad one.
@@ -282,9 +245,6 @@ class BlendRanker(FadingRanker, NestedRanker):
         for start, stop in itertools.pairwise(offsets.tolist()):
             kernels.blend(S[:, start:stop], weights, scores[start:stop])
         return scores
-
-    def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        return super()._learn(with_features(block, block.X, self.feature_names), rounds)
 
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:
         """As in `Ranker`; an error of a learner about a valid query is raised."""

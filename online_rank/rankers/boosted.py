@@ -213,10 +213,6 @@ class BoostedRanker(Ranker):
         self._step = 0
         self._pace = 0
 
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        yield {"depth": 2, "window": 20, "rate": 10.0}
-
     @property
     def n_trees(self) -> int:
         """Number of trees in the sum."""

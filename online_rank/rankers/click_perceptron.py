@@ -7,25 +7,23 @@ import numpy as np
 from online_rank import arguments
 from online_rank._kernels import click_perceptron as kernels
 from online_rank._kernels import sparse_click_perceptron as sparse
-from online_rank._kernels import sparse_clicks
-from online_rank._kernels.clicks import confidence, evidence
 from online_rank._kernels.sparse import OPTIMIZER
-from online_rank.base.anatomy import Abilities
 from online_rank.base.growth import with_zeros
-from online_rank.base.schema import Array, Derived, Flag, Schema
+from online_rank.base.schema import Array, Derived, Schema
 from online_rank.feedback.arrays import ShownBlock, propensities_of, shown_block
-from online_rank.feedback.policies import PlackettLuce, Policy, require_policy
+from online_rank.feedback.policies import Policy
 from online_rank.measures.learned import discounts
 from online_rank.query import Block, SparseRows
 from online_rank.query.sparse import as_rows
-from online_rank.rankers.averaged import LinearRanker, averaging
+from online_rank.rankers.averaged import averaging
+from online_rank.rankers.exploring import ExploringRanker
 
 __all__ = ["ClickPerceptron"]
 
 CREDITS, COSTS = ("swap", "propensity"), ("rank", "dcg")
 
 
-class ClickPerceptron(LinearRanker):
+class ClickPerceptron(ExploringRanker):
     r"""Linear ranker that learns from the mistakes that clicks reveal, with a bound on their sum.
 
     Weights :math:`a_{ij} \ge 0` are put on pairs of a document i clicked and a document j that the scores do not rank below it
@@ -97,8 +95,7 @@ class ClickPerceptron(LinearRanker):
         relative_margin: float = 20.0,
         average: bool | float = True,
     ) -> None:
-        super().__init__(averages=average is not False, n_counters=6)
-        require_policy(policy)
+        super().__init__(policy, averages=average is not False)
         arguments.choice("credit", credit, CREDITS)
         arguments.choice("cost", cost, COSTS)
         if credit == "swap" and examination is not None:
@@ -106,7 +103,6 @@ class ClickPerceptron(LinearRanker):
         if examination is not None and not all(0.0 < p <= 1.0 for p in examination):
             raise ValueError(f"examination is {examination}; it is one probability > 0 for each position shown")
         arguments.number("relative_margin", relative_margin, 0.0)
-        self.policy = policy
         self.credit = credit
         self.examination = examination
         self.cost = cost
@@ -114,47 +110,17 @@ class ClickPerceptron(LinearRanker):
         self.average = average
         self._config = np.array([relative_margin, averaging(average), cost == "dcg"], np.float64)
         self._squares = np.empty(0)
-        self._begun = False
 
     _schema = Schema(
-        _counters=Array(6, low=0.0),
         _squares=Array(lambda ranker: 0 if ranker._rows is not None else ranker._n_features, low=0.0),
         _config=Derived(),
-        _begun=Flag(),
     )
     _learns_atomically = True
     _row_width = OPTIMIZER + 1
 
-    def _abilities(self) -> Abilities:
-        return Abilities(takes_clicks=True, takes_sparse=True, draws=True)
-
-    @property
-    def _own_policy(self) -> Policy:
-        return _DEFAULT if self.policy is None else self.policy
-
-    @property
-    def confidence(self) -> float:
-        """How far `show_one` trusts the scores: from 0, before anything is learned, towards 1; 1 if it began with given
-        weights.
-        """
-        return self._confidence()
-
-    @property
-    def retention(self) -> float:
-        """Lower bound, for any scores, on the expected DCG of `show_one` as a share of the DCG of greedy ranking."""
-        return self._own_policy.retention(self._confidence())
-
-    def _confidence(self) -> float:
-        if self._begun:
-            return 1.0
-        if self._rows is not None:
-            return sparse_clicks.confidence(self._counters)
+    def _updates(self) -> tuple[np.ndarray, np.ndarray]:
         # The weights are the sum of all updates.
-        return confidence(self._weights, self._squares)
-
-    def _begin_with(self, weights: np.ndarray, strength: float) -> None:
-        super()._begin_with(weights, strength)
-        self._begun = True
+        return self._weights, self._squares
 
     def _grow(self, n_new: int) -> None:
         super()._grow(n_new)
@@ -163,8 +129,7 @@ class ClickPerceptron(LinearRanker):
 
     def _in_rows(self, rows: np.ndarray) -> dict[str, Any]:
         rows[:, sparse.SQUARES] = self._squares
-        self._counters[[sparse_clicks.EVIDENCE, sparse_clicks.WITH_GRADIENTS]] = evidence(self._weights, self._squares)
-        return {"_squares": np.empty(0)}
+        return super()._in_rows(rows) | {"_squares": np.empty(0)}
 
     def _clicked(self, block: Block) -> ShownBlock:
         """The drawn ranking, with the divisors of clicks unless the credit is by exchanges of pairs."""
@@ -194,6 +159,3 @@ class ClickPerceptron(LinearRanker):
         return sparse.learn(
             rows.starts, rows.columns, rows.values, block.offsets, *settings, state, self._averages, self._counters, rounds,
         )  # fmt: skip
-
-
-_DEFAULT = PlackettLuce()

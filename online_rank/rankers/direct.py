@@ -55,14 +55,11 @@ class DirectRanker(AveragedRanker):
     activation
         `"tanh"` or `"relu"`.
     output
-        tau: `"identity"`, `"tanh"`, or `"half_tanh"`, tanh(x / 2). Ranking does not depend on it; comparisons do, and the
-        surrogates `"squared"`, `"logistic"` and `"lambdarank"` do.
+        tau: `"identity"`, `"tanh"`, or `"half_tanh"`, tanh(x / 2). Ranking does not depend on it; comparisons do, and
+        surrogates given by name.
     surrogate
-        `"squared"`, that of [DR]; `"logistic"`, RankNet's; `"lambdarank"`, `"listnet"`, `"slam"`, `"hinge"` or `"structured"`:
-        see `online_rank.surrogates`. Or a loss of your own, as for `GradientRanker`.
-    pairs, pair_weight
-        Which pairs the pairwise surrogates learn from, and their weights: see `online_rank.surrogates`. A query's cost is the
-        mean over its pairs.
+        `"squared"`, the cost of [DR]; `"logistic"`, RankNet's; `"lambdarank"`, `"listnet"`, `"slam"`, `"hinge"` or
+        `"structured"`; a `Surrogate` with other settings; or a loss of your own: see `GradientRanker`.
     optimizer
         `"adam"`, `"adagrad"` or `"sgd"`.
     learning_rate
@@ -126,8 +123,6 @@ class DirectRanker(AveragedRanker):
         activation: str = "tanh",
         output: str = "identity",
         surrogate: Any = "squared",
-        pairs: str = "all",
-        pair_weight: str = "difference",
         optimizer: str = "adam",
         learning_rate: float = 1e-3,
         l2: float = 0.0,
@@ -143,8 +138,6 @@ class DirectRanker(AveragedRanker):
         self.activation = activation
         self.output = output
         self.surrogate = surrogate
-        self.pairs = pairs
-        self.pair_weight = pair_weight
         self.optimizer = optimizer
         self.learning_rate = learning_rate
         self.l2 = l2
@@ -155,8 +148,7 @@ class DirectRanker(AveragedRanker):
         self.dtype = dtype
         self.seed = seed
         self._check()
-        settings = {"output": output, "pairs": pairs, "pair_weight": pair_weight}
-        self._surrogate, self._own = resolve(surrogate, measure, DirectRanker, **settings)
+        self._surrogate, self._own = resolve(surrogate, measure, output=output, pair_weight="difference")
         self._config = np.array([OPTIMIZERS.index(optimizer), ACTIVATIONS.index(activation), accumulate])
         self._constants = np.array([learning_rate, l2, dropout, averaging(average), LARGEST_GRADIENT[dtype]])
         self._widths = np.array([0, *(-(-width // LANES) * LANES for width in hidden)])
@@ -169,12 +161,6 @@ class DirectRanker(AveragedRanker):
     def _unit_test_skips(self) -> set[str]:
         # Initial weights are drawn column by column, in the order in which features appear.
         return {"check_shuffle_features_no_impact", "late_features"}
-
-    @property
-    def n_parameters(self) -> int:
-        """Number of weights and biases."""
-        widths = [self._n_features, *self.hidden]
-        return sum(above * (below + 1) for below, above in zip(widths, self.hidden, strict=False)) + self.hidden[-1]
 
     @property
     def _size(self) -> int:

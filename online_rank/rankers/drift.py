@@ -11,7 +11,7 @@ from online_rank.base import Abilities, QueryEstimator, Ranker, RankingPipeline,
 from online_rank.base.anatomy import learned_measure
 from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
 from online_rank.measures.learned import measure as parse_measure
-from online_rank.query import Block, single, with_features
+from online_rank.query import Block
 from online_rank.rankers.nested import NestedRanker, adopt_features, require_model, share_columns, teach
 
 __all__ = ["DriftAwareRanker"]
@@ -127,15 +127,6 @@ class DriftAwareRanker(NestedRanker):
         adopt_features(self, [self._learner])
         share_lock(self)
 
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        from online_rank.preprocessing import StreamScaler
-        from online_rank.rankers.perceptron import PerceptronRanker
-
-        for on_drift in _ON_DRIFT:
-            yield {"ranker": PerceptronRanker(), "on_drift": on_drift}
-        yield {"ranker": StreamScaler() | PerceptronRanker()}
-
     @property
     def learner(self) -> Ranker | RankingPipeline:
         """The ranker, or pipeline, that learns and ranks."""
@@ -155,16 +146,6 @@ class DriftAwareRanker(NestedRanker):
 
     def _abilities(self) -> Abilities:
         return super()._abilities()._replace(measures_answers=True)
-
-    def _score(self, X: np.ndarray) -> np.ndarray:
-        return self._score_queries(X, single(X.shape[0]))
-
-    def _score_queries(self, X: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        return self._scores_of(self._learner, X, offsets)
-
-    def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        self._share_columns()
-        return super()._learn(with_features(block, block.X, self.feature_names), rounds)
 
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:
         served = self._served_scores(query, self._learner)

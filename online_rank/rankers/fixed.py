@@ -60,10 +60,6 @@ class FixedRanker(Ranker):
         self._extend(names, 0 if names else len(values))
         self._derive()
 
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        yield {"weights": {"clicks": 1.0}}
-
     def _abilities(self) -> Abilities:
         return Abilities(takes_sparse=True)
 

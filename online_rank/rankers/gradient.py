@@ -35,9 +35,11 @@ class GradientRanker(LinearRanker):
     Parameters
     ----------
     surrogate
-        `"logistic"`, `"hinge"`, `"squared"`, `"listnet"`, `"lambdarank"`, `"slam"` or `"structured"`; see
-        `online_rank.surrogates`. Or a loss of your own: a function (s, y) -> (value, gradient), an object with a method
-        `value_and_gradient(s, y)`, or the name under which one is registered (`online_rank.register`).
+        `"logistic"`, `"hinge"`, `"squared"`, `"listnet"`, `"lambdarank"`, `"slam"` or `"structured"`: these weigh pairs by the
+        difference of their grades. Other settings come with a `Surrogate`, such as
+        `online_rank.surrogates.hinge(margin=2.0, pair_weight="none")`. Or a loss of your own: a function (s, y) -> (value,
+        gradient), an object with a method `value_and_gradient(s, y)`, or the name under which one is registered
+        (`online_rank.register`).
     optimizer
         `"scale_free"`: no step size to set, and no scaler needed in front. Multiplying a feature by a constant, or adding one
         to it, changes no ranking (ScInOL2 of Kempka, Kotłowski & Warmuth 2019). `"adagrad"`, `"adam"`, `"sgd"`: for features of
@@ -48,11 +50,6 @@ class GradientRanker(LinearRanker):
         `"adam"`.
     measure
         The measure of `last_round.loss`, and the one that LambdaRank, SLAM and the structured margins approximate.
-    pairs, pair_weight
-        Which pairs `"logistic"`, `"hinge"` and `"squared"` learn from, and their weights: see `online_rank.surrogates`. A
-        query's cost is the mean over its pairs. Refused, like `margin`, if the surrogate does not use them.
-    margin
-        Delta of `"hinge"` and `"slam"`.
     l2
         Adds l2 ||w||^2 / 2 to the cost of every query. Not for `"scale_free"`, since a norm depends on the features' scale.
     average
@@ -91,9 +88,6 @@ class GradientRanker(LinearRanker):
         optimizer: str = "scale_free",
         learning_rate: float | None = None,
         measure: str = "ndcg@10",
-        pairs: str = "all",
-        pair_weight: str = "difference",
-        margin: float = 1.0,
         l2: float = 0.0,
         average: bool | float | None = None,
     ) -> None:
@@ -103,9 +97,6 @@ class GradientRanker(LinearRanker):
         self.optimizer = optimizer
         self.learning_rate = learning_rate
         self.measure = measure
-        self.pairs = pairs
-        self.pair_weight = pair_weight
-        self.margin = margin
         self.l2 = l2
         self.average = average
         arguments.choice("optimizer", optimizer, OPTIMIZERS)
@@ -114,8 +105,7 @@ class GradientRanker(LinearRanker):
         rate = LEARNING_RATES[optimizer] if learning_rate is None else learning_rate
         if l2 and optimizer == "scale_free":
             raise ValueError("l2 does not go with optimizer='scale_free': the norm of w depends on the scale of the features")
-        settings = {"margin": margin, "pairs": pairs, "pair_weight": pair_weight}
-        self._surrogate, self._own = resolve(surrogate, measure, GradientRanker, **settings)
+        self._surrogate, self._own = resolve(surrogate, measure, pair_weight="difference")
         self._config = np.array([OPTIMIZERS.index(optimizer)])
         self._constants = np.array([rate, l2, averaging(averages if average is None else average)])
         self._state = np.empty((self._n_kept, 0))

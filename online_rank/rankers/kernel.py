@@ -1,17 +1,14 @@
 """The kernel perceptron for ranking, with a budget."""
 
-from typing import Any
-
 import numpy as np
 
 from online_rank import arguments
 from online_rank._kernels import kernel_machine as kernels
 from online_rank._kernels.codes import KERNELS
 from online_rank.base.growth import with_zeros
-from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures.learned import discounts, measure
-from online_rank.query import Block, read_query
+from online_rank.query import Block
 from online_rank.rankers.averaged import AveragedRanker, averaging
 
 __all__ = ["KernelPerceptronRanker"]
@@ -153,17 +150,6 @@ class KernelPerceptronRanker(AveragedRanker):
     def budget_lasts(self) -> bool:
         """Whether every projection so far was within the tolerance, up to rounding."""
         return self.largest_projection <= self.tolerance + _ROUNDING
-
-    @property
-    @locked
-    def squared_norm(self) -> float:
-        """||f||^2 of the function that learns."""
-        return float(np.sum((self._factor.T @ self._weights) ** 2))
-
-    @locked
-    def values_one(self, x: Any) -> np.ndarray:
-        """f of the documents of a query, by the coefficients that learn (those in the bounds): float64 (m,)."""
-        return self._values(self._align(read_query(x)).X, self._weights)
 
     def _grow(self, n_new: int) -> None:
         if self.gamma is None and not self._n_features and n_new:

@@ -1,5 +1,6 @@
 """Base class of rankers that hold rankers."""
 
+import copy
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -7,17 +8,13 @@ import numpy as np
 
 from online_rank._kernels.arrays import all_finite
 from online_rank.base import Abilities, QueryEstimator, Ranker, RankingPipeline, Wrapper, ranker_of, steps_of
+from online_rank.base.lock import locked
+from online_rank.base.schema import Count, Derived, Schema
 from online_rank.base.undo import Undo, record
-from online_rank.query import Block, SparseRows
+from online_rank.query import Block, SparseRows, single, with_features
+from online_rank.rankers.fading import FadingRanker
 
-__all__ = [
-    "NestedRanker",
-    "adopt_features",
-    "first_step",
-    "require_model",
-    "share_columns",
-    "teach",
-]
+__all__ = ["NestedRanker", "RankerOfSeveral", "adopt_features", "first_step", "require_model", "share_columns", "teach"]
 
 
 class NestedRanker(Wrapper, Ranker):
@@ -56,6 +53,16 @@ class NestedRanker(Wrapper, Ranker):
         """Give the inner rankers, which get features in the columns of this one, all of its columns."""
         share_columns(self, *self._wrapped)
 
+    def _score(self, X: Any) -> np.ndarray:
+        return self._score_queries(X, single(X.shape[0]))
+
+    def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
+        return self._scores_of(self._serving, X, offsets)
+
+    def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        self._share_columns()
+        return super()._learn(with_features(block, block.X, self.feature_names), rounds)
+
     def _scores_of(self, model: Ranker | RankingPipeline, X: Any, offsets: np.ndarray) -> np.ndarray:
         """The scores of a model inside, float64 (n,), for queries in the columns of this ranker; NaN where X is not finite."""
         if not isinstance(model, RankingPipeline):
@@ -75,6 +82,37 @@ class NestedRanker(Wrapper, Ranker):
         super()._record(log, block)
         for part in self._parts:
             record(log, part, block)
+
+
+class RankerOfSeveral(FadingRanker, NestedRanker):
+    """A ranker that holds several, which all learn from the same queries, and measures which of them rank well."""
+
+    _schema = Schema(_measure=Derived(), _n_queries=Count())
+
+    def __init__(self, rankers: Sequence[Ranker | RankingPipeline], half_life: float | str | None) -> None:
+        super().__init__()
+        if not isinstance(rankers, list | tuple) or not rankers:
+            raise TypeError(f"rankers is {rankers!r}; it is a list of rankers and pipelines")
+        for i, ranker in enumerate(rankers):
+            require_model(f"rankers[{i}]", ranker)
+        self._fade_by(half_life)
+        self._learners = [copy.deepcopy(ranker) for ranker in rankers]
+        self._n_queries = 0
+
+    @property
+    @locked
+    def learners(self) -> list[Ranker | RankingPipeline]:
+        """The rankers that learn, in the order of `rankers`."""
+        return list(self._learners)
+
+    @property
+    def n_queries(self) -> int:
+        """Number of queries learned."""
+        return self._n_queries
+
+    @property
+    def _wrapped(self) -> list[Ranker | RankingPipeline]:
+        return self._learners
 
 
 def share_columns(source: Ranker, *rankers: Ranker | RankingPipeline) -> None:

@@ -14,7 +14,6 @@ from online_rank.base.form import Head, Linear
 from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Schema
-from online_rank.base.undo import all_or_nothing
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import Block
@@ -126,31 +125,6 @@ class RidgeRanker(FadingRanker):
     def losses(self) -> dict[float, float]:
         """The cumulative loss of each lambda."""
         return dict(zip(_LAMBDAS.tolist(), self._losses.tolist(), strict=True))
-
-    def merge(self, other: "RidgeRanker") -> None:
-        """Add the equations of another ranker that learned from other queries: the result equals one ranker that learned both,
-        except for the choice of lambda.
-
-        Parameters
-        ----------
-        other
-            A ranker with the same parameters and the same features in the same order. It is not changed.
-
-        Raises
-        ------
-        ValueError
-            Parameters or features differ.
-        """
-        other = copy.deepcopy(other)  # A snapshot, since another thread may be training it.
-        with self._lock, all_or_nothing(self):
-            same = (other.measure, other.half_life, other.feature_names, other._n_features)
-            if same != (self.measure, self.half_life, self.feature_names, self._n_features):
-                raise ValueError("other has other parameters or other features; sums of different things do not add up")
-            self._gram, self._pending = self._full_gram() + other._full_gram(), ()
-            self._moment = self._moment + other._moment
-            self._losses = self._losses + other._losses
-            self._n_queries += other._n_queries
-            self._solve_all()
 
     def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
         """Add to the base the sums that each shard has beyond it."""

@@ -1,6 +1,5 @@
 """Chooses among rankers while they learn."""
 
-import copy
 import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -13,7 +12,7 @@ from online_rank.base.anatomy import learned_measure
 from online_rank.base.draws import counted_generator
 from online_rank.base.lock import locked
 from online_rank.base.ranker import best_first
-from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Nested, Schema
+from online_rank.base.schema import Array, Integer, ListOf, Nested, Schema
 from online_rank.base.undo import Undo, record, roll_back
 from online_rank.feedback import Clicks
 from online_rank.intervals import LossInterval
@@ -21,9 +20,8 @@ from online_rank.intervals.losses import add_losses
 from online_rank.measures.learned import AnyMeasure
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.metrics.interleaving import draft, vote
-from online_rank.query import Block, single, with_features
-from online_rank.rankers.fading import FadingRanker
-from online_rank.rankers.nested import NestedRanker, adopt_features, require_model, teach
+from online_rank.query import Block
+from online_rank.rankers.nested import RankerOfSeveral, adopt_features, teach
 
 __all__ = ["BestRanker", "LeaderAccount"]
 
@@ -56,7 +54,7 @@ class LeaderAccount(NamedTuple):
     counted_weight: float
 
 
-class BestRanker(FadingRanker, NestedRanker):
+class BestRanker(RankerOfSeveral):
     """Train several rankers, and rank with the one that has been best so far.
 
     A ranker ranks each query before learning it, and the loss (1 - `measure`, ties broken pessimistically) enters its mean. The
@@ -123,10 +121,8 @@ class BestRanker(FadingRanker, NestedRanker):
     """
 
     _schema = Schema(
-        _measure=Derived(),
         _learners=ListOf(Nested("Ranker", "RankingPipeline", features=True), lambda ranker: len(ranker.rankers)),
         _losses=Array(lambda ranker: len(ranker.rankers), 2),
-        _n_queries=Count(),
         _chosen=Integer(0, lambda ranker: len(ranker.rankers) - 1),
         _votes=Array(lambda ranker: len(ranker.rankers), 3, low=0.0),
         _leader=Array(len(LeaderAccount._fields)),
@@ -142,11 +138,7 @@ class BestRanker(FadingRanker, NestedRanker):
         seed: int = 0,
         drafts: int | None = None,
     ) -> None:
-        super().__init__()
-        if not isinstance(rankers, list | tuple) or not rankers:
-            raise TypeError(f"rankers is {rankers!r}; it is a list of rankers and pipelines")
-        for i, ranker in enumerate(rankers):
-            require_model(f"rankers[{i}]", ranker)
+        super().__init__(rankers, half_life)
         arguments.number("epsilon", epsilon, 0.0, 1.0, optional=True)
         arguments.seed(seed)
         arguments.integer("drafts", drafts, 1, optional=True)
@@ -154,37 +146,18 @@ class BestRanker(FadingRanker, NestedRanker):
             raise ValueError("drafts needs two rankers, and neither half_life nor epsilon: clicks choose, and not losses")
         self.rankers = rankers
         self.measure = measure
-        self._fade_by(half_life)
         self.epsilon = epsilon
         self.seed = seed
         self.drafts = drafts
         self._measure = _common_measure(rankers) if measure is None else parse_measure(measure)
-        self._learners = [copy.deepcopy(ranker) for ranker in rankers]
         adopt_features(self, self._learners)
         share_lock(self)
         # Total weight and weighted mean of each ranker's losses.
         self._losses = np.zeros((len(rankers), 2))
-        self._n_queries = 0
         # With drafts: the best ranker, and the votes for each of the others against it (`LossInterval`).
         self._chosen = 0
         self._votes = np.zeros((len(rankers), 3))
         self._leader = np.zeros(len(LeaderAccount._fields))
-
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        from online_rank.preprocessing import StreamScaler
-        from online_rank.rankers.perceptron import PerceptronRanker
-
-        for epsilon in (None, 0.1):
-            yield {"rankers": [PerceptronRanker(), PerceptronRanker(average=False)], "epsilon": epsilon}
-        yield {"rankers": [PerceptronRanker(), PerceptronRanker(average=False)], "drafts": 3}
-        yield {"rankers": [PerceptronRanker(), StreamScaler() | PerceptronRanker()]}
-
-    @property
-    @locked
-    def learners(self) -> list[Ranker | RankingPipeline]:
-        """The rankers that learn, in the order of `rankers`."""
-        return list(self._learners)
 
     @property
     @locked
@@ -202,11 +175,6 @@ class BestRanker(FadingRanker, NestedRanker):
     def account(self) -> LeaderAccount:
         """The account of following the leader, if all rankers are measured on every query (no `epsilon`, no `drafts`)."""
         return LeaderAccount(*self._leader.tolist())
-
-    @property
-    def n_queries(self) -> int:
-        """Number of queries learned."""
-        return self._n_queries
 
     @property
     @locked
@@ -233,10 +201,6 @@ class BestRanker(FadingRanker, NestedRanker):
         return ranker_of(self._learners[best if best in learners else learners[0]])
 
     @property
-    def _wrapped(self) -> list[Ranker | RankingPipeline]:
-        return self._learners
-
-    @property
     def _serving(self) -> Ranker | RankingPipeline:
         return self.best_ranker
 
@@ -257,17 +221,11 @@ class BestRanker(FadingRanker, NestedRanker):
         self._n_shown += 1
         return shown
 
-    def _score(self, X: np.ndarray) -> np.ndarray:
-        return self._score_queries(X, single(X.shape[0]))
-
-    def _score_queries(self, X: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        return self._scores_of(self.best_ranker, X, offsets)
-
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        if not isinstance(block.y, tuple):
+            return super()._learn(block, rounds)
         self._share_columns()
-        if isinstance(block.y, tuple):
-            return self._count(block.y, block, rounds)
-        return super()._learn(with_features(block, block.X, self.feature_names), rounds)
+        return self._count(block.y, block, rounds)
 
     def _count(self, votes: tuple[Clicks, ...], block: Block, rounds: np.ndarray) -> int:
         """Count clicks on drafted rankings, unless the ranker has become the best in the meantime."""

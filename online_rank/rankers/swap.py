@@ -9,15 +9,14 @@ from online_rank._kernels import clicks as kernels
 from online_rank._kernels import sparse_clicks as sparse
 from online_rank._kernels.codes import OPTIMIZER_ROWS, SCALE_FREE
 from online_rank._kernels.sparse import OPTIMIZER, WEIGHT
-from online_rank.base.anatomy import Abilities
 from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
-from online_rank.base.schema import Array, Flag, Real, Schema
+from online_rank.base.schema import Array, Real, Schema
 from online_rank.feedback.arrays import ShownBlock, shown_block
-from online_rank.feedback.policies import PlackettLuce, Policy, require_policy
+from online_rank.feedback.policies import Policy
 from online_rank.query import Block, SparseRows
 from online_rank.query.sparse import as_rows
-from online_rank.rankers.averaged import LinearRanker
+from online_rank.rankers.exploring import ExploringRanker
 from online_rank.rankers.rules import SWAP_BEGINNING
 
 __all__ = ["SwapRanker"]
@@ -25,7 +24,7 @@ __all__ = ["SwapRanker"]
 _N_KEPT = OPTIMIZER_ROWS[SCALE_FREE]
 
 
-class SwapRanker(LinearRanker):
+class SwapRanker(ExploringRanker):
     r"""Linear ranker that learns from clicks, by comparing pairs of documents whose order on the page was random.
 
     If anything is clicked, each pair of shown documents, i at position a and j at b > a, with gains g, contributes
@@ -86,29 +85,15 @@ class SwapRanker(LinearRanker):
     """
 
     def __init__(self, policy: Policy | None = None, *, wealth: float = 0.1) -> None:
-        super().__init__(averages=False, n_counters=6)
-        require_policy(policy)
+        super().__init__(policy, averages=False)
         arguments.number("wealth", wealth, above=0.0)
-        self.policy = policy
         self.wealth = wealth
         self._state = np.empty((_N_KEPT, 0))
         self._baseline = np.zeros((2, kernels.PLACES, kernels.PLACES))
         # The initial weights, to which the bets of the optimizer are added.
-        self._begun = False
         self._beginning = np.empty(0)
         # The standard deviation that its initial scores are still to be scaled to; 0 once that is done.
         self._strength = 0.0
-
-    @property
-    def confidence(self) -> float:
-        """How far `show_one` trusts the scores: from 0, before anything is learned, towards 1; 1 if it began with given
-        weights.
-        """
-        if self._begun:
-            return 1.0
-        if self._rows is not None:
-            return sparse.confidence(self._counters)
-        return kernels.confidence(self._state[0], self._state[1])
 
     @property
     @locked
@@ -119,36 +104,21 @@ class SwapRanker(LinearRanker):
         return self._beginning.copy() if self._begun else np.zeros(self._n_features)
 
     _schema = Schema(
-        _counters=Array(6, low=0.0),
         _state=Array(_N_KEPT, lambda ranker: 0 if ranker._rows is not None else ranker._n_features),
         _baseline=Array(2, kernels.PLACES, kernels.PLACES),
-        _begun=Flag(),
         _strength=Real(low=0.0),
         _beginning=Array(lambda ranker: ranker._n_features if ranker._begun and ranker._rows is None else 0),
     )
-
-    @property
-    def retention(self) -> float:
-        """Lower bound, for any scores, on the expected DCG of `show_one` as a share of the DCG of `rank_one`."""
-        return self._own_policy.retention(self.confidence)
 
     _learns_atomically = True
     _row_width = OPTIMIZER + _N_KEPT
     _rule_beginning = SWAP_BEGINNING
 
-    def _abilities(self) -> Abilities:
-        return Abilities(takes_clicks=True, takes_sparse=True, draws=True)
-
-    @property
-    def _own_policy(self) -> Policy:
-        return _DEFAULT if self.policy is None else self.policy
-
-    def _confidence(self) -> float:
-        return self.confidence
+    def _updates(self) -> tuple[np.ndarray, np.ndarray]:
+        return self._state[0], self._state[1]
 
     def _begin_with(self, weights: np.ndarray, strength: float) -> None:
         super()._begin_with(weights, 1.0)
-        self._begun = True
         self._beginning = self._weights.copy()
         self._strength = strength
 
@@ -190,10 +160,9 @@ class SwapRanker(LinearRanker):
 
     def _in_rows(self, rows: np.ndarray) -> dict[str, Any]:
         rows[:, OPTIMIZER:] = self._state.T
-        self._counters[[sparse.EVIDENCE, sparse.WITH_GRADIENTS]] = kernels.evidence(self._state[0], self._state[1])
         if self._begun:
             rows[:, sparse.BEGINNING] = self._beginning
-        return {"_state": self._state[:, :0].copy(), "_beginning": np.empty(0)}
+        return super()._in_rows(rows) | {"_state": self._state[:, :0].copy(), "_beginning": np.empty(0)}
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         shown = shown_block(block)
@@ -217,6 +186,3 @@ class SwapRanker(LinearRanker):
             rows.starts, rows.columns, rows.values, block.offsets, shown, block.w, self.wealth, state, self._baseline,
             self._counters, rounds,
         )  # fmt: skip
-
-
-_DEFAULT = PlackettLuce()

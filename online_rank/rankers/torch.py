@@ -6,7 +6,7 @@ import math
 import os
 import secrets
 import threading
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +127,7 @@ class TorchRanker(AveragedRanker):
         self.average = average
         self.seed = seed
         self._check()
-        self._surrogate, self._own = resolve(surrogate, measure, TorchRanker)
+        self._surrogate, self._own = resolve(surrogate, measure)
         self._forgets = averaging(average)
         parameters = [p.detach().cpu().numpy().ravel() for p in self._parameters().values()]
         self._weights = np.concatenate(parameters)
@@ -135,20 +135,9 @@ class TorchRanker(AveragedRanker):
         self._state = np.zeros((OPTIMIZER_ROWS[OPTIMIZERS.index(optimizer)], len(self._weights)), self._weights.dtype)
         self._buffers = tuple(buffer.detach().cpu().numpy().copy() for _, buffer in module.named_buffers())
 
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        torch = _torch()
-        yield {"module": torch.nn.Linear(5, 1).double()}
-        yield {"module": torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Dropout(0.5), torch.nn.Linear(4, 1)).double()}
-
     def _unit_test_skips(self) -> set[str]:
         # Initial weights belong to columns, which features get in the order in which they appear.
         return {"check_shuffle_features_no_impact", "late_features"}
-
-    @property
-    def n_parameters(self) -> int:
-        """Number of parameters that learn."""
-        return len(self._weights)
 
     @property
     def _size(self) -> int:
@@ -157,28 +146,6 @@ class TorchRanker(AveragedRanker):
     @property
     def _dtype(self) -> str:
         return str(next(iter(self._parameters().values())).dtype).removeprefix("torch.")
-
-    def learn_one(self, x: Any, y: Any, w: float = 1.0, *, served: Any = None, context: Any = None, at: Any = None) -> None:
-        """Learn from one query, as `Ranker.learn_one`; x may also be an array or a tensor (m, *shape)."""
-        super().learn_one(_flat(x), y, w, served=served, context=context, at=at)
-
-    def learn_many(
-        self, X: Any, y: Any, qid: Any, *, w: Any = None, served: Any = None, context: Any = None, at: Any = None
-    ) -> None:
-        """Learn from a block of queries, as `Ranker.learn_many`; X may also be an array or a tensor (n, *shape)."""
-        super().learn_many(_flat(X), y, qid, w=w, served=served, context=context, at=at)
-
-    def predict_one(self, x: Any, *, context: Any = None) -> list[float] | dict[Hashable, float]:
-        """Scores of the documents of a query, as `Ranker.predict_one`; x may also be an array or a tensor (m, *shape)."""
-        return super().predict_one(_flat(x), context=context)
-
-    def predict_many(self, X: Any, qid: Any = None, *, context: Any = None) -> np.ndarray:
-        """Scores of n documents, as `Ranker.predict_many`, query by query; without `qid` they are one query."""
-        return super().predict_many(_flat(X), qid, context=context)
-
-    def rank_one(self, x: Any, *, context: Any = None) -> list[Hashable]:
-        """The documents of a query, best first, as `Ranker.rank_one`; x may also be an array or a tensor (m, *shape)."""
-        return super().rank_one(_flat(x), context=context)
 
     @locked
     def save_weights(self, path: str | os.PathLike[str]) -> None:
@@ -429,13 +396,6 @@ def _safetensors() -> Any:
     except ImportError:
         raise ImportError('weights are written by safetensors: pip install "online_rank[torch]"') from None
     return safetensors.numpy
-
-
-def _flat(x: Any) -> Any:
-    """Documents as rows: tensors as arrays, arrays of images (m, *shape) as (m, d). Other forms are unchanged."""
-    if hasattr(x, "detach"):
-        x = x.detach().cpu().numpy()
-    return x.reshape(len(x), -1) if isinstance(x, np.ndarray) and x.ndim > 2 and len(x) else x
 
 
 def _largest_square(rows: np.ndarray) -> float:

@@ -1,18 +1,24 @@
-"""Helpers for ASGI: the path of a request, its body within limits, answers as JSON."""
+"""Requests of ASGI and their answers: the path, the body within limits, what identifies a request, answers as JSON."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple
 
+from online_rank.serving.trace import Trace
 from online_rank.serving.wire import encoded
 
-__all__ = ["Headers", "Limits", "Receive", "Refused", "Scope", "Send", "path_of", "read_body", "send_json"]
+__all__ = ["ARRIVAL", "Exchange", "Headers", "Limits", "Receive", "Refused", "Scope", "Send", "path_of"]
+
+#: The extension of a scope with the time at which a request came, and a function that waits until its answer is sent.
+ARRIVAL = "online_rank.arrival"
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Headers = tuple[tuple[bytes, bytes], ...]
+Arrival = tuple[float, Callable[[], Awaitable[None]] | None]
 
 
 class Limits(NamedTuple):
@@ -46,12 +52,12 @@ class Limits(NamedTuple):
 
 
 class Refused(Exception):
-    """A refused request, which is not read to its end, so its connection is closed; `status` is the HTTP status."""
+    """A refused request; `status` is the HTTP status. It is not read, so its connection is closed, unless that `stays`."""
 
-    def __init__(self, status: int, message: str, more: Headers = ()) -> None:
+    def __init__(self, status: int, message: str, more: Headers = (), *, stays: bool = False) -> None:
         super().__init__(message)
         self.status = status
-        self.headers = (*more, (b"connection", b"close"))
+        self.headers = more if stays else (*more, (b"connection", b"close"))
 
 
 def path_of(scope: Scope) -> str:
@@ -66,52 +72,94 @@ def path_of(scope: Scope) -> str:
     return path[len(root) :] if root and path.startswith(f"{root}/") else path
 
 
-async def read_body(scope: Scope, receive: Receive, most: int, seconds: float, kind: str = "application/json") -> bytes:
-    """The body of a POST request, within limits of bytes and seconds.
+class Exchange:
+    """A request and its answer.
 
-    Raises
-    ------
-    Refused
-        It is not a POST of this type with a length, it is too large, or it arrives too slowly.
-    ConnectionResetError
-        The client has disconnected.
+    Parameters
+    ----------
+    scope, receive, send
+        Those of ASGI.
+
+    Attributes
+    ----------
+    path
+        The path within the application.
+    headers
+        The headers of the request.
+    trace
+        What identifies it in errors and in the log.
+    status
+        The status of the answer; 0 before it begins.
     """
-    if scope["method"] != "POST":
-        raise Refused(405, f"{path_of(scope)} takes POST", ((b"allow", b"POST"),))
-    headers = dict(scope["headers"])
-    # Browsers send this type to another site only after a preflight request, which this server refuses.
-    if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != kind.encode():
-        raise Refused(415, f"the request must have the header Content-Type: {kind}")
-    length = headers.get(b"content-length", b"")
-    if not length.isdigit():
-        # Chunks may be of one byte each, which takes seconds of parsing for every megabyte.
-        raise Refused(411, "the request must give its length: Content-Length")
-    if int(length[:20]) > most:
-        raise Refused(413, f"a request of more than {most} bytes")
-    try:
-        async with asyncio.timeout(seconds):
-            return await _whole_body(receive, most)
-    except TimeoutError:
-        raise Refused(408, f"the request's body took more than {seconds:g} seconds") from None
 
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self.path = path_of(scope)
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.trace = Trace(self.headers)
+        self.status = 0
+        self.receive, self._send = receive, send
+        arrival: Arrival = (scope.get("extensions") or {}).get(ARRIVAL) or (time.perf_counter(), None)
+        self._began, self._sent = arrival
 
-async def _whole_body(receive: Receive, most: int) -> bytes:
-    parts, size = [], 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ConnectionResetError
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > most:
+    async def body(self, most: int, seconds: float, kind: bytes = b"application/json") -> bytes:
+        """The body of a POST request, within limits of bytes and seconds.
+
+        Raises
+        ------
+        Refused
+            It is not a POST of this type with a length, it is too large, or it arrives too slowly.
+        ConnectionResetError
+            The client has disconnected.
+        """
+        if self.scope["method"] != "POST":
+            raise Refused(405, f"{self.path} takes POST", ((b"allow", b"POST"),))
+        # Browsers send this type to another site only after a preflight request, which this server refuses.
+        if self.headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != kind:
+            raise Refused(415, f"the request must have the header Content-Type: {kind.decode()}")
+        length = self.headers.get(b"content-length", b"")
+        if not length.isdigit():
+            # Chunks may be of one byte each, which takes seconds of parsing for every megabyte.
+            raise Refused(411, "the request must give its length: Content-Length")
+        if int(length[:20]) > most:
             raise Refused(413, f"a request of more than {most} bytes")
-        if not message.get("more_body", False):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._whole_body(most)
+        except TimeoutError:
+            raise Refused(408, f"the request's body took more than {seconds:g} seconds") from None
 
+    async def _whole_body(self, most: int) -> bytes:
+        parts, size = [], 0
+        while True:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise ConnectionResetError
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > most:
+                raise Refused(413, f"a request of more than {most} bytes")
+            if not message.get("more_body", False):
+                return parts[0] if len(parts) == 1 else b"".join(parts)
 
-async def send_json(send: Send, status: int, answer: dict[str, Any], more: Headers = ()) -> None:
-    """Answer a request, with optional further headers."""
-    body = encoded(answer)
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    async def send(self, message: Message) -> None:
+        """Send a part of the answer."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        await self._send(message)
+
+    async def answer(self, status: int, answer: dict[str, Any], more: Headers = ()) -> None:
+        """Answer with JSON, and further headers. Errors get what identifies the request."""
+        if status >= 400:
+            answer = {**answer, "request_id": self.trace.request_id}
+            more = (*more, (b"x-request-id", self.trace.request_id.encode()))
+        body = encoded(answer)
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": body})
+
+    async def seconds(self) -> float:
+        """How long it took from the first byte of the request to the last of the answer, which this waits for."""
+        if self._sent is not None:
+            await self._sent()
+        return time.perf_counter() - self._began

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from online_rank.base.undo import all_or_nothing
-from online_rank.limits import is_id, is_integer
 from online_rank.serving.forgetting import Forgotten, Wanted, forget
 from online_rank.serving.identity import go_on
 from online_rank.serving.outcomes import Outcome, waiting_query
@@ -49,6 +48,9 @@ class DurableService:
         Number of changes between two checkpoints.
     replace_model
         Whether the model of a service with another `origin` replaces the one in the store; otherwise it is refused.
+    remember
+        Seconds for which the store keeps the ids of learned queries, by which repeated feedback is recognised: seconds in which
+        the service runs, by the monotonic clock.
 
     Attributes
     ----------
@@ -87,14 +89,18 @@ class DurableService:
         store: str | os.PathLike[str] | StateStore | None = None,
         every: int = 10_000,
         replace_model: bool = False,
+        remember: float = 86_400.0,
     ) -> None:
         self.service = service
         self.checkpoint_failure: Exception | None = None
         self._every = every
         self.store: StateStore | None = None
         self._gone: list[int] = []
-        #: Learned ids to be forgotten with the next checkpoint, by change.
-        self._forgotten: dict[int, str] = {}
+        self._remember = remember
+        #: When the seconds began for which the service runs.
+        self._began = time.monotonic()
+        #: Learned ids to be forgotten with the next checkpoint, if they were not learned after these changes.
+        self._forgotten: dict[str | int, int] = {}
         # How often something was forgotten, and how often before nothing of it was left in the files.
         self._n_forgets = self._n_purged = 0
         self._saved_at = service.n_changes
@@ -151,11 +157,13 @@ class DurableService:
         happened = [outcome for outcome in outcomes if outcome is not None]
         if self.store is None or not (happened or sync):
             return
-        self.store.append([_change(outcome) for outcome in happened], sync)
+        now, first = self._now, self.store.change + 1
+        self.store.append([_change(outcome, now) for outcome in happened], sync)
         for outcome in happened:
             self._gone += outcome.gone
         numbers = [outcome.number for outcome in happened if outcome.number is not None]
-        self.service.stored(max(numbers, default=0))
+        learned = [(outcome.fields[1], change) for change, outcome in enumerate(happened, first) if _is_end(outcome)]
+        self.service.stored(max(numbers, default=0), learned)
 
     def save(self) -> None:
         """Write a checkpoint. All changes must have been appended. Raises OSError if it cannot be written."""
@@ -185,7 +193,8 @@ class DurableService:
         except (TypeError, ValueError, MemoryError) as error:
             self._failed(error)
             raise
-        return Generation(self.service.n_changes, snapshot, tuple(self._gone), *self.service.learned_since())
+        forgotten = tuple((json.dumps(query_id), change) for query_id, change in self._forgotten.items())
+        return Generation(self.service.n_changes, snapshot, tuple(self._gone), self._now - self._remember, forgotten)
 
     def writing(self, generation: Generation | None) -> Iterator[None]:
         """Write a checkpoint in steps, between which `append` may be called. It must begin before anything else is appended.
@@ -198,12 +207,10 @@ class DurableService:
         # What is forgotten from now on is still in this generation.
         return self._writing(generation, self._forgotten.copy(), self._n_forgets)
 
-    def _writing(self, generation: Generation | None, forgotten: dict[int, str], n_forgets: int) -> Iterator[None]:
+    def _writing(self, generation: Generation | None, forgotten: dict[str | int, int], n_forgets: int) -> Iterator[None]:
         if generation is None or self.store is None:
             return
         try:
-            if forgotten:
-                self.store.rename_learned(forgotten)
             yield from self.store.replacing(generation)
             if n_forgets > self._n_purged:
                 yield
@@ -212,8 +219,9 @@ class DurableService:
             self._failed(error)
             raise
         del self._gone[: len(generation.gone)]
-        for change in forgotten:
-            self._forgotten.pop(change, None)
+        for query_id, change in forgotten.items():
+            if self._forgotten.get(query_id) == change:
+                del self._forgotten[query_id]
         self._n_purged = n_forgets
         self._saved_at = generation.change
         self.checkpoint_failure, self._patience = None, _PATIENCE
@@ -228,10 +236,9 @@ class DurableService:
         """
         with all_or_nothing(self.service) as changes:
             done = forget(self.service, wanted)
-            renamed = {change: json.dumps((name, 0)) for change, name in done.learned.items()}
-            changes.include_entries(self._forgotten, renamed)
+            changes.include_entries(self._forgotten, wanted.ids)
             # Another thread may be writing: the list and the dictionary stay the same objects.
-            self._forgotten.update(renamed)
+            self._forgotten.update(dict.fromkeys(wanted.ids, self.service.n_changes))
             self._n_forgets += 1
             self._gone += done.queries
         return done
@@ -283,10 +290,22 @@ class DurableService:
             self._saved_at = store.saved.start
             waiting = {*self.service.waiting_numbers().tolist()}
             self._gone = [number for number in store.saved.queries() if number not in waiting]
-            self._forgotten = {change: json.dumps((name, 0)) for change, name in self.service.renamed.items()}
+            self._began -= store.saved.latest
             if changed:
                 self.save()
-        self.service.read_queries_from(lambda number: tuple(_parsed(store.query(number))[3:]))
+        self.service.keep_in_store(lambda number: tuple(_parsed(store.query(number))[3:]), self._find_learned)
+
+    @property
+    def _now(self) -> float:
+        """Seconds for which the service has run, as far as its learned ids know."""
+        return time.monotonic() - self._began
+
+    def _find_learned(self, query_id: str | int) -> int | None:
+        """The digest of the feedback from which a query was learned; None if that is unknown, forgotten or too long ago."""
+        found = None if self.store is None else self.store.learned(json.dumps(query_id))
+        if found is None or found[0] <= self._forgotten.get(query_id, 0) or found[2] < self._now - self._remember:
+            return None
+        return found[1]
 
 
 def is_fatal(error: Exception) -> bool:
@@ -318,9 +337,7 @@ def _restored(saved: SavedState, store: str) -> RankingService:
         try:
             # Collecting garbage would find nothing and take longer than parsing.
             gc.disable()
-            rows = ((change, own(row.encode())) for change, row in saved.learned())
-            learned = {query_id: (change, digest) for change, (query_id, digest) in rows if _is_learned(query_id, digest)}
-            service.restore(learned, {number: _parsed(content) for number, content in saved.waiting()})
+            service.restore({number: _parsed(content) for number, content in saved.waiting()})
         finally:
             go_on()
         for outcome, number, content in saved.since():
@@ -331,18 +348,23 @@ def _restored(saved: SavedState, store: str) -> RankingService:
         raise
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
         raise CheckpointError(f"{store}: the journal cannot be replayed: {error}") from error
-    # The next generation will consist of these rows, when the journal, which was replayed here, is gone.
-    kept = saved.learned_since()
-    for change in service.learned_changes():
-        if change > saved.start and change not in kept:
-            raise CheckpointError(f"{store}: the id learned by change {change} is missing")
+    # The rows of these ids will be all that is known of them, when the journal, which was replayed here, is gone.
+    stored = {query_id: (change, digest) for query_id, change, digest in saved.learned() if change > saved.start}
+    for query_id, row in service.take_learned().items():
+        if stored.get(json.dumps(query_id)) != row:
+            raise CheckpointError(f"{store}: the id learned by change {row[0]} is missing or damaged")
     return service
 
 
-def _change(outcome: Outcome) -> Change:
+def _is_end(outcome: Outcome) -> bool:
+    """Whether feedback on a query comes too late after this."""
+    return outcome.fields[0] in _ENDS
+
+
+def _change(outcome: Outcome, now: float) -> Change:
     """The change of a request, in the form of the journal."""
     fields = json.dumps(outcome.fields).encode()
-    learned, query = json.dumps((outcome.fields[1], outcome.digest)) if outcome.fields[0] in _ENDS else None, b""
+    learned, query = (json.dumps(outcome.fields[1]), outcome.digest, now) if _is_end(outcome) else None, b""
     if outcome.number is not None:
         query = _query(outcome.waiting)
     return Change(fields + b"\n" + outcome.feedback, outcome.number, query, learned)
@@ -359,10 +381,3 @@ def _parsed(query: bytes) -> tuple[Any, ...]:
     head, _, text = query.partition(b"\n")
     query_id, size, at, scores, drawn = own(head)
     return waiting_query((query_id, size, at, text.decode(), scores, drawn))
-
-
-def _is_learned(query_id: Any, digest: Any) -> bool:
-    """True. Raises ValueError for anything but a learned id and its digest."""
-    if not is_id(query_id) or not is_integer(digest, 0):
-        raise ValueError("what was learned has an id and a digest")
-    return True

@@ -2,10 +2,11 @@
 
 import copy
 import re
-import secrets
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from online_rank.base.forgetting import forget_names, parts_of
+from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import all_or_nothing
 from online_rank.limits import is_id
 from online_rank.preprocessing.crosses import CrossFeatures, suffix_of
@@ -16,9 +17,6 @@ from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import strings_of
 
 __all__ = ["Forgotten", "Wanted", "forget", "without"]
-
-#: What steps behind `CrossFeatures` make of a name.
-_LATER = re.compile(r"(?:rank of )*(.*?)(?: in query| encoded)*", re.DOTALL)
 
 
 class Wanted(NamedTuple):
@@ -74,7 +72,7 @@ class Forgotten(NamedTuple):
     queries
         Numbers of the queries that no longer wait.
     learned
-        The learned ids, by their changes, as what they are remembered from now on: nothing that anybody knows.
+        Ids that are no longer known to be learned.
     early
         Number of queries that feedback had come for, but no ranking.
     features
@@ -82,7 +80,7 @@ class Forgotten(NamedTuple):
     """
 
     queries: tuple[int, ...] = ()
-    learned: dict[int, str] = {}  # noqa: RUF012  # never changed
+    learned: tuple[str | int, ...] = ()
     early: int = 0
     features: frozenset[str] = frozenset()
 
@@ -117,20 +115,20 @@ def forget(service: RankingService, wanted: Wanted) -> Forgotten:
     is_read = wanted.context is not None or wanted.document is not None
     waiting = [each for each in pending.ids() if is_about(each) or (is_read and _has(pending.get(each)[0], wanted))]
     early = [query_id for query_id in pending.early_ids() if is_about(query_id)]
-    learned = {query_id: secrets.token_hex(16) for query_id in service._learned if query_id in ids}
+    learned = tuple(query_id for query_id in ids if service.learned_as(query_id) is not None)
     numbers = tuple(pending.number(query_id) or 0 for query_id in waiting)
-    placeholders = {service._learned[query_id][0]: placeholder for query_id, placeholder in learned.items()}
-    with all_or_nothing(service):
+    with all_or_nothing(service) as changes:
+        changes.include_entries(service._learned, learned, sort=True)
         service.model = model
         if wanted.context is not None:
             service.replaced = None
-        if learned:
-            service._learned = {learned.get(query_id, query_id): change for query_id, change in service._learned.items()}
+        for query_id in learned:
+            service._learned.pop(query_id, None)
         pending.forget([*waiting, *early])
         service._read.clear()
         if challenge is not None:
             challenge.model = rival
-    return Forgotten(numbers, placeholders, len(early), names | also)
+    return Forgotten(numbers, learned, len(early), names | also)
 
 
 def without(content: bytes, wanted: Wanted) -> tuple[bytes, frozenset[str]]:
@@ -147,7 +145,7 @@ def _without_crosses(model: Any, wanted: Wanted) -> tuple[Any, frozenset[str]]:
     if wanted.context is None or not any(wanted.context[0] in each.categories for each in parts_of(model, CrossFeatures)):
         return model, frozenset()
     try:
-        names = _crossed_with(wanted.context, {*strings_of(model)})
+        names = _crossed_with(wanted.context, {*strings_of(model)}, [*parts_of(model, QueryTransformer)])  # type: ignore[type-abstract]
         if not names:
             return model, names
         without = copy.deepcopy(model)
@@ -163,12 +161,14 @@ def _without_crosses(model: Any, wanted: Wanted) -> tuple[Any, frozenset[str]]:
     return without, names
 
 
-def _crossed_with(entry: tuple[str, str], names: set[str]) -> frozenset[str]:
-    """Those of the names that `CrossFeatures` made of an entry of the context, and those that later steps made of these.
+def _crossed_with(entry: tuple[str, str], names: set[str], steps: Sequence[QueryTransformer]) -> frozenset[str]:
+    """Those of the names that `CrossFeatures` made of an entry of the context, and those that other steps made of these.
 
     Examples
     --------
-    >>> sorted(_crossed_with(("user", "3"), {"x", "x*user=3", "x*user=13", "x*user=3 encoded", "y*user=3", "user", "3"}))
+    >>> from online_rank import StreamTargetEncoder
+    >>> names = {"x", "x*user=3", "x*user=13", "x*user=3 encoded", "x*user=3 in query", "y*user=3", "user", "3"}
+    >>> sorted(_crossed_with(("user", "3"), names, [StreamTargetEncoder()]))
     ['x*user=3', 'x*user=3 encoded']
     """
     begin, end = suffix_of(entry[0], ""), suffix_of(*entry)
@@ -177,11 +177,24 @@ def _crossed_with(entry: tuple[str, str], names: set[str]) -> frozenset[str]:
         """Whether a name is another one with a value of this context, by whatever value."""
         return any(name[: found.start()] in names for found in re.finditer(re.escape(begin), name))
 
-    def is_made(name: str) -> bool:
-        base = name.removesuffix(end)
-        return base != name and base in names and not is_crossed(base)
+    made = {name for name in names if (base := name.removesuffix(end)) != name and base in names and not is_crossed(base)}
+    found: set[str] = set()
+    while made:
+        found |= made
+        made = {name for step in steps for name in _named_by(step, made)} & names - found
+    return frozenset(found)
 
-    return frozenset(name for name in names if is_made(name) or is_made(_LATER.fullmatch(name)[1]))  # type: ignore[index]
+
+def _named_by(step: QueryTransformer, names: Collection[str]) -> Collection[Any]:
+    """The names that a step gives to what it makes of features with these names."""
+    if isinstance(step, CrossFeatures):
+        return ()
+    fresh, query = step.clone(), [dict.fromkeys(names, 1.0), dict.fromkeys(names, 2.0)]
+    try:
+        fresh.learn_one(query, [1, 0])
+        return [*fresh.transform_one(query)[0]]
+    except (TypeError, ValueError):  # It makes nothing of such features.
+        return ()
 
 
 def _has(text: str, wanted: Wanted) -> bool:

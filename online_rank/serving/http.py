@@ -21,20 +21,19 @@ import html
 import importlib.resources
 import json
 import logging
-import time
+import urllib.parse
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.datastructures import QueryParams
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Router
 
 from online_rank import arguments
 from online_rank.base import abilities_of
-from online_rank.serving.asgi import Limits, Receive, Refused, Scope, Send, path_of, read_body, send_json
+from online_rank.serving.asgi import Exchange, Headers, Limits, Receive, Refused, Scope, Send
 from online_rank.serving.metrics import Figures
 from online_rank.serving.models import KeyRefused, Models
 from online_rank.serving.openapi import description, description_page
@@ -59,6 +58,8 @@ _OPEN_TO_ALL = {"/", "/healthz", "/readyz", "/docs", "/openapi.json"}
 _POSTED = ("/rank", "/learn", "/explain", "/model", "/model/rollback", "/forget")
 #: The roles that may send requests to a path; others need admin.
 _ROLES = {"/rank": ROLES, "/learn": ROLES, "/explain": ("rank", "admin")}
+_ALL_ROLES = frozenset(ROLES)
+_READING = ("GET", "HEAD")
 #: Bytes of a file that are sent at a time.
 _A_PART = 1 << 18
 _REMEDY_OF_TIMES = "stored times lie ahead of the clock: if the clock is right, stop the server and run online-rank repair DIR"
@@ -125,7 +126,7 @@ class RankingApp:
         self._running: collections.Counter[str | None] = collections.Counter()
         self._snapshots: weakref.WeakKeyDictionary[ServedModel, tuple[int, str]] = weakref.WeakKeyDictionary()
         self._page = _page(key)
-        routes = {
+        self._routes: dict[str, Callable[[Exchange], Awaitable[Answer | Response]]] = {
             "/": self._get_page,
             "/stats": self._get_stats,
             "/events": self._get_events,
@@ -136,15 +137,8 @@ class RankingApp:
             "/openapi.json": self._get_openapi,
             "/docs": self._get_docs,
         }
-        self.figures = Figures(models, {*_POSTED, *routes})
-        self._app = Starlette(
-            routes=[
-                Route("/models/{key}", self._delete_model, methods=["DELETE"]),
-                *(Route(path, answer) for path, answer in routes.items()),
-            ],
-            exception_handlers={KeyRefused: self._answer_refused_key},
-            lifespan=self._lifespan,
-        )
+        self.figures = Figures(models, {*_POSTED, *self._routes})
+        self._no_http = Router(lifespan=self._lifespan)
 
     @functools.cached_property
     def _description(self) -> dict[str, Any]:
@@ -167,8 +161,10 @@ class RankingApp:
         """
         self._worker.claim()
         self._is_attended = True
-        watching = (self.models.watch_the_clock(), self.models.watch_the_disk(), self.models.watch_the_days())
-        tasks = [asyncio.create_task(each) for each in watching]
+        watches = (
+            self.models.watch_the_clock, self.models.watch_the_disk, self.models.watch_the_days, self.figures.watch_the_loop,
+        )  # fmt: skip
+        tasks = [asyncio.create_task(watch()) for watch in watches]
         try:
             yield
         finally:
@@ -180,18 +176,48 @@ class RankingApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI entry point."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self._no_http(scope, receive, send)
             return
         if not self._is_attended:
             self._say_that_time_stands()
-        path = path_of(scope)
-        if (refused := self._refusal(scope, path)) is not None:
-            self.figures.answered(path, refused.status)
-            await send_json(send, refused.status, {"error": str(refused)}, refused.headers)
-        elif path in _POSTED and (path != "/model" or scope["method"] not in ("GET", "HEAD")):
-            await self._post(path, scope, receive, send)
+        exchange = Exchange(scope, receive, send)
+        # An open page is a request without end.
+        is_counted = exchange.path != "/events"
+        with exchange.trace:
+            self.figures.in_flight.inc(is_counted)
+            try:
+                await self._serve(exchange)
+                seconds = await exchange.seconds()
+            except ConnectionResetError:
+                return
+            finally:
+                self.figures.in_flight.dec(is_counted)
+            self.figures.answered(exchange.path, exchange.status, seconds)
+            if _log.isEnabledFor(logging.DEBUG):
+                path = urllib.parse.quote(exchange.path)
+                _log.debug("%s %s: %d after %.1f ms", scope["method"], path, exchange.status, 1e3 * seconds)
+
+    async def _serve(self, exchange: Exchange) -> None:
+        """Answer a request. Raises ConnectionResetError if the client leaves before it is complete."""
+        found: Answer | Response
+        more: Headers = ()
+        try:
+            self._require_admitted(exchange)
+            is_read = exchange.path == "/model" and exchange.scope["method"] in _READING
+            found = await (self._post if exchange.path in _POSTED and not is_read else self._get)(exchange)
+        except KeyRefused as error:
+            found = error.status, {"error": f"query parameter {self._key}: {error}"}
+        except Refused as refused:
+            found, more = (refused.status, {"error": str(refused)}), refused.headers
+        except ConnectionResetError:
+            raise
+        except Exception:
+            _log.exception("a request failed")
+            found = 500, {"error": "this is a mistake of the server, whose log has more under this id"}
+        if isinstance(found, Response):
+            await found(exchange.scope, exchange.receive, exchange.send)
         else:
-            await self._app(scope, receive, self._counted(path, send))
+            await exchange.answer(*found, more)
 
     def _say_that_time_stands(self) -> None:
         """Say, once, that nobody entered `running`, if something needs it. Raises RuntimeError as `running`."""
@@ -203,66 +229,56 @@ class RankingApp:
                 "keys stay. Enter it in the lifespan of the application in which this one is mounted"
             )
 
-    def _refusal(self, scope: Scope, path: str) -> Refused | None:
-        """Why a request is not admitted, or None."""
-        headers = dict(scope["headers"])
-        host = headers.get(b"host", b"localhost")
+    def _require_admitted(self, exchange: Exchange) -> None:
+        """Raise Refused for a request that comes from elsewhere, or whose token does not allow it."""
+        host = exchange.headers.get(b"host", b"localhost")
         if self._local_only and host not in _LOCAL_HOSTS and host.rpartition(b":")[0] not in _LOCAL_HOSTS:
-            return Refused(421, "this server answers to localhost only; start it with --host to be reached by name")
+            raise Refused(421, "this server answers to localhost only; start it with --host to be reached by name")
+        path = exchange.path
         if path in _OPEN_TO_ALL:
-            return None
-        roles, needed = self._roles(scope), _ROLES.get(path, ("admin",))
+            return
+        roles, needed = self._roles(exchange), _ROLES.get(path, ("admin",))
         if not roles:
-            return Refused(401, "send the token: Authorization: Bearer TOKEN", ((b"www-authenticate", b"Bearer"),))
+            raise Refused(401, "send the token: Authorization: Bearer TOKEN", ((b"www-authenticate", b"Bearer"),))
         if roles.isdisjoint(needed):
-            return Refused(403, f"this token has the role {', '.join(sorted(roles))}; {path} needs {' or '.join(needed)}")
-        return None
+            raise Refused(403, f"this token has the role {', '.join(sorted(roles))}; {path} needs {' or '.join(needed)}")
 
-    def _roles(self, scope: Scope) -> frozenset[str]:
+    def _roles(self, exchange: Exchange) -> frozenset[str]:
         """The roles of a client; none if it has no token, and needs one."""
         if self._tokens is None:
-            return frozenset(ROLES)
-        given = dict(scope["headers"]).get(b"authorization", b"")
+            return _ALL_ROLES
+        given = exchange.headers.get(b"authorization", b"")
         return self._tokens.roles_of(given.removeprefix(b"Bearer ")) if given.startswith(b"Bearer ") else frozenset()
 
-    def _kinds(self, scope: Scope) -> frozenset[str] | None:
+    def _kinds(self, exchange: Exchange) -> frozenset[str] | None:
         """The kinds of requests that a client may send; None for all."""
-        roles = self._roles(scope)
+        roles = self._roles(exchange)
         return None if "admin" in roles else frozenset().union(*(KINDS[role] for role in roles))
 
-    def _counted(self, path: str, send: Send) -> Send:
-        """`send`, with the answer's status counted."""
+    async def _get(self, exchange: Exchange) -> Answer | Response:
+        """Answer what is not posted."""
+        is_key = exchange.path.startswith("/models/")
+        answer = self._delete_model if is_key else self._routes.get(exchange.path)
+        methods = ("DELETE",) if is_key else _READING
+        if answer is None:
+            raise Refused(404, "there is nothing under this path; GET /docs says what there is", stays=True)
+        if exchange.scope["method"] not in methods:
+            raise Refused(405, f"this path takes {methods[0]}", ((b"allow", ", ".join(methods).encode()),), stays=True)
+        return await answer(exchange)
 
-        async def counting(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                self.figures.answered(path, message["status"])
-            await send(message)
-
-        return counting
-
-    async def _post(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle POST requests directly, without Starlette's routing."""
-        started = time.perf_counter()
-        headers: Any = ()
-        key = self._key_of(scope)
+    async def _post(self, exchange: Exchange) -> Answer:
+        """Answer what is posted, if there is a place for it."""
+        key = self._key_of(exchange)
         self._n_requests += 1
         self._running[key] += 1
         try:
             self._require_place(key)
-            status, answer = await self._answer(path, key, scope, receive)
-        except KeyRefused as error:
-            status, answer = self._refused_key(error)
-        except Refused as refused:
-            status, answer, headers = refused.status, {"error": str(refused)}, refused.headers
-        except ConnectionResetError:
-            return
+            return await self._answer(exchange, key)
         finally:
             self._n_requests -= 1
             self._running[key] -= 1
             if not self._running[key]:
                 del self._running[key]
-        self.figures.answered(path, status, time.perf_counter() - started)
-        await send_json(send, status, answer, headers)
 
     def _require_place(self, key: str | None) -> None:
         """Raise Refused if too many requests are being answered, at all or of a key."""
@@ -273,26 +289,26 @@ class RankingApp:
         if self._key is not None and self._running[key] > free + 1:
             raise Refused(503, f"query parameter {self._key}: {self._running[key] - 1} of its requests are under way", later)
 
-    async def _answer(self, path: str, key: str | None, scope: Scope, receive: Receive) -> Answer:
-        limits = self.limits
+    async def _answer(self, exchange: Exchange, key: str | None) -> Answer:
+        limits, path = self.limits, exchange.path
         if path in ("/model", "/model/rollback"):
             with self._place_of_file():
-                return await self._replace(path, key, scope, receive)
-        body = await read_body(scope, receive, limits.body, limits.seconds)
+                return await self._replace(exchange, key)
+        body = await exchange.body(limits.body, limits.seconds)
         if path == "/forget":
             return await (await self.models.get(key, may_make=False)).forget(body)
         if path == "/explain":
             return (await self.models.get(key, may_make=False)).explain(body)
-        return await self.models.answer(key, body, self._kinds(scope))
+        return await self.models.answer(key, body, self._kinds(exchange))
 
-    async def _replace(self, path: str, key: str | None, scope: Scope, receive: Receive) -> Answer:
+    async def _replace(self, exchange: Exchange, key: str | None) -> Answer:
         limits = self.limits
-        if path == "/model":
+        if exchange.path == "/model":
             # The time limit of a model is that of a request, in proportion to its size.
             seconds = limits.seconds * limits.model / limits.body
-            content = await read_body(scope, receive, limits.model, seconds, "application/octet-stream")
+            content = await exchange.body(limits.model, seconds, b"application/octet-stream")
             return await (await self.models.get(key, may_make=False)).replace(content)
-        body = await read_body(scope, receive, limits.body, limits.seconds)
+        body = await exchange.body(limits.body, limits.seconds)
         return await (await self.models.get(key, may_make=False)).roll_back(body)
 
     @contextmanager
@@ -307,12 +323,9 @@ class RankingApp:
             self._n_files -= 1
 
     def _file(self, make: Callable[[], bytes], headers: dict[str, str]) -> Response:
-        """The answer that sends a file, in parts, so that it keeps its place until it is sent."""
+        """The answer that sends a file, in parts, so that it keeps its place until it is sent. Raises Refused."""
         place = contextlib.ExitStack()
-        try:
-            place.enter_context(self._place_of_file())
-        except Refused as refused:
-            return JSONResponse({"error": str(refused)}, refused.status, {"Retry-After": "1"})
+        place.enter_context(self._place_of_file())
         with contextlib.ExitStack() as unless_sent:
             unless_sent.push(place)
             content = make()
@@ -320,42 +333,36 @@ class RankingApp:
         seconds = self.limits.seconds * self.limits.model / self.limits.body
         return _File(content, headers, seconds, place.close)
 
-    def _key_of(self, scope: Scope) -> str | None:
-        return Request(scope).query_params.get(self._key) if self._key is not None else None
+    def _key_of(self, exchange: Exchange) -> str | None:
+        return None if self._key is None else QueryParams(exchange.scope["query_string"]).get(self._key)
 
-    def _refused_key(self, error: KeyRefused) -> Answer:
-        return error.status, {"error": f"query parameter {self._key}: {error}"}
+    async def _model(self, exchange: Exchange) -> ServedModel:
+        """The model that a request is about. Raises KeyRefused if there is none."""
+        return await self.models.get(self._key_of(exchange), may_make=False)
 
-    async def _answer_refused_key(self, request: Request, error: Any) -> Response:
-        status, answer = self._refused_key(error)
-        return JSONResponse(answer, status)
-
-    async def _get_page(self, request: Request) -> Response:
+    async def _get_page(self, exchange: Exchange) -> Response:
         return HTMLResponse(self._page, headers=_PAGE_HEADERS)
 
-    async def _get_stats(self, request: Request) -> Response:
-        model = await self.models.get(self._key_of(request.scope), may_make=False)
-        shown = model.figures()
-        return JSONResponse({name: shown[name] for name in ("stats", "served", "drifts", "inputs", "journal_bytes")})
+    async def _get_stats(self, exchange: Exchange) -> Answer:
+        shown = (await self._model(exchange)).figures()
+        return 200, {name: shown[name] for name in ("stats", "served", "drifts", "inputs", "journal_bytes")}
 
-    async def _get_model(self, request: Request) -> Response:
-        model = await self.models.get(self._key_of(request.scope), may_make=False)
+    async def _get_model(self, exchange: Exchange) -> Response:
         headers = {"Content-Disposition": 'attachment; filename="model.npz"'}
-        return self._file(model.model_file, headers)
+        return self._file((await self._model(exchange)).model_file, headers)
 
-    async def _delete_model(self, request: Request) -> Response:
+    async def _delete_model(self, exchange: Exchange) -> Answer:
         if self._key is None:
-            return JSONResponse({"error": "this server has one model only, which goes with its folder"}, 404)
-        await self.models.delete(request.path_params["key"])
-        return JSONResponse({"deleted": True})
+            raise Refused(404, "this server has one model only, which goes with its folder")
+        await self.models.delete(exchange.path.removeprefix("/models/"))
+        return 200, {"deleted": True}
 
-    async def _get_events(self, request: Request) -> Response:
-        key = self._key_of(request.scope)
-        await self.models.get(key, may_make=False)
+    async def _get_events(self, exchange: Exchange) -> Response:
+        await self._model(exchange)
         if self._n_streams >= self.limits.streams:
-            return JSONResponse({"error": f"{self._n_streams} pages are open already"}, 503)
+            raise Refused(503, f"{self._n_streams} pages are open already")
         self._n_streams += 1
-        return _Feed(self._events(key), self._end_of_stream)
+        return _Feed(self._events(self._key_of(exchange)), self._end_of_stream)
 
     def _end_of_stream(self) -> None:
         self._n_streams -= 1
@@ -387,14 +394,14 @@ class RankingApp:
             kept = self._snapshots[model] = (model.monitor.version, json.dumps(model.snapshot()))
         return kept[1]
 
-    async def _get_metrics(self, request: Request) -> Response:
+    async def _get_metrics(self, exchange: Exchange) -> Response:
         return PlainTextResponse(self.figures.text(), media_type=self.figures.content_type)
 
-    async def _get_health(self, request: Request) -> Response:
+    async def _get_health(self, exchange: Exchange) -> Answer:
         """Whether the service works, so that no restart is needed."""
         return _status(not self._has_failed())
 
-    async def _get_readiness(self, request: Request) -> Response:
+    async def _get_readiness(self, exchange: Exchange) -> Answer:
         """Whether requests should be sent here, and whether stored times lie ahead of the clock."""
         ahead = self.models.seconds_ahead
         found = {"seconds_ahead": round(ahead, 3), "remedy": _REMEDY_OF_TIMES} if ahead else {}
@@ -403,14 +410,14 @@ class RankingApp:
     def _has_failed(self) -> bool:
         return any(model.commits.failure is not None for model in self.models.open_models.values())
 
-    async def _get_openapi(self, request: Request) -> Response:
-        return JSONResponse(self._description)
+    async def _get_openapi(self, exchange: Exchange) -> Answer:
+        return 200, self._description
 
-    async def _get_docs(self, request: Request) -> Response:
+    async def _get_docs(self, exchange: Exchange) -> Response:
         return HTMLResponse(description_page(self._description), headers=_PAGE_HEADERS)
 
     @asynccontextmanager
-    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+    async def _lifespan(self, app: Any) -> AsyncIterator[None]:
         async with self.running():
             yield
 
@@ -469,5 +476,5 @@ def _page(key: str | None) -> str:
     return page if key is None else page.replace("<html ", f'<html data-key="{html.escape(key)}" ', 1)
 
 
-def _status(is_well: bool, more: dict[str, Any] | None = None) -> Response:
-    return JSONResponse({"ok": is_well, **(more or {})}, 200 if is_well else 503)
+def _status(is_well: bool, more: dict[str, Any] | None = None) -> Answer:
+    return 200 if is_well else 503, {"ok": is_well, **(more or {})}

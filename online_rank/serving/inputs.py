@@ -1,6 +1,7 @@
 """Watches what goes into a model: unknown and missing features, and whether their values are those of before.
 
-The first documents seen become the reference. Queries and documents are sampled, so that watching costs little at any traffic.
+A model says which features it needs, and the first documents seen become the reference. Queries and documents are sampled, so
+that watching costs little at any traffic.
 """
 
 import bisect
@@ -10,12 +11,14 @@ import math
 import sys
 import time
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from online_rank import arguments
+from online_rank.base import serving_steps
+from online_rank.base.explain import feature_weights
 
 __all__ = ["InputWatch", "stability_index"]
 
@@ -66,8 +69,8 @@ class InputWatch:
 
     Parameters
     ----------
-    known
-        Names of features that the model knows; None if it has not learned yet, or does not know names.
+    model
+        The model that gets these queries; None for none yet.
     documents
         Number of documents that become the reference.
     clock
@@ -77,21 +80,23 @@ class InputWatch:
     ----------
     n_queries, n_with_unknown, n_with_missing : int
         Numbers of sampled queries: all, those with a feature that neither the model nor the reference knows, and those
-        without a feature that is expected.
+        without a feature that is expected. That is one that nine of ten reference documents have, and one that the model needs
+        (`online_rank.base.explain.feature_weights`) unless the reference has it now and then. If a query lacks most of what the
+        model needs, queries have few features each, and only the reference says what is missing.
     """
 
-    def __init__(
-        self, known: Iterable[Any] | None = None, *, documents: int = 1000, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, model: Any = None, *, documents: int = 1000, clock: Callable[[], float] = time.monotonic) -> None:
         arguments.integer("documents", documents, 10)
         self.n_queries = self.n_with_unknown = self.n_with_missing = 0
         self._documents = documents
         self._clock = clock
         self._looked_at = -math.inf
-        names = {name for name in known or () if isinstance(name, str)}
         #: None for too many to know them.
-        self._known: set[str] | None = names
-        self._learns_names = not names
+        self._known: set[str] | None = set()
+        #: What the model needs, the most important first.
+        self._needed: list[str] = []
+        self.serve(model)
+        self._learns_names = not self._known
         self._unknown: collections.Counter[str] = collections.Counter()
         self._missing: collections.Counter[str] = collections.Counter()
         #: Values seen so far, by feature, until there are enough for the reference.
@@ -101,6 +106,15 @@ class InputWatch:
         self._reference = np.zeros((0, _PARTS + 1))
         self._current = np.zeros((0, _PARTS + 1))
         self._expected: frozenset[str] = frozenset()
+
+    def serve(self, model: Any) -> None:
+        """Know the features of a model, and expect those that it needs, in place of those of the model before."""
+        steps = [] if model is None else serving_steps(model)
+        names = next((names for step in steps if (names := getattr(step, "feature_names", None)) is not None), ())
+        if self._known is not None:
+            self._known |= {name for name in names if isinstance(name, str)}
+        needed = [name for name in (feature_weights(model) if names else ()) if len(name) <= _LONGEST_NAME]
+        self._needed = needed[:_MOST_FEATURES]
 
     @property
     def has_reference(self) -> bool:
@@ -130,7 +144,10 @@ class InputWatch:
             if len(self._known) > _MOST_KNOWN:
                 self._known = None
         self._count(set() if self._known is None else present - self._known, self._unknown, "n_with_unknown")
-        self._count(self._expected - present, self._missing, "n_with_missing")
+        lacking = [name for name in self._needed if name not in present]
+        is_whole = 2 * len(lacking) <= len(self._needed)
+        missing = [name for name in lacking if is_whole and name not in self._edges]
+        self._count({*missing, *(self._expected - present)}, self._missing, "n_with_missing")
         if self.has_reference:
             for each in chosen:
                 self._add(each)
@@ -168,6 +185,7 @@ class InputWatch:
         for names in (self._edges, self._values, self._unknown, self._missing):
             for name in [name for name in names if is_forgotten(name)]:
                 del names[name]
+        self._needed = [name for name in self._needed if not is_forgotten(name)]
         self._known = None if self._known is None else {name for name in self._known if not is_forgotten(name)}
         self._expected = frozenset(name for name in self._expected if not is_forgotten(name))
 
@@ -193,7 +211,8 @@ class InputWatch:
         ascend = all(len(each) < _PARTS and all(map(math.isfinite, each)) and each == sorted(each) for each in edges.values())
         if not ascend or not np.isfinite(reference).all() or (reference < 0.0).any():
             raise ValueError("the reference of features is damaged: its bins do not ascend, or hold no counts")
-        self._known, self._learns_names, self._expected = known, False, frozenset(expected)
+        self._known = None if known is None or self._known is None else self._known | known
+        self._learns_names, self._expected = False, frozenset(expected)
         self._edges, self._reference, self._current = edges, reference, np.zeros_like(reference)
 
     def _count(self, names: set[str] | frozenset[str], counter: collections.Counter[str], total: str) -> None:

@@ -44,8 +44,8 @@ class LearningService(ServiceState):
         """Learn a query from the first feedback that comes for it, at a time, if the model asks for one."""
         query_id = fields["id"]
         digest = digest_of(kind, fields)
-        if query_id in self._learned:
-            return self._came_again(query_id, digest)
+        if (before := self.learned_as(query_id)) is not None:
+            return self._came_again(query_id, before, digest)
         number = self._pending.number(query_id)
         if number is None:
             raise ValueError("no query is waiting under this id: it was never ranked, or dropped since (see stats: evicted)")
@@ -57,8 +57,8 @@ class LearningService(ServiceState):
         """Learn a query that somebody else has ranked, from its documents and their grades; `n_bytes` as for `_query_of`."""
         require_feedback("grades", fields)
         query_id, digest = fields["id"], digest_of("grades", fields)
-        if query_id in self._learned:
-            return self._came_again(query_id, digest)
+        if (before := self.learned_as(query_id)) is not None:
+            return self._came_again(query_id, before, digest)
         grades, ungraded = fields["grades"], fields.get("ungraded")
         query = self._query_of(fields, grades if ungraded == "skip" else None, n_bytes=n_bytes)
         if n_bytes is not None and self.draws:
@@ -187,9 +187,8 @@ class LearningService(ServiceState):
         """The documents that feedback on a query may be about."""
         return json.loads(drawn)["order"] if drawn else ids_of(asked_of(decoded(text.encode()), self.null_is_missing))
 
-    def _came_again(self, query_id: Any, digest: int) -> Reply:
+    def _came_again(self, query_id: Any, before: int, digest: int) -> Reply:
         """The answer to feedback on a learned query: repeated, or a correction, which comes too late."""
-        _, before = self._learned[query_id]
         return self._duplicate(query_id) if before in (0, digest) else self._too_late(query_id, Outcome(("late", None)))
 
     def _too_late(self, query_id: Any, outcome: Outcome) -> Reply:

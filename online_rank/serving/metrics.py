@@ -1,9 +1,10 @@
 """Figures of a server for Prometheus."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import Metric
@@ -12,7 +13,9 @@ from online_rank.serving.models import Models
 
 __all__ = ["Figures"]
 
-_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+#: Seconds between two measurements of the delay of the event loop.
+_BETWEEN_DELAYS = 0.1
 _PATHS = ("/rank", "/learn")
 _COUNTERS = {
     "ranked": "Rankings served",
@@ -35,7 +38,7 @@ _COUNTERS = {
 
 
 class Figures:
-    """Requests by path and status, their latency, and figures read from the models on request.
+    """Requests by path and status, their latency, what the process takes, and figures read from the models on request.
 
     Counters start with the process and never fall, whichever models are in memory.
 
@@ -54,23 +57,34 @@ class Figures:
         self._paths = frozenset(paths)
         self._registry = CollectorRegistry()
         requests = Counter("online_rank_requests", "Requests answered", ["path", "status"], registry=self._registry)
-        latency = Histogram(
-            "online_rank_latency_seconds", "Time to an answer", ["path"], buckets=_BUCKETS, registry=self._registry
-        )
+        text = "Time from the first byte of a request to the last of its answer, waiting included"
+        latency = Histogram("online_rank_latency_seconds", text, ["path"], buckets=_BUCKETS, registry=self._registry)
+        text = "By how much a timer of the event loop is late"
+        self._delay = Histogram("online_rank_event_loop_delay_seconds", text, buckets=_BUCKETS, registry=self._registry)
+        self.in_flight = Gauge("online_rank_requests_in_flight", "Requests under way", registry=self._registry)
+        ProcessCollector(registry=self._registry)
         self._requests: dict[tuple[str, int], Any] = {}
         self._latency = {path: latency.labels(path) for path in _PATHS}
         self._all_requests = requests
         self._registry.register(_OfModels(models))
 
-    def answered(self, path: str, status: int, seconds: float | None = None) -> None:
-        """Count an answered request; `seconds` is its duration, for `/rank` and `/learn`."""
+    def answered(self, path: str, status: int, seconds: float) -> None:
+        """Count a request that was answered after so many seconds."""
         path = path if path in self._paths else "other"
         counter = self._requests.get((path, status))
         if counter is None:
             counter = self._requests[path, status] = self._all_requests.labels(path, str(status))
         counter.inc()
-        if seconds is not None and path in self._latency:
+        if path in self._latency:
             self._latency[path].observe(seconds)
+
+    async def watch_the_loop(self) -> None:
+        """Measure the delay of the event loop, as long as this runs."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + _BETWEEN_DELAYS
+            await asyncio.sleep(_BETWEEN_DELAYS)
+            self._delay.observe(max(0.0, loop.time() - due))
 
     def text(self) -> str:
         """All figures in Prometheus' text form."""

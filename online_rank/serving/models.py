@@ -60,6 +60,8 @@ class Models:
         As for `ServedModel`, for the models in memory.
     snapshots
         For how many days the model with which each began is kept in the directory; 0 for none.
+    remember
+        As for `DurableService`.
     only
         The single model, if it exists already.
 
@@ -85,6 +87,7 @@ class Models:
         replace_model: bool = False,
         idle: float | None = None,
         snapshots: int = 0,
+        remember: float = 86_400.0,
         only: ServedModel | None = None,
     ) -> None:
         arguments.flag("by_key", by_key)
@@ -96,6 +99,7 @@ class Models:
         if max_bytes is not None:
             arguments.integer("max_bytes", max_bytes, 1)
         arguments.number("ttl", ttl, above=0, optional=True)
+        arguments.number("remember", remember, above=0)
         arguments.flag("replace_model", replace_model)
         if by_key and directory is None:
             raise ValueError("one model for each key needs a directory (--checkpoint) to keep models in")
@@ -107,6 +111,7 @@ class Models:
         self._directory = None if directory is None else Path(directory)
         self._every = every
         self._replace_model = replace_model
+        self._remember = remember
         self._max_open = max_open
         self._max_keys = max_keys
         self._idle = idle
@@ -319,7 +324,7 @@ class Models:
         return answered(tried)
 
     def _durable(self, path: Path | None) -> DurableService:
-        return DurableService(self._make(), path, self._every, self._replace_model)
+        return DurableService(self._make(), path, self._every, self._replace_model, self._remember)
 
     def _opened(self, key: str) -> DurableService:
         """The service of a key. Raises OSError and ValueError."""

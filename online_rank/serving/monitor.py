@@ -125,10 +125,8 @@ class Monitor:
         """The weights, if the next query will be shown on the page; pass the result to `learned`."""
         if time.monotonic() - self._shown_at < _SECONDS_BETWEEN_SHOWN:
             return None
-        ranker = serving_ranker(model)
-        weights = getattr(ranker, "weights", None)
-        small = isinstance(weights, np.ndarray) and len(weights) <= _LARGEST_COMPARED
-        return weights if small else np.empty(0)
+        weights = _compared(serving_ranker(model))
+        return np.empty(0) if weights is None else weights
 
     def learned(self, reply: Reply, model: Any, before: np.ndarray | None) -> None:
         """Record learned feedback."""
@@ -143,19 +141,21 @@ class Monitor:
             self._remember(query_id, len(scores), reply.loss, documents, model, before)
 
     def figures(self, stats: dict[str, Any]) -> dict[str, Any]:
-        """Counts of the service and figures about served rankings, for JSON."""
+        """Counts of the service, and the measure of served rankings with its mean, interval and recent mean, for JSON."""
+        # All are values of the measure that is named: 1 less the loss.
         interval = self.losses.interval(self._level)
+        recent = self._recent / self._recent_weight if self._recent_weight else math.nan
         return {
             "stats": {name: _finite(value) for name, value in stats.items()},
             "served": {
                 "feedback": self._kind,
                 "measure": _CLICKED if self._kind == "clicks" else self._measure.name,
                 "n": interval.n,
-                "mean": _finite(interval.mean),
-                "lower": interval.lower,
-                "upper": interval.upper,
+                "mean": _finite(1.0 - interval.mean),
+                "lower": 1.0 - interval.upper,
+                "upper": 1.0 - interval.lower,
                 "level": self._level,
-                "recent": _finite(self._recent / self._recent_weight if self._recent_weight else math.nan),
+                "recent": _finite(1.0 - recent),
             },
             "drifts": list(self.drifts),
         }
@@ -244,11 +244,18 @@ class Monitor:
         return {"examination": list(self._bias.examination), "low": list(low), "high": list(high)}
 
 
+def _compared(ranker: Any) -> np.ndarray | None:
+    """The weights, if they are few enough to be compared; otherwise they are not even copied."""
+    few = getattr(ranker, "n_features", 0) <= _LARGEST_COMPARED
+    weights = getattr(ranker, "weights", None) if few else None
+    return weights if isinstance(weights, np.ndarray) and len(weights) <= _LARGEST_COMPARED else None
+
+
 def _changes(model: Any, before: np.ndarray, most: int = 3) -> list[list[Any]] | None:
     """The features whose weights changed most: name and change. None if there are no weights to compare."""
     ranker = serving_ranker(model)
-    after = getattr(ranker, "weights", None)
-    if not isinstance(after, np.ndarray) or not 0 < len(after) <= _LARGEST_COMPARED or len(before) > len(after):
+    after = _compared(ranker)
+    if after is None or not len(after) or len(before) > len(after):
         # Also where a model that began anew, or another one, ranks by fewer features.
         return None
     change = after - np.concatenate((before, np.zeros(len(after) - len(before))))

@@ -21,7 +21,14 @@ from online_rank.serving.tenants import KEY
 
 __all__ = ["description", "description_page"]
 
-_ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
+_ERROR = {
+    "type": "object",
+    "properties": {
+        "error": {"type": "string"},
+        "request_id": {"type": "string", "description": "in X-Request-Id, too: that of the request, or a new one"},
+    },
+    "required": ["error", "request_id"],
+}
 _OK = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
 
 _READY = {

@@ -60,7 +60,6 @@ import dataclasses
 import functools
 import json
 import math
-import secrets
 from collections.abc import Collection
 from typing import Any
 
@@ -105,8 +104,6 @@ class RankingService(WindowedService):
     max_pending, max_age, max_pending_bytes
         Most queries waiting for feedback, the number of further queries for which they wait, and their total size in bytes (see
         `PendingQueries`).
-    max_learned
-        Number of learned ids to remember, to recognise repeated feedback.
     learn_served
         Whether to learn from the mistakes of the scores that were served. A certificate under delay needs it
         (`online_rank.bounds`, "Late grades"). Otherwise a query is scored again when its grades arrive, which ranks better, but
@@ -226,7 +223,8 @@ class RankingService(WindowedService):
     def _replay(self, fields: list[Any], number: int | None, waiting: Any, feedback: bytes) -> None:
         kind, *rest = fields
         if kind in ("learn", "teach", "close", "drop"):
-            self._forget_learned(rest[0])
+            # What is learned again had been forgotten.
+            self._learned.pop(rest[0], None)
         if kind == "rank":
             # Journals of older versions lack the share that was kept, and the time if it is not that of the query.
             n_shown, gone, n_asked, kept, now = (*rest, None, None)[:5]
@@ -271,13 +269,6 @@ class RankingService(WindowedService):
                 self._count({"time": None, "late": "late"}.get(kind, "duplicates"))
                 if passes:
                     self._pending.advance(changes, rest[0])
-
-    def _forget_learned(self, query_id: Any) -> None:
-        """What is learned again had been forgotten, in a process that ended before its checkpoint."""
-        learned = self._learned.get(query_id)
-        if learned is not None:
-            self.renamed[learned[0]] = secrets.token_hex(16)
-            self._learned = {self.renamed.get(row[0], known): row for known, row in self._learned.items()}
 
     def _handled(self, kind: str, fields: dict[str, Any], request: bytes, at: float | None) -> Reply:
         """Answer a request of a kind. Raises ValueError, and others, before anything changes."""
@@ -366,7 +357,7 @@ class RankingService(WindowedService):
         ahead = () if now == at else (now,)
         number, gone = None, list[int]()
         replaced = self._pending.number(query_id)
-        if query_id not in self._learned:
+        if self.learned_as(query_id) is None:
             number, gone = self._pending.next_number, self._pending.crowded_out(query_id, size)
         # Of those that feedback was given for the windows end: they go when they are learned.
         forgotten = [each for each in gone if not self._pending.is_given(each)] if gone else gone

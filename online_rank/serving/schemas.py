@@ -234,7 +234,7 @@ STATS = {
                 "kept_mean": {"type": ["number", "null"], "description": "its mean over the lists drawn"},
             },
         },
-        "served": {"type": "object", "description": "the served rankings by one kind of feedback, and its measure"},
+        "served": {"type": "object", "description": "mean and interval of the measure that it names, over served rankings"},
         "drifts": {"type": "array", "items": {"type": "integer"}, "description": "after how many rankings the loss rose"},
         "inputs": {
             "type": "object",

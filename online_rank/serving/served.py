@@ -7,7 +7,7 @@ import logging
 from collections.abc import Collection
 from typing import Any
 
-from online_rank.base import ranker_of, serving_steps
+from online_rank.base import ranker_of
 from online_rank.base.anatomy import learned_measure
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.commit import CommitError, GroupCommit
@@ -129,6 +129,7 @@ class ServedModel:
         if reply.promoted:
             _log.warning("promoted: %s", reply.promoted)
             self.n_promotions += 1
+            self.inputs.serve(self.durable.service.model)
             self._keep_replaced()
         for learned in (reply, *reply.closed):
             if learned.feedback is not None:
@@ -136,9 +137,7 @@ class ServedModel:
 
     def _inputs(self) -> InputWatch:
         """What watches the features of queries, with the reference that was kept."""
-        steps = serving_steps(self.durable.service.model)
-        known = next((names for step in steps if (names := getattr(step, "feature_names", None)) is not None), None)
-        watch = InputWatch(known)
+        watch = InputWatch(self.durable.service.model)
         if self.durable.store is not None:
             try:
                 kept = self.durable.store.file(REFERENCE)
@@ -310,6 +309,7 @@ class ServedModel:
             return 400, {"error": f"this model cannot replace the one that serves: {error}"}
         on_disk = commits.add_and_wait(outcome)
         self._latest_time = latest_time(service)
+        self.inputs.serve(model)
         watched, before = self.monitor, to_bytes(service.replaced)
         self._previous = before
         self.monitor = Monitor(learned_measure(model), service._served, clicks=service.draws)

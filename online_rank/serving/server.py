@@ -1,27 +1,29 @@
-"""The HTTP server: uvicorn, with limits on connections added."""
+"""The HTTP server: uvicorn, with limits on connections added, and an event loop that knows how long requests have waited."""
 
 import asyncio
 import contextlib
 import ctypes
 import os
 import resource
+import selectors
 import socket
 import sys
+import time
 from typing import Any
 
 import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from online_rank.serving.asgi import Limits
+from online_rank.serving.asgi import ARRIVAL, Limits
 
-__all__ = ["keep_one_arena", "listening_sockets", "most_connections", "server"]
+__all__ = ["EventLoop", "keep_one_arena", "listening_sockets", "most_connections", "server"]
 
 #: Connections that the system may accept before the server handles them.
 _BACKLOG = 128
 #: File descriptors reserved for everything else: open models, libraries, standard streams.
 _RESERVED = 128
-_DESCRIPTORS_A_MODEL = 4
+_DESCRIPTORS_A_MODEL = 6
 _GRACE_SECONDS = 10
 #: Most bytes of the headers of a request, and of any other part of one that only makes sense when it is complete.
 _LARGEST_HEAD = 1 << 14
@@ -75,7 +77,7 @@ def keep_one_arena() -> None:
 
 
 def server(app: Any, n_models: int = 1) -> uvicorn.Server:
-    """A server of a `RankingApp`, to run with `listening_sockets`."""
+    """A server of a `RankingApp`, to run with `listening_sockets` in an `EventLoop`."""
     keep_one_arena()
     door = _Door(most_connections(app.limits, n_models), app.limits.seconds)
 
@@ -94,6 +96,33 @@ def server(app: Any, n_models: int = 1) -> uvicorn.Server:
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
     return uvicorn.Server(config)
+
+
+class _Turns(selectors.DefaultSelector):
+    """Waits for events, and keeps since when those of the present turn of the loop, and of the one before, may have waited."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = 0
+        self.since = self.before = self._returned = time.perf_counter()
+
+    def select(self, timeout: float | None = None) -> Any:
+        """Events, as they come; those that are there already came while the loop was busy."""
+        found, since = super().select(0), self._returned
+        if not found and (timeout is None or timeout > 0):
+            found = super().select(timeout)
+            since = time.perf_counter()
+        self.number += 1
+        self.before, self.since, self._returned = self.since, since, time.perf_counter()
+        return found
+
+
+class EventLoop(asyncio.SelectorEventLoop):
+    """An event loop that knows how long what it reads may have waited for it: at most since its turn before began."""
+
+    def __init__(self) -> None:
+        self.turns = _Turns()
+        super().__init__(self.turns)
 
 
 class _Door:
@@ -168,11 +197,18 @@ class _Connection(HttpToolsProtocol):
         super().__init__(**arguments)
         self.parser = _Parser(self)
         self._door = door
+        self._turns = self.loop.turns if isinstance(self.loop, EventLoop) else None
+        #: The turn in which it is accepted, and since when its client may have waited for that.
+        self._accepted = (0, 0.0) if self._turns is None else (self._turns.number, self._turns.before)
+        #: Since when what is read may have waited.
+        self._since = 0.0
         #: Bytes of the headers of the request that is read, and of what came after the last complete part.
         self._n_head = self._n_open = 0
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        # So that writing pauses until the last byte is sent.
+        transport.set_write_buffer_limits(0)
         if len(self.connections) > self._door.most:
             oldest = next(iter(self._door.idle), self)
             oldest.leave()
@@ -185,6 +221,7 @@ class _Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._n_open += len(data)
+        self._since = self._waiting_since()
         super().data_received(data)
         if self._n_open > _LARGEST_HEAD and not self.transport.is_closing():
             self.send_400_response("A head that is too large was received.")
@@ -212,6 +249,7 @@ class _Connection(HttpToolsProtocol):
         if len(self.pipeline) >= _MOST_AHEAD:
             raise httptools.HttpParserError("too many requests are sent ahead")
         super().on_message_begin()
+        self.scope["extensions"] = {ARRIVAL: (self._since, self.flow.drain)}  # type: ignore[dict-item]
         self._n_head = self._n_open = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -255,6 +293,14 @@ class _Connection(HttpToolsProtocol):
         # It no longer counts for the limit; the loop calls connection_lost one turn later.
         self.connections.discard(self)
         self.transport.abort()
+
+    def _waiting_since(self) -> float:
+        """Since when what has come now may have waited: for the loop, and at first for the connection to be accepted."""
+        if self._turns is None:
+            return time.perf_counter()
+        turn, since = self._accepted
+        # It is accepted in one turn, made in the next, and read in the third, if something has come already.
+        return since if self._turns.number <= turn + 2 else self._turns.since
 
     def _answers(self) -> bool:
         """Whether a request has come that is not answered yet."""

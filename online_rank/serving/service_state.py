@@ -27,6 +27,8 @@ __all__ = ["ServiceState"]
 #: What is counted.
 _COUNTED = ("ranked", "learned", "duplicates", "accepted", "late", "unknown_documents", "unanswered", "refused")
 
+#: Learned ids that are remembered without a store.
+_IN_MEMORY = 100_000
 #: How far the numbers of queries that wait may lie apart in a folder, in any case.
 _MOST_APART = 1 << 26
 
@@ -45,9 +47,9 @@ class ServiceState:
         _longest_delay=Count(),
         _promoted=Text(optional=True),
         replaced=Derived(),
-        renamed=Derived(),
         _target=Derived(),
         _read=Derived(),
+        _find_learned=Derived(),
     )
 
     #: Number of the lists drawn, and the sum of the shares of the greedy DCG that they keep. Older files lack it: zeros.
@@ -60,7 +62,6 @@ class ServiceState:
         measure: str = "ndcg@10",
         max_pending: int = 10_000,
         max_age: int = 100_000,
-        max_learned: int = 100_000,
         max_pending_bytes: int = 1 << 28,
         learn_served: bool = False,
         origin: str | None = None,
@@ -71,7 +72,6 @@ class ServiceState:
     ) -> None:
         integer("max_pending", max_pending, 1)
         integer("max_pending_bytes", max_pending_bytes, 1)
-        integer("max_learned", max_learned, 1)
         flag("learn_served", learn_served)
         flag("null_is_missing", null_is_missing)
         real("clock_skew", clock_skew, 0.0)
@@ -79,7 +79,6 @@ class ServiceState:
         self.measure = measure
         self.max_pending = max_pending
         self.max_age = max_age
-        self.max_learned = max_learned
         self.max_pending_bytes = max_pending_bytes
         self.learn_served = learn_served
         self.origin = origin
@@ -95,16 +94,16 @@ class ServiceState:
         self._promoted: str | None = None
         #: The model that was replaced last, by a file or by the challenger, in this process or in the journal that it replayed.
         self.replaced: Any = None
-        #: Learned ids that the replay of a journal found to be forgotten: by their changes, what they are remembered as.
-        self.renamed: dict[int, str] = {}
         self._pending = PendingQueries(
             max_queries=max_pending, max_age=max_age, max_bytes=max_pending_bytes, plan=copy.copy(plan)
         )
         self._require_plan()
         self._metric: Any = metric(measure)
-        #: The learned ids, with the numbers of the changes, and digests of the feedback.
+        #: Learned ids that are in no store, with the numbers of the changes, and digests of the feedback.
         #: A digest of 0 stands for feedback of a window, or none.
         self._learned: dict[str | int, tuple[int, int]] = {}
+        #: Finds the digest of an id in a store; None without a store.
+        self._find_learned: Callable[[str | int], int | None] | None = None
         #: Waiting queries in parsed form.
         self._read: dict[int, Block] = {}
         self._counts = dict.fromkeys(_COUNTED, 0)
@@ -180,11 +179,10 @@ class ServiceState:
         """
         return LossInterval(self._served).interval(level)
 
-    def limit(self, max_pending: int, max_age: int, max_learned: int, max_pending_bytes: int, clock_skew: float) -> None:
+    def limit(self, max_pending: int, max_age: int, max_pending_bytes: int, clock_skew: float) -> None:
         """Change the limits; anything beyond them is dropped at the next query. A checkpoint has to follow."""
         self.clock_skew = clock_skew
         self.max_pending, self.max_age, self.max_pending_bytes = max_pending, max_age, max_pending_bytes
-        self.max_learned = max_learned
         pending = self._pending
         pending.max_queries, pending.max_age, pending.max_bytes = max_pending, max_age, max_pending_bytes
 
@@ -248,25 +246,35 @@ class ServiceState:
         """The numbers of the waiting queries, in order, int64."""
         return self._pending.numbers()
 
-    def learned_changes(self) -> list[int]:
-        """The numbers of the changes by which the known ids were learned, in order."""
-        return [change for change, _ in self._learned.values()]
+    def learned_as(self, query_id: str | int) -> int | None:
+        """The digest of the feedback from which a query was learned; None if it was not, or if that is forgotten."""
+        # In this order: what leaves the memory is in the store by then.
+        if (kept := self._learned.get(query_id)) is not None:
+            return kept[1]
+        return None if self._find_learned is None else self._find_learned(query_id)
 
-    def learned_since(self) -> tuple[int, int]:
-        """The oldest change whose id is still known, the next one where there is none; and the number of known ids."""
-        change, _ = next(iter(self._learned.values()), (self.n_changes + 1, 0))
-        return change, len(self._learned)
+    def take_learned(self) -> dict[str | int, tuple[int, int]]:
+        """Remove the learned ids, and return them with the numbers of their changes, and the digests of their feedback."""
+        learned, self._learned = self._learned, {}
+        return learned
 
-    def stored(self, number: int) -> None:
-        """Queries up to this number are on the disk."""
+    def stored(self, number: int, learned: Iterable[tuple[str | int, int]]) -> None:
+        """Queries up to this number are on the disk, and these ids, which were learned by these changes."""
         self._pending.n_stored = max(self._pending.n_stored, number)
+        for query_id, change in learned:
+            # One that was forgotten meanwhile may have been learned again.
+            if self._learned.get(query_id, (0,))[0] == change:
+                self._learned.pop(query_id, None)
 
-    def read_queries_from(self, fetch: Callable[[int], Any]) -> None:
-        """Declare that queries are also on the disk, where `fetch` reads them by number: only the last ones stay in memory."""
+    def keep_in_store(self, fetch: Callable[[int], Any], find_learned: Callable[[str | int], int | None]) -> None:
+        """Declare that queries and learned ids are also on the disk, where `fetch` reads queries by number, and `find_learned`
+        finds the digest of an id: only the last ones stay in memory.
+        """
         self._pending.read_from(fetch)
+        self._find_learned = find_learned
 
-    def restore(self, learned: dict[str | int, tuple[int, int]], waiting: dict[int, tuple[Any, ...]]) -> None:
-        """Restore the ids, with their changes, and the queries, by number, of a service saved `without_rows`.
+    def restore(self, waiting: dict[int, tuple[Any, ...]]) -> None:
+        """Restore the queries, by number, of a service saved `without_rows`.
 
         Raises ValueError for numbers that no query of it can have.
         """
@@ -276,7 +284,6 @@ class ServiceState:
         most = max(pending.max_age, _MOST_APART)
         if not 0 < first <= pending.next_number or last >= pending.next_number or last - first > most:
             raise ValueError(f"queries wait under numbers from {first} to {last}, which are not within those given last")
-        self._learned = learned
         self._pending.begin_at(next(iter(waiting), self._pending.next_number))
         for number, (query_id, size, at, *query) in waiting.items():
             # Nobody has seen this service yet: nothing is undone.
@@ -307,9 +314,8 @@ class ServiceState:
 
     def _remember(self, changes: all_or_nothing, query_id: Any, digest: int) -> None:
         """An id counts as learned; `changes` undo it."""
-        forgotten = []
-        if query_id not in self._learned and len(self._learned) >= self.max_learned:
-            forgotten = [next(iter(self._learned))]
+        is_full = self._find_learned is None and len(self._learned) >= _IN_MEMORY
+        forgotten = [next(iter(self._learned))] if is_full else []
         changes.include_entries(self._learned, [query_id, *forgotten], sort=True)
         self._learned[query_id] = (self.n_changes + 1, digest)
         for each in forgotten:

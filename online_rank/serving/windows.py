@@ -36,7 +36,7 @@ class WindowedService(LearningService):
     def _gather(self, kind: str, fields: dict[str, Any], request: bytes, at: float, now: float) -> Reply:
         """Take feedback that is learned when the window of its query ends. Its time `at` may be ahead of `now`."""
         query_id, pending = fields["id"], self._pending
-        place = "late" if query_id in self._learned else pending.placed(query_id, at)
+        place = pending.placed(query_id, at) if self.learned_as(query_id) is None else "late"
         given = self._given(kind, fields)
         if place == "late":
             reply = Reply({"id": query_id, "accepted": False, "late": True}, Outcome(("late", now)), learned=True)

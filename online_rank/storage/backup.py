@@ -96,7 +96,6 @@ def _copied(source: Path, target: Path) -> Saved:
         for each in (saved.learned(), saved.waiting(), saved.since()):
             for _ in each:
                 pass
-        saved.learned_since()
     file = os.open(target, os.O_RDONLY)
     try:
         os.fsync(file)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from online_rank.storage.database import Database, Query, Rows, delete, digest_of, reading
+from online_rank.storage.database import Database, Query, Rows, delete, digest_of, reader, reading
 from online_rank.storage.files import ModelFileError
 from online_rank.storage.folder import CheckpointError, Folder, sync_directory
 from online_rank.storage.generations import Snapshot, assembled, pieces_of, taken
@@ -65,6 +65,7 @@ class CheckpointDirectory(Folder):
         super().__init__(path)
         try:
             self._database = Database(self.path, STATE, self._tables)
+            self._reader = reader(self.path, STATE)
             sync_directory(self.path)
             self._stored = {name for (name,) in self._database.rows(_DIGESTS)}
         except BaseException:
@@ -73,15 +74,19 @@ class CheckpointDirectory(Folder):
 
     def close(self) -> None:
         """Release the folder. May be called again."""
-        # In a forked child the connection is not this process's to close.
-        if hasattr(self, "_database") and not self._forked:
-            self._database.close()
+        # In a forked child the connections are not this process's to close.
+        for each in () if self._forked else self._connections():
+            each.close()
         super().close()
 
     def _give_up(self) -> None:
         super()._give_up()
-        if hasattr(self, "_database"):
-            self._database.abandon()
+        for each in self._connections():
+            each.abandon()
+
+    def _connections(self) -> list[Rows]:
+        """Those that are open: that of the writer is closed last."""
+        return [vars(self)[name] for name in ("_reader", "_database") if name in vars(self)]
 
     def read(self) -> Any:
         """The last state written, or None. Raises ModelFileError if it is damaged."""

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 from online_rank.storage.folder import CheckpointError, identity, open_in, sync_directory
 
-__all__ = ["Database", "Query", "Rows", "delete", "digest_of", "insert", "reading"]
+__all__ = ["Database", "Query", "Rows", "delete", "digest_of", "insert", "reader", "reading"]
 
 #: Number of pages of the write-ahead log from which it is moved into the database.
 _MANY_PAGES = 1000
-#: Pages that a connection keeps, in KiB: by the default of 2 MB, the memory of many models grows with their files.
-_CACHE_KIB = 256
+#: Pages that the connections of the writer and of readers keep, in KiB: by the default of 2 MB, the memory of many models
+#: grows with their files.
+_CACHE_KIB, _READER_KIB = 192, 32
 _LEAST_PAGES = 3
 
 #: Bytes of the log that are written anew at once.
@@ -70,6 +71,16 @@ class Rows:
         with self._translated():
             row = self._connection.execute(query.statement, values).fetchone()
         return None if row is None else self._whole(row, query)
+
+    def close(self) -> None:
+        """Close the database; may be called again."""
+        self._connection.close()
+
+    def abandon(self) -> None:
+        """In a forked child: never use the connection again. Not even closing it is safe, because the locks are the
+        parent's.
+        """
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
 
     def _whole(self, row: Any, query: Query) -> Any:
         # SQLite keeps with each value what it is: one damaged bit makes a text of a blob.
@@ -242,16 +253,6 @@ class Database(Rows):
             if now < size:
                 raise CheckpointError(f"{path} was cut short while it was in use")
 
-    def close(self) -> None:
-        """Close the database; may be called again."""
-        self._connection.close()
-
-    def abandon(self) -> None:
-        """In a forked child: never use the connection again. Not even closing it is safe, because the locks are the
-        parent's.
-        """
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
-
     def _checkpoint(self, kind: str) -> None:
         self._connection.execute(f"PRAGMA wal_checkpoint({kind})").fetchall()
 
@@ -286,18 +287,25 @@ def digest_of(*parts: bytes | memoryview) -> bytes:
     return digest.digest()
 
 
+def reader(path: str | os.PathLike[str], name: str) -> Rows:
+    """Read access to a database, from any thread, while the writer continues. Raises OSError when there is none."""
+    file = Path(path).absolute() / name
+    if not file.exists():
+        raise FileNotFoundError(errno.ENOENT, "there is no state", str(file))
+    connection = sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
+    connection.execute(f"PRAGMA cache_size=-{_READER_KIB}")
+    return Rows(file, connection)
+
+
 @contextlib.contextmanager
 def reading(path: str | os.PathLike[str], name: str) -> Iterator[Rows]:
     """A snapshot of a database for reading, in any thread or process, while the writer continues.
 
     Raises OSError when there is none, CheckpointError when it is damaged.
     """
-    file = Path(path).absolute() / name
-    if not file.exists():
-        raise FileNotFoundError(errno.ENOENT, "there is no state", str(file))
-    connection = sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, isolation_level=None)
+    rows = reader(path, name)
     try:
-        connection.execute("BEGIN")
-        yield Rows(file, connection)
+        rows._connection.execute("BEGIN")
+        yield rows
     finally:
-        connection.close()
+        rows.close()

@@ -22,7 +22,12 @@ _JOURNAL = Query(
     (int, bytes, int | None, bytes, bytes | None, bytes | None),
 )
 _WAITED = Query("SELECT number, content, digest FROM query WHERE number BETWEEN ? AND ? ORDER BY number", (int, bytes, bytes))
-_LEARNED = Query("SELECT change, id, digest FROM learned WHERE change BETWEEN ? AND ? ORDER BY change", (int, str, bytes))
+#: By the index, so that this is compared with the rows, too.
+_LEARNED = Query(
+    "SELECT change, id, feedback, at, digest FROM learned INDEXED BY learned_id WHERE change >= ?",
+    (int, str, int, float, bytes),
+)
+_LATEST = Query("SELECT at FROM learned ORDER BY change DESC LIMIT 1", (float,))
 _NUMBERS = Query("SELECT number FROM query ORDER BY number", (int,))
 
 
@@ -48,6 +53,10 @@ class Saved:
         Number of the last change of the journal.
     chain : bytes
         The digest of it and of all changes before it.
+    first : int
+        The oldest change whose learned id is still remembered.
+    n_learned : int
+        The number of learned ids from there to the generation.
     journal_bytes : int
         Size of the changes since the generation, which a restart must replay.
 
@@ -60,7 +69,7 @@ class Saved:
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
         found = newest(rows)
-        self.run, self.chain, self._first, self._n_learned = "", b"", 1, 0
+        self.run, self.chain, self.first, self.n_learned = "", b"", 1, 0
         self.start, self.value, self.waited = 0, None, list[int]()
         if found is not None:
             self.start, notes, value = found
@@ -84,30 +93,32 @@ class Saved:
             run = None
         whole = type(run) is str and is_integer(first, 0) and is_integer(n_learned, 0)
         self.require(whole, "the notes of its generation are damaged")
-        self.run, self._first, self._n_learned = run, first, n_learned
+        self.run, self.first, self.n_learned = run, first, n_learned
 
     def _read_value(self, value: Any) -> None:
         whole = type(value) is tuple and len(value) == 2 and isinstance(value[1], np.ndarray)
         self.require(whole and value[1].dtype == np.int64 and value[1].ndim == 1, "its generation is not that of a service")
         self.value, self.waited = value[0], value[1].tolist()
 
-    def learned(self) -> Iterator[tuple[int, str]]:
-        """The ids known at the generation, in order, each with the number of its change."""
+    @property
+    def latest(self) -> float:
+        """When the last id was learned; 0.0 if there is none."""
+        (latest,) = self._rows.first(_LATEST) or (0.0,)
+        return latest
+
+    def learned(self) -> Iterator[tuple[str, int, int]]:
+        """The learned ids, as JSON, each with the number of its change and the digest of its feedback.
+
+        Raises CheckpointError when one is damaged, or missing from the generation.
+        """
         n = 0
-        for learned in self._whole_ids(self._first, self.start):
-            n += 1
-            yield learned
-        self.require(n == self._n_learned, f"{self._n_learned - n} learned ids are missing")
-
-    def learned_since(self) -> set[int]:
-        """The changes since the generation that learned an id; the next generation has no journal to look in."""
-        return {change for change, _ in self._whole_ids(self.start + 1, self.change)}
-
-    def _whole_ids(self, first: int, last: int) -> Iterator[tuple[int, str]]:
-        """The ids learned by changes from `first` to `last`. Raises CheckpointError when one is damaged."""
-        for change, query_id, digest in self._rows.rows(_LEARNED, first, last):
-            self.require(digest == digest_of_id(change, query_id), f"the id learned by change {change} is damaged")
-            yield change, query_id
+        for change, query_id, feedback, at, digest in self._rows.rows(_LEARNED, self.first):
+            self.require(
+                digest == digest_of_id(change, query_id, feedback, at), f"the id learned by change {change} is damaged"
+            )
+            n += change <= self.start
+            yield query_id, change, feedback
+        self.require(n == self.n_learned, f"{self.n_learned - n} learned ids are missing")
 
     def since(self) -> Iterator[tuple[bytes, int | None, bytes | None]]:
         """The outcomes since the generation, in order, each with the number of the query that waits from then on, and it."""
@@ -164,6 +175,6 @@ def digest_of_query(number: int, content: bytes) -> bytes:
     return digest_of(b"%d " % number, content)
 
 
-def digest_of_id(change: int, query_id: str) -> bytes:
-    """The digest of an id that was learned by a change."""
-    return digest_of(b"%d " % change, query_id.encode())
+def digest_of_id(change: int, query_id: str, feedback: int, at: float) -> bytes:
+    """The digest of an id that was learned by a change, at a time, from feedback with a digest."""
+    return digest_of(f"{change} {feedback} {at!r} {query_id}".encode())

@@ -21,13 +21,14 @@ class Change(NamedTuple):
     query
         That query.
     learned
-        The learned id, as JSON, or None.
+        The learned id, as JSON, a digest of its feedback, and when it was learned; or None. Times are seconds for which the
+        service has run, and never fall.
     """
 
     outcome: bytes
     number: int | None = None
     query: bytes = b""
-    learned: str | None = None
+    learned: tuple[str, int, float] | None = None
 
 
 class Generation(NamedTuple):
@@ -41,15 +42,17 @@ class Generation(NamedTuple):
         Its state without queries and ids; and the numbers of the waiting queries, in order, int64.
     gone
         Numbers of queries that have stopped waiting since the previous generation.
-    first, n_learned
-        The oldest change whose id is still known, and the number of known ids.
+    expired
+        The time before which learned ids may go.
+    forgotten
+        Learned ids to be forgotten, as JSON, if they were not learned after a change.
     """
 
     change: int
     snapshot: Snapshot
     gone: tuple[int, ...]
-    first: int
-    n_learned: int
+    expired: float = 0.0
+    forgotten: tuple[tuple[str, int], ...] = ()
 
 
 class SavedState(Protocol):
@@ -66,11 +69,12 @@ class SavedState(Protocol):
     start: int
     value: Any
 
-    def learned(self) -> Iterator[tuple[int, str]]:
-        """The ids known at the generation, in order, each with the number of its change."""
+    @property
+    def latest(self) -> float:
+        """When the last id was learned; 0.0 if there is none."""
 
-    def learned_since(self) -> set[int]:
-        """The changes since the generation that learned an id."""
+    def learned(self) -> Iterator[tuple[str, int, int]]:
+        """The learned ids, as JSON, each with the number of its change and the digest of its feedback."""
 
     def since(self) -> Iterator[tuple[bytes, int | None, bytes | None]]:
         """The outcomes since the generation, in order, each with the number of the query that waits from then on, and it."""
@@ -93,11 +97,14 @@ class StateStore(abc.ABC):
     ----------
     saved : SavedState
         The state when the store was opened.
+    change : int
+        Number of the last change.
     journal_bytes : int
         Size of the changes since the newest generation, which a restart must replay.
     """
 
     saved: SavedState
+    change: int
     journal_bytes: int
 
     @property
@@ -119,7 +126,8 @@ class StateStore(abc.ABC):
     def replacing(self, generation: Generation) -> Iterator[None]:
         """Write a generation in steps, between which `append` may be called. It covers all that was appended before.
 
-        Once it can be read back, the journal up to it is deleted, with the queries `gone` and the ids learned before `first`.
+        Once it can be read back, the journal up to it is deleted, in one step with the queries `gone`, the ids `forgotten`, and
+        some of those that have expired: at least as many as come.
 
         Raises
         ------
@@ -132,8 +140,11 @@ class StateStore(abc.ABC):
         """A query, from any thread. Raises CheckpointError when it is damaged or missing."""
 
     @abc.abstractmethod
-    def rename_learned(self, names: Mapping[int, str]) -> None:
-        """Remember learned ids, by the numbers of their changes, as something else, in JSON."""
+    def learned(self, query_id: str) -> tuple[int, int, float] | None:
+        """The change by which an id, in JSON, was learned, the digest of its feedback, and when; None for an unknown one.
+
+        From any thread. Raises CheckpointError when it is damaged.
+        """
 
     @abc.abstractmethod
     def replace_queries(self, queries: Mapping[int, bytes]) -> None:

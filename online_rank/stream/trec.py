@@ -1,59 +1,144 @@
 """Runs and judgements in the formats of TREC, as trec_eval reads them."""
 
+import itertools
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from online_rank.stream.text_lines import lines_of, text_of
+
 __all__ = ["judged_rankings", "read_judgements", "read_run", "run_lines", "write_run"]
 
+#: The share of neighbours in rank whose scores must ascend before scores are taken for distances.
+_ASCENDING = 0.9
 
-def read_run(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
+#: What the columns are called in files that have a header.
+_NAMES = {
+    "qid": {"query-id", "query_id", "queryid", "qid", "query", "topic", "topic_id", "topicid"},
+    "docid": {"corpus-id", "corpus_id", "doc-id", "doc_id", "docid", "docno", "document", "document_id", "pid", "passage_id"},
+    "grade": {"score", "grade", "relevance", "rel", "label", "judgment", "judgement"},
+    "score": {"score", "sim", "similarity"},
+    "rank": {"rank", "position"},
+    "tag": {"tag", "run", "run_id", "runid", "run_tag", "system"},
+    "": {"0", "q0", "iter", "iteration"},
+}
+
+
+class _Ranked(NamedTuple):
+    """A document of a run as its line says."""
+
+    docid: str
+    score: float
+    rank: float
+    line: int
+
+
+def read_run(path: str | os.PathLike[str], *, by_rank: bool = False) -> dict[str, dict[str, float]]:
     """The run of a file with lines `qid Q0 docid rank score tag`: `{qid: {docid: score}}`, best first.
 
-    As in trec_eval, the rank is ignored: documents are ordered by score, in single precision, and equal scores by document id
-    in reverse alphabetical order.
+    As in trec_eval, documents are ordered by score, in single precision, and equal scores by document id in reverse
+    alphabetical order; lines that begin with # are comments, and what follows the sixth column is ignored. The file may be
+    compressed by gzip and have a header. A warning says where the ranks contradict the scores.
+
+    Parameters
+    ----------
+    path
+        The file.
+    by_rank
+        Follow the ranks where they say another order than trec_eval: equal scores are ordered by rank, and scores that ascend
+        with the rank are distances, which are returned as negative numbers.
 
     Raises
     ------
     ValueError
-        A line has other columns, a score is not a finite number, or a document occurs twice; the message names the line.
+        A line has other columns, a score is not a finite number, or a document occurs twice; the message names the file and
+        the line.
     """
-    run: dict[str, dict[str, float]] = {}
-    for number, (qid, _, docid, _, score, *_) in _lines(path, 6, "qid Q0 docid rank score tag"):
-        scores = run.setdefault(qid, {})
-        if docid in scores:
-            raise ValueError(f"{path}, line {number}: document {docid} of query {qid} occurs twice")
-        try:
-            value = np.float32(score)
-        except ValueError:
-            value = np.float32(np.nan)
-        if not np.isfinite(value):
-            raise ValueError(f"{path}, line {number}: the score {score!r} is not a finite number")
-        scores[docid] = float(value)
-    return {
-        qid: dict(sorted(scores.items(), key=lambda entry: (entry[1], entry[0]), reverse=True)) for qid, scores in run.items()
-    }
+    run: dict[str, dict[str, _Ranked]] = {}
+    for number, found in _fields(path, ("qid", "", "docid", "rank", "score", "tag"), "score"):
+        documents = run.setdefault(found["qid"], {})
+        docid = found["docid"]
+        if docid in documents:
+            raise ValueError(
+                f"{path}, line {number}: document {docid} of query {found['qid']} occurs twice, first on line "
+                f"{documents[docid].line}"
+            )
+        score = np.float32(_number(found["score"]))
+        if not np.isfinite(score):
+            raise ValueError(f"{path}, line {number}: the score {found['score']!r} is not a finite number")
+        documents[docid] = _Ranked(docid, float(score), _number(found.get("rank", "nan")), number)
+    sign = -1.0 if _are_distances(path, run, by_rank) else 1.0
+    return {qid: _best_first(documents.values(), sign, by_rank) for qid, documents in run.items()}
+
+
+def _best_first(documents: Iterable[_Ranked], sign: float, by_rank: bool) -> dict[str, float]:
+    ordered = sorted(documents, key=lambda one: one.docid, reverse=True)
+    if by_rank:
+        ordered.sort(key=lambda one: one.rank)
+    return {one.docid: sign * one.score for one in sorted(ordered, key=lambda one: -sign * one.score)}
+
+
+def _are_distances(path: Any, run: Mapping[str, Mapping[str, _Ranked]], by_rank: bool) -> bool:
+    """Whether the scores count as distances; warn where ranks and scores say different orders."""
+    n_pairs = n_ascending = n_equal = n_contradicting = 0
+    for documents in run.values():
+        ranked = sorted((one for one in documents.values() if np.isfinite(one.rank)), key=lambda one: one.rank)
+        pairs = [(a, b) for a, b in itertools.pairwise(ranked) if a.rank < b.rank]
+        ascending = sum(a.score < b.score for a, b in pairs)
+        n_pairs, n_ascending = n_pairs + len(pairs), n_ascending + ascending
+        n_contradicting += ascending > 0
+        n_equal += bool(pairs) and all(a.score == b.score for a, b in pairs)
+    are_distances = 0 < n_ascending >= _ASCENDING * n_pairs
+    said = []
+    if are_distances and by_rank:
+        said.append("the scores ascend with the rank, so they are taken for distances, for which smaller is better")
+    elif are_distances:
+        said.append(
+            "the scores ascend with the rank. Larger scores count as better, as in trec_eval; if these are distances, write "
+            "them with a minus sign"
+        )
+    elif n_contradicting:
+        said.append(
+            f"in {n_contradicting:,} of {len(run):,} lists the ranks say another order than the scores; the scores count, as "
+            "in trec_eval"
+        )
+    if n_equal:
+        order = "rank" if by_rank else "document id, as in trec_eval, not by rank"
+        said.append(f"in {n_equal:,} of {len(run):,} lists all scores are equal; the documents are ordered by {order}")
+    if said:
+        warnings.warn(f"{path}: {'; '.join(said)}", stacklevel=4)
+    return are_distances and by_rank
 
 
 def read_judgements(path: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
-    """The judgements of a file with lines `qid 0 docid grade`: `{qid: {docid: grade}}`. A negative grade counts as 0, like an
-    unjudged document.
+    """The judgements of a file with lines `qid 0 docid grade`: `{qid: {docid: grade}}`.
+
+    A negative grade counts as 0, like an unjudged document. Grades may be written as 1.0, or as true and false. Lines that
+    begin with # are comments. The file may be compressed by gzip and have a header that names its columns, as in BEIR. A line
+    that says the same again is merged.
 
     Raises
     ------
     ValueError
-        A line has other columns, or a grade is not an integer; the message names the line.
+        A line has other columns, a grade is not an integer, or a document is judged twice with different grades; the message
+        names the file and the line.
     """
     judgements: dict[str, dict[str, int]] = {}
-    for number, (qid, _, docid, grade) in _lines(path, 4, "qid 0 docid grade"):
-        try:
-            judgements.setdefault(qid, {})[docid] = max(int(grade), 0)
-        except ValueError:
-            raise ValueError(f"{path}, line {number}: the grade {grade!r} is not an integer") from None
+    for number, found in _fields(path, ("qid", "", "docid", "grade"), "grade"):
+        grade = _number(found["grade"])
+        if not np.isfinite(grade) or grade != int(grade):
+            raise ValueError(f"{path}, line {number}: the grade {found['grade']!r} is not an integer")
+        grades = judgements.setdefault(found["qid"], {})
+        before = grades.setdefault(found["docid"], max(int(grade), 0))
+        if before != max(int(grade), 0):
+            raise ValueError(
+                f"{path}, line {number}: document {found['docid']} of query {found['qid']} is judged twice, {before} before "
+                f"and {found['grade']} here"
+            )
     return judgements
 
 
@@ -105,12 +190,19 @@ def write_run(path: str | os.PathLike[str], run: Mapping[str, Mapping[str, float
 
 
 def judged_rankings(
-    run: str | os.PathLike[str], judgements: str | os.PathLike[str]
+    run: str | os.PathLike[str], judgements: str | os.PathLike[str], *, complete: bool = False
 ) -> Iterator[tuple[dict[str, int], dict[str, float]]]:
     r"""(grades, scores), for metrics, of the queries that are both in a run and judged.
 
     A document without a judgement has grade 0, and one not retrieved has score -inf. Scores are 0, -1, ... in the order of the
     run, so there are no ties. A warning says how many queries are left out.
+
+    Parameters
+    ----------
+    run, judgements
+        The files, as `read_run` and `read_judgements` take them.
+    complete
+        Also yield the judged queries that are not in the run, as queries that found nothing (`trec_eval -c`).
 
     Raises
     ------
@@ -121,21 +213,21 @@ def judged_rankings(
     --------
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> _ = (folder / "run").write_text("q1 Q0 a 1 0.5 tag\nq1 Q0 b 2 0.5 tag\n")
+    >>> _ = (folder / "run").write_text("q1 Q0 a 1 0.9 tag\nq1 Q0 b 2 0.5 tag\n")
     >>> _ = (folder / "qrels").write_text("q1 0 a 1\nq1 0 c 2\n")
     >>> list(judged_rankings(folder / "run", folder / "qrels"))
-    [({'b': 0, 'a': 1, 'c': 2}, {'b': 0.0, 'a': -1.0, 'c': -inf})]
+    [({'a': 1, 'b': 0, 'c': 2}, {'a': 0.0, 'b': -1.0, 'c': -inf})]
     """
     ranked, judged = read_run(run), read_judgements(judgements)
-    _require_overlap(run, ranked, judgements, judged)
-    for qid, scores in ranked.items():
+    _require_overlap(run, ranked, judgements, judged, complete)
+    for qid in judged if complete else ranked:
         if qid in judged:
-            order = {docid: float(-place) for place, docid in enumerate(scores)}
+            order = {docid: float(-place) for place, docid in enumerate(ranked.get(qid, ()))}
             missing = {docid: -np.inf for docid in judged[qid] if docid not in order}
             yield {docid: judged[qid].get(docid, 0) for docid in order | missing}, order | missing
 
 
-def _require_overlap(run: Any, ranked: Mapping[str, Any], judgements: Any, judged: Mapping[str, Any]) -> None:
+def _require_overlap(run: Any, ranked: Mapping[str, Any], judgements: Any, judged: Mapping[str, Any], complete: bool) -> None:
     """Refuse files that have nothing in common, and warn of queries that only one of them has."""
     both = ranked.keys() & judged.keys()
     if not both:
@@ -145,21 +237,61 @@ def _require_overlap(run: Any, ranked: Mapping[str, Any], judgements: Any, judge
         )
     if not any(ranked[qid].keys() & judged[qid].keys() for qid in both):
         raise ValueError(f"no retrieved document of {run} is judged in {judgements}: are the ids of documents the same?")
-    left_out = len(ranked) - len(both), len(judged) - len(both)
-    if any(left_out):
+    unjudged, absent = len(ranked) - len(both), len(judged) - len(both)
+    if unjudged or absent:
+        also = f"{absent:,} that are judged but not in it" + (
+            ", counted as queries that found nothing" if complete else "; --complete counts these as queries that found nothing"
+        )
         warnings.warn(
-            f"queries that both files have, and that are measured: {len(both):,}; left out: {left_out[0]:,} of {run} that are "
-            f"not judged, {left_out[1]:,} that are judged but not in it",
+            f"queries that both files have, and that are measured: {len(both):,}; left out: {unjudged:,} of {run} that are "
+            f"not judged; {also}",
             stacklevel=3,
         )
 
 
-def _lines(path: str | os.PathLike[str], columns: int, form: str) -> Iterator[tuple[int, list[str]]]:
-    """The non-blank lines of a file as columns, with their numbers."""
-    with Path(path).open(encoding="utf-8-sig") as file:
-        for number, line in enumerate(file, start=1):
-            parts = line.split()
-            if parts and len(parts) != columns:
-                raise ValueError(f"{path}, line {number}: {len(parts)} columns, not {form!r}")
-            if parts:
-                yield number, parts
+def _fields(path: str | os.PathLike[str], form: tuple[str, ...], value: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """The columns of each line by name, with the number of the line; columns are separated by ASCII blanks.
+
+    The first line may be a header. Judgements have at most as many columns as their form says, since more would mean another
+    format; of a run, what follows is ignored.
+    """
+    at: dict[str, int] | None = None
+    for number, line in lines_of(path):
+        if line.lstrip().startswith(b"#"):
+            continue
+        parts = line.split()
+        if at is None:
+            at, is_header = _columns(path, number, [text_of(path, number, part) for part in parts], form, value)
+            if is_header:
+                width = len(parts)
+                continue
+            width = len(form)
+        if len(parts) < width or (value == "grade" and len(parts) > width):
+            raise ValueError(f"{path}, line {number}: {len(parts)} columns, not {_in_words(form)!r}")
+        yield number, {name: text_of(path, number, parts[i]) for name, i in at.items()}
+
+
+def _columns(path: Any, number: int, parts: list[str], form: tuple[str, ...], value: str) -> tuple[dict[str, int], bool]:
+    """Where the columns of a file are, from its first line, and whether this line is a header."""
+    named = {name: i for i, part in enumerate(parts) for name in form if name and part.lower() in _NAMES[name]}
+    if {"qid", "docid", value} <= named.keys() and not _is_number(parts[named[value]]):
+        return named, True
+    if len(parts) < len(form):
+        raise ValueError(f"{path}, line {number}: {len(parts)} columns, not {_in_words(form)!r}")
+    return {name: i for i, name in enumerate(form) if name}, False
+
+
+def _in_words(form: tuple[str, ...]) -> str:
+    return " ".join(name or ("Q0" if "score" in form else "0") for name in form)
+
+
+def _number(text: str) -> float:
+    """A number, or NaN; true is 1 and false 0."""
+    try:
+        return float(text)
+    except ValueError:
+        return {"true": 1.0, "false": 0.0}.get(text.lower(), float("nan"))
+
+
+def _is_number(text: str) -> bool:
+    return _number(text) == _number(text)

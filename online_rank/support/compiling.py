@@ -7,8 +7,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["compiling", "lines_while_compiling", "watch_compilation"]
-
 #: Seconds between two lines of a program whose output is not a terminal.
 _EVERY = 5.0
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from online_rank.support.compiling import compiling, watch_compilation
 
-__all__ = ["Progress", "progress"]
-
 _REFRESH = 0.1
 #: Seconds before a bar appears that was not requested explicitly, so that short calls do not flicker.
 _PATIENCE = 0.5

@@ -9,8 +9,6 @@ import importlib
 import sys
 from typing import Any
 
-__all__ = ["MODULES", "ROOMS", "TOP_LEVEL", "classes", "home_of", "public_class"]
-
 #: The public modules. `from online_rank import *` leaves them out, since river has modules of the same names.
 ROOMS = (
     "base",

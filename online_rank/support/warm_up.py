@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["perceptron_compiled_meanwhile", "warm_up"]
-
 
 def warm_up(*models: Any) -> None:
     """Compile the kernels that learning and ranking need ahead of time, for example while building a container image.

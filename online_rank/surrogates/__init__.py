@@ -1,7 +1,7 @@
 """Surrogates: the losses that rankers minimise in place of a ranking measure.
 
 A surrogate phi(s, R) is a function of the m scores s and the m grades R of a query. Each function of this module makes one; its
-`value`, `gradient` (in s) and `l1_constant` (a bound on the gradient's l1 norm) are methods of the `Surrogate` it returns.
+`value` and `gradient` (in s) are methods of the `Surrogate` it returns. Its l1 constant bounds the l1 norm of the gradient.
 
 Pairs are pairs (i, j) of documents with R_i > R_j. Pairwise surrogates share these parameters:
 

@@ -1,16 +1,14 @@
 """The surrogates of this library."""
 
 import dataclasses
-import inspect
 
 import numpy as np
 
 from online_rank import arguments
 from online_rank._kernels import surrogates as kernels
-from online_rank._kernels.codes import AP, MAX_GRADE, SURROGATES, WITHIN_GRADE
-from online_rank._kernels.graded import discount, gain
+from online_rank._kernels.codes import SURROGATES, WITHIN_GRADE
 from online_rank.base.schema import Schema
-from online_rank.measures.learned import Measure, discounts
+from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import as_grades, require_grades
 
@@ -28,29 +26,6 @@ __all__ = [
 #: tau of r(x, y) = tau(g(x) - g(y)), as the slope of tanh(slope s / 2); 0 for the identity.
 OUTPUTS = {"identity": 0.0, "tanh": 2.0, "half_tanh": 1.0}
 PAIR_WEIGHTS = {"none": (1.0, 0.0, 0.0), "grade": (0.0, 1.0, 0.0), "difference": (0.0, 1.0, -1.0)}
-
-
-#: The settings of a ranker that each surrogate reads, besides the measure.
-_READS = {
-    "slam": ("margin",),
-    "hinge": ("margin", "pairs", "pair_weight"),
-    "logistic": ("pairs", "pair_weight"),
-    "squared": ("pairs", "pair_weight"),
-    "listnet": (),
-    "lambdarank": (),
-    "structured": (),
-}
-
-
-def require_read(surrogate: str, ranker: type, **settings: object) -> None:
-    """Raise ValueError for the first setting of a ranker that differs from its default although the surrogate does not read
-    it.
-    """
-    parameters = inspect.signature(ranker).parameters
-    for name, value in settings.items():
-        if name not in _READS[surrogate] and value != parameters[name].default:
-            readers = ", ".join(repr(other) for other, read in _READS.items() if name in read)
-            raise ValueError(f"{name} is {value!r}, but surrogate={surrogate!r} does not read it; it belongs to {readers}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,64 +136,10 @@ class Surrogate:
         value = kernels.value_and_gradient(*self.kernel_arguments, scores, grades, discounts(len(scores)), gradient).value
         return value, gradient
 
-    def l1_constant(self, y: np.ndarray) -> float:
-        """Upper bound on the l1 norm of the gradient for a query with grades `y`; infinite if there is none.
-
-        This is L1 of [CT, Corollary 9]: scores X w are Lipschitz in w with constant R_X L1, R_X the largest document norm.
-
-        Examples
-        --------
-        >>> from online_rank.surrogates import hinge, slam
-        >>> hinge(reduction="sum").l1_constant([1, 1, 0, 0, 0]), slam("ndcg").l1_constant([1, 1, 0, 0, 0]) <= 2
-        (12.0, True)
-        """
-        target = parse_measure(self.measure)
-        grades = self._grades(y)
-        if target.kind == AP:
-            grades = (grades >= target.threshold).astype(np.int64)
-        levels, counts = np.unique(grades, return_counts=True)
-        if len(levels) < 2:
-            return 0.0
-        if self.name == "listnet":
-            return 2.0
-        if self.name == "slam":
-            # With the least relevant documents on top, every document that can have a violator has one: sum of v_i.
-            worst = (grades == levels[0]).astype(np.float64)
-            return 2.0 * float(-np.minimum(self.gradient(worst * (1.0 + self.margin * MAX_GRADE), y), 0.0).sum())
-        if self.name == "structured":
-            depth = min(target.k or len(grades), len(grades))
-            return 4.0 if target.kind == AP else float(depth * (depth + 1))
-        upper, lower = (a.ravel() for a in np.meshgrid(np.arange(len(levels)), np.arange(len(levels)), indexing="ij"))
-        paired = upper > lower if self.name == "lambdarank" or self.pairs == "all" else upper == lower + 1
-        upper, lower = upper[paired], lower[paired]
-        n_pairs = counts[upper] * counts[lower]
-        if self.name == "lambdarank":
-            return 2.0 * self._slope * float(n_pairs @ _largest_swaps(target, levels, counts, upper, lower))
-        alpha, beta, gamma = PAIR_WEIGHTS[self.pair_weight]
-        total = 1.0 if self.reduction == "mean" else float(n_pairs @ (alpha + beta * levels[upper] + gamma * levels[lower]))
-        if self.name == "hinge":
-            return 2.0 * total
-        if self.name == "logistic":
-            return 2.0 * self._slope * total
-        # (1 - tanh x)^2 is steepest where tanh x = -1/3, and its derivative there is -64/27.
-        return 2.0 * total * (32.0 / 27.0 * self._slope if self._slope else np.inf)
-
     def _grades(self, y: np.ndarray) -> np.ndarray:
         grades = as_grades(y, len(y))
         require_grades(grades)
         return grades
-
-
-def _largest_swaps(target: Measure, levels: np.ndarray, counts: np.ndarray, upper: np.ndarray, lower: np.ndarray) -> np.ndarray:
-    """For pairs of levels, a bound on the change of the measure when two of their documents swap places."""
-    if target.kind == AP:
-        return np.ones(len(upper))
-    m = int(counts.sum())
-    depth = min(target.k or m, m)
-    gains = np.array([gain.py_func(target.kind, level) for level in levels.tolist()])
-    table = np.array([discount.py_func(target.kind, p, m, discounts(m)) for p in range(depth)])
-    ideal = np.repeat(gains[::-1], counts[::-1])[:depth] @ table
-    return (gains[upper] - gains[lower]) * (table[0] - (table[-1] if depth == m else 0.0)) / ideal
 
 
 def slam(

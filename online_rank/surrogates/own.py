@@ -3,7 +3,6 @@
 import copy
 import ctypes
 import functools
-import inspect
 import math
 import sys
 from collections.abc import Callable
@@ -14,11 +13,14 @@ import numpy as np
 from online_rank import extensions
 from online_rank._kernels.codes import OWN_SURROGATE, SURROGATES
 from online_rank.measures.learned import measure as parse_measure
-from online_rank.surrogates.builtin import Surrogate, require_read
+from online_rank.surrogates.builtin import Surrogate
 
 __all__ = ["KernelArguments", "Loss", "OwnLoss", "resolve"]
 
 KernelArguments = tuple[np.ndarray, np.ndarray]
+
+#: The default of a ranker's argument `measure`.
+_MEASURE = "ndcg@10"
 
 _C_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
 #: As `ctypes.string_at`, which is Python around it.
@@ -89,8 +91,7 @@ class OwnLoss:
     @property
     def name(self) -> str:
         """Its name in messages."""
-        found = extensions.name_of(self.loss) or extensions.name_of(type(self.loss))
-        return found or str(getattr(self.loss, "__qualname__", type(self.loss).__qualname__))
+        return extensions.called(self.loss)
 
     def bound(self, arguments: KernelArguments) -> KernelArguments:
         """The arguments of a kernel with the function's address, valid as long as this object lives."""
@@ -200,7 +201,7 @@ def _compiled(function: Any, in_python: Any, name: str) -> Any:
         ) from None
 
 
-def resolve(surrogate: Any, measure: str, ranker: type, **settings: Any) -> tuple[KernelArguments, OwnLoss | None]:
+def resolve(surrogate: Any, measure: str, **of_name: Any) -> tuple[KernelArguments, OwnLoss | None]:
     """What a ranker's argument `surrogate` stands for: the arguments of kernels, and the loss if it is the user's own.
 
     Parameters
@@ -209,52 +210,28 @@ def resolve(surrogate: Any, measure: str, ranker: type, **settings: Any) -> tupl
         A name of `SURROGATES`, a registered name, a `Surrogate`, a function, or an object with `value_and_gradient`.
     measure
         The ranker's argument: the measure of rounds, and the one that some surrogates approximate.
-    ranker
-        Its class, whose constructor has the defaults of `settings`.
-    **settings
-        The ranker's arguments for surrogates given by name. An `output` also has another use, and is ignored by others.
+    **of_name
+        Settings of a surrogate that is given by its name.
 
     Raises
     ------
     TypeError, ValueError
-        `surrogate` is none of these, or a setting was given that it does not read.
+        `surrogate` is none of these, or has another measure.
     """
     if isinstance(surrogate, str) and "." not in surrogate:
         if surrogate not in SURROGATES:
             names = ", ".join(map(repr, SURROGATES))
             raise ValueError(f"surrogate is {surrogate!r}; it must be one of {names}, a registered name, or a loss of your own")
-        read = {name: value for name, value in settings.items() if name != "output"}
-        require_read(surrogate, ranker, **read)
-        return Surrogate(surrogate, measure, **settings).kernel_arguments, None
-    own = None
-    if not isinstance(surrogate, Surrogate):
-        own = OwnLoss(_loss_of(surrogate))
-    name = own.name if own else f"surrogates.{surrogate.name}(...)"
-    parameters = inspect.signature(ranker).parameters
-    for key, value in settings.items():
-        if key != "output" and value != parameters[key].default:
-            raise ValueError(f"{key} is {value!r}, but surrogate={name} does not read it; it has settings of its own")
-    if own is None:
-        if measure not in (parameters["measure"].default, surrogate.measure):
+        return Surrogate(surrogate, measure, **of_name).kernel_arguments, None
+    if isinstance(surrogate, Surrogate):
+        if measure not in (_MEASURE, surrogate.measure):
             raise ValueError(f"measure is {measure!r}, but the surrogate has measure={surrogate.measure!r}")
         return surrogate.kernel_arguments, None
+    loss = extensions.own("surrogate", surrogate)
+    if not (isinstance(loss, Loss) or callable(loss)):
+        raise TypeError(
+            f"surrogate is of type {type(surrogate).__name__}; it must be a name, a function (s, y) -> (value, gradient), or "
+            "an object with a method value_and_gradient(s, y)"
+        )
     integers = [*parse_measure(measure), OWN_SURROGATE, 0, 0, 0, 0, 0]
-    return (np.array(integers, dtype=np.int64), np.zeros(5)), own
-
-
-def _loss_of(surrogate: Any) -> Any:
-    """A loss of the user's own, from the argument `surrogate`."""
-    loss = surrogate
-    if isinstance(loss, str):
-        try:
-            loss = extensions.registered(loss)
-        except ValueError as error:
-            raise ValueError(f"surrogate: {error}") from None
-    if inspect.isclass(loss):
-        loss = loss()
-    if isinstance(loss, Loss) or callable(loss):
-        return loss
-    raise TypeError(
-        f"surrogate is of type {type(surrogate).__name__}; it must be a name, a function (s, y) -> (value, gradient), or an "
-        "object with a method value_and_gradient(s, y)"
-    )
+    return (np.array(integers, dtype=np.int64), np.zeros(5)), OwnLoss(loss)

@@ -15,7 +15,7 @@ from online_rank import (
 )
 from online_rank.base import all_or_nothing, ranker_of
 from online_rank.bounds.tracker import LossTracker as Tracker
-from online_rank.query import read_block
+from online_rank.query import read_query
 from online_rank.stream.synth import NoisyTeacher
 from tests.helpers import state_of
 
@@ -54,7 +54,7 @@ def test_a_block_is_answered_and_learned_as_its_queries_are(make):
     blocks.learn_one(X[:M], y[:M])
     for first, stop in ((1, 2), (2, 31), (31, N)):
         rows = slice(M * first, M * stop)
-        block = read_block(X[rows], qid[rows], y[rows])
+        block = read_query(X[rows], y[rows], qid=qid[rows])
         assert blocks._fits(block)
         answers, learned = blocks._ask_and_learn(block, block)
         assert answers.reshape(-1, M).tolist() == scores[first:stop]
@@ -74,7 +74,7 @@ def test_a_block_with_a_bad_query_leaves_all_steps_as_they_were(bad):
         X[-1, 2] = bad
     else:
         y[-1] = bad
-    block = read_block(X[9 * M :], qid[9 * M :], y[9 * M :])
+    block = read_query(X[9 * M :], y[9 * M :], qid=qid[9 * M :])
     with pytest.raises(ValueError, match="feature 2" if bad == np.inf else "grade"), all_or_nothing(model):
         model._ask_and_learn(block, block)
     assert state_of(model) == before

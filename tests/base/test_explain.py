@@ -30,7 +30,7 @@ EXACT = {
     "scaled": lambda: StreamScaler() | PerceptronRanker(),
     "scaled gradient": lambda: StreamScaler() | GradientRanker(),
     "in the query": lambda: QueryNormalizer() | RidgeRanker(),
-    "ramps": lambda: StreamQuantileMap(5) | PerceptronRanker(),
+    "ramps": lambda: StreamQuantileMap() | Ramps(5) | PerceptronRanker(),
     "ramps behind a scaler": lambda: StreamScaler() | Ramps(4) | LossTracker(PerceptronRanker()),
     "encodings": lambda: StreamQuantileMap() | StreamTargetEncoder() | RidgeRanker(),
     "light blend": lambda: BlendRanker("light"),

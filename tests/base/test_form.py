@@ -35,7 +35,7 @@ MODELS = {
     "gradient behind two scalers": lambda: StreamScaler() | MaxAbsStreamScaler() | GradientRanker("logistic"),
     "ridge behind a scaler": lambda: StreamScaler() | RidgeRanker(),
     "perceptron on quantiles": lambda: StreamQuantileMap() | PerceptronRanker(),
-    "perceptron on ramps": lambda: StreamQuantileMap(5) | PerceptronRanker(),
+    "perceptron on ramps": lambda: StreamQuantileMap() | Ramps(5) | PerceptronRanker(),
     "ramps behind a scaler": lambda: StreamScaler() | Ramps(4) | PerceptronRanker(),
     "ramps alone": lambda: Ramps(4) | PerceptronRanker(),
     "ridge on encodings": lambda: StreamQuantileMap() | StreamTargetEncoder(keep="relative") | RidgeRanker(),

@@ -3,7 +3,7 @@ import pytest
 
 from online_rank import BestRanker, DriftAwareRanker, GradientRanker, PerceptronRanker, StreamScaler
 from online_rank.measures.learned import measure
-from online_rank.query import read_block, read_query
+from online_rank.query import read_query
 
 
 def moving_stream(n_queries=120, seed=0, every=25):
@@ -59,7 +59,7 @@ def test_served_scores_in_every_form():
         0.5,
         2.0,
     ]
-    block = read_block(np.ones((4, 1)), [1, 1, 2, 2], [0, 1, 0, 1], served=[1.0, 2.0, 3.0, 4.0])
+    block = read_query(np.ones((4, 1)), [0, 1, 0, 1], qid=[1, 1, 2, 2], served=[1.0, 2.0, 3.0, 4.0])
     assert block.queries(1, 2).served.tolist() == [3.0, 4.0]
 
 

@@ -197,7 +197,7 @@ def test_the_contract_finds_a_part_with_a_lock_of_its_own():
     ("owner", "names"),
     [
         (LossTracker, ["served_interval"]),
-        (PerceptronRanker, ["restart_average", "stop_averaging"]),
+        (PerceptronRanker, ["restart_average"]),
     ],
 )
 def test_methods_that_had_no_lock(owner, names):

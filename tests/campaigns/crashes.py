@@ -31,7 +31,7 @@ from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import to_bytes
 from tests.campaigns.faults import BROKEN, SYNC
 from tests.campaigns.found import Found
-from tests.campaigns.kills import requests
+from tests.campaigns.kills import learned_in, requests
 
 _SECTOR = 512
 _HEAD = struct.Struct("4q")
@@ -245,8 +245,8 @@ def looked_at(place: Path, files: dict[str, bytes], acknowledged: set[int], expe
         found.expect(False, "the service refuses to start")
         return found
     try:
-        learned = durable.service._learned
-        found.expect(acknowledged <= learned.keys(), f"{len(acknowledged - learned.keys())} acknowledged are lost")
+        learned = learned_in(place)
+        found.expect(acknowledged <= learned, f"{len(acknowledged - learned)} acknowledged are lost")
         found.expect(to_bytes(durable.service.model) == expected[len(learned)], "another model")
         return found
     finally:

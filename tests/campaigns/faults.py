@@ -21,7 +21,7 @@ from online_rank.serving.durable import read_service
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import to_bytes
 from tests.campaigns.found import Found
-from tests.campaigns.kills import command, forked, readable, requests, wait
+from tests.campaigns.kills import command, forked, learned_in, readable, requests, wait
 
 #: What happens at a call: it fails (a write for want of room), a write fails half way, the process is killed, or power is lost.
 FAULTS = ("fails", "fails half way", "killed", "power lost")
@@ -244,7 +244,8 @@ def faults(most: int, seed: int = 0) -> Found:
             acknowledgements = {line for line in answers + again if b'"learned":' in line}
             state = read_service(place / "state")
             found.count(acknowledged=len(acknowledgements))
-            lost = sum(int(line.split(b":")[1].split(b",")[0]) not in state._learned for line in acknowledgements)
+            learned = learned_in(place / "state")
+            lost = sum(int(line.split(b":")[1].split(b",")[0]) not in learned for line in acknowledgements)
             found.expect(not lost, f"{name}: {lost} acknowledged are lost")
             # Rankings are answered before they are synced: after power loss one may be unknown, which its grades are told.
             told = any(b'"error"' in line for line in answers + again)

@@ -22,7 +22,7 @@ from online_rank.stream.letor import LetorError, iter_letor
 from online_rank.support import registry
 from tests.campaigns.found import Found
 from tests.campaigns.kills import letor_text, requests
-from tests.models import BASES
+from tests.models import BASES, arguments_of
 
 HANG_SECONDS = 10
 
@@ -116,7 +116,7 @@ def fuzz_letor(n_inputs: int, seed: int = 0) -> Found:
 
 def fuzz_protocol(n_inputs: int, seed: int = 0) -> Found:
     lines = requests(20, 1)
-    service = RankingService(StreamScaler() | PerceptronRanker(), max_pending=5, max_learned=5)
+    service = RankingService(StreamScaler() | PerceptronRanker(), max_pending=5)
     seeds = [*lines, b'{"cmd": "stats"}', b'{"cmd": "save"}', b'{"id": 1, "docs": {}}', b'{"id": "x", "grades": {}}']
     before = hashlib.sha256(to_bytes(service)).digest()
 
@@ -130,7 +130,7 @@ def fuzz_protocol(n_inputs: int, seed: int = 0) -> Found:
         assert not refused or after == before, "a refused request changed the service"
         before = after
         if service.model.steps["StreamScaler"].n_features > 60:
-            service = from_bytes(to_bytes(RankingService(StreamScaler() | PerceptronRanker(), max_pending=5, max_learned=5)))
+            service = from_bytes(to_bytes(RankingService(StreamScaler() | PerceptronRanker(), max_pending=5)))
             before = hashlib.sha256(to_bytes(service)).digest()
         return not refused
 
@@ -177,14 +177,10 @@ def models() -> Iterator[tuple[bytes, Any]]:
         cls = registry.public_class(name)
         if inspect.isabstract(cls) or cls in BASES or not issubclass(cls, QueryStep) or name_of(cls) is None:
             continue
-        try:
-            parameters = [*getattr(cls, "_unit_test_params", lambda: [{}])()]
-        except ImportError:  # Torch is not here.
-            continue
         for x in (X, named):
-            for given in parameters:
-                model = cls(**given)
+            for given in arguments_of(cls):
                 try:
+                    model = cls(**given)
                     to_bytes(model)
                 except TypeError:  # It holds a function or a module, which no file does.
                     continue

@@ -40,9 +40,9 @@ _DOCS = {"a": {"x": 1.0}, "b": {"x": 2.0, "y": -1.0}, "c": {"y": 0.5}}
 
 def _new(kind: str) -> RankingService:
     if kind == "clicks":
-        return RankingService(SwapRanker(), max_pending=4, max_learned=4)
+        return RankingService(SwapRanker(), max_pending=4)
     plan = FeedbackPlan(window=30, events={"click": 1}) if kind == "windows" else None
-    return RankingService(StreamScaler() | PerceptronRanker(), max_pending=4, max_learned=4, plan=plan)
+    return RankingService(StreamScaler() | PerceptronRanker(), max_pending=4, plan=plan)
 
 
 def _lines(kind: str, numbers: range) -> list[bytes]:
@@ -154,10 +154,10 @@ def _change_rows(place: Path, rng: random.Random) -> str:
             )
             told.append(f"query {content[:200]!r}")
         else:
-            text = _other(row[2].encode(), rng).decode("utf-8", "replace")
-            connection.execute(
-                "UPDATE learned SET id = ?, digest = ? WHERE change = ?", (text, digest_of_id(row[1], text), row[1])
-            )
+            _, change, text, feedback, at, _ = row
+            text = _other(text.encode(), rng).decode("utf-8", "replace")
+            digest = digest_of_id(change, text, feedback, at)
+            connection.execute("UPDATE learned SET id = ?, digest = ? WHERE change = ?", (text, digest, change))
             told.append(f"learned {text[:100]!r}")
     _digest_journal(connection)
     connection.close()

@@ -92,7 +92,7 @@ def sequence(make: Callable[[], Any], rng: random.Random, length: int, reopen: f
     """Send `length` requests to a service of its own, and look after each; with probability `reopen`, at its folder too."""
 
     def new() -> RankingService:
-        return RankingService(make(), max_pending=4, max_learned=5, max_pending_bytes=30_000)
+        return RankingService(make(), max_pending=4, max_pending_bytes=30_000)
 
     found = Found(requests=length)
     shown: dict[Any, list[str]] = {}

@@ -234,7 +234,7 @@ def _services() -> dict[str, Callable[[], Scenario]]:
 
     def made(make: Callable[[], Any], act: bytes, challenge: Any = None, plan: FeedbackPlan | None = None) -> Scenario:
         rival = None if challenge is None else Challenge(challenge(), promote_at=0.95)
-        service = RankingService(make(), max_pending=3, max_learned=3, plan=plan, challenge=rival)
+        service = RankingService(make(), max_pending=3, plan=plan, challenge=rival)
         draws = service.draws
         for i in range(7):
             at = {} if plan is None else {"ts": 10.0 * i}

@@ -28,8 +28,10 @@ from tests.campaigns.kills import requests
 TENANTS, _IN_MEMORY = 20, 16
 #: Queries of a wave for each of its tenants.
 _WAVE = 50
-_LIMITS = {"max_learned": 1000, "max_pending": 500}
+_LIMITS = {"max_pending": 500}
 _EVERY = 1000
+#: Seconds for which learned ids are remembered: their number is the same after a while.
+_REMEMBER = 5.0
 
 _WINDOW = 30.0
 _EVENTS = {"click": 1, "like": 2, "purchase": 3}
@@ -115,7 +117,7 @@ async def _soak(n_queries: int, seed: int, plan: FeedbackPlan | None, feedback: 
 
     readings: list[Reading] = []
     with in_memory() as folder:
-        models = Models(make, directory=folder / "state", by_key=True, every=_EVERY, max_open=_IN_MEMORY)
+        models = Models(make, directory=folder / "state", by_key=True, every=_EVERY, max_open=_IN_MEMORY, remember=_REMEMBER)
         app = RankingApp(models, key="tenant", limits=Limits(requests=5000))
         client = _Client(app)
         counted = collections.Counter[bytes]()

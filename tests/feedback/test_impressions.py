@@ -9,7 +9,7 @@ import pytest
 from online_rank._kernels.codes import PLACKETT_LUCE
 from online_rank.feedback import Clicks, Impression
 from online_rank.feedback.arrays import ShownBlock, shown_block
-from online_rank.query import read_block
+from online_rank.query import read_query
 
 
 def test_clicks_by_id_in_the_order_shown():
@@ -83,7 +83,7 @@ def test_impressions_as_arrays():
         Impression((1,), logits=(0.3, 0.2, 0.1), held_back=(3, 0), positions=(4,)).clicked([1]),
         Impression((0, 1), pairs_from=1).clicked([]),
     ]
-    shown = shown_block(read_block(X, np.repeat([7, 8, 9], 4), clicks))
+    shown = shown_block(read_query(X, clicks, qid=np.repeat([7, 8, 9], 4)))
     assert shown.rows.tolist() == [2, 0, 1, 3, 0, 0, 1]
     assert shown.starts.tolist() == [0, 2, 5, 7]
     assert shown.held.tolist() == [0, 2, 0]
@@ -107,8 +107,8 @@ def test_long_blocks_are_the_queries_one_by_one(n_queries):
         positions = (1, 4, 6) if q % 3 == 0 else None
         clicks.append(Impression(order, logits, held_back=others, positions=positions).clicked(order[:1]))
     X, qid = np.zeros((sizes.sum(), 1)), np.repeat(np.arange(n_queries), sizes)
-    together = shown_block(read_block(X, qid, clicks))
-    alone = [shown_block(read_block(np.zeros((m, 1)), np.zeros(m), [each])) for m, each in zip(sizes, clicks, strict=True)]
+    together = shown_block(read_query(X, clicks, qid=qid))
+    alone = [shown_block(read_query(np.zeros((m, 1)), [each], qid=np.zeros(m))) for m, each in zip(sizes, clicks, strict=True)]
     for name in set(ShownBlock._fields) - {"starts"}:
         expected = np.concatenate([getattr(each, name) for each in alone])
         assert getattr(together, name).dtype == expected.dtype
@@ -124,8 +124,8 @@ def test_documents_without_ids_are_numbers_of_their_query(wrong, n_queries):
     X, qid = np.zeros((5 * n_queries - 1, 1)), np.repeat(np.arange(n_queries), 5)[:-1]
     message = f"document {re.escape(repr(wrong))} was shown, but x has the documents 0 to 3"
     with pytest.raises(ValueError, match=message):
-        shown_block(read_block(X, qid, [*fine, bad]))
-    shown_block(read_block(X, qid, [*fine, Impression.shuffled((np.int64(0), np.int32(1), 3)).clicked([])]))
+        shown_block(read_query(X, [*fine, bad], qid=qid))
+    shown_block(read_query(X, [*fine, Impression.shuffled((np.int64(0), np.int32(1), 3)).clicked([])], qid=qid))
 
 
 def test_an_impression_says_how_its_list_came_about():

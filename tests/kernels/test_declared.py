@@ -8,6 +8,7 @@ from online_rank._kernels.graded import Target
 from online_rank.measures.learned import discounts
 from online_rank.surrogates import lambdarank
 from tests.kernels.calling import Module, graded, workspace
+from tests.reference.l1_constants import l1_constant
 
 #: Linear NDCG, D(p) = m - p, cut off after two documents: no name stands for it, so nothing knows it but by its declaration.
 LINEAR_AT_2 = Target(LINEAR_NDCG, 2, 1, discounts(3))
@@ -31,6 +32,6 @@ def test_swaps_with_a_cutoff_take_the_measure_s_discount():
 
 def test_the_slope_of_lambdarank_takes_the_measure_s_gain_and_discount():
     # Grades 2, 1, 0: Z = 2 * 2 + 1 * 1. A swap of the documents with grades 2 and 0 changes at most (2 - 0) * (2 - 0) / 5.
-    assert lambdarank("linear_ndcg").l1_constant([2, 1, 0]) == 2 * (1 + 2 + 1) * (2 - 0) / 5
+    assert l1_constant(lambdarank("linear_ndcg"), [2, 1, 0]) == 2 * (1 + 2 + 1) * (2 - 0) / 5
     # Below the cutoff a document counts for nothing: Z = 1, and the swap changes (1 - 0) * (D(1) - 0).
-    assert lambdarank("ndcg@1").l1_constant([1, 0]) == 2 * (1 - 0) * (1 - 0) / 1
+    assert l1_constant(lambdarank("ndcg@1"), [1, 0]) == 2 * (1 - 0) * (1 - 0) / 1

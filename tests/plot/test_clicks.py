@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 
 from online_rank import Impression, PositionBias
@@ -14,18 +13,6 @@ from online_rank import plot  # noqa: E402
 def _close():
     yield
     pyplot.close("all")
-
-
-def test_online_quality_is_the_mean_so_far():
-    ax = plot.online_quality({"ours": [0.0, 1.0, 0.5, 1.0], "theirs": np.zeros(4)}, every=2)
-    first, second = ax.get_lines()
-    assert first.get_xdata().tolist() == [2, 4]
-    assert first.get_ydata() == pytest.approx([0.5, 0.625])
-    assert second.get_ydata().tolist() == [0.0, 0.0]
-    assert {text.get_text() for text in ax.texts} == {"ours: 0.625", "theirs: 0"}
-    assert plot.online_quality({"short": [0.25]}, every=9).get_lines()[0].get_xdata().tolist() == [1]
-    with pytest.raises(ValueError, match="ours has no values"):
-        plot.online_quality({"ours": []})
 
 
 def test_position_bias_and_its_truth():

@@ -154,8 +154,8 @@ def test_what_cannot_be_drawn(tracker, call, error, message):
 def test_without_matplotlib_it_says_what_to_install():
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"
-        "from online_rank import plot\n"
-        "try: plot.online_quality({'a': [1.0]})\n"
+        "from online_rank import PerceptronRanker, plot\n"
+        "try: plot.weights(PerceptronRanker.from_weights([1.0]))\n"
         "except ImportError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

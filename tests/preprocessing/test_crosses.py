@@ -20,7 +20,7 @@ from online_rank import (
     load,
     save,
 )
-from online_rank.query import SparseRows, read_block, read_query
+from online_rank.query import SparseRows, read_query
 
 QUERY = {"a": {"x": 2.0, "y": 0.0}, "b": {"x": -1.0, "y": 3.0}}
 
@@ -99,7 +99,7 @@ class TestColumns:
         X, qid = np.array([[1.0], [2.0], [3.0]]), [0, 0, 1]
         step = CrossFeatures("user")
         contexts = [{"user": "a"}, {"user": "b"}]
-        made = dicts_of(step._transform_block(read_block(X, qid, context=contexts)))
+        made = dicts_of(step._transform_block(read_query(X, qid=qid, context=contexts)))
         assert made == [{"1": 1.0, "1*user=a": 1.0}, {"1": 2.0, "1*user=a": 2.0}, {"1": 3.0, "1*user=b": 3.0}]
 
     def test_many_columns_are_named_only_where_they_are_in_use(self):

@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from online_rank import QueryNormalizer, StreamScaler
 from online_rank.preprocessing._columns import ColumnTransformer
-from online_rank.query import read_block
+from online_rank.query import read_query
 from tests.reference import preprocessing as reference
 
 TRANSFORMERS = [
@@ -103,7 +103,7 @@ def test_a_block_is_the_loop_bit_for_bit(transformer, queries):
     assert state_of(block) == state_of(loop)
     assert block.transform_many(X, qid).tobytes() == np.concatenate([loop.transform_one(query) for query in queries]).tobytes()
     # Learning and transforming in one go, as a pipeline does it:
-    together = transformer.clone()._learn_block(read_block(X, qid))
+    together = transformer.clone()._learn_block(read_query(X, qid=qid))
     assert together.X.tobytes() == b"".join(answer.tobytes() for answer in one_by_one)
 
 

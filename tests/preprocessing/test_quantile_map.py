@@ -77,7 +77,7 @@ def test_knots_and_map_follow_their_definition(sample, x, n_knots):
     assert knots.tolist() == expected
     assert len(knots) <= n_knots
     assert scores == pytest.approx(expected_scores, abs=1e-8)
-    assert quantiles.keeps_zero(0) == rare
+    assert quantiles._table.rare[0] == rare
     answer = quantiles.transform_one(np.array(x)[:, None])
     # Numbers of one half keep the differences of the reference finite; the smallest number has no half.
     g = [
@@ -151,7 +151,7 @@ def test_a_column_that_is_mostly_zero_keeps_zero_and_is_seen_at_once():
     assert answer[:, ::2].tolist() == [[0.0, 0.5], [0.0, -0.5], [0.0, 0.0]]
     for _ in range(400):
         quantiles.learn_one((rng.random((20, 2)) < 0.1) * rng.normal(size=(20, 2)))
-    assert quantiles.keeps_zero(0)
+    assert quantiles._table.rare[0]
     g = quantiles.transform_one(np.array([[-3.0], [-0.01], [0.0], [0.01], [0.67], [3.0]]).repeat(2, axis=1))[:, 0]
     # Zeros count for half: negative values have F from 0 to 1/4, positive ones from 3/4 to 1.
     assert g == pytest.approx([-3.0, ndtri(0.25), 0.0, ndtri(0.75), ndtri(0.875), 3.0], abs=0.3)
@@ -360,7 +360,7 @@ def test_features_beyond_what_memory_holds_are_refused():
 
 
 def test_names_of_columns():
-    quantiles = StreamQuantileMap(2)
+    quantiles = StreamQuantileMap() | Ramps(2)
     quantiles.learn_one([{"a": 1.0, 3: 2.0}, {"a": 2.0}])
     assert list(quantiles.transform_one([{"a": 1.0}])[0]) == [
         "a", ("a", "> -2"), "a in query", ("a in query", "> -2"),
@@ -369,7 +369,7 @@ def test_names_of_columns():
 
 
 TWICE = [
-    (lambda: StreamQuantileMap() | StreamQuantileMap(), 8), (lambda: StreamQuantileMap(3) | Ramps(4), 48),
+    (lambda: StreamQuantileMap() | StreamQuantileMap(), 8), (lambda: StreamQuantileMap() | Ramps(3) | Ramps(4), 48),
     (lambda: Ramps(4) | Ramps(4), 32), (lambda: StreamTargetEncoder() | StreamTargetEncoder(keep="all"), 8),
 ]  # fmt: skip
 
@@ -408,14 +408,11 @@ def test_ramps(z, n_knots):
         assert row == pytest.approx([value, *expected])
 
 
-def test_ramps_as_an_option_are_the_step():
-    X = heavy(300)
-    both, option = StreamQuantileMap() | Ramps(5), StreamQuantileMap(5)
-    for x in np.split(X, 10):
-        both.learn_one(x)
-        option.learn_one(x)
-    np.testing.assert_array_equal(both.transform_one(X), option.transform_one(X))
-    assert option.transform_one(X).shape == (300, 5 * 2 * 5)
+def test_ramps_of_numbered_features_are_numbered_as_those_of_an_array_are():
+    ramps = Ramps(3)
+    named = ramps.transform_one([{"1": -1.0, "2": 3.0}])
+    assert named == [dict(zip("123456", ramps.transform_one(np.array([[-1.0, 3.0]]))[0].tolist(), strict=True))]
+    assert [ramps._risen_from(name) for name in named[0]] == ["1", "1", "1", "2", "2", "2"]
 
 
 def test_a_rejected_query_leaves_the_sample_as_it_was():
@@ -499,7 +496,6 @@ def test_bad_parameters():
         ({"n_knots": 257}, "n_knots is 257"),
         ({"memory": 1000}, "memory is 1000"),
         ({"frozen_after": 0}, "frozen_after is 0"),
-        ({"ramps": 1}, "ramps is 1"),
         ({"seed": -1}, "seed is -1"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from online_rank import Impression, LossTracker, PerceptronRanker
-from online_rank.query import Feedback, as_feedback, read_block, read_query
+from online_rank.query import Feedback, as_feedback, read_query
 
 CLICKS = Impression((1, 0), logits=(0.0, 0.0)).clicked([1])
 
@@ -17,7 +17,7 @@ def test_grades_and_clicks():
 
 def test_a_part_of_a_block_has_its_clicks():
     other = Impression((0,), logits=(0.0,)).clicked([])
-    block = read_block(np.ones((5, 1)), [0, 0, 1, 2, 2], [CLICKS, other, CLICKS])
+    block = read_query(np.ones((5, 1)), [CLICKS, other, CLICKS], qid=[0, 0, 1, 2, 2])
     assert block.queries(1, 3).y == (other, CLICKS)
     assert [query.y for query in block.each()] == [(CLICKS,), (other,), (CLICKS,)]
 

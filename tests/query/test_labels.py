@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from online_rank import PerceptronRanker, drop_ungraded, metrics
-from online_rank.query import read_block, read_query
+from online_rank.query import read_query
 
 pandas = pytest.importorskip("pandas")
 
@@ -59,7 +59,7 @@ def test_a_label_that_occurs_twice_is_named():
 
 def test_many_queries(frame):
     qid, y = grades([7, 7, 8], ["d1", "d2", "d3"]), grades([5, 3, 4], ["d3", "d1", "d2"])
-    block = read_block(frame, qid, y)
+    block = read_query(frame, y, qid=qid)
     assert block.offsets.tolist() == [0, 2, 3]
     assert block.y.tolist() == [3, 4, 5]
 

@@ -110,7 +110,7 @@ def test_learns_what_the_reference_learns(kernel, measure, budget, tolerance, be
             assert told.margin == pytest.approx(tau, rel=1e-6)
         assert model.n_stored == len(twin.stored) <= budget
         assert model.projection_error == pytest.approx(twin.error, abs=1e-5)
-        assert model.values_one(X) == pytest.approx(twin.values(X.tolist()), rel=1e-5, abs=1e-6)
+        assert model._values(X, model._weights) == pytest.approx(twin.values(X.tolist()), rel=1e-5, abs=1e-6)
 
 
 def test_an_update_by_hand():
@@ -120,7 +120,7 @@ def test_an_update_by_hand():
     mass, k = 1.0 - 1.0 / math.log2(3), math.exp(-0.25)
     assert model.predict_one([[0.5], [0.0]]) == pytest.approx([mass * (1.0 - k), mass * (k - 1.0)])
     assert model.last_round.squared_gradient_norm == pytest.approx(mass**2 * (2.0 - 2.0 * k))
-    assert model.squared_norm == pytest.approx(mass**2 * (2.0 - 2.0 * k))
+    assert np.sum((model._factor.T @ model._weights) ** 2) == pytest.approx(mass**2 * (2.0 - 2.0 * k))
     assert model.last_round.largest_norm == 1.0
     assert (model.n_stored, model.projection_error) == (2, pytest.approx(0.0, abs=1e-7))
 
@@ -275,7 +275,7 @@ def test_many_documents_take_the_long_way_to_the_same_credit():
         c[j] -= a_ij
     update = reference.gram(twin.k, X, X) @ c
     # Values of the projection differ from those of the update by at most the error, since k(x, x) = 1.
-    assert np.abs(model.values_one(X) - update).max() <= 0.3 * mass + 1e-9
+    assert np.abs(model._values(X, model._weights) - update).max() <= 0.3 * mass + 1e-9
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from online_rank import DirectRanker, GradientRanker, ModelFileError, load, register, save
-from online_rank.surrogates import Loss, Surrogate, lambdarank, listnet, logistic
+from online_rank.surrogates import Loss, Surrogate, lambdarank, listnet
 from tests.models import HAS_TORCH
 
 RANKERS = [GradientRanker, DirectRanker]
@@ -168,11 +168,7 @@ def test_what_is_no_loss_is_refused(make, wrong):
         make(surrogate=wrong)
 
 
-def test_settings_that_an_own_loss_does_not_read_are_refused():
-    with pytest.raises(ValueError, match=r"margin is 2\.0, but surrogate=own_listnet does not read it"):
-        GradientRanker(own_listnet, margin=2.0)
-    with pytest.raises(ValueError, match="settings of its own"):
-        DirectRanker(surrogate=logistic(), pairs="neighbours")
+def test_a_surrogate_of_another_measure_is_refused():
     with pytest.raises(ValueError, match="the surrogate has measure='ap'"):
         GradientRanker(lambdarank("ap"), measure="ndcg@5")
 

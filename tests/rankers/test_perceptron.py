@@ -1,14 +1,13 @@
 import copy
 import pickle
 import warnings
-from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from online_rank import DirectRanker, GradientRanker, PerceptronRanker
+from online_rank import PerceptronRanker
 from tests.helpers import MEASURES, SETTINGS, as_block, random_queries, state_of
 from tests.reference import perceptron as reference
 
@@ -393,28 +392,6 @@ def test_a_rejected_query_leaves_the_last_round():
     model.learn_one(X, y)
     assert before.loss > 0.0
     assert model.last_round.loss == 0.0
-
-
-@pytest.mark.parametrize(
-    "make",
-    [PerceptronRanker, partial(GradientRanker, optimizer="adagrad"), partial(DirectRanker, seed=0)],
-    ids=["perceptron", "gradient", "direct"],
-)
-def test_stop_averaging_serves_the_weights_that_learn(make):
-    model = make()
-    for X, y in random_queries(seed=2, n_queries=30, ties=False):
-        model.learn_one(X, y)
-    (X, y), *rest = random_queries(seed=3, n_queries=5, ties=False)
-    served = model.predict_many(X)
-    last = make(average=False)
-    for query in random_queries(seed=2, n_queries=30, ties=False):
-        last.learn_one(*query)
-    model.stop_averaging()
-    for query in [(X, y), *rest]:
-        assert model.predict_many(X).tolist() == last.predict_many(X).tolist() != served.tolist()
-        model.learn_one(*query)
-        last.learn_one(*query)
-    assert not model.clone().average
 
 
 def test_huge_grades_stay_finite():

@@ -29,7 +29,7 @@ LOOKS_AT_THE_QUERY = {
     "drift, blend",
     "drift, pipeline",
     "quantile map",
-    "quantile map, ramps",
+    "quantile map, frozen",
     "map | ramps | gradient",
     "map | encoder | ridge",
     "ranks",

@@ -105,20 +105,6 @@ def test_a_wide_matrix_is_solved_a_lambda_a_query():
     assert solved == [1] * 14
 
 
-def test_merged_rankers_have_the_sums_of_one():
-    stream = queries(60)
-    one, left, right = taught(stream), taught(stream[:25]), taught(stream[25:])
-    before = to_bytes(right)
-    left.merge(right)
-    np.testing.assert_allclose(left._full_gram(), one._full_gram(), rtol=1e-12, atol=1e-12)
-    A, b = reference.sums(stream)
-    np.testing.assert_allclose(left.weights, reference.solution(A, b, left.best_lambda), rtol=1e-6)
-    assert to_bytes(right) == before
-    for other in (RidgeRanker(), RidgeRanker(half_life=2.0)):
-        with pytest.raises(ValueError, match="other has other parameters or other features"):
-            left.merge(other)
-
-
 def test_what_is_too_large_is_refused_before_anything_changes():
     model = taught(queries(10))
     before = to_bytes(model)

@@ -224,7 +224,7 @@ def test_signs_hold_behind_steps_whose_columns_rise_with_features():
     assert signs_of_features(StreamQuantileMap() | LossTracker(PerceptronRanker(signs=both))) == [{"price": -1}]
     for steps in (
         [StreamQuantileMap()],
-        [StreamQuantileMap(ramps=3)],
+        [StreamQuantileMap(), Ramps(3)],
         [StreamScaler(), StreamQuantileMap(), Ramps(4)],
         [QueryRanks()],
     ):
@@ -238,7 +238,7 @@ def test_signs_hold_behind_steps_whose_columns_rise_with_features():
         assert set(model[type(steps[-1]).__name__].transform_one([{"price": 1.0, "stars": 2.0}])[0]) <= set(signs) | {
             name for name in signs if not isinstance(name, str)
         }
-    for steps in ([StreamQuantileMap()], [StreamQuantileMap(ramps=3)], [StreamScaler(), Ramps(4)]):
+    for steps in ([StreamQuantileMap()], [StreamQuantileMap(), Ramps(3)], [StreamScaler(), Ramps(4)]):
         signs = signs_of_columns(steps, {"3": 1})
         model = PerceptronRanker(signs=signs)
         for step in reversed(steps):

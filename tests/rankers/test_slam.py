@@ -171,7 +171,3 @@ def test_machines_mix_their_weights():
     mixed = distributed.mix(machines)
     assert mixed.weights == pytest.approx(mean, rel=1e-12)
     assert (mixed.served_weights == mixed.weights).all()
-    # There is no average to stop, and nothing is added to its state.
-    before = state_of(mixed)
-    mixed.stop_averaging()
-    assert state_of(mixed) == before

@@ -444,7 +444,7 @@ def test_the_numbers_of_the_queries_that_wait_are_kept_with_them(steps):
         elif step == "put away":
             rows = {number: (name, size, at, *query) for name, (number, size, at, query) in pending._queries.items()}
             service = from_bytes(to_bytes(service.without_rows()))
-            service.restore({}, rows)
+            service.restore(rows)
             pending = service._pending
         service._pending = pending
         assert service.waiting_numbers().tolist() == [number for number, *_ in pending._queries.values()]

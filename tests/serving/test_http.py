@@ -1078,7 +1078,11 @@ class TestMonitor:
         assert monitor.losses.n == len(losses)
         assert monitor.losses.mean == pytest.approx(np.mean(losses))
         shown = shown_by(monitor, service)
-        assert shown["served"]["lower"] <= shown["served"]["mean"] <= shown["served"]["upper"]
+        # The measure that it names, not its loss.
+        served = shown["served"]
+        assert (served["measure"], served["mean"]) == ("ndcg@10", pytest.approx(1 - np.mean(losses)))
+        assert served["lower"] <= served["mean"] <= served["upper"]
+        assert served["mean"] < served["recent"]
         json.dumps(shown, allow_nan=False)
 
     def test_a_rise_of_the_loss_is_marked_once_and_its_fall_is_not(self):
@@ -1112,7 +1116,7 @@ class TestMonitor:
             feedback = {"clicks": shown[:1]} if number < 3 else {"grades": query(number)[1]["grades"]}
             monitor.learned(service.handle(json.dumps({"id": number, **feedback}).encode()), service.model, None)
         figures = monitor.figures(service.stats())["served"]
-        assert (figures["feedback"], figures["n"], figures["mean"]) == ("clicks", 3, 0.0)
+        assert (figures["feedback"], figures["n"], figures["mean"], figures["recent"]) == ("clicks", 3, 1.0, 1.0)
         assert Monitor().figures(service.stats())["served"]["feedback"] == "grades"
 
     def test_names_are_shown_whole_unless_they_are_very_long(self):
@@ -1160,7 +1164,7 @@ class TestMonitor:
             monitor.learned(reply, service.model, before)
             bias.update(reply.feedback)
         shown = shown_by(monitor, service)
-        assert shown["served"]["mean"] == pytest.approx((0 + 2 / 3 + 1 / 2 + 1 + 0 + 0) / 6)
+        assert shown["served"]["mean"] == pytest.approx((1 + 1 / 3 + 1 / 2 + 0 + 1 + 1) / 6)
         assert shown["served"]["measure"] == "reciprocal rank of the first click"
         low, high = bias.interval()
         assert shown["bias"] == {"examination": list(bias.examination), "low": list(low), "high": list(high)}

@@ -87,6 +87,6 @@ def test_clicks_and_grades_do_not_take_each_others_place(tmp_path):
 
 def test_limits_may_change(tmp_path):
     run(tmp_path / "state", [query(i) for i in range(9)], RankingService(PerceptronRanker()))
-    service = run(tmp_path / "state", [query(9)], RankingService(PerceptronRanker(), max_pending=3, max_learned=5))
-    assert (service.n_waiting, service.max_pending, service.max_learned) == (3, 3, 5)
+    service = run(tmp_path / "state", [query(9)], RankingService(PerceptronRanker(), max_pending=3))
+    assert (service.n_waiting, service.max_pending) == (3, 3)
     assert run(tmp_path / "state", [], RankingService(PerceptronRanker())).n_waiting == 3

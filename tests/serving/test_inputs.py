@@ -12,7 +12,7 @@ for package in ("starlette", "prometheus_client", "httpx"):
 
 import httpx  # noqa: E402
 
-from online_rank import PerceptronRanker, StreamScaler  # noqa: E402
+from online_rank import CrossFeatures, PerceptronRanker, StreamScaler  # noqa: E402
 from online_rank.serving import Models, RankingApp, RankingService  # noqa: E402
 from online_rank.serving.durable import DurableService  # noqa: E402
 from online_rank.serving.inputs import InputWatch, stability_index  # noqa: E402
@@ -81,13 +81,63 @@ def test_a_feature_that_is_null_is_missing():
 
 
 def test_a_model_that_has_learned_knows_its_features_from_the_start():
-    watch = InputWatch(("price", "age"))
+    watch = InputWatch(PerceptronRanker.from_weights({"price": 1.0, "age": 2.0}))
     watch.look({"a": {"price": 1.0, "prise": 1.0}})
     assert watch.figures()["unknown"] == {"prise": 1}
 
 
+WEIGHTS = {"price": -1.0, "age": 9.0, "clicks": 3.0, "constant": 0.0}
+
+
+def test_what_the_model_needs_is_missing_from_the_first_query_on():
+    """The first documents said what is expected: the feature with the largest weight could be missing for ever."""
+    watch, rng = InputWatch(PerceptronRanker.from_weights(WEIGHTS), documents=200), np.random.default_rng(0)
+    for n in range(1, 101):
+        watch.look({str(i): {"price": rng.normal(), "clicks": 1.0} for i in range(5)})
+        assert (watch.figures()["missing"], watch.n_with_missing) == ({"age": n}, n)
+    assert watch.has_reference
+    # A process that has the reference knows what is needed, too, and so does one whose model is replaced.
+    again = InputWatch(PerceptronRanker.from_weights(WEIGHTS))
+    again.restore(watch.to_json())
+    again.look({"a": {"price": 1.0, "clicks": 1.0}})
+    assert again.figures()["missing"] == {"age": 1}
+    again.serve(PerceptronRanker.from_weights({"price": 1.0, "rating": 1.0}))
+    again.look({"a": {"price": 1.0, "clicks": 1.0, "rating": None}})
+    assert again.figures()["missing"] == {"age": 1, "rating": 1}
+    assert again.figures()["unknown"] == {}
+
+
+def test_features_that_a_model_makes_are_not_needed():
+    model = StreamScaler() | CrossFeatures("user") | PerceptronRanker()
+    for user in "ab":
+        model.learn_one(
+            {"x": {"price": 1.0, "age": 1.0}, "y": {"price": 2.0, "age": 3.0}}, {"x": 1, "y": 0}, context={"user": user}
+        )
+    watch = InputWatch(model)
+    watch.look({"a": {"price": 1.0, "age": 1.0}})
+    assert watch.n_with_missing == 0
+    watch.look({"a": {"age": 1.0}})
+    assert watch.figures()["missing"] == {"price": 1}
+
+
+def test_a_model_of_words_does_not_need_them_all_in_each_query():
+    words = [f"word {j}" for j in range(400)]
+    watch, rng = InputWatch(PerceptronRanker.from_weights(dict.fromkeys(words, 1.0)), documents=200), np.random.default_rng(0)
+    for _ in range(100):
+        watch.look({str(i): dict.fromkeys(rng.choice(words, 10).tolist(), 1.0) for i in range(5)})
+    assert watch.n_with_missing == 0
+
+
+def test_what_comes_now_and_then_is_not_needed_once_there_is_a_reference():
+    watch = InputWatch(PerceptronRanker.from_weights(WEIGHTS), documents=100)
+    for n in range(40):
+        watch.look({str(i): {"price": 1.0, "clicks": 2.0, **({} if n % 2 else {"age": 1.0})} for i in range(5)})
+    # Of the twenty queries with the first hundred documents, every other one lacks it.
+    assert watch.figures()["missing"] == {"age": 10}
+
+
 def test_what_is_kept_is_bounded():
-    watch = InputWatch(("x",), documents=10)
+    watch = InputWatch(PerceptronRanker.from_weights({"x": 1.0}), documents=10)
     for i in range(300):
         watch.look({str(j): {f"f{i}": 1.0, f"g{i}": "text"} for j in range(2)})
     assert len(watch._unknown) == 100

@@ -159,7 +159,6 @@ def test_arrays_of_mostly_absent_features_are_small(known, n_features):
     ("make", "n_documents", "n_features"),
     [
         (lambda: StreamQuantileMap() | Ramps() | GradientRanker("logistic"), 300, 300),
-        (lambda: StreamQuantileMap(ramps=12) | PerceptronRanker(), 300, 300),
         (lambda: StreamQuantileMap() | Ramps() | GradientRanker("logistic"), 60, 1000),
         (lambda: (StreamScaler() + Ramps()) | PerceptronRanker(), 300, 300),
         (lambda: ForEachDocument(PolynomialExtender(2)) | PerceptronRanker(), 2, 500),

@@ -76,8 +76,14 @@ def test_a_chart_names_the_lines_that_it_has_and_has_several_ticks():
 
 @pytest.mark.parametrize("n", [0, 1, 5])
 def test_figures_of_clicks_are_those_of_clicks_from_the_start(n):
-    page = shown(told(SwapRanker(), n, "clicks"))
+    answer = told(SwapRanker(), n, "clicks")
+    page = shown(answer)
+    served = answer["data"]["served"]
     assert page["recent-name"]["text"] == "First click lately"
+    if n:
+        assert page["recent"]["text"] == f"{served['recent']:.3f}"
+        assert page["loss"]["text"] == f"{1 - served['mean']:.3f}"
+        assert f"{1 - served['upper']:.3f} to {1 - served['lower']:.3f}" in page["interval"]["text"]
     assert page["measure-name"]["text"] == "Mean reciprocal rank of the first click"
 
 

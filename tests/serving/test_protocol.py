@@ -142,8 +142,6 @@ def test_bad_limits(wrong):
         PendingQueries(max_queries=1, max_age=wrong)
     with pytest.raises((ValueError, TypeError), match="max_bytes is"):
         PendingQueries(max_queries=1, max_age=1, max_bytes=wrong)
-    with pytest.raises((ValueError, TypeError), match="max_learned is"):
-        RankingService(PerceptronRanker(), max_learned=wrong)
 
 
 def test_the_service_learns_what_the_model_would_from_delayed_grades():
@@ -203,8 +201,9 @@ def test_an_evicted_query_and_an_unknown_one_are_errors():
     assert service.stats()["evicted"] == 1
 
 
-def test_remembered_ids_are_bounded():
-    service = RankingService(PerceptronRanker(), max_learned=2)
+def test_remembered_ids_are_bounded_without_a_folder(monkeypatch):
+    monkeypatch.setattr("online_rank.serving.service_state._IN_MEMORY", 2)
+    service = RankingService(PerceptronRanker())
     for i in range(4):
         service.handle(ask(i))
         service.handle(grade(i))

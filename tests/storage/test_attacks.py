@@ -15,6 +15,7 @@ from online_rank.storage.archive import read_archive, write_archive
 from online_rank.storage.files import ModelFileError, from_bytes, to_bytes
 from online_rank.storage.objects import class_of
 from online_rank.support import registry
+from tests.models import arguments_of
 
 X, Y = np.random.default_rng(0).normal(size=(6, 3)), [0, 1, 2, 1, 0, 2]
 
@@ -92,7 +93,7 @@ def settings_that_are_numbers():
         if cls is None:
             continue
         try:
-            given = next(iter(getattr(cls, "_unit_test_params", lambda: [{}])()))
+            given = arguments_of(cls)[0]
             content = to_bytes(cls(**given))
         except (TypeError, ImportError):  # It holds what no file keeps, such as a module of torch, or torch is not here.
             continue

@@ -37,7 +37,7 @@ from online_rank.storage.objects import class_of, name_of, schema
 from online_rank.storage.river_classes import RIVER
 from online_rank.stream.clicks import user
 from online_rank.support import registry
-from tests.models import BASES
+from tests.models import BASES, arguments_of
 
 #: Listed classes that may not stand in files, each with the reason.
 NOT_SAVED = {
@@ -198,8 +198,7 @@ def instances(cls):
     """Trained instances of a class, over arrays and over named features."""
     if cls.__name__ in MADE:
         return [make() for make in MADE[cls.__name__]]
-    parameters = getattr(cls, "_unit_test_params", lambda: [{}])
-    return [teach(cls(**given), named) for named in (False, True) for given in parameters()]
+    return [teach(cls(**given), named) for named in (False, True) for given in arguments_of(cls)]
 
 
 def kept(model):
@@ -232,11 +231,10 @@ def test_every_public_class_with_state_is_listed_or_says_why_not():
             module = importlib.import_module(info.name)
         except ImportError:  # an extra that is not installed
             continue
-        for name in getattr(module, "__all__", ()):
-            cls = getattr(module, name)
-            if not (inspect.isclass(cls) and issubclass(cls, base.Base)) or inspect.isabstract(cls) or cls in BASES:
+        for name, cls in vars(module).items():
+            if name.startswith("_") or getattr(cls, "__module__", None) != info.name:
                 continue
-            if cls.__module__.startswith("river."):  # imported for its own sake; `RIVER` lists those that files may hold
+            if not (inspect.isclass(cls) and issubclass(cls, base.Base)) or inspect.isabstract(cls) or cls in BASES:
                 continue
             if name not in NOT_SAVED and name_of(cls) is None:
                 missing.append(f"{info.name}.{name}")

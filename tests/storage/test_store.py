@@ -35,11 +35,12 @@ class Saved:
             self.value, waited = assembled(manifest, disk.pieces.get)
             self._waited = waited.tolist()
 
-    def learned(self):
-        yield from ((change, row) for change, row in sorted(self._disk.ids.items()) if change <= self.start)
+    @property
+    def latest(self):
+        return max((at for _, _, at in self._disk.ids.values()), default=0.0)
 
-    def learned_since(self):
-        return {change for change in self._disk.ids if change > self.start}
+    def learned(self):
+        yield from ((query_id, change, feedback) for query_id, (change, feedback, _) in self._disk.ids.items())
 
     def since(self):
         for _, (outcome, number) in sorted(self._disk.journal.items()):
@@ -74,7 +75,8 @@ class DiskStore(StateStore):
             if number is not None:
                 self.disk.rows[number] = query
             if learned is not None:
-                self.disk.ids[self.change] = learned
+                query_id, feedback, at = learned
+                self.disk.ids[query_id] = self.change, feedback, at
 
     def replacing(self, generation):
         manifest, contents = pieces_of(generation.snapshot)
@@ -83,15 +85,16 @@ class DiskStore(StateStore):
         disk = self.disk
         disk.generation = generation.change, manifest
         disk.journal = {change: row for change, row in disk.journal.items() if change > generation.change}
-        disk.ids = {change: row for change, row in disk.ids.items() if change >= generation.first}
+        gone = dict(generation.forgotten)
+        disk.ids = {query_id: row for query_id, row in disk.ids.items() if row[0] > gone.get(query_id, 0)}
         disk.rows = {number: row for number, row in disk.rows.items() if number not in generation.gone}
         self.journal_bytes = sum(len(outcome) for outcome, _ in disk.journal.values())
 
     def query(self, number):
         return self.disk.rows[number]
 
-    def rename_learned(self, names):
-        self.disk.ids |= names
+    def learned(self, query_id):
+        return self.disk.ids.get(query_id)
 
     def replace_queries(self, queries):
         self.disk.rows |= queries

@@ -4,7 +4,9 @@ from typing import Annotated
 
 import typer
 
-from online_rank.cli.options import OF_CLICKS, Clicks, Files, Grades, Json, Measure, Queries, is_given, value
+from online_rank.cli.declaring import is_given, refuse_others, value
+from online_rank.cli.options import OF_CLICKS, Clicks, Files, Json, Measure
+from online_rank.cli.reading import ToMeasure, warned_on_stderr
 
 __all__ = ["compare"]
 
@@ -17,8 +19,7 @@ def compare(
     a: Annotated[str, typer.Argument(metavar="A", help="A model that [bold]train --save[/bold] wrote.")],
     b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
     files: Files,
-    reading: Queries,
-    grades: Grades,
+    reading: ToMeasure,
     log: Clicks,
     measure: Measure = "ndcg@10",
     places: Annotated[int, value("N", "Positions whose gains count, discounted as in DCG.", min=1, **OF_CLICKS)] = 1,
@@ -28,14 +29,11 @@ def compare(
 
     With --clicks: what would the models have earned on a log of lists of any ranker, as train reads it?
     """
-    from online_rank.cli.reading import warned_on_stderr
-
     if log.clicks is not None:
         from online_rank.cli.click_log import read_as
         from online_rank.cli.compare_clicks import compare_clicks
 
-        if others := sorted(name for name in context.params if is_given(context, name) and name not in _WITH_CLICKS):
-            raise typer.BadParameter(f"--{others[0].replace('_', '-')} does not go with --clicks")
+        refuse_others(context, _WITH_CLICKS, "--clicks")
         with warned_on_stderr():
             compare_clicks([a, b], read_as(files, log, reading), places, json)
         return
@@ -44,4 +42,4 @@ def compare(
     from online_rank.cli.compare import compare as compare_files
 
     with warned_on_stderr():
-        compare_files([a, b], files, measure, reading.reading(grades), json)
+        compare_files([a, b], files, measure, reading, json)

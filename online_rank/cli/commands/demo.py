@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from online_rank.cli.options import flag, value
+from online_rank.cli.declaring import flag, value
 
 __all__ = ["demo"]
 

@@ -2,14 +2,16 @@
 
 from typing import Annotated
 
-from online_rank.cli.options import FILE, Json, ModelFile, Queries, TrecRuns, value
+from online_rank.cli.declaring import value
+from online_rank.cli.options import FILE, Json, ModelFile, TrecRuns
+from online_rank.cli.reading import ToRank, warned_on_stderr
 
 __all__ = ["explain"]
 
 
 def explain(
     model: ModelFile,
-    reading: Queries,
+    reading: ToRank,
     id: Annotated[str, value("ID", "The query.")],
     file: Annotated[str | None, FILE] = None,
     runs: TrecRuns = None,
@@ -20,11 +22,10 @@ def explain(
     """Explain why one document ranks above another: the contribution of each feature to the difference of their scores."""
     from online_rank.cli.explain import explain as explain_file
     from online_rank.cli.explain import explain_runs
-    from online_rank.cli.reading import warned_on_stderr
     from online_rank.cli.runs import one_of
 
     with warned_on_stderr():
         if one_of(file, runs):
-            explain_file(model, file or "", id, (a, b), reading.reading(), json)
+            explain_file(model, file or "", id, (a, b), reading, json)
         else:
             explain_runs(model, runs or [], id, (a, b), json)

@@ -2,7 +2,9 @@
 
 from typing import Annotated
 
-from online_rank.cli.options import ModelFile, Out, value
+from online_rank.cli.declaring import value
+from online_rank.cli.options import ModelFile, Out
+from online_rank.cli.reading import warned_on_stderr
 from online_rank.export.table import TARGETS
 
 __all__ = ["export"]
@@ -37,7 +39,6 @@ def export(
     A model that the target cannot compute is refused, with the reason and the targets that can.
     """
     from online_rank.cli.export import run
-    from online_rank.cli.reading import warned_on_stderr
 
     with warned_on_stderr():
         run(model, to, out, name, map_feature or [], features_out, runs or [])

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from online_rank.cli.options import value
+from online_rank.cli.declaring import value
 
 __all__ = ["forget"]
 

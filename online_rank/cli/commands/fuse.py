@@ -1,28 +1,23 @@
 """`online-rank fuse`."""
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from online_rank.cli.options import Json, LogOrigin, Measure, Out, Save, value
+from online_rank.cli.declaring import value
+from online_rank.cli.options import Fusion, Json, LogOrigin, Written
+from online_rank.cli.reading import warned_on_stderr
 
 __all__ = ["fuse"]
-
-#: The rules of fusion that may rank today.
-Rule = StrEnum("Rule", ["rrf", "minmax", "zscore"])
 
 
 def fuse(
     files: Annotated[list[str], typer.Argument(metavar="RUN", help="TREC runs of at least two retrievers.")],
+    settings: Fusion,
+    written: Written,
     qrels: Annotated[str | None, value("FILE", "Judgements: qid 0 docid grade.")] = None,
     click_log: Annotated[str | None, value("FILE", "Instead, a table: list, query, document, position, click.")] = None,
     clicks: LogOrigin = None,
-    today: Annotated[Rule, value(None, "The rule that ranks today, and with which learning begins.")] = Rule.minmax,
-    k: Annotated[float, value("K", "The constant of reciprocal rank fusion.", min=0)] = 60.0,
-    measure: Measure = "ndcg@10",
-    out: Out = None,
-    save: Save = None,
     json: Json = False,
 ) -> None:
     """Fuse the runs of several retrievers, and say what learning adds to reciprocal rank fusion and to min-max scores.
@@ -31,11 +26,8 @@ def fuse(
 
     With --click-log: learn from lists that were shown, and compare with today's rule off-policy, on the same lists.
     """
-    from online_rank.cli.fuse import Fusion, Written
     from online_rank.cli.fuse import fuse as run
-    from online_rank.cli.reading import warned_on_stderr
 
-    settings, written = Fusion(today, measure, k), Written(out, save)
     if (qrels is None) == (click_log is None):
         raise typer.BadParameter("give --qrels, or --click-log")
     if (click_log is None) != (clicks is None):

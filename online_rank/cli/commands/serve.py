@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from online_rank.cli.options import Service, is_given, value
+from online_rank.cli.declaring import is_given, value
+from online_rank.cli.options import Service
 
 __all__ = ["serve"]
 
@@ -60,6 +61,7 @@ def serve(
 
     place = Place(
         host, port, service.checkpoint, service.every, key, max_models, max_request, service.replace_model,
-        seconds("--idle", idle), max_keys, max_bytes, seconds("--key-ttl", key_ttl), snapshots, tokens,
+        seconds("--idle", idle), max_keys, max_bytes, seconds("--key-ttl", key_ttl), snapshots,
+        seconds_of(service.remember, "--remember"), tokens,
     )  # fmt: skip
     listen(maker(service), place)

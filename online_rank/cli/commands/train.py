@@ -1,31 +1,13 @@
 """`online-rank train`."""
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from online_rank.cli.options import (
-    OF_CLICKS,
-    Clicks,
-    Every,
-    Grades,
-    Json,
-    Measure,
-    Queries,
-    Save,
-    Scale,
-    Scaling,
-    flag,
-    is_given,
-    names,
-    value,
-)
+from online_rank.cli.declaring import flag, refuse_others, value
+from online_rank.cli.options import OF_CLICKS, Checkpoints, Clicks, Output, Training
 
 __all__ = ["train"]
-
-#: The ranker to train.
-Kind = StrEnum("Kind", {"perceptron": "perceptron", "blend": "blend", "light_blend": "light-blend"})
 
 #: What applies to a log of clicks.
 _WITH_CLICKS = {
@@ -36,48 +18,10 @@ _WITH_CLICKS = {
 
 def train(
     context: typer.Context,
-    reading: Queries,
-    grades: Grades,
+    training: Training,
     log: Clicks,
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="FILE",
-            help="LETOR / svmlight text, plain or gzip, [bold]-[/bold] is standard input; or tables. A run continues without.",
-        ),
-    ] = None,
-    test: Annotated[list[str] | None, value("FILE", "Held-out queries; may be repeated.")] = None,
-    measure: Measure = "ndcg@10",
-    passes: Annotated[int, value("N", "Number of passes over the files.", min=1)] = 1,
-    ranker: Annotated[
-        Kind, value(None, "The ranker to train. The blends take features of any scale: --scale has no effect.")
-    ] = Kind.perceptron,
-    scale: Scaling = Scale.map,
-    sign: Annotated[
-        list[str] | None,
-        value("NAME=SIGN", "Keep the weight of a feature at or above 0 (NAME=+) or at or below 0 (NAME=-); may be repeated."),
-    ] = None,
-    shuffle: Annotated[int | None, value("SEED", "Shuffle the queries by this seed, in a buffer of 2,048.", min=0)] = None,
-    features: Annotated[
-        list[str] | None,
-        value(
-            "NAMES",
-            "The columns of a table that are features, separated by commas; may be repeated. "
-            "[dim]Default: all numeric columns.[/dim]",
-        ),
-    ] = None,
-    event_time: Annotated[
-        str | None, value("COLUMN", "The column of a table with times; queries must come in their order.")
-    ] = None,
-    save: Save = None,
-    report: Annotated[str | None, value("DIR", "Write a page about the run, DIR/index.html (extra 'plot').")] = None,
-    certify: Annotated[bool, flag("--certify", "Certify the loss, against the best weights in hindsight.")] = False,
-    checkpoint: Annotated[str | None, value("DIR", "Folder that keeps the run; the same command continues from there.")] = None,
-    every: Every = 1000,
-    shards: Annotated[
-        int | None, value("N", "Number of copies of the model that learn parts of the files and are mixed.", min=1)
-    ] = None,
-    rounds: Annotated[int, value("N", "Number of mixings per pass, with --shards.", min=1)] = 1,
+    checkpoints: Checkpoints,
+    output: Output,
     workers: Annotated[int | None, value("N", "Number of processes that share the shards (extra 'dask').", min=1)] = None,
     dry_run: Annotated[
         bool, flag("--dry-run", "Print how each column of a table is used, with types and ranges; learn nothing.")
@@ -85,8 +29,6 @@ def train(
     topic: Annotated[
         str | None, value("COLUMN", "For moved: what was asked, if documents answer several questions.", **OF_CLICKS)
     ] = None,
-    json: Json = False,
-    quiet: Annotated[bool, flag("--quiet -q", "Print nothing but errors.")] = False,
 ) -> None:
     """Learn from files, one query at a time; each query is a test before it is learned.
 
@@ -94,27 +36,22 @@ def train(
 
     With --clicks: a table with the columns query, document, position and click, and propensity for above and place.
     """
-    from online_rank.cli.train import Checkpoints, Output, run
-
-    output = Output(save, report, json, quiet)
     if log.clicks is not None:
         from online_rank.cli.click_log import learn, read_as
 
-        if others := sorted(name for name in context.params if is_given(context, name) and name not in _WITH_CLICKS):
-            raise typer.BadParameter(f"--{others[0].replace('_', '-')} does not go with --clicks")
-        learn(read_as(files or [], log, reading, topic, features=names(features), event_time=event_time), scale, output)
+        refuse_others(context, _WITH_CLICKS, "--clicks")
+        learn(read_as(training.files or [], log, training.reading, topic), training.scale, output)
         return
     if topic is not None or log.event:
         raise typer.BadParameter(f"--{'event' if log.event else 'topic'} needs --clicks")
-    from online_rank.cli.dry_run import look
-    from online_rank.cli.settings import Settings, signs_of
+    from online_rank.cli.settings import Settings
 
-    settings = Settings(
-        files or [], test or [], measure, passes, scale, shuffle,
-        reading.reading(grades, features=names(features), event_time=event_time), certify, ranker, shards, rounds,
-        signs_of(sign),
-    )  # fmt: skip
+    settings = Settings.of(training)
     if dry_run:
-        look(settings, json)
+        from online_rank.cli.dry_run import look
+
+        look(settings, output.json)
     else:
-        run(settings, Checkpoints(checkpoint, every), output, workers)
+        from online_rank.cli.train import run
+
+        run(settings, checkpoints, output, workers)
