@@ -10,10 +10,12 @@ from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.blend import settle, shares
 from online_rank._kernels.codes import N_COUNTERS, SORT_SQUARES, SPREAD_SQUARES
 from online_rank._kernels.curves import (
+    MISSING,
     N_CELLS,
     N_COLUMNS,
     N_MEMBERS,
     NEWTON,
+    PRESENT,
     Map,
     combine_columns,
     encode,
@@ -43,6 +45,10 @@ SCALES = NUMBERS + second.N_NUMBERS
 N_NUMBERS = SCALES + 2 * N_MEMBERS
 #: By how much running scales forget in a query.
 _SCALE_DECAY = 0.99
+#: `places[j, 1]` of a feature that has had no missing values yet, and once it has.
+UNMET, WANTED = -2, -3
+#: Places in a `rankers.hedge.HedgeAccount`, and by how much blends may be worse than their candidates before one is drawn.
+MIXABILITY_GAP, SERVING_GAP, LARGEST_WEIGHT, BUDGET = 2, 4, 6, 1.0
 #: The heaviest query.
 _HEAVIEST = 1e100
 
@@ -68,36 +74,30 @@ def _learn_scale(numbers, k, s):
         numbers[SCALES + 2 * k + 1] = _SCALE_DECAY * numbers[SCALES + 2 * k + 1] + 1.0
 
 
-@leaf
-def step_of(account, rate, n, fades):
-    """eta of the next query: min(rate, ln N / Delta), for losses of at most 1 (`rankers.hedge`)."""
-    step = rate / account[6]
-    return step if fades or not account[2] > 0.0 else min(step, math.log(n) / account[2])
-
-
 @kernel
-def choose(numbers, candidates, losses, account, prior, rate, fades, drawn, weights):
-    """The served weights (N_MEMBERS,) of the members: the mean of the candidates by their shares, or the one that `drawn`
-    selects if that is >= 0, over their scales. Returns eta; the shares go to `prior`'s like, `weights[N_MEMBERS:]`.
+def choose(numbers, candidates, losses, account, prior, seed, query, weights):
+    """Write the served weights of the members over their scales to weights[:N_MEMBERS], and the candidates' shares after them.
+
+    Served is the mean of the candidates by their shares; or, once blends have been worse than their candidates by `BUDGET`, the
+    candidate that is drawn for this number of the `query`. Returns eta = min(1, ln N / Delta), as `rankers.hedge.step_of`.
     """
-    n = losses.shape[0]
-    step = step_of(account, rate, n, fades)
-    pi = weights[N_MEMBERS:]
+    n, pi, uniform = losses.shape[0], weights[N_MEMBERS:], np.empty(1)
+    step = 1.0 / account[LARGEST_WEIGHT]
+    if account[MIXABILITY_GAP] > 0.0:
+        step = min(step, math.log(n) / account[MIXABILITY_GAP])
     shares(losses, prior, step, pi)
     weights[:N_MEMBERS] = 0.0
-    if drawn >= 0.0:
-        chosen, above = n - 1, 0.0
-        for c in range(n - 1, -1, -1):
-            above += pi[c]
-            if 1.0 - above <= drawn:
-                chosen = c
-                break
+    chosen = -1
+    if account[SERVING_GAP] > BUDGET:
+        draws(seed, query, uniform)
+        above, chosen = pi[0], 0
+        while chosen < n - 1 and above <= uniform[0]:
+            chosen += 1
+            above += pi[chosen]
+    for c in range(n):
+        share = pi[c] if chosen < 0 else 1.0 if c == chosen else 0.0
         for k in range(N_MEMBERS):
-            weights[k] = candidates[chosen, k]
-    else:
-        for c in range(n):
-            for k in range(N_MEMBERS):
-                weights[k] += pi[c] * candidates[c, k]
+            weights[k] += share * candidates[c, k]
     for k in range(N_MEMBERS):
         weights[k] /= scale_of(numbers, k)
     return step
@@ -119,7 +119,7 @@ def _judge(target, graded, scores, candidates, weights, served, numbers, losses,
         if c < n:
             own = candidates[c]
             _mix(scores, own[0] / scale, own[1] / slow, own[2] / fast, own[3] / newton, mixed)
-        elif served is not None:
+        elif served.shape[0] > 0:
             copy_to(mixed, served)
         else:
             _mix(scores, weights[0], weights[1], weights[2], weights[3], mixed)
@@ -128,8 +128,10 @@ def _judge(target, graded, scores, candidates, weights, served, numbers, losses,
 
 
 @inlined
-def _update(rows, m, parts, sums, mapping, Z, counters, mass, adaptive, relative, learns, of_g, of_q, lines):
+def _update(rows, m, parts, sums, mapping, signs, Z, counters, mass, adaptive, relative, learns, of_g, of_q, lines):
     """Combine the columns by the credits in `parts` (m, 4), learn encodings, and write the update to Z[0] (d, N_COLUMNS).
+
+    A feature with a sign has no encodings.
 
     Returns ||z||^2, the new sums of the squares of both credits, and an upper bound on the squared norm of a document.
     """
@@ -143,12 +145,14 @@ def _update(rows, m, parts, sums, mapping, Z, counters, mass, adaptive, relative
             gather(rows.q[j, :m], rows.q_cells[j, :m], parts.reshape(-1), of_q.reshape(-1))
         scores = mapping.knots[j, SCORE]
         norm += norm_bound(max(abs(scores[0]), abs(scores[max(mapping.counts[j] - 1, 0)])), rank, encoded, rank_encoded)
+        if signs[j] != 0:
+            encodings[:], rank_encodings[:] = 0.0, 0.0
         combine_columns(of_g, of_q, 0, encodings, rank_encodings, Z[0, j])
         square += sum_of_squares(Z[0, j])
         if adaptive:
             combine_columns(of_g, of_q, 1, encodings, rank_encodings, Z[1, j])
             other += sum_of_squares(Z[1, j])
-        if learns:
+        if learns and signs[j] == 0:
             learn_encoding(of_g, True, sums[j, 0])
             if relative:
                 learn_encoding(of_q, False, sums[j, 1])
@@ -164,8 +168,8 @@ def _update(rows, m, parts, sums, mapping, Z, counters, mass, adaptive, relative
 
 
 @leaf
-def _add_and_average(W, Z, numbers, updates, keep):
-    """Add Z (d, N_COLUMNS) to the weights that learn, and the new weights to both averages."""
+def _add_and_average(W, Z, signs, numbers, updates, keep):
+    """Add Z (d, N_COLUMNS) to the weights that learn, project them on those with the given signs, and average them."""
     for h in range(2):
         numbers[AVERAGES + h] = keep[h] * numbers[AVERAGES + h] + 1.0
     slow, fast = 1.0 / numbers[AVERAGES], 1.0 / numbers[AVERAGES + 1]
@@ -173,47 +177,66 @@ def _add_and_average(W, Z, numbers, updates, keep):
         for k in range(N_COLUMNS):
             own = W[j, k]
             w = own[0] + (Z[j, k] if updates else 0.0)
+            if k != PRESENT and w * signs[j] < 0.0:
+                w = 0.0
             own[0] = w
             own[1] += (w - own[1]) * slow
             own[2] += (w - own[2]) * fast
 
 
+@leaf
+def _want_presence(rows, m, places):
+    """Mark the features with missing values that may have a column of presence and have none yet; whether there are any."""
+    found = False
+    for j in range(places.shape[0]):
+        if places[j, 1] == UNMET:
+            cells, misses = rows.cells[j], False
+            for i in range(m):
+                misses |= cells[i] == MISSING
+            if misses:
+                places[j, 1] = WANTED
+                found = True
+    return found
+
+
 @kernel
 def learn(
-    X, y, offsets, weights, discounts, config, counts, knots, cells, finders, W, sums, places, gram, pending, numbers,
-    candidates, losses, account, prior, keep, served, first_query, rounds,
+    X, y, offsets, weights, discounts, config, counts, knots, cells, finders, W, sums, signs, places, gram, pending, numbers,
+    candidates, losses, account, prior, keep, served, seed, first_query, rounds,
 ):  # fmt: skip
     """Learn from a block of queries.
 
     Parameters
     ----------
     X, y, offsets, weights, discounts : as `perceptron.learn`
-    config : as `perceptron.settings` takes it, followed by rate, whether losses fade, seed, and whether there are relative columns
+    config : as `perceptron.settings` takes it, followed by whether there are relative columns
     counts, knots, cells, finders : the map of raw values
     W : (d, N_COLUMNS, N_MEMBERS) the weights that learn, two averages, and those of the second-order learner
     sums : (d, 2, 2, POINTS + 1) of the target encodings
+    signs : (d,) int8, 0 for none
     places, gram, pending : of the second-order learner (`newton.learn_newton`)
     numbers : (N_NUMBERS,)
     candidates, losses, account, prior : of the hedge
-    keep : (q, 4) factors of the past: of two averages, of Hessians, and of losses
-    served : None, or (n,) scores that were served
-    first_query : number of the first query, for draws
+    keep : (q, 3) factors of the past: of two averages, and of Hessians
+    served : (n,) scores that were served, or (0,)
+    seed, first_query : of draws, and the number of the first query
     rounds : (q, 10) out
 
     Returns
     -------
-    Number of queries learned; the next has bad values, and nothing of it was learned.
+    Number of queries learned; the next has bad values, and nothing of it was learned, or learning stopped because the last has
+    missing values of a feature that had none before: its `places[j, 1]` is `WANTED`.
     """
     require_block(X.shape[0], y, offsets, weights, discounts, rounds)
     target, rule = settings(config[:9], discounts)
-    rate, fades, seed, relative = config[9], config[10] > 0.0, np.int64(config[11]), config[12] > 0.0
-    d, longest = X.shape[1], longest_query(offsets)
+    relative, is_served, d, longest = config[9] > 0.0, served.shape[0] > 0, X.shape[1], longest_query(offsets)
+    require(served.shape[0] in (0, X.shape[0]) and signs.shape[0] == X.shape[1])
     require(W.shape[0] == sums.shape[0] == places.shape[0] == counts.shape[0] == d and keep.shape[0] >= weights.shape[0])
     require(gram.shape[0] == pending.shape[0] * (pending.shape[0] + 1) // 2 and numbers.shape[0] == N_NUMBERS)
     mapping, room, work = Map(counts, knots, cells, finders), room_for_reading(longest), workspace(longest)
     rows, all_scores, parts = room_for_rows(d, longest), np.empty((longest, N_MEMBERS)), np.empty((longest, 4))
     curves, lines, base, Z = np.empty((N_CELLS, 8)), np.empty((2, 2, N_CELLS)), np.empty(N_MEMBERS), np.empty((2, d, N_COLUMNS))
-    of_g, of_q, uniform = np.empty((N_CELLS, 8)), np.zeros((N_CELLS, 8)), np.empty(1)
+    of_g, of_q = np.empty((N_CELLS, 8)), np.zeros((N_CELLS, 8))
     chosen, new_losses = np.empty(N_MEMBERS + losses.shape[0]), np.empty(losses.shape[0] + 1)
     mixed, pushes, bends, standard = np.empty(longest), np.empty(longest), np.empty(longest), np.empty(longest)
     order, pair_room = np.empty(2 * longest + 1, np.int64), np.empty((5, longest))
@@ -232,15 +255,12 @@ def learn(
         score_members(rows, m, W, sums, relative, curves, lines, base, scores)
         if not all_finite(scores.reshape(-1)):
             return t
-        drawn = -1.0
-        if account[4] > 1.0:
-            draws(seed, first_query + t, uniform)
-            drawn = uniform[0]
-        step = choose(numbers, candidates, losses, account, prior, rate, fades, drawn, chosen)
-        given = None if served is None else served[first : first + m]
+        step = choose(numbers, candidates, losses, account, prior, seed, first_query + t, chosen)
+        drawn = account[SERVING_GAP] > BUDGET
+        given = served[first : first + m] if is_served else served
         _judge(target, graded, scores, candidates, chosen, given, numbers, new_losses, s, work)
         for i in range(m):
-            s[i] = scores[i, 0] if served is None else served[first + i]
+            s[i] = served[first + i] if is_served else scores[i, 0]
         offset = margin_of(rule, numbers)
         loss, mass, v_max, _ = respond(target, rule, graded, s, weight, offset, work)
         if not math.isfinite(mass):
@@ -251,22 +271,22 @@ def learn(
             parts[i, 0], parts[i, 1] = (c[i], other[i]) if updates else (0.0, 0.0)
             parts[i, 2], parts[i, 3] = weight * standard[i], weight
         square, of_spread, of_sort, norm = _update(
-            rows, m, parts[:m], sums, mapping, Z, numbers, mass, updates, relative, weight > 0.0, of_g, of_q, lines
+            rows, m, parts[:m], sums, mapping, signs, Z, numbers, mass, updates, relative, weight > 0.0, of_g, of_q, lines
         )
         numbers[SPREAD_SQUARES], numbers[SORT_SQUARES] = of_spread, of_sort
-        _add_and_average(W, Z[0], numbers, updates, keep[t])
+        _add_and_average(W, Z[0], signs, numbers, updates, keep[t])
         count_update(numbers, m, mass, square)
         if pending.shape[0] > 0:
             for i in range(m):
                 s[i] = scores[i, NEWTON]
             second.weigh_pairs(graded, s, weight / m, order, pair_room, pushes[:m], bends[:m])
-            second.learn_newton(
-                rows, m, places, pushes[:m], bends[:m], keep[t, 2], gram, pending, numbers[NUMBERS:SCALES], W
-            )
+            second.learn_newton(rows, m, places, pushes[:m], bends[:m], keep[t, 2], gram, pending, numbers[NUMBERS:SCALES], W)
         for k in range(N_MEMBERS):
             for i in range(m):
                 s[i] = scores[i, k]
             _learn_scale(numbers, k, s)
-        settle(new_losses, weight, chosen[N_MEMBERS:], step, keep[t, 3], drawn >= 0.0, losses, account)
+        settle(new_losses, weight, chosen[N_MEMBERS:], step, 1.0, drawn, losses, account)
         write_round(rounds[t], loss, mass, square, offset, weight, m, norm, v_max, False)
+        if _want_presence(rows, m, places):
+            return t + 1
     return weights.shape[0]

@@ -208,46 +208,44 @@ def encode(sums, encodings):
 
 @leaf
 def draw_curves_of(w, encodings, base, curves):
-    """curves (N_CELLS, 8): in each cell four constants and four slopes of the sums of all columns of g by weights w (N_COLUMNS, 4).
+    """curves (8 N_CELLS,): in each cell four constants and four slopes of the sums of all columns of g, by w (4 N_COLUMNS,).
 
     base : (4,) workspace
     """
     starts, slopes = encodings[0], encodings[1]
-    for k in range(N_MEMBERS):
-        middle = 0.5 * w[RAMPS + _MIDDLE, k]
-        for r in range(_MIDDLE):
-            middle += w[RAMPS + r, k]
-        base[k] = w[PRESENT, k] - middle
+    base[:] = 0.0
+    add_scaled_four(base, 0, 1.0, w, 4 * PRESENT)
+    for r in range(_MIDDLE + 1):
+        add_scaled_four(base, 0, -1.0 if r < _MIDDLE else -0.5, w, 4 * (RAMPS + r))
+    curves[:] = 0.0
     for c in range(N_CELLS - 1):
-        own, start, slope = curves[c], starts[c], slopes[c]
-        rises = RISES <= c < RISES + N_RAMPS
-        ramp, knot = RAMPS + c - RISES if rises else RAMPS, FIRST + (c - 1) * STEP
-        for k in range(N_MEMBERS):
-            weight = w[ramp, k] if rises else 0.0
-            up = weight * (1.0 / STEP)
-            own[k] = base[k] - up * knot + w[ENCODED, k] * start
-            own[4 + k] = up + w[LINE, k] + w[ENCODED, k] * slope
-            base[k] += weight
-    for k in range(N_MEMBERS):
-        curves[MISSING, k], curves[MISSING, 4 + k] = w[ENCODED, k] * starts[MISSING], 0.0
+        own = 8 * c
+        add_scaled_four(curves, own, 1.0, base, 0)
+        add_scaled_four(curves, own, starts[c], w, 4 * ENCODED)
+        add_scaled_four(curves, own + 4, 1.0, w, 4 * LINE)
+        add_scaled_four(curves, own + 4, slopes[c], w, 4 * ENCODED)
+        if RISES <= c < RISES + N_RAMPS:
+            ramp = 4 * (RAMPS + c - RISES)
+            add_scaled_four(curves, own, -(FIRST + (c - 1) * STEP) / STEP, w, ramp)
+            add_scaled_four(curves, own + 4, 1.0 / STEP, w, ramp)
+            add_scaled_four(base, 0, 1.0, w, ramp)
+    add_scaled_four(curves, 8 * MISSING, starts[MISSING], w, 4 * ENCODED)
 
 
 @leaf
 def draw_rank_curves_of(w, encodings, curves):
     """The same for the columns of q."""
     starts, slopes = encodings[0], encodings[1]
+    curves[:] = 0.0
     for c in range(N_CELLS - 1):
-        own, start, slope = curves[c], starts[c], slopes[c]
-        for k in range(N_MEMBERS):
-            own[k] = w[ENCODED_RANK, k] * start
-            own[4 + k] = w[RANK, k] + w[ENCODED_RANK, k] * slope
-    for k in range(8):
-        curves[MISSING, k] = 0.0
+        add_scaled_four(curves, 8 * c, starts[c], w, 4 * ENCODED_RANK)
+        add_scaled_four(curves, 8 * c + 4, 1.0, w, 4 * RANK)
+        add_scaled_four(curves, 8 * c + 4, slopes[c], w, 4 * ENCODED_RANK)
 
 
 @leaf
 def add_curves(z, cells, curves, scores):
-    """scores (4 m,), four of each document, += four curves (8 N_CELLS,) at z (m,): in each cell four constants and four slopes."""
+    """scores (4 m,), four of each document, += four curves (8 N_CELLS,) at z (m,): in each cell constants, then slopes."""
     for i in range(z.shape[0]):
         cell = 8 * np.int64(cells[i])
         add_scaled_four(scores, 4 * i, 1.0, curves, cell)
@@ -326,14 +324,16 @@ def score_members(rows, m, W, sums, relative, curves, lines, base, scores):
     curves, lines, base : workspace
     """
     scores[:m] = 0.0
+    line = curves.reshape(-1)
     for j in range(W.shape[0]):
+        w = W[j].reshape(-1)
         encode(sums[j, 0], lines[0])
-        draw_curves_of(W[j], lines[0], base, curves)
-        add_curves(rows.g[j, :m], rows.cells[j, :m], curves.reshape(-1), scores.reshape(-1))
+        draw_curves_of(w, lines[0], base, line)
+        add_curves(rows.g[j, :m], rows.cells[j, :m], line, scores.reshape(-1))
         if relative:
             encode(sums[j, 1], lines[1])
-            draw_rank_curves_of(W[j], lines[1], curves)
-            add_curves(rows.q[j, :m], rows.q_cells[j, :m], curves.reshape(-1), scores.reshape(-1))
+            draw_rank_curves_of(w, lines[1], line)
+            add_curves(rows.q[j, :m], rows.q_cells[j, :m], line, scores.reshape(-1))
 
 
 @leaf

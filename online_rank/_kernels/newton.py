@@ -73,7 +73,7 @@ def weigh_pairs(graded, s, factor, order, room, c, h):
 
 @leaf
 def _weighted_rows(rows, places, h, step, total, out):
-    """out (n, D) = the columns of every `step`-th document less their means, times the roots of h_i, which add up to `total`."""
+    """out (n, D) = the columns of every `step`-th document less their means, times the roots of h_i of sum `total`."""
     n = out.shape[0]
     for j in range(places.shape[0]):
         g, cells = rows.g[j], rows.cells[j]

@@ -94,8 +94,7 @@ def add_four(target, i, a, b, c, d):
 
 
 def add_scaled_four(target, i, x, source, k):
-    """target[i : i + 4] += x source[k : k + 4], for contiguous float64 vectors, in two instructions where the processor has them.
-    """
+    """target[i : i + 4] += x source[k : k + 4], for contiguous float64 vectors, in two instructions if there are such."""
     for n in range(LANES):
         target[i + n] += x * source[k + n]
 

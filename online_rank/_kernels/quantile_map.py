@@ -196,8 +196,8 @@ def _choose_knots(values, weights, n, rare, knots, scores):
 
 
 class Sketches(NamedTuple):
-    """Sketches of d features: points (d, P), how many there are (d,) and their weight (d,); the weight of all documents, and that
-    of the documents without the feature (d,).
+    """Sketches of d features: points (d, P), how many there are (d,) and their weight (d,); the weight of all documents, and of
+    those without the feature (d,).
     """
 
     points: np.ndarray

@@ -16,8 +16,8 @@ _KEPT = 256
 
 
 class Ranking(NamedTuple):
-    """Memory for ranks: counts of buckets, values by bucket and their documents, twice their ranks, results of comparisons, normal
-    scores and whether they are computed.
+    """Memory for ranks: counts of buckets, values by bucket and their documents, twice their ranks, results of comparisons, and
+    normal scores and whether they are computed.
     """
 
     counts: np.ndarray
@@ -61,7 +61,7 @@ def _scores_of(n, ranking):
 
 @leaf
 def _rank_by_sorting(values, documents, ranks, n):
-    """ranks = 2 rank - 1 of n values that are in the order of their buckets: Shell's sort, with steps of 57, 23, 10, 4 and 1."""
+    """ranks = 2 rank - 1 of n values that are in the order of their buckets: Shell's sort, with steps of 57 to 1."""
     step = 57
     while step > 0:
         for p in range(step, n):

@@ -394,6 +394,11 @@ class StreamQuantileMap(ColumnTransformer):
         """The end of the run of queries, from query t on, that the map stays the same for until it has learned them."""
         return max(t + 1, int(np.searchsorted(offsets, int(offsets[t]) + self._documents_left(), side="right")) - 1)
 
+    def _widen(self, n_new: int) -> None:
+        """Add features known by their position."""
+        self._grow(n_new)
+        self._n_features += n_new
+
     def learn_run(self, X: np.ndarray) -> None:
         """Learn the documents of such a run: numbers, or NaN for what is missing."""
         if len(X) <= self._documents_left():

@@ -1,66 +1,94 @@
 """A learner with one curve for each feature."""
 
 import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank._kernels import additive as kernels
 from online_rank._kernels import curves
-from online_rank._kernels.codes import ADAPTIVE, N_COUNTERS, ROOT
-from online_rank.arguments import flag, number
-from online_rank.arguments import seed as require_seed
+from online_rank._kernels.codes import ADAPTIVE, ROOT
 from online_rank.base import Abilities, Ranker
 from online_rank.base.growth import with_zeros
-from online_rank.base.schema import Array, Count, Derived, Nested, Schema
+from online_rank.base.lock import locked
+from online_rank.base.schema import Array, Count, Derived, Nested, Real, Schema
 from online_rank.base.undo import Undo, record
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.preprocessing import StreamQuantileMap
 from online_rank.query import Block, single
-from online_rank.rankers.hedge import LEAST, HedgeAccount, opening
 from online_rank.rankers.halving import halved
+from online_rank.rankers.hedge import LEAST, HedgeAccount, opening
+from online_rank.rankers.signs import checked_signs
+
+__all__ = ["MEMBERS", "AdditiveRanker"]
 
 #: The members, in the order of kernels.
 MEMBERS = ("last", "slow", "fast", "newton")
+_ALONE = np.eye(len(MEMBERS))
+_PAIRS = itertools.combinations(range(len(MEMBERS)), 2)
+#: Their candidates (N, 4): each alone, and pairs half and half.
+_CANDIDATES = np.array([*_ALONE, *((_ALONE[i] + _ALONE[k]) / 2.0 for i, k in _PAIRS)])
+_PRIOR = np.full(len(_CANDIDATES), 1.0 / len(_CANDIDATES))
 _MARGIN = 0.3
-_NEWTON_HALF_LIFE = 40.0
-_CANDIDATES = np.array(
-    [np.eye(4)[i] for i in range(4)] + [(np.eye(4)[i] + np.eye(4)[j]) / 2.0 for i, j in itertools.combinations(range(4), 2)]
-)
+#: Queries after which a Hessian counts half, and the most columns of the second-order member, whose work grows with their square.
+_NEWTON_HALF_LIFE, _MOST_COLUMNS = 40.0, 300
+#: A place that is still to be decided.
+_OPEN = -4
+#: Longest pause in half-lives.
+_LONGEST_PAUSE = 10.0
 
 
 class AdditiveRanker(Ranker):
-    """One curve a feature."""
+    """A sum of one curve for each feature."""
 
     _schema = Schema(
         _measure=Derived(),
         _config=Derived(),
+        _keep=Derived(),
+        _seconds=Derived(),
         _served=Derived(),
+        _signs=Derived(),
         _front=Nested("StreamQuantileMap"),
         _weights=Array("d", curves.N_COLUMNS, curves.N_MEMBERS),
         _sums=Array("d", 2, 2, curves.POINTS + 1),
-        _places=Array("d", 2, dtype="int64", low=-1),
-        _gram=Array(None),
+        _places=Array("d", 2, dtype="int64", low=_OPEN, high=_MOST_COLUMNS),
+        _gram=Array(lambda ranker: len(ranker._pending) * (len(ranker._pending) + 1) // 2),
         _pending=Array(None),
         _numbers=Array(kernels.N_NUMBERS, low=0.0),
         _losses=Array(len(_CANDIDATES), low=0.0),
         _account=Array(len(HedgeAccount._fields), low=LEAST),
         _n_queries=Count(),
+        _at=Real(optional=True),
     )
 
-    def __init__(self, measure: str = "ndcg@10", *, half_lives: Any = (1000, 50), relative: bool = True, rate: float = 1.0, seed: int = 0) -> None:
+    _replaced = frozenset({"_config", "_keep", "_seconds", "_served", "_signs"})
+
+    #: A feature takes about 4 kB.
+    max_features = 1 << 14
+
+    def __init__(
+        self,
+        measure: str = "ndcg@10",
+        *,
+        half_lives: Sequence[float | str] = (1000, 50),
+        relative: bool = True,
+        signs: Mapping[Any, int] | None = None,
+        seed: int = 0,
+    ) -> None:
         super().__init__()
-        number("rate", rate, 0.0)
-        require_seed(seed)
+        arguments.seed(seed)
+        checked_signs(signs)
         self.measure = measure
         self.half_lives = half_lives
         self.relative = relative
-        self.rate = rate
+        self.signs = signs
         self.seed = seed
         self._measure = parse_measure(measure)
-        config = [*self._measure, ADAPTIVE, ROOT, _MARGIN, 1.0, 0.0, 0.0, rate, 0.0, seed, relative]
-        self._config = np.array(config, dtype=np.float64)
+        self._config = np.array([*self._measure, ADAPTIVE, ROOT, _MARGIN, 1.0, 0.0, 0.0, relative], dtype=np.float64)
+        self._keep, self._seconds = _factors(half_lives)
         self._front = StreamQuantileMap.taking_missing(seed)
         self._weights = np.zeros((0, curves.N_COLUMNS, curves.N_MEMBERS))
         self._sums = np.zeros((0, 2, 2, curves.POINTS + 1))
@@ -71,37 +99,77 @@ class AdditiveRanker(Ranker):
         self._losses = np.zeros(len(_CANDIDATES))
         self._account = opening()
         self._n_queries = 0
+        self._at: float | None = None
+        self._derive()
+
+    def _derive(self) -> None:
         self._served: np.ndarray | None = None
+        self._signs = np.zeros(0, dtype=np.int8)
 
     def _abilities(self) -> Abilities:
-        return Abilities(takes_served=True)
+        return Abilities(takes_served=True, takes_time=any(self._seconds))
+
+    @property
+    @locked
+    def weights(self) -> np.ndarray:
+        """The weight of each of the `MEMBERS` in what is served, over its scale, float64 (4,)."""
+        return self._choice()[: len(MEMBERS)] * self._scales()
+
+    def _scales(self) -> np.ndarray:
+        return np.array([kernels.scale_of(self._numbers, k) for k in range(len(MEMBERS))])
+
+    def _choice(self) -> np.ndarray:
+        chosen = np.empty(len(MEMBERS) + len(_CANDIDATES))
+        kernels.choose(
+            self._numbers, _CANDIDATES, self._losses, self._account, _PRIOR, self.seed, self._n_queries, chosen
+        )  # fmt: skip
+        return chosen
 
     def _grow(self, n_new: int) -> None:
-        self._front._extend(None, n_new) if not self._front._n_features else self._front._grow(n_new)
+        self._front._widen(n_new)
         self._weights = with_zeros(self._weights, n_new)
         self._sums = with_zeros(self._sums, n_new)
-        d = len(self._pending)
-        new = np.column_stack([np.arange(d, d + n_new), np.full(n_new, -1)])
-        self._places = np.concatenate([self._places, new])
-        self._pending = with_zeros(self._pending, n_new)
-        self._gram = grown_triangle(self._gram, d, n_new)
+        self._places = np.concatenate([self._places, np.full((n_new, 2), _OPEN)])
         self._served = None
+
+    def _added(self, n_new: int) -> int:
+        own = curves.N_COLUMNS * curves.N_MEMBERS + 4 * (curves.POINTS + 1) + 2 * min(self._n_features + n_new, _MOST_COLUMNS)
+        return super()._added(n_new) + self._front._added(n_new) + n_new * own
 
     def _record(self, log: list[Undo], block: Any = None) -> None:
         super()._record(log, block)
         record(log, self._front, block)
 
-    def _shares(self) -> np.ndarray:
-        chosen = np.empty(4 + len(self._losses))
-        kernels.choose(self._numbers, _CANDIDATES, self._losses, self._account, np.full(len(_CANDIDATES), 1 / len(_CANDIDATES)), self.rate, False, -1.0, chosen)
-        return chosen
+    def _decide_places(self) -> None:
+        """Give new features, and those that were missing for the first time, their columns in the second-order member."""
+        places = self._places.copy()
+        d = len(self._pending)
+        for j in np.flatnonzero((places[:, 0] == _OPEN) | (places[:, 1] == kernels.WANTED)).tolist():
+            if places[j, 0] == _OPEN:
+                signed = self._signs[j] != 0
+                places[j] = (-1, -1) if signed or d >= _MOST_COLUMNS else (d, kernels.UNMET)
+                d += int(places[j, 0] >= 0)
+            elif d < _MOST_COLUMNS:
+                places[j, 1] = d
+                d += 1
+            else:
+                places[j, 1] = -1
+        self._gram = _grown_triangle(self._gram, len(self._pending), d - len(self._pending))
+        self._pending = with_zeros(self._pending, d - len(self._pending))
+        self._places = places
+
+    def _decide_signs(self) -> None:
+        known = dict(zip(self._own_names(), range(self._n_features), strict=True))
+        self._signs = np.zeros(self._n_features, dtype=np.int8)
+        for name, sign in (self.signs or {}).items():
+            if name in known:
+                self._signs[known[name]] = sign
 
     def _curves(self) -> np.ndarray:
+        """The served curves, (d, 2, 2, N_CELLS)."""
         if self._served is None:
-            chosen = self._shares()
-            served = np.empty((self._n_features, 2, 2, curves.N_CELLS))
-            curves.draw_curves(chosen[:4], self._weights, self._sums, served)
-            self._served = served
+            self._served = np.empty((self._n_features, 2, 2, curves.N_CELLS))
+            curves.draw_curves(self._choice()[: len(MEMBERS)], self._weights, self._sums, self._served)
         return self._served
 
     def _score(self, X: np.ndarray) -> np.ndarray:
@@ -110,42 +178,94 @@ class AdditiveRanker(Ranker):
     def _score_queries(self, X: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         _, counts, knots, cells, finders = self._front.table
         scores = np.empty(len(X))
-        curves.score(X, offsets, counts, knots, cells, finders, self.relative, self._curves(), scores)
+        curves.score(_as_read(X), offsets, counts, knots, cells, finders, self.relative, self._curves(), scores)
         return scores
 
+    def _kept(self, block: Block, t: int, stop: int) -> np.ndarray:
+        """The factors of the past when the queries t..stop are learned, (stop - t, 3)."""
+        if not any(self._seconds):
+            return self._keep if stop - t == 1 else np.repeat(self._keep, stop - t, axis=0)
+        if block.at is None:
+            raise ValueError(
+                f"half_lives is {self.half_lives!r}, with a time: learn_one and learn_many need at=, that of the query"
+            )
+        keep = np.repeat(self._keep, stop - t, axis=0)
+        for row, at in zip(keep, block.at[t:stop].tolist(), strict=True):
+            gone = 0.0 if self._at is None else max(at - self._at, 0.0)
+            for k, seconds in enumerate(self._seconds):
+                if seconds:
+                    row[k] = halved(min(gone / seconds, _LONGEST_PAUSE))
+            self._at = at if self._at is None else max(at, self._at)
+        return keep
+
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        X, offsets, front, t, n = block.X, block.offsets, self._front, 0, len(block.w)
+        X, offsets, front, t, n = _as_read(block.X), block.offsets, self._front, 0, len(block.w)
+        served = _NONE if block.served is None else block.served
         self._served = None
+        if len(self._signs) != self._n_features:
+            self._decide_signs()
+        if n and len(self._places) and self._places[-1, 0] == _OPEN:
+            self._decide_places()
         while t < n:
-            first = int(offsets[t])
-            stop = front.run_from(offsets, t)
+            stop = t + 1 if n == 1 else front.run_from(offsets, t)
+            first, end = int(offsets[t]), int(offsets[stop])
+            own = X if n == 1 else X[first:end]
             begins = not front.n_documents
             if begins:
-                front.learn_run(X[first : int(offsets[stop])])
+                front.learn_run(own)
             _, counts, knots, cells, finders = front.table
-            end = int(offsets[stop])
-            keep = np.empty((stop - t, 4))
-            keep[:] = halved(1 / self.half_lives[0]), halved(1 / self.half_lives[1]), halved(1 / _NEWTON_HALF_LIFE), 1.0
+            at = self._at
             done = kernels.learn(
-                X[first:end], block.y[first:end], offsets[t : stop + 1] - first, block.w[t:stop], discounts(end - first), self._config, counts, knots, cells, finders, self._weights, self._sums, self._places,
-                self._gram, self._pending, self._numbers, _CANDIDATES, self._losses, self._account, np.full(len(_CANDIDATES), 1 / len(_CANDIDATES)), keep,
-                None if block.served is None else block.served[first:end], self._n_queries, rounds[t:stop],
+                own, block.y[first:end], offsets[t : stop + 1] - first, block.w[t:stop], discounts(end - first), self._config,
+                counts, knots, cells, finders, self._weights, self._sums, self._signs, self._places, self._gram, self._pending,
+                self._numbers, _CANDIDATES, self._losses, self._account, _PRIOR, self._kept(block, t, stop),
+                served[first:end], self.seed, self._n_queries, rounds[t:stop],
             )  # fmt: skip
+            wants = (self._places[:, 1] == kernels.WANTED).any()
             if done < stop - t:
-                return t + done
+                if not wants:
+                    return t + done
+                self._at = at
+                self._kept(block, t, t + done)
+            if wants:
+                self._decide_places()
             if not begins:
-                front.learn_run(X[first:end])
-            self._n_queries += stop - t
-            t = stop
+                front.learn_run(own[: int(offsets[t + done]) - first])
+            self._n_queries += done
+            t += done
         return n
 
 
-def grown_triangle(gram: np.ndarray, d: int, n_new: int) -> np.ndarray:
+#: No scores were served.
+_NONE = np.empty(0)
+
+
+def _as_read(X: np.ndarray) -> np.ndarray:
+    """Features as kernels take them: one dtype, so that they compile once."""
+    return X if X.dtype == np.float64 else X.astype(np.float64)
+
+
+def _factors(half_lives: Any) -> tuple[np.ndarray, tuple[float, ...]]:
+    """The factors of the past in a query (1, 3), and half-lives in seconds, 0 for those in queries. Raises TypeError, ValueError."""
+    if not isinstance(half_lives, list | tuple) or len(half_lives) != 2:
+        raise TypeError(f"half_lives is {half_lives!r}; it is a pair of half-lives: the long one and the short one")
+    seconds, keep = [], []
+    for i, one in enumerate(half_lives):
+        name = f"half_lives[{i}]"
+        if isinstance(one, str):
+            seconds.append(arguments.seconds_of(one, name))
+            keep.append(1.0)
+        else:
+            arguments.number(name, one, above=0.0)
+            seconds.append(0.0)
+            keep.append(halved(min(1.0 / one, 300.0)))
+    return np.array([[*keep, halved(1.0 / _NEWTON_HALF_LIFE)]]), tuple(seconds)
+
+
+def _grown_triangle(gram: np.ndarray, d: int, n_new: int) -> np.ndarray:
     """The upper triangle of a matrix (d, d), row by row, with zeros for `n_new` rows and columns more."""
-    width = d + n_new
-    grown = np.zeros(width * (width + 1) // 2)
-    for r in range(d):
-        row = r * d - r * (r - 1) // 2
-        start = r * width - r * (r - 1) // 2
-        grown[start : start + d - r] = gram[row : row + d - r]
-    return grown
+    if not n_new:
+        return gram
+    whole = np.zeros((d + n_new, d + n_new))
+    whole[np.triu_indices(d)] = gram
+    return whole[np.triu_indices(d + n_new)]

@@ -1,0 +1,156 @@
+"""The additive ranker: equal to explicit columns, and the contract of its state."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from online_rank import PerceptronRanker
+from online_rank._kernels import curves
+from online_rank.rankers.additive import AdditiveRanker
+from online_rank.rankers.hedge import HedgeAccount
+from tests.reference import additive as reference
+
+
+def queries(n, d=4, m=(3, 30), seed=0, missing=0.0):
+    """Queries with a truth that is a sum of curves; ties, units and missing values included."""
+    rng = np.random.default_rng(seed)
+    for _ in range(n):
+        size = rng.integers(*m)
+        Z = rng.normal(size=(size, d))
+        truth = -np.abs(Z[:, 0]) + (Z[:, 1] > 0.5) + 0.5 * Z[:, 2] + 0.3 * rng.normal(size=size)
+        X = np.column_stack([np.exp(3 * Z[:, 0]), np.round(Z[:, 1], 1), np.maximum(Z[:, 2], 0.0), Z[:, 3:]])
+        X[rng.random(X.shape) < missing] = np.nan
+        yield X, np.digitize(truth, [-0.7, 0.3, 1.2])
+
+
+def explicit(model, X):
+    """The columns (m, d, 20) that a model sees."""
+    d = model.n_features or X.shape[1]
+    knots = [model._front.knots(j) for j in range(d)] if model.n_features else [(np.zeros(0), np.zeros(0))] * d
+    return reference.columns(X, knots, model._sums, model.relative)
+
+
+@pytest.mark.parametrize("relative", [True, False])
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_equals_learners_of_explicit_columns(missing, relative):
+    model = AdditiveRanker(relative=relative)
+    last, slow, fast = (PerceptronRanker(average=average) for average in (False, 1000, 50))
+    newton, sums = reference.Newton(), np.zeros((4, 2, 2, 21))
+    for t, (X, y) in enumerate(queries(60, missing=missing)):
+        if t == 0:
+            # The map takes the first query before that is ranked.
+            model.learn_one(X, y)
+            X20 = reference.columns(X, [model._front.knots(j) for j in range(4)], sums, relative)
+            for one in (last, slow, fast):
+                one.learn_one(X20.reshape(len(X), -1), y)
+            reference.learn_encodings(X20, X, y, sums, relative)
+            newton.learn(X20[:, :, 0], y)
+            continue
+        X20 = explicit(model, X)
+        np.testing.assert_allclose(model._sums, sums, rtol=1e-5, atol=1e-5)
+        flat = X20.reshape(len(X), -1)
+        D = len(model._pending)
+        Z = np.zeros((len(X), D))
+        for j, (line, known) in enumerate(model._places.tolist()):
+            Z[:, line] = X20[:, j, 0]
+            if known >= 0:
+                Z[:, known] = X20[:, j, 19]
+        weights = np.concatenate([one.served_weights[None] for one in (last, slow, fast)]).reshape(3, 4, 20)
+        np.testing.assert_allclose(model._weights[:, :, :3], np.moveaxis(weights, 0, -1), rtol=1e-4, atol=1e-5, err_msg=str(t))
+        of_newton = newton.scores(Z)
+        expected = [*(flat @ one.served_weights for one in (last, slow, fast)), of_newton]
+        for k in range(4):
+            out = np.empty((4, 2, 2, curves.N_CELLS))
+            curves.draw_curves(np.eye(4)[k], model._weights, model._sums, out)
+            model._served = out
+            np.testing.assert_allclose(model.predict_one(X), expected[k], rtol=1e-4, atol=1e-4)
+        model.learn_one(X, y)
+        for one in (last, slow, fast):
+            one.learn_one(flat, y)
+        assert model.last_round.loss == pytest.approx(last.last_round.loss, abs=1e-9)
+        assert model.last_round.mass == pytest.approx(last.last_round.mass, abs=1e-9)
+        assert model.last_round.squared_gradient_norm == pytest.approx(
+            last.last_round.squared_gradient_norm, rel=1e-4, abs=1e-9
+        )
+        if len(set(y)) > 1:
+            reference.learn_encodings(X20, X, y, sums, relative)
+            newton.learn(Z, y)
+    assert (model._places[:, 1] >= 0).any() == (missing > 0)
+
+
+def test_what_is_served_is_a_sum_of_curves_with_the_loss_of_the_account():
+    model = AdditiveRanker()
+    total = 0.0
+    for X, y in queries(80):
+        if model.n_features and len(set(y)) > 1:
+            scores = np.array(model.predict_one(X))
+            order = np.lexsort((y, -scores))[:10]
+            gains, discounts = 2.0**y - 1, 1 / np.log2(np.arange(2, 12))
+            ideal = np.sort(gains)[::-1][:10]
+            before = model._account[0]
+            model.learn_one(X, y)
+            loss = 1 - (gains[order] * discounts[: len(order)]).sum() / (ideal * discounts[: len(ideal)]).sum()
+            assert model._account[0] - before == pytest.approx(loss, abs=1e-9)
+            total += loss
+        else:
+            model.learn_one(X, y)
+    account = HedgeAccount(*model._account)
+    bound = model._losses.min() + np.log(10) / min(1.0, np.log(10) / account.mixability_gap) + account.mixability_gap
+    assert account.served <= bound + account.serving_gap + 1e-9
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_a_block_equals_its_queries_one_by_one(missing):
+    stream = list(queries(150, missing=missing, seed=3))
+    one, many = AdditiveRanker(), AdditiveRanker()
+    for X, y in stream:
+        one.learn_one(X, y)
+    for first, stop in ((0, 1), (1, 70), (70, 150)):
+        part = stream[first:stop]
+        X, y = np.concatenate([X for X, _ in part]), np.concatenate([y for _, y in part])
+        many.learn_many(X, y, np.repeat(np.arange(len(part)), [len(y) for _, y in part]))
+    assert pickle.dumps(one) == pickle.dumps(many)
+
+
+def test_a_refused_query_changes_nothing():
+    model = AdditiveRanker()
+    for X, y in queries(30, missing=0.1):
+        model.learn_one(X, y)
+    before = pickle.dumps(model)
+    X, y = next(queries(1))
+    bad = X.copy()
+    bad[1, 2] = np.inf
+    with pytest.raises(ValueError, match="feature 2 of document 1 is inf"):
+        model.learn_one(bad, y)
+    with pytest.raises(ValueError, match="feature 2 of document 1 is inf"):
+        model.predict_one(bad)
+    with pytest.raises(ValueError, match="weight of a query"):
+        model.learn_one(X, y, w=-1.0)
+    with pytest.raises(ValueError, match="the grade of document 0"):
+        model.learn_one(X, y - 5)
+    assert pickle.dumps(model) == before
+
+
+def test_a_feature_that_grows_is_ranked_within_the_query():
+    model, rng, right = AdditiveRanker(), np.random.default_rng(0), []
+    for t in range(120):
+        day = t + rng.random(8)
+        y = np.argsort(np.argsort(day)) // 3
+        if t > 60:
+            right.append(np.array_equal(np.argsort(model.predict_one(day[:, None]))[-2:], np.argsort(day)[-2:]))
+        model.learn_one(day[:, None], y)
+    assert np.mean(right) > 0.95
+
+
+def test_signs_hold_for_every_curve():
+    model = AdditiveRanker(signs={"1": 1, "3": -1})
+    for X, y in queries(120, missing=0.1):
+        model.learn_one(X, y)
+    x = np.linspace(-3, 3, 200)
+    others = np.zeros((200, 4))
+    for column, sign in ((0, 1), (2, -1)):
+        X = others.copy()
+        X[:, column] = np.exp(x) if column == 0 else x
+        assert (sign * np.diff(model.predict_one(X)) >= -1e-12).all()
+    assert (model._weights[[0, 2]][:, [17, 18]] == 0.0).all()
