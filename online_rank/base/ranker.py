@@ -473,12 +473,12 @@ class Ranker(QueryEstimator):
         if not block.n_documents:
             return np.empty(0)
         if not self._n_features:
-            require_finite(block)
+            self._require_values(block)
             return np.zeros(block.n_documents)
         scores = (score or self._score_queries)(X, block.offsets)
         # NaN, infinity and overflow always make a score non-finite, so this needs m tests rather than m d.
         if not all_finite(scores):
-            require_finite(block)
+            self._require_values(block)
             i = int(np.flatnonzero(~np.isfinite(scores))[0])
             raise ValueError(f"x: the score of {document_name(i, block.ids)} is not finite; scale the features")
         return scores
@@ -516,6 +516,10 @@ class Ranker(QueryEstimator):
         # A copy: a view would keep the rounds of the whole block alive.
         self._last_round = rounds if n_queries == 1 else rounds[-1:].copy()
 
+    def _require_values(self, block: Block) -> None:
+        """Raise ValueError that names the first value of a block that is no number for this ranker."""
+        require_finite(block)
+
     def _rejection(self, query: Block) -> ValueError:
         """The error for a query that was not learned; raised here if the query has a bad value."""
         w = query.w[0]
@@ -523,7 +527,7 @@ class Ranker(QueryEstimator):
             return ValueError(f"w is {w}; the weight of a query is a finite number >= 0")
         if isinstance(query.y, np.ndarray):
             require_grades(query.y, query.ids)
-        require_finite(query)
+        self._require_values(query)
         name = document_name(0, query.ids)
         return ValueError(f"the query of {name} would make {type(self).__name__} non-finite; scale the features")
 

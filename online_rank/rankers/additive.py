@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -18,7 +18,8 @@ from online_rank.base.undo import Undo, record
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.preprocessing import StreamQuantileMap
-from online_rank.query import Block, single
+from online_rank.query import Block, require_finite, single, with_features
+from online_rank.query.levels import Levels, is_level, read_documents
 from online_rank.rankers.halving import halved
 from online_rank.rankers.hedge import LEAST, HedgeAccount, opening
 from online_rank.rankers.signs import checked_signs
@@ -33,11 +34,11 @@ _PAIRS = itertools.combinations(range(len(MEMBERS)), 2)
 _CANDIDATES = np.array([*_ALONE, *((_ALONE[i] + _ALONE[k]) / 2.0 for i, k in _PAIRS)])
 _PRIOR = np.full(len(_CANDIDATES), 1.0 / len(_CANDIDATES))
 _MARGIN = 0.3
-#: Queries after which a Hessian counts half, and the most columns of the second-order member, whose work grows with their square.
+#: Queries after which a Hessian counts half, and the most columns of the second-order member.
 _NEWTON_HALF_LIFE, _MOST_COLUMNS = 40.0, 300
 #: A place that is still to be decided.
 _OPEN = -4
-#: Longest pause in half-lives.
+#: A pause counts as at most so many half-lives.
 _LONGEST_PAUSE = 10.0
 
 
@@ -49,7 +50,6 @@ class AdditiveRanker(Ranker):
         _config=Derived(),
         _keep=Derived(),
         _seconds=Derived(),
-        _served=Derived(),
         _signs=Derived(),
         _front=Nested("StreamQuantileMap"),
         _weights=Array("d", curves.N_COLUMNS, curves.N_MEMBERS),
@@ -64,7 +64,13 @@ class AdditiveRanker(Ranker):
         _at=Real(optional=True),
     )
 
-    _replaced = frozenset({"_config", "_keep", "_seconds", "_served", "_signs"})
+    _replaced = frozenset({"_config", "_keep", "_seconds", "_signs"})
+
+    # Not state: copies and files compute them again.
+    __slots__ = ("_drawn", "_known_levels")
+
+    _drawn: np.ndarray | None
+    _known_levels: Levels | None
 
     #: A feature takes about 4 kB.
     max_features = 1 << 14
@@ -75,15 +81,18 @@ class AdditiveRanker(Ranker):
         *,
         half_lives: Sequence[float | str] = (1000, 50),
         relative: bool = True,
+        max_levels: int = 100,
         signs: Mapping[Any, int] | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__()
         arguments.seed(seed)
+        arguments.integer("max_levels", max_levels, 1)
         checked_signs(signs)
         self.measure = measure
         self.half_lives = half_lives
         self.relative = relative
+        self.max_levels = max_levels
         self.signs = signs
         self.seed = seed
         self._measure = parse_measure(measure)
@@ -102,12 +111,17 @@ class AdditiveRanker(Ranker):
         self._at: float | None = None
         self._derive()
 
+    def __new__(cls, *arguments: Any, **named: Any) -> Self:
+        """Make the ranker."""
+        self = super().__new__(cls, *arguments, **named)
+        self._drawn = self._known_levels = None
+        return self
+
     def _derive(self) -> None:
-        self._served: np.ndarray | None = None
         self._signs = np.zeros(0, dtype=np.int8)
 
     def _abilities(self) -> Abilities:
-        return Abilities(takes_served=True, takes_time=any(self._seconds))
+        return Abilities(takes_documents=True, takes_served=True, takes_time=any(self._seconds))
 
     @property
     @locked
@@ -116,7 +130,8 @@ class AdditiveRanker(Ranker):
         return self._choice()[: len(MEMBERS)] * self._scales()
 
     def _scales(self) -> np.ndarray:
-        return np.array([kernels.scale_of(self._numbers, k) for k in range(len(MEMBERS))])
+        squares, weights = self._numbers[kernels.SCALES :].reshape(-1, 2).T
+        return np.where(squares > 0.0, np.sqrt(squares / np.maximum(weights, 1.0)), 1.0)
 
     def _choice(self) -> np.ndarray:
         chosen = np.empty(len(MEMBERS) + len(_CANDIDATES))
@@ -130,7 +145,7 @@ class AdditiveRanker(Ranker):
         self._weights = with_zeros(self._weights, n_new)
         self._sums = with_zeros(self._sums, n_new)
         self._places = np.concatenate([self._places, np.full((n_new, 2), _OPEN)])
-        self._served = None
+        self._drawn = None
 
     def _added(self, n_new: int) -> int:
         own = curves.N_COLUMNS * curves.N_MEMBERS + 4 * (curves.POINTS + 1) + 2 * min(self._n_features + n_new, _MOST_COLUMNS)
@@ -140,15 +155,45 @@ class AdditiveRanker(Ranker):
         super()._record(log, block)
         record(log, self._front, block)
 
+    def _levels(self) -> Levels:
+        """The levels of all categories that it has met."""
+        if self._known_levels is None or self._known_levels.n_features != self._n_features:
+            self._known_levels = Levels(() if self._columns is None else self._columns.names, self.max_levels)
+        return self._known_levels
+
+    def _align(self, block: Block, grow: bool = False) -> Block:
+        if type(block.X) is list:
+            X, names = read_documents(block.X, block.ids, self._levels().copy())
+            block = with_features(block, X, names)
+        return super()._align(block, grow)
+
+    def _placed(self, X: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        known = np.flatnonzero(columns >= 0)
+        placed = np.full((len(X), self._n_features), np.nan)
+        placed[:, columns[known]] = X[:, known]
+        return placed
+
+    def _require_values(self, block: Block) -> None:
+        """Raise ValueError that names the first document and feature that is infinite; NaN is a missing value."""
+        if type(block.X) is list:
+            X, names = read_documents(block.X, block.ids, self._levels().copy())
+            block = with_features(block, X, names)
+        require_finite(with_features(block, np.where(np.isnan(block.X), 0.0, block.X), block.names))
+
     def _decide_places(self) -> None:
         """Give new features, and those that were missing for the first time, their columns in the second-order member."""
         places = self._places.copy()
         d = len(self._pending)
+        names = self._own_names()
         for j in np.flatnonzero((places[:, 0] == _OPEN) | (places[:, 1] == kernels.WANTED)).tolist():
-            if places[j, 0] == _OPEN:
-                signed = self._signs[j] != 0
-                places[j] = (-1, -1) if signed or d >= _MOST_COLUMNS else (d, kernels.UNMET)
+            if self._signs[j] != 0:
+                places[j] = -1
+            elif places[j, 0] == _OPEN and not is_level(names[j]):
+                places[j] = (d, kernels.UNMET) if d < _MOST_COLUMNS else -1
                 d += int(places[j, 0] >= 0)
+            elif places[j, 0] == _OPEN:
+                places[j] = (-1, d) if d < _MOST_COLUMNS else -1
+                d += int(places[j, 1] >= 0)
             elif d < _MOST_COLUMNS:
                 places[j, 1] = d
                 d += 1
@@ -167,10 +212,10 @@ class AdditiveRanker(Ranker):
 
     def _curves(self) -> np.ndarray:
         """The served curves, (d, 2, 2, N_CELLS)."""
-        if self._served is None:
-            self._served = np.empty((self._n_features, 2, 2, curves.N_CELLS))
-            curves.draw_curves(self._choice()[: len(MEMBERS)], self._weights, self._sums, self._served)
-        return self._served
+        if self._drawn is None:
+            self._drawn = np.empty((self._n_features, 2, 2, curves.N_CELLS))
+            curves.draw_curves(self._choice()[: len(MEMBERS)], self._weights, self._sums, self._drawn)
+        return self._drawn
 
     def _score(self, X: np.ndarray) -> np.ndarray:
         return self._score_queries(X, single(len(X)))
@@ -201,7 +246,7 @@ class AdditiveRanker(Ranker):
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         X, offsets, front, t, n = _as_read(block.X), block.offsets, self._front, 0, len(block.w)
         served = _NONE if block.served is None else block.served
-        self._served = None
+        self._drawn = None
         if len(self._signs) != self._n_features:
             self._decide_signs()
         if n and len(self._places) and self._places[-1, 0] == _OPEN:
@@ -246,7 +291,7 @@ def _as_read(X: np.ndarray) -> np.ndarray:
 
 
 def _factors(half_lives: Any) -> tuple[np.ndarray, tuple[float, ...]]:
-    """The factors of the past in a query (1, 3), and half-lives in seconds, 0 for those in queries. Raises TypeError, ValueError."""
+    """The factors of the past in a query (1, 3), and half-lives in seconds, 0 for those in queries."""
     if not isinstance(half_lives, list | tuple) or len(half_lives) != 2:
         raise TypeError(f"half_lives is {half_lives!r}; it is a pair of half-lives: the long one and the short one")
     seconds, keep = [], []

@@ -43,6 +43,7 @@ MODULES = (
 
 #: Module, relative to `online_rank`, of each name that `online_rank` itself offers.
 TOP_LEVEL = {
+    "AdditiveRanker": "rankers.additive",
     "BestRanker": "rankers.selection",
     "BlendRanker": "rankers.blend",
     "BoostedRanker": "rankers.boosted",

@@ -1,8 +1,11 @@
 """The additive ranker: equal to explicit columns, and the contract of its state."""
 
+import datetime
 import pickle
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 
 from online_rank import PerceptronRanker
@@ -63,7 +66,7 @@ def test_equals_learners_of_explicit_columns(missing, relative):
         for k in range(4):
             out = np.empty((4, 2, 2, curves.N_CELLS))
             curves.draw_curves(np.eye(4)[k], model._weights, model._sums, out)
-            model._served = out
+            model._drawn = out
             np.testing.assert_allclose(model.predict_one(X), expected[k], rtol=1e-4, atol=1e-4)
         model.learn_one(X, y)
         for one in (last, slow, fast):
@@ -154,3 +157,83 @@ def test_signs_hold_for_every_curve():
         X[:, column] = np.exp(x) if column == 0 else x
         assert (sign * np.diff(model.predict_one(X)) >= -1e-12).all()
     assert (model._weights[[0, 2]][:, [17, 18]] == 0.0).all()
+
+
+def documents(n, seed=0, levels="abcdef"):
+    """Queries of dicts with a number that may be missing, a category, a list of texts and a date."""
+    rng = np.random.default_rng(seed)
+    for _ in range(n):
+        x = {}
+        for i in range(int(rng.integers(2, 9))):
+            x[f"d{i}"] = {
+                "price": float(rng.normal()),
+                "brand": levels[rng.integers(len(levels))],
+                "tags": ["new", "sale"][: rng.integers(3)],
+                "day": datetime.date(2024, 1, 1) + datetime.timedelta(days=int(rng.integers(30))),
+            }
+        if rng.random() < 0.3:
+            x["d0"].pop("price")
+        if rng.random() < 0.3:
+            x["d1"]["price"] = None
+        yield x, {name: int(one["brand"] in "ab") + 2 * ("sale" in one["tags"]) for name, one in x.items()}
+
+
+def test_categories_have_a_weight_for_each_level():
+    model, losses = AdditiveRanker(max_levels=4), []
+    for x, y in documents(150):
+        model.learn_one(x, y)
+        losses.append(model.last_round.loss)
+    assert np.mean(losses[-50:]) < 0.5 * np.mean(losses[:50])
+    levels = [name for name in model.feature_names if isinstance(name, tuple) and name[0] == "brand"]
+    assert len(levels) == 5 and ("brand", "is", None) in levels
+    assert model.rank_one({"x": {"brand": "e", "tags": []}, "y": {"brand": "a", "tags": "sale"}})[0] == "y"
+    # Levels that it never met count as the others do.
+    unknown = model.predict_one([{"brand": "zz"}, {"brand": "yy"}])
+    assert unknown[0] == unknown[1]
+
+
+def test_absent_none_and_nan_are_missing_in_every_form():
+    model = AdditiveRanker()
+    for X, y in queries(60, missing=0.2):
+        names = [f"f{j}" for j in range(X.shape[1])]
+        model.learn_one([dict(zip(names, row, strict=True)) for row in X.tolist()], y)
+    full = {"f0": 1.0, "f1": 0.2, "f2": 0.0, "f3": 1.5}
+    absent = {name: value for name, value in full.items() if name != "f3"}
+    scores = model.predict_one([full, absent, {**absent, "f3": None}, {**absent, "f3": float("nan")}])
+    assert scores[1] == scores[2] == scores[3] != scores[0]
+    frame = pd.DataFrame([full, {**absent, "f3": np.nan}])
+    assert model.predict_one(frame) == model.predict_one([full, absent])
+    assert model.predict_one(pl.DataFrame([full, {**absent, "f3": None}])) == model.predict_one([full, absent])
+
+
+def test_dicts_and_arrays_with_missing_values_give_the_same_state():
+    of_arrays, of_dicts = AdditiveRanker(), AdditiveRanker()
+    for X, y in queries(40, missing=0.2):
+        of_arrays.learn_one(X, y)
+        of_dicts.learn_one([{str(j + 1): v for j, v in enumerate(row) if v == v} | {"1": row[0]} for row in X.tolist()], y)
+    order = [of_dicts.feature_names.index(str(j + 1)) for j in range(4)]
+    np.testing.assert_array_equal(of_dicts._sums[order], of_arrays._sums)
+    np.testing.assert_allclose(of_dicts._weights[order][:, :, :3], of_arrays._weights[:, :, :3], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"d0": {"price": "cheap"}, "d1": {"price": 1.0}}, "feature 'price' of document 'd0' is a text, 'cheap', and a number"),
+        ({"d0": {"brand": 3.0}}, "feature 'brand' of document 'd0' is a number, 3.0, and a text elsewhere"),
+        ({"d0": {"price": float("inf")}}, "feature 'price' of document 'd0' is inf"),
+        ({"d0": {"price": 10**400}}, "feature 'price' of document 'd0' is .*largest float"),
+        ({"d0": {"price": {"a": 1}}}, "feature 'price' of document 'd0' is .*features are numbers, texts"),
+        ({"d0": {"new": 1.0}, "d1": {"new": "x"}}, "feature 'new' of document 'd1' is a text, 'x', and a number elsewhere"),
+        ({"d0": {"tags": [1]}}, "feature 'tags' of document 'd0' is .*a list holds texts"),
+    ],
+)
+def test_bad_documents_are_named_and_change_nothing(bad, message):
+    model = AdditiveRanker()
+    for x, y in documents(20):
+        model.learn_one(x, y)
+    before = pickle.dumps(model)
+    for call in (lambda: model.learn_one(bad, {name: i for i, name in enumerate(bad)}), lambda: model.predict_one(bad)):
+        with pytest.raises((TypeError, ValueError), match=message):
+            call()
+    assert pickle.dumps(model) == before
