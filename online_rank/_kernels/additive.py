@@ -128,7 +128,7 @@ def _judge(target, graded, scores, candidates, weights, served, numbers, losses,
 
 
 @inlined
-def _update(rows, m, parts, sums, mapping, signs, Z, counters, mass, adaptive, relative, learns, of_g, of_q, lines):
+def _update(rows, m, parts, sums, mapping, signs, Z, counters, mass, adaptive, relative, of_g, of_q, lines):
     """Combine the columns by the credits in `parts` (m, 4), learn encodings, and write the update to Z[0] (d, N_COLUMNS).
 
     A feature with a sign has no encodings.
@@ -152,7 +152,7 @@ def _update(rows, m, parts, sums, mapping, signs, Z, counters, mass, adaptive, r
         if adaptive:
             combine_columns(of_g, of_q, 1, encodings, rank_encodings, Z[1, j])
             other += sum_of_squares(Z[1, j])
-        if learns and signs[j] == 0:
+        if signs[j] == 0:
             learn_encoding(of_g, True, sums[j, 0])
             if relative:
                 learn_encoding(of_q, False, sums[j, 1])
@@ -261,6 +261,9 @@ def learn(
         _judge(target, graded, scores, candidates, chosen, given, numbers, new_losses, s, work)
         for i in range(m):
             s[i] = served[first + i] if is_served else scores[i, 0]
+        if weight == 0.0:
+            write_round(rounds[t], new_losses[candidates.shape[0]], 0.0, 0.0, 0.0, weight, m, 0.0, 0.0, False)
+            continue
         offset = margin_of(rule, numbers)
         loss, mass, v_max, _ = respond(target, rule, graded, s, weight, offset, work)
         if not math.isfinite(mass):
@@ -271,7 +274,7 @@ def learn(
             parts[i, 0], parts[i, 1] = (c[i], other[i]) if updates else (0.0, 0.0)
             parts[i, 2], parts[i, 3] = weight * standard[i], weight
         square, of_spread, of_sort, norm = _update(
-            rows, m, parts[:m], sums, mapping, signs, Z, numbers, mass, updates, relative, weight > 0.0, of_g, of_q, lines
+            rows, m, parts[:m], sums, mapping, signs, Z, numbers, mass, updates, relative, of_g, of_q, lines
         )
         numbers[SPREAD_SQUARES], numbers[SORT_SQUARES] = of_spread, of_sort
         _add_and_average(W, Z[0], signs, numbers, updates, keep[t])
@@ -286,7 +289,7 @@ def learn(
                 s[i] = scores[i, k]
             _learn_scale(numbers, k, s)
         settle(new_losses, weight, chosen[N_MEMBERS:], step, 1.0, drawn, losses, account)
-        write_round(rounds[t], loss, mass, square, offset, weight, m, norm, v_max, False)
+        write_round(rounds[t], new_losses[candidates.shape[0]], mass, square, offset, weight, m, norm, v_max, False)
         if _want_presence(rows, m, places):
             return t + 1
     return weights.shape[0]

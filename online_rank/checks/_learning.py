@@ -12,28 +12,28 @@ from online_rank.base.schema import schema_of
 from online_rank.checks._subject import close, make_queries, numbers, same, taught_by
 
 _EIGHT = tuple("abcdefgh")
-_ZEROS = dict.fromkeys(_EIGHT, 0.0)
 
 
 def late_features(model: Any) -> None:
-    """A feature that appears late is learned as if it had been 0 from the start, up to rounding."""
+    """A feature that appears late is learned as if it had been absent, 0 or missing, from the start, up to rounding."""
     ranker = ranker_of(model)
     if any(isinstance(part, QueryTransformer) for part in parts_of(ranker)):
         return  # Transformers inside may turn 0 into another number.
     for late, known in late_and_known(ranker):
-        assert close(late, known, 1e-12), "a feature that came late was learned differently from one that was 0 before"
+        assert close(late, known, 1e-12), "a feature that came late was learned differently from one that was absent before"
 
 
 def late_and_known(ranker: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The answers to each query of a ranker for which half of the features appear late, and of one for which they were 0
-    before.
+    before, or missing.
     """
     late, known = ranker.clone(), ranker.clone()
+    absent = dict.fromkeys(_EIGHT, np.nan if ranker.abilities.takes_missing else 0.0)
     for t, (X, y) in enumerate(make_queries()):
         # Four and eight features, so that sums in four lanes are rounded in the same way.
         named = np.hstack((X[:, :4], X[::-1, :4])).tolist()
         few = [dict(zip(_EIGHT[: 4 if t < 12 else 8], row, strict=False)) for row in named]
-        whole = [{**_ZEROS, **features} for features in few]
+        whole = [{**absent, **features} for features in few]
         late.learn_one(few, y)
         known.learn_one(whole, y)
         yield numbers(late.predict_one(few)), numbers(known.predict_one(whole))

@@ -1,7 +1,7 @@
 """Documents with missing values, text and times, as an array with a column for each number and each level of a category.
 
-A level is a feature of its own, `(feature, "is", level)`, which is 1 in the documents that have it and missing in the others; so
-a list of texts has several, and a model keeps levels as it keeps features.
+A level is a feature of its own, `(feature, "is", level)`, 1 in the documents that have it and missing in others. So
+a list of texts has several levels, and a model keeps levels as it keeps features.
 """
 
 import datetime
@@ -66,7 +66,9 @@ class Levels:
         return "text" if feature in self._levels else "number" if feature in self._numbers else ""
 
 
-def read_documents(documents: Sequence[Mapping[Hashable, Any]], ids: Any, levels: Levels) -> tuple[np.ndarray, tuple[Hashable, ...]]:
+def read_documents(
+    documents: Sequence[Mapping[Hashable, Any]], ids: Any, levels: Levels
+) -> tuple[np.ndarray, tuple[Hashable, ...]]:
     """The documents as float64 (n, columns), NaN where a value is missing, and the names of the columns.
 
     Missing are absent names, None, NaN, and the NA and NaT of pandas. Numbers and booleans are numbers, times are seconds since
@@ -75,8 +77,8 @@ def read_documents(documents: Sequence[Mapping[Hashable, Any]], ids: Any, levels
     Raises
     ------
     TypeError, ValueError
-        A document is no dict; or a value is of another kind, or of another than the feature had in another document. The message
-        names the document and the feature.
+        A document is no dict, or a value is of another kind, or a feature is text in one document and a number in another. The
+        message names the document and the feature.
 
     Examples
     --------
@@ -122,7 +124,9 @@ def _read_feature(
             raise TypeError(f"x: feature {name!r} of {document_name(i, ids)} is {value!r:.60}; {read}")
         own = "number" if isinstance(read, float) else "text"
         if kind not in ("", own):
-            raise ValueError(f"x: feature {name!r} of {document_name(i, ids)} is a {own}, {value!r:.60}, and a {kind} elsewhere")
+            raise ValueError(
+                f"x: feature {name!r} of {document_name(i, ids)} is a {own}, {value!r:.60}, and a {kind} elsewhere"
+            )
         kind = own
         if isinstance(read, float):
             column(name)[i] = read

@@ -3,6 +3,7 @@
 from online_rank.support.lazy import lazily
 
 _HOME = {
+    "AdditiveRanker": "additive",
     "BestRanker": "selection",
     "BlendRanker": "blend",
     "BoostedRanker": "boosted",

@@ -9,8 +9,8 @@ import numpy as np
 from online_rank import arguments
 from online_rank._kernels import additive as kernels
 from online_rank._kernels import curves
-from online_rank._kernels.codes import ADAPTIVE, ROOT
-from online_rank.base import Abilities, Ranker
+from online_rank._kernels.codes import ADAPTIVE, DOCUMENTS, ROOT
+from online_rank.base import Abilities, Ranker, share_lock
 from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Nested, Real, Schema
@@ -42,7 +42,22 @@ _OPEN = -4
 _LONGEST_PAUSE = 10.0
 
 
-class AdditiveRanker(Ranker):
+class _Remembering(Ranker):
+    """Remembers what follows from the state of an `AdditiveRanker`; copies and files compute it again."""
+
+    __slots__ = ("_drawn", "_known_levels")
+
+    _drawn: np.ndarray | None
+    _known_levels: Levels | None
+
+    def __new__(cls, *arguments: Any, **named: Any) -> Self:
+        """Make the ranker."""
+        self = super().__new__(cls, *arguments, **named)
+        self._drawn = self._known_levels = None
+        return self
+
+
+class AdditiveRanker(_Remembering):
     """A sum of one curve for each feature."""
 
     _schema = Schema(
@@ -55,8 +70,8 @@ class AdditiveRanker(Ranker):
         _weights=Array("d", curves.N_COLUMNS, curves.N_MEMBERS),
         _sums=Array("d", 2, 2, curves.POINTS + 1),
         _places=Array("d", 2, dtype="int64", low=_OPEN, high=_MOST_COLUMNS),
-        _gram=Array(lambda ranker: len(ranker._pending) * (len(ranker._pending) + 1) // 2),
         _pending=Array(None),
+        _gram=Array(lambda ranker: len(ranker._pending) * (len(ranker._pending) + 1) // 2),
         _numbers=Array(kernels.N_NUMBERS, low=0.0),
         _losses=Array(len(_CANDIDATES), low=0.0),
         _account=Array(len(HedgeAccount._fields), low=LEAST),
@@ -65,12 +80,6 @@ class AdditiveRanker(Ranker):
     )
 
     _replaced = frozenset({"_config", "_keep", "_seconds", "_signs"})
-
-    # Not state: copies and files compute them again.
-    __slots__ = ("_drawn", "_known_levels")
-
-    _drawn: np.ndarray | None
-    _known_levels: Levels | None
 
     #: A feature takes about 4 kB.
     max_features = 1 << 14
@@ -110,18 +119,17 @@ class AdditiveRanker(Ranker):
         self._n_queries = 0
         self._at: float | None = None
         self._derive()
+        share_lock(self)
 
-    def __new__(cls, *arguments: Any, **named: Any) -> Self:
-        """Make the ranker."""
-        self = super().__new__(cls, *arguments, **named)
-        self._drawn = self._known_levels = None
-        return self
+    @property
+    def _parts(self) -> list[Any]:
+        return [self._front]
 
     def _derive(self) -> None:
         self._signs = np.zeros(0, dtype=np.int8)
 
     def _abilities(self) -> Abilities:
-        return Abilities(takes_documents=True, takes_served=True, takes_time=any(self._seconds))
+        return Abilities(takes_documents=True, takes_missing=True, takes_served=True, takes_time=any(self._seconds))
 
     @property
     @locked
@@ -144,6 +152,8 @@ class AdditiveRanker(Ranker):
         self._front._widen(n_new)
         self._weights = with_zeros(self._weights, n_new)
         self._sums = with_zeros(self._sums, n_new)
+        # Earlier documents lacked the new features; their standardised grades add up to 0.
+        self._sums[self._n_features :, 0, 1, curves.POINTS] = self._numbers[DOCUMENTS]
         self._places = np.concatenate([self._places, np.full((n_new, 2), _OPEN)])
         self._drawn = None
 
@@ -226,59 +236,72 @@ class AdditiveRanker(Ranker):
         curves.score(_as_read(X), offsets, counts, knots, cells, finders, self.relative, self._curves(), scores)
         return scores
 
-    def _kept(self, block: Block, t: int, stop: int) -> np.ndarray:
-        """The factors of the past when the queries t..stop are learned, (stop - t, 3)."""
+    def _kept(self, block: Block) -> np.ndarray:
+        """The factors of the past for each query, (q, 3)."""
+        n = len(block.w)
         if not any(self._seconds):
-            return self._keep if stop - t == 1 else np.repeat(self._keep, stop - t, axis=0)
+            return self._keep if n == 1 else np.repeat(self._keep, n, axis=0)
         if block.at is None:
             raise ValueError(
                 f"half_lives is {self.half_lives!r}, with a time: learn_one and learn_many need at=, that of the query"
             )
-        keep = np.repeat(self._keep, stop - t, axis=0)
-        for row, at in zip(keep, block.at[t:stop].tolist(), strict=True):
-            gone = 0.0 if self._at is None else max(at - self._at, 0.0)
+        keep, latest = np.repeat(self._keep, n, axis=0), self._at
+        for row, at in zip(keep, block.at.tolist(), strict=True):
+            gone = 0.0 if latest is None else max(at - latest, 0.0)
+            latest = at if latest is None else max(at, latest)
             for k, seconds in enumerate(self._seconds):
                 if seconds:
                     row[k] = halved(min(gone / seconds, _LONGEST_PAUSE))
-            self._at = at if self._at is None else max(at, self._at)
         return keep
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        X, offsets, front, t, n = _as_read(block.X), block.offsets, self._front, 0, len(block.w)
-        served = _NONE if block.served is None else block.served
+        block = block._replace(X=_as_read(block.X))
         self._drawn = None
         if len(self._signs) != self._n_features:
             self._decide_signs()
-        if n and len(self._places) and self._places[-1, 0] == _OPEN:
+        if len(self._places) and self._places[-1, 0] == _OPEN:
             self._decide_places()
+        t, n = 0, len(block.w)
         while t < n:
-            stop = t + 1 if n == 1 else front.run_from(offsets, t)
-            first, end = int(offsets[t]), int(offsets[stop])
-            own = X if n == 1 else X[first:end]
-            begins = not front.n_documents
-            if begins:
-                front.learn_run(own)
-            _, counts, knots, cells, finders = front.table
-            at = self._at
-            done = kernels.learn(
-                own, block.y[first:end], offsets[t : stop + 1] - first, block.w[t:stop], discounts(end - first), self._config,
-                counts, knots, cells, finders, self._weights, self._sums, self._signs, self._places, self._gram, self._pending,
-                self._numbers, _CANDIDATES, self._losses, self._account, _PRIOR, self._kept(block, t, stop),
-                served[first:end], self.seed, self._n_queries, rounds[t:stop],
-            )  # fmt: skip
-            wants = (self._places[:, 1] == kernels.WANTED).any()
-            if done < stop - t:
-                if not wants:
-                    return t + done
-                self._at = at
-                self._kept(block, t, t + done)
-            if wants:
+            stop = self._run_from(block, t)
+            run = block if stop - t == n else block.queries(t, stop)
+            learned = self._learn_run(run, rounds[t:stop])
+            t += learned
+            if (self._places[:, 1] == kernels.WANTED).any():
                 self._decide_places()
-            if not begins:
-                front.learn_run(own[: int(offsets[t + done]) - first])
-            self._n_queries += done
-            t += done
+            elif t < stop:
+                return t
         return n
+
+    def _run_from(self, block: Block, t: int) -> int:
+        """The end of a run of queries, from t on, during which the map of raw values stays the same."""
+        if len(block.w) == 1:
+            return 1
+        stop = self._front.run_from(block.offsets, t)
+        return stop if (block.w[t:stop] > 0.0).all() else t + 1
+
+    def _learn_run(self, block: Block, rounds: np.ndarray) -> int:
+        """Learn queries for which the map of raw values stays the same; how many. The map learns them afterwards.
+
+        Only the very first query is learned by the map before. A query of weight 0 is not learned at all.
+        """
+        X, y, offsets, w, front = block.X, block.y, block.offsets, block.w, self._front
+        counts, begins = bool(w[0] > 0.0), not front.n_documents
+        if counts and begins:
+            front.learn_run(X)
+        _, *table = front.table
+        served = _NONE if block.served is None else block.served
+        learned = kernels.learn(
+            X, y, offsets, w, discounts(len(y)), self._config, *table, self._weights, self._sums, self._signs, self._places,
+            self._gram, self._pending, self._numbers, _CANDIDATES, self._losses, self._account, _PRIOR, self._kept(block),
+            served, self.seed, self._n_queries, rounds,
+        )  # fmt: skip
+        self._n_queries += learned
+        if learned and block.at is not None:
+            self._at = max(float(block.at[:learned].max()), -np.inf if self._at is None else self._at)
+        if counts and not begins:
+            front.learn_run(X[: int(offsets[learned])])
+        return learned
 
 
 #: No scores were served.

@@ -1,5 +1,6 @@
 """The additive ranker: equal to explicit columns, and the contract of its state."""
 
+import copy
 import datetime
 import pickle
 
@@ -8,9 +9,9 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from online_rank import PerceptronRanker
+from online_rank import AdditiveRanker, PerceptronRanker, load, save
 from online_rank._kernels import curves
-from online_rank.rankers.additive import AdditiveRanker
+from online_rank.checks import yield_checks
 from online_rank.rankers.hedge import HedgeAccount
 from tests.reference import additive as reference
 
@@ -68,10 +69,11 @@ def test_equals_learners_of_explicit_columns(missing, relative):
             curves.draw_curves(np.eye(4)[k], model._weights, model._sums, out)
             model._drawn = out
             np.testing.assert_allclose(model.predict_one(X), expected[k], rtol=1e-4, atol=1e-4)
+        loss = model._losses[0]
         model.learn_one(X, y)
         for one in (last, slow, fast):
             one.learn_one(flat, y)
-        assert model.last_round.loss == pytest.approx(last.last_round.loss, abs=1e-9)
+        assert model._losses[0] - loss == pytest.approx(last.last_round.loss, abs=1e-9)
         assert model.last_round.mass == pytest.approx(last.last_round.mass, abs=1e-9)
         assert model.last_round.squared_gradient_norm == pytest.approx(
             last.last_round.squared_gradient_norm, rel=1e-4, abs=1e-9
@@ -135,6 +137,52 @@ def test_a_refused_query_changes_nothing():
     assert pickle.dumps(model) == before
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("check", yield_checks(AdditiveRanker()), ids=str)
+def test_contract(check):
+    check()
+
+
+def test_files_and_copies_go_on_with_the_same_bits(tmp_path):
+    model = AdditiveRanker(half_lives=("7d", 50))
+    stream = list(documents(60))
+    for t, (x, y) in enumerate(stream[:40]):
+        model.learn_one(x, y, at=3600.0 * t)
+    save(model, tmp_path / "model")
+    others = [load(tmp_path / "model"), copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
+    for t, (x, y) in enumerate(stream[40:], 40):
+        answers = [one.predict_one(x) for one in (model, *others)]
+        assert answers[1:] == [answers[0]] * 3
+        for one in (model, *others):
+            one.learn_one(x, y, at=3600.0 * t)
+    assert all(pickle.dumps(one) == pickle.dumps(model) for one in others[1:])
+
+
+def test_half_lives_in_time_need_the_time_and_equal_those_in_queries():
+    stream = list(queries(40))
+    timed, counted = AdditiveRanker(half_lives=("1000s", "50s")), AdditiveRanker()
+    with pytest.raises(ValueError, match="at="):
+        timed.learn_one(*stream[0])
+    for t, (X, y) in enumerate(stream):
+        timed.learn_one(X, y, at=float(t))
+        counted.learn_one(X, y)
+    np.testing.assert_allclose(timed._weights, counted._weights, rtol=1e-6, atol=1e-9)
+
+
+def test_served_scores_decide_what_is_learned():
+    X, y = np.array([[3.0], [2.0], [1.0]]), np.array([2, 1, 0])
+    right, wrong = AdditiveRanker(), AdditiveRanker()
+    for model in (right, wrong):
+        model.learn_one(X, y)
+    before = right._weights[:, :, 0].copy()
+    right.learn_one(X, y, served=[3.0, 2.0, 1.0])
+    wrong.learn_one(X, y, served=[1.0, 2.0, 3.0])
+    assert right.last_round.loss == 0.0
+    assert wrong.last_round.loss > 0.3
+    assert (right._weights[:, :, 0] == before).all()
+    assert (wrong._weights[:, :, 0] != before).any()
+
+
 def test_a_feature_that_grows_is_ranked_within_the_query():
     model, rng, right = AdditiveRanker(), np.random.default_rng(0), []
     for t in range(120):
@@ -185,7 +233,8 @@ def test_categories_have_a_weight_for_each_level():
         losses.append(model.last_round.loss)
     assert np.mean(losses[-50:]) < 0.5 * np.mean(losses[:50])
     levels = [name for name in model.feature_names if isinstance(name, tuple) and name[0] == "brand"]
-    assert len(levels) == 5 and ("brand", "is", None) in levels
+    assert len(levels) == 5
+    assert ("brand", "is", None) in levels
     assert model.rank_one({"x": {"brand": "e", "tags": []}, "y": {"brand": "a", "tags": "sale"}})[0] == "y"
     # Levels that it never met count as the others do.
     unknown = model.predict_one([{"brand": "zz"}, {"brand": "yy"}])
