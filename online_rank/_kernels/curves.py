@@ -390,3 +390,19 @@ def score(X, offsets, counts, knots, cells, finders, relative, curves, scores):
             add_curve(rows.g[j, :m], rows.cells[j, :m], curves[j, 0], s)
             if relative:
                 add_curve(rows.q[j, :m], rows.q_cells[j, :m], curves[j, 1], s)
+
+
+@kernel
+def contributions(X, counts, knots, cells, finders, relative, curves, out):
+    """What each feature adds to the scores of a query's documents, by served curves: out (m, d). NaN for infinite values."""
+    m = X.shape[0]
+    rows = room_for_rows(X.shape[1], m)
+    sound = read_rows(X, 0, m, Map(counts, knots, cells, finders), relative, room_for_reading(m), rows)
+    own = np.empty(m)
+    for j in range(X.shape[1]):
+        own[:] = 0.0 if sound else np.nan
+        add_curve(rows.g[j], rows.cells[j], curves[j, 0], own)
+        if relative:
+            add_curve(rows.q[j], rows.q_cells[j], curves[j, 1], own)
+        for i in range(m):
+            out[i, j] = own[i]

@@ -184,6 +184,10 @@ class Ranker(QueryEstimator):
         """
         return None
 
+    def _added_up(self, block: Any) -> tuple[Sequence[Hashable], np.ndarray] | None:
+        """For a score that is a sum of functions of one feature each: the features and the terms (m, d); otherwise None."""
+        return None
+
     def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
         """As `_score`, for queries: for rankers whose score of a document depends on the other documents of its query."""
         return self._score(X)

@@ -1,7 +1,7 @@
 """A learner with one curve for each feature."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +11,8 @@ from online_rank._kernels import additive as kernels
 from online_rank._kernels import curves
 from online_rank._kernels.codes import ADAPTIVE, DOCUMENTS, ROOT
 from online_rank.base import Abilities, Ranker, share_lock
+from online_rank.base.asked import as_numbers
+from online_rank.base.columns import as_array
 from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Nested, Real, Schema
@@ -18,10 +20,11 @@ from online_rank.base.undo import Undo, record
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.preprocessing import StreamQuantileMap
-from online_rank.query import Block, require_finite, single, with_features
+from online_rank.query import Block, SparseRows, require_finite, single, with_features
 from online_rank.query.levels import Levels, is_level, read_documents
 from online_rank.rankers.halving import halved
 from online_rank.rankers.hedge import LEAST, HedgeAccount, opening
+from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.signs import checked_signs
 
 __all__ = ["MEMBERS", "AdditiveRanker"]
@@ -36,10 +39,17 @@ _PRIOR = np.full(len(_CANDIDATES), 1.0 / len(_CANDIDATES))
 _MARGIN = 0.3
 #: Queries after which a Hessian counts half, and the most columns of the second-order member.
 _NEWTON_HALF_LIFE, _MOST_COLUMNS = 40.0, 300
+#: A first query of dicts with at least so many names, of which documents have less than this share, is sparse.
+_MANY_NAMES, _FILLED = 50, 0.25
 #: A place that is still to be decided.
 _OPEN = -4
 #: A pause counts as at most so many half-lives.
 _LONGEST_PAUSE = 10.0
+
+
+def _n_curves(ranker: Any) -> int:
+    """How many features have curves: none where queries are sparse."""
+    return 0 if ranker._linear is not None else int(ranker._n_features)
 
 
 class _Remembering(Ranker):
@@ -67,9 +77,10 @@ class AdditiveRanker(_Remembering):
         _seconds=Derived(),
         _signs=Derived(),
         _front=Nested("StreamQuantileMap"),
-        _weights=Array("d", curves.N_COLUMNS, curves.N_MEMBERS),
-        _sums=Array("d", 2, 2, curves.POINTS + 1),
-        _places=Array("d", 2, dtype="int64", low=_OPEN, high=_MOST_COLUMNS),
+        _linear=Nested("PerceptronRanker", features=True, optional=True),
+        _weights=Array(_n_curves, curves.N_COLUMNS, curves.N_MEMBERS),
+        _sums=Array(_n_curves, 2, 2, curves.POINTS + 1),
+        _places=Array(_n_curves, 2, dtype="int64", low=_OPEN, high=_MOST_COLUMNS),
         _pending=Array(None),
         _gram=Array(lambda ranker: len(ranker._pending) * (len(ranker._pending) + 1) // 2),
         _numbers=Array(kernels.N_NUMBERS, low=0.0),
@@ -108,6 +119,8 @@ class AdditiveRanker(_Remembering):
         self._config = np.array([*self._measure, ADAPTIVE, ROOT, _MARGIN, 1.0, 0.0, 0.0, relative], dtype=np.float64)
         self._keep, self._seconds = _factors(half_lives)
         self._front = StreamQuantileMap.taking_missing(seed)
+        # What learns instead if the first query is sparse.
+        self._linear: PerceptronRanker | None = None
         self._weights = np.zeros((0, curves.N_COLUMNS, curves.N_MEMBERS))
         self._sums = np.zeros((0, 2, 2, curves.POINTS + 1))
         self._places = np.zeros((0, 2), dtype=np.int64)
@@ -123,13 +136,15 @@ class AdditiveRanker(_Remembering):
 
     @property
     def _parts(self) -> list[Any]:
-        return [self._front]
+        return [self._front] if self._linear is None else [self._front, self._linear]
 
     def _derive(self) -> None:
         self._signs = np.zeros(0, dtype=np.int8)
 
     def _abilities(self) -> Abilities:
-        return Abilities(takes_documents=True, takes_missing=True, takes_served=True, takes_time=any(self._seconds))
+        return Abilities(
+            takes_documents=True, takes_missing=True, takes_sparse=True, takes_served=True, takes_time=any(self._seconds)
+        )
 
     @property
     @locked
@@ -163,7 +178,8 @@ class AdditiveRanker(_Remembering):
 
     def _record(self, log: list[Undo], block: Any = None) -> None:
         super()._record(log, block)
-        record(log, self._front, block)
+        for part in self._parts:
+            record(log, part, block)
 
     def _levels(self) -> Levels:
         """The levels of all categories that it has met."""
@@ -171,11 +187,23 @@ class AdditiveRanker(_Remembering):
             self._known_levels = Levels(() if self._columns is None else self._columns.names, self.max_levels)
         return self._known_levels
 
+    def _fits(self, block: Block) -> bool:
+        if self._linear is not None:
+            return self._linear._fits(block)
+        return type(block.X) is np.ndarray and super()._fits(block)
+
     def _align(self, block: Block, grow: bool = False) -> Block:
+        if grow and not self._n_features and self._linear is None and _is_sparse(block.X):
+            self._linear = PerceptronRanker(self.measure, signs=self.signs)
+            share_lock(self)
+        if self._linear is not None:
+            block = self._linear._align(as_numbers(block) if type(block.X) is list else block, grow)
+            self._columns, self._n_features = self._linear._columns, self._linear._n_features
+            return block
         if type(block.X) is list:
             X, names = read_documents(block.X, block.ids, self._levels().copy())
             block = with_features(block, X, names)
-        return super()._align(block, grow)
+        return super()._align(with_features(block, as_array(block.X, self), block.names), grow)
 
     def _placed(self, X: np.ndarray, columns: np.ndarray) -> np.ndarray:
         known = np.flatnonzero(columns >= 0)
@@ -185,9 +213,15 @@ class AdditiveRanker(_Remembering):
 
     def _require_values(self, block: Block) -> None:
         """Raise ValueError that names the first document and feature that is infinite; NaN is a missing value."""
+        if self._linear is not None:
+            self._linear._require_values(as_numbers(block) if type(block.X) is list else block)
+            return
         if type(block.X) is list:
             X, names = read_documents(block.X, block.ids, self._levels().copy())
             block = with_features(block, X, names)
+        if isinstance(block.X, SparseRows):
+            require_finite(block)
+            return
         require_finite(with_features(block, np.where(np.isnan(block.X), 0.0, block.X), block.names))
 
     def _decide_places(self) -> None:
@@ -227,14 +261,35 @@ class AdditiveRanker(_Remembering):
             curves.draw_curves(self._choice()[: len(MEMBERS)], self._weights, self._sums, self._drawn)
         return self._drawn
 
-    def _score(self, X: np.ndarray) -> np.ndarray:
-        return self._score_queries(X, single(len(X)))
+    def _score(self, X: Any) -> np.ndarray:
+        return self._score_queries(X, single(X.shape[0]))
 
-    def _score_queries(self, X: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    def _linear_weights(self, columns: Any = slice(None)) -> np.ndarray | None:
+        return None if self._linear is None else self._linear._linear_weights(columns)
+
+    def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
+        if self._linear is not None:
+            return self._linear._score_queries(X, offsets)
         _, counts, knots, cells, finders = self._front.table
         scores = np.empty(len(X))
         curves.score(_as_read(X), offsets, counts, knots, cells, finders, self.relative, self._curves(), scores)
         return scores
+
+    def _added_up(self, block: Block) -> tuple[Sequence[Hashable], np.ndarray] | None:
+        """The raw features, categories as one, and what each adds to the scores of one query."""
+        if self._linear is not None:
+            return None
+        self._score_all(block)  # Raises for bad values.
+        X = block.X if self._fits(block) else self._align(block).X
+        added = np.zeros((len(X), self._n_features))
+        if self._n_features:
+            _, *table = self._front.table
+            curves.contributions(_as_read(X), *table, self.relative, self._curves(), added)
+        names = [name[0] if is_level(name) else name for name in self._own_names()]  # type: ignore[index]
+        places = {name: k for k, name in enumerate(dict.fromkeys(names))}
+        whole = np.zeros((len(X), len(places)))
+        np.add.at(whole.T, [places[name] for name in names], added.T)
+        return tuple(places), whole
 
     def _kept(self, block: Block) -> np.ndarray:
         """The factors of the past for each query, (q, 3)."""
@@ -255,6 +310,10 @@ class AdditiveRanker(_Remembering):
         return keep
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        if self._linear is not None:
+            learned = self._linear._learn(block, rounds)
+            self._n_queries += learned
+            return learned
         block = block._replace(X=_as_read(block.X))
         self._drawn = None
         if len(self._signs) != self._n_features:
@@ -302,6 +361,15 @@ class AdditiveRanker(_Remembering):
         if counts and not begins:
             front.learn_run(X[: int(offsets[learned])])
         return learned
+
+
+def _is_sparse(X: Any) -> bool:
+    """Whether documents are sparse rows, or dicts of many names of which each has few, as words of texts."""
+    if type(X) is not list:
+        return isinstance(X, SparseRows)
+    names = {name for x in X if isinstance(x, Mapping) for name in x}
+    filled = sum(len(x) for x in X if isinstance(x, Mapping))
+    return len(names) >= _MANY_NAMES and filled < _FILLED * len(X) * len(names)
 
 
 #: No scores were served.

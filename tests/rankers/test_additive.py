@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy import sparse
 
 from online_rank import AdditiveRanker, PerceptronRanker, load, save
 from online_rank._kernels import curves
@@ -159,6 +160,24 @@ def test_files_and_copies_go_on_with_the_same_bits(tmp_path):
     assert [state_of(one) for one in others] == [state_of(model)] * 3
 
 
+def test_contributions_of_features_add_up_to_the_difference():
+    model = AdditiveRanker()
+    for x, y in documents(60):
+        model.learn_one(x, y)
+    x, _ = next(documents(1, seed=5))
+    scores = model.predict_one(x)
+    told = model.explain_one(x, "d0", "d1")
+    assert told.exact
+    assert set(told.contributions) <= {"price", "brand", "tags", "day"}
+    assert told.difference == pytest.approx(scores["d0"] - scores["d1"], abs=1e-9)
+    arrays = AdditiveRanker()
+    for X, y in queries(30, missing=0.2):
+        arrays.learn_one(X, y)
+    told, scores = arrays.explain_one(X, 0, 1), arrays.predict_one(X)
+    assert len(told.contributions) == 4
+    assert sum(told.contributions) == pytest.approx(scores[0] - scores[1], abs=1e-9)
+
+
 def test_half_lives_in_time_need_the_time_and_equal_those_in_queries():
     stream = list(queries(40))
     timed, counted = AdditiveRanker(half_lives=("1000s", "50s")), AdditiveRanker()
@@ -287,3 +306,23 @@ def test_bad_documents_are_named_and_change_nothing(bad, message):
         with pytest.raises((TypeError, ValueError), match=message):
             call()
     assert pickle.dumps(model) == before
+
+
+def test_sparse_queries_are_learned_by_a_perceptron():
+    rng = np.random.default_rng(0)
+    model, twin = AdditiveRanker(), PerceptronRanker()
+    words, text = AdditiveRanker(), PerceptronRanker()
+    for _ in range(20):
+        X, y = sparse.random(6, 2000, 0.01, "csr", random_state=rng), rng.integers(0, 3, 6)
+        x = [{f"w{j}": 1.0 for j in rng.integers(0, 2000, 12)} for _ in range(6)]
+        for one in (model, twin):
+            one.learn_one(X, y)
+        for one in (words, text):
+            one.learn_one(x, y)
+    assert model.predict_one(X) == twin.predict_one(X)
+    assert words.predict_one(x) == text.predict_one(x)
+    assert state_of(pickle.loads(pickle.dumps(model))) == state_of(model)
+    assert model.explain_one(X, 0, 1).difference == twin.explain_one(X, 0, 1).difference
+    bad = [{"w1": float("nan")}, {"w2": 1.0}]
+    with pytest.raises(ValueError, match="feature 'w1' of document 0 is nan"):
+        words.learn_one(bad, [0, 1])
