@@ -135,7 +135,7 @@ def swap_rounds(queries, chance, click, leave, with_rho, wealth, learner, first,
     At least three documents are shown; with fewer it would learn from those held back.
     """
     rounds, one, kinds = np.empty((1, 10)), np.ones(1), np.full(1, PLACKETT_LUCE)
-    rests = np.empty(1)
+    rests, counters = np.empty(1), np.zeros(6)
     for t in range(first, stop):
         q = chance.queries[t]
         a, b = queries.offsets[q], queries.offsets[q + 1]
@@ -144,8 +144,8 @@ def swap_rounds(queries, chance, click, leave, with_rho, wealth, learner, first,
         X, scores, logits = queries.X[a:b], np.empty(m), np.empty(m)
         order, drawn, clicks = np.empty(k, np.int64), np.empty(k), np.empty(k)
         score(X, learner.w, scores)
-        begun = learner.beginning.shape[0] > 0
-        confidence = 1.0 if begun else kernels.confidence(learner.state[0], learner.state[1])
+        total, n = kernels.evidence(learner.state[0], learner.state[1])
+        confidence = 1.0 if learner.beginning.shape[0] > 0 else kernels.confidence(total, n)
         kernels.mixed_logits(scores, confidence, logits)
         rests[0] = kernels.draw(logits, chance.noise[t, :m], k, order, drawn)
         quality[t] = _quality(queries.gains[a:b], order, queries.ideal[q])
@@ -164,9 +164,9 @@ def swap_rounds(queries, chance, click, leave, with_rho, wealth, learner, first,
         shown = ShownBlock(
             order, np.array([0, k]), np.zeros(1, np.int64), clicks, np.arange(k), drawn, rests, kinds, none
         )  # fmt: skip
-        kernels.learn(
-            X, np.array([0, m]), shown, one, wealth, learner.beginning, learner.w, learner.state, learner.baseline, rounds
-        )
+        feedback = np.array([0, m]), shown, one
+        weights = learner.w, none, learner.state, learner.beginning
+        kernels.learn(X, *feedback, wealth, *weights, learner.baseline, counters, rounds)
 
 
 @kernel

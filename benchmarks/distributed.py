@@ -42,7 +42,7 @@ _FEATURES, _DOCUMENTS = 40, 20
 Query = tuple[np.ndarray, np.ndarray]
 
 
-def in_rounds(model: Any, queries: Sequence[Query], K: int, period: int, weights: str = "uniform") -> Any:
+def in_rounds(model: Any, queries: Sequence[Query], K: int, period: int) -> Any:
     """The model after K shards learned the queries, mixed after every `period` of each; with K = 1 nothing is mixed."""
     if K == 1:
         return taught(model, queries)
@@ -50,7 +50,7 @@ def in_rounds(model: Any, queries: Sequence[Query], K: int, period: int, weights
         chunk = queries[first : first + K * period]
         bounds = [k * len(chunk) // K for k in range(K + 1)]
         shards = [taught(fork(model), chunk[a:b]) for a, b in pairwise(bounds) if b > a]
-        model = mix(shards, model, weights=weights)
+        model = mix(shards, model)
     return model
 
 
@@ -102,8 +102,8 @@ def synthetic_rows(found: dict[tuple[int, int], np.ndarray]) -> list[list[str]]:
     return rows
 
 
-#: NDCG@10 by passes, shards, weights of mixing, fold and order.
-Found = dict[tuple[int, int, str, int, int], float]
+#: NDCG@10 by passes, shards, fold and order.
+Found = dict[tuple[int, int, int, int], float]
 
 
 def real(n_orders: int) -> Found:
@@ -114,30 +114,29 @@ def real(n_orders: int) -> Found:
         for order in range(n_orders):
             shuffled = [train[i] for i in np.random.default_rng(order).permutation(len(train))]
             for K in (1, 4, 16, 64):
-                for weights in ("uniform", "mass") if K > 1 else ("uniform",):
-                    model = StreamScaler() | PerceptronRanker()
-                    for passes in range(1, max(PASSES) + 1):
-                        model = in_rounds(model, shuffled, K, 64, weights)
-                        if passes in PASSES:
-                            found[passes, K, weights, number, order] = held_out(model, test)
+                model = StreamScaler() | PerceptronRanker()
+                for passes in range(1, max(PASSES) + 1):
+                    model = in_rounds(model, shuffled, K, 64)
+                    if passes in PASSES:
+                        found[passes, K, number, order] = held_out(model, test)
     return found
 
 
 def real_rows(found: Found) -> list[list[str]]:
-    """Rows (passes, K, weights, NDCG@10, less one process with its error over folds, its error over orders)."""
+    """Rows (passes, K, NDCG@10, less one process with its error over folds, its error over orders)."""
     rows = []
     n_orders = 1 + max(order for *_, order in found)
-    tables: dict[tuple[int, int, str], list[float]] = {}
-    for (passes, K, weights, _, _), value in sorted(found.items()):
-        tables.setdefault((passes, K, weights), []).append(value)
-    for (passes, K, weights), values in sorted(tables.items(), key=lambda item: (*item[0][:2], item[0][2] == "mass")):
+    tables: dict[tuple[int, int], list[float]] = {}
+    for (passes, K, _, _), value in sorted(found.items()):
+        tables.setdefault((passes, K), []).append(value)
+    for (passes, K), values in sorted(tables.items()):
         served = np.reshape(values, (-1, n_orders))
-        row = [str(passes), str(K), weights if K > 1 else "", with_error(served.mean(axis=1).tolist()), "", ""]
+        row = [str(passes), str(K), with_error(served.mean(axis=1).tolist()), "", ""]
         if K > 1:
-            less = served - np.reshape(tables[passes, 1, "uniform"], (-1, n_orders))
+            less = served - np.reshape(tables[passes, 1], (-1, n_orders))
             # Orders of one fold are not independent, nor are folds of one order: means of the others.
-            row[4:] = [with_error(less.mean(axis=axis).tolist()) for axis in (1, 0)]
-            row[5] = row[5].split()[-1]
+            row[3:] = [with_error(less.mean(axis=axis).tolist()) for axis in (1, 0)]
+            row[4] = row[4].split()[-1]
         rows.append(row)
     return rows
 
@@ -302,11 +301,11 @@ def main(arguments: Any = None) -> None:
             text = (
                 f"# Mixing on MQ2008\n\nFive folds, {given.seeds} orders of each; `StreamScaler() | PerceptronRanker()`, "
                 "shards mixed after every 64 queries of each, or at the end of a pass where a shard has fewer (471 queries: 29 "
-                "for each of 16), with equal weights or weights by mass (`mix`). NDCG@10 on the test parts of the weights that "
+                "for each of 16). NDCG@10 on the test parts of the weights that "
                 "serve. Differences are paired, ± standard error over folds; beside it that over orders, which tells what "
                 "another order of the same folds would change."
             )
-            header = ["passes", "shards", "weights", "NDCG@10", "less one process", "± over orders"]
+            header = ["passes", "shards", "NDCG@10", "less one process", "± over orders"]
             save("distributed_mq2008", "\n\n".join([text, table(header, real_rows(real(given.seeds)))]))
         elif part == "cost":
             text = (

@@ -26,7 +26,6 @@ CONTESTANTS: dict[str, Callable[[], Ranker]] = {
     "average with half-life 30": lambda: PerceptronRanker(average=30),
     "last weights": lambda: PerceptronRanker(average=False),
     AWARE: lambda: DriftAwareRanker(PerceptronRanker()),
-    "DriftAwareRanker, switch": lambda: DriftAwareRanker(PerceptronRanker(), on_drift="switch"),
     "DriftAwareRanker, restart_average": lambda: DriftAwareRanker(PerceptronRanker(), on_drift="restart_average"),
     "DriftAwareRanker, reset, ADWIN(clock=4)": lambda: DriftAwareRanker(PerceptronRanker(), detector=drift.ADWIN(clock=4)),
 }

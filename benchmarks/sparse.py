@@ -24,7 +24,7 @@ from benchmarks._timing import interleaved
 from benchmarks._zipf import ZipfText
 from benchmarks.throughput import peak_megabytes
 from online_rank import GradientRanker, HashedFeatures, PerceptronRanker
-from online_rank._kernels.sparse import score_by
+from online_rank._kernels.sparse import score_with_norms
 from online_rank.metrics import NDCG
 from online_rank.query import SparseRows
 from online_rank.stream.letor.sparse import rows_at
@@ -88,7 +88,7 @@ def gather(data: Texts) -> Pass:
     w, scores = np.random.default_rng(0).standard_normal(data.n_words), np.empty(len(data.y))
 
     def run() -> Callable[[], np.ndarray]:
-        score_by(data.X.starts, data.X.columns, data.X.values, w, scores)
+        score_with_norms(data.X, w[:, None], scores)
         return lambda: np.full(len(data.held_out_y), np.nan)
 
     return run
@@ -193,7 +193,7 @@ def sofia(data: Texts) -> Pass:
 
 def scores_by(w: np.ndarray, data: Texts) -> np.ndarray:
     scores, X = np.empty(len(data.held_out_y)), data.held_out
-    score_by(X.starts, X.columns, X.values, w, scores)
+    score_with_norms(X, w[:, None], scores)
     return scores
 
 

@@ -5,6 +5,7 @@ import asyncio
 import numpy as np
 from river import base, compose
 
+from online_rank.base.schema import Derived, StateError, check_object, schema_of, settings_names
 from online_rank.stream.synth import NoisyTeacher
 
 NAMES = ["a", "b", "c"]
@@ -81,3 +82,27 @@ async def until(condition):
     async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.005)
+
+
+def mismatches(value):
+    """The errors in the declaration of an object's class, one line for each attribute."""
+    cls = type(value)
+    schema = schema_of(cls)
+    if schema is None:
+        return [f"{cls.__name__} declares no _schema"]
+    settings = settings_names(cls)
+    found = [
+        f"{cls.__name__}.{name} is neither a setting nor declared in _schema"
+        for name in vars(value)
+        if name not in schema and name not in settings
+    ]
+    found += [
+        f"{cls.__name__}.{name} is declared in _schema but not set"
+        for name, field in schema.items()
+        if not isinstance(field, Derived) and not hasattr(value, name)
+    ]
+    try:
+        check_object(value, cls.__name__)
+    except StateError as error:
+        found.append(str(error))
+    return found

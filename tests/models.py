@@ -16,6 +16,7 @@ from online_rank import (
     DeclaredFeatures,
     DirectRanker,
     DriftAwareRanker,
+    ExaminedRanker,
     ForEachDocument,
     GradientRanker,
     HashedFeatures,
@@ -77,16 +78,15 @@ REGISTRY = {
         (4, 3), surrogate="logistic", output="half_tanh", accumulate=2, dtype="float64", seed=2
     ),
     "drift, reset": lambda: DriftAwareRanker(PerceptronRanker()),
-    "drift, switch": lambda: DriftAwareRanker(
-        GradientRanker("listnet", optimizer="sgd"), detector=drift.ADWIN(clock=1), on_drift="switch"
-    ),
+    "drift, gradient": lambda: DriftAwareRanker(GradientRanker("listnet", optimizer="sgd"), detector=drift.ADWIN(clock=1)),
     "drift, average": lambda: DriftAwareRanker(PerceptronRanker(), detector=drift.KSWIN(seed=1), on_drift="restart_average"),
-    "drift, pairwise": lambda: DriftAwareRanker(PairwiseRanker(linear_model.LogisticRegression()), on_drift="switch"),
+    "drift, pairwise": lambda: DriftAwareRanker(PairwiseRanker(linear_model.LogisticRegression())),
     "best": lambda: BestRanker([PerceptronRanker(), GradientRanker(optimizer="sgd")]),
-    "best, bandit": lambda: BestRanker([PerceptronRanker(), PerceptronRanker(average=False)], half_life=20.0, epsilon=0.3),
+    "best, half-life": lambda: BestRanker([PerceptronRanker(), PerceptronRanker(average=False)], half_life=20.0),
     "best, pairwise": lambda: BestRanker([PairwiseRanker(linear_model.LogisticRegression()), PerceptronRanker()]),
     "best, pipelines": lambda: BestRanker([PerceptronRanker(), StreamScaler() | PerceptronRanker()]),
-    "drift, pipeline": lambda: DriftAwareRanker(StreamQuantileMap() | PerceptronRanker(), on_drift="switch"),
+    "drift, pipeline": lambda: DriftAwareRanker(StreamQuantileMap() | PerceptronRanker()),
+    "examined": lambda: ExaminedRanker(PerceptronRanker()),
     "scaler | drift": lambda: StreamScaler() | DriftAwareRanker(PerceptronRanker()),
     "pairwise": lambda: PairwiseRanker(linear_model.LogisticRegression()),
     "ridge": lambda: RidgeRanker(),
@@ -129,7 +129,7 @@ REGISTRY = {
 #: Arguments of classes, by name, that cannot do without, or have more to be tested than their defaults.
 _ARGUMENTS = {
     "BestRanker": lambda: [
-        *({"rankers": [PerceptronRanker(), PerceptronRanker(average=False)], "epsilon": epsilon} for epsilon in (None, 0.1)),
+        {"rankers": [PerceptronRanker(), PerceptronRanker(average=False)]},
         {"rankers": [PerceptronRanker(), PerceptronRanker(average=False)], "drafts": 3},
         {"rankers": [PerceptronRanker(), StreamScaler() | PerceptronRanker()]},
     ],
@@ -138,7 +138,11 @@ _ARGUMENTS = {
     "CrossFeatures": lambda: [{"key": "user"}],
     "DeclaredFeatures": lambda: [{"features": ["a", "b"]}],
     "DriftAwareRanker": lambda: [
-        *({"ranker": PerceptronRanker(), "on_drift": on_drift} for on_drift in ("reset", "restart_average", "switch")),
+        *({"ranker": PerceptronRanker(), "on_drift": on_drift} for on_drift in ("reset", "restart_average")),
+        {"ranker": StreamScaler() | PerceptronRanker()},
+    ],
+    "ExaminedRanker": lambda: [
+        {"ranker": PerceptronRanker(), "examination": (1.0, 0.5)},
         {"ranker": StreamScaler() | PerceptronRanker()},
     ],
     "FixedRanker": lambda: [{"weights": {"clicks": 1.0}}],

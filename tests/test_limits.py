@@ -25,7 +25,7 @@ def asked(service, query_id, docs, grades=None):
     return answers
 
 
-@pytest.mark.parametrize("query_id", [INT64_LOW, INT64_HIGH, 0, "", "x" * MAX_ID_LENGTH, "\ud800"])
+@pytest.mark.parametrize("query_id", [INT64_LOW, INT64_HIGH, 0, "", "x" * MAX_ID_LENGTH])
 def test_every_id_that_is_accepted_can_be_saved(query_id):
     assert is_id(query_id)
     assert asked(RankingService(PerceptronRanker()), query_id, DOCS)[1]["learned"]
@@ -35,7 +35,7 @@ def test_every_id_that_is_accepted_can_be_saved(query_id):
 def test_every_other_id_is_refused(query_id):
     assert not is_id(query_id)
     service = RankingService(PerceptronRanker())
-    assert all("id must be" in answer["error"] for answer in asked(service, query_id, DOCS))
+    assert all("identifies one query" in answer["error"] for answer in asked(service, query_id, DOCS))
     assert to_bytes(service) == to_bytes(RankingService(PerceptronRanker()))
 
 

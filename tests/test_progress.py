@@ -40,11 +40,11 @@ def test_amount_rate_and_time_left(monkeypatch):
     clock = [10.0]
     monkeypatch.setattr(progress_module.time, "monotonic", lambda: clock[0])
     with progress("reading", total=100) as show:
-        show(0)
+        show(10)
         clock[0] = 12.0
-        show(40, lambda: {"ndcg": 0.5})
-    # 40 in 2 s are 20/s; the other 60 take 3 s.
-    assert "40 queries  20/s  0:03 left  ndcg 0.5000" in terminal.text
+        show(50, lambda: {"ndcg": 0.5})
+    # 40 in 2 s are 20/s; the other 50 take 2.5 s.
+    assert "50 queries  20/s  0:00:03 left  ndcg 0.5000" in terminal.text
 
 
 def test_the_total_follows_from_the_part(monkeypatch):
@@ -53,12 +53,12 @@ def test_the_total_follows_from_the_part(monkeypatch):
     monkeypatch.setattr(progress_module.time, "monotonic", lambda: clock[0])
     parts = [0.0]
     with progress("reading", unit="documents", part=lambda: parts[-1]) as show:
-        show(0)
+        show(1)
         clock[0] = 20.0
         parts.append(0.001)
-        show(5)
-    # A thousandth in 10 s: the other 999 take 9,990 s, which are 2 h 46 min 30 s.
-    assert "5 documents  0.5/s  2:46:30 left" in terminal.text
+        show(6)
+    # A thousandth of 6,000 are 6, of which 5 took 10 s: the other 5,994 take 11,988 s, which are 3 h 19 min 48 s.
+    assert "6 documents  0.5/s  3:19:48 left" in terminal.text
 
 
 def test_there_is_one_bar_the_outermost(monkeypatch):

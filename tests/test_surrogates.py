@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from online_rank import surrogates
 from online_rank._kernels import pairwise, vector_math
 from online_rank._kernels._jit import kernel
+from online_rank._kernels.codes import LOGISTIC
 from online_rank.surrogates import Surrogate, hinge, lambdarank, listnet, logistic, slam, squared, structured
 from tests.kernels.calling import from_python
 from tests.reference import surrogates as reference
@@ -300,7 +301,7 @@ def test_rows_of_pairs_sum_to_the_loop():
         t, weights = rng.normal(size=n) * 30, rng.integers(1, 4, n).astype(float)
         gradient = np.zeros(n)
         costs, forces = np.empty(n), np.empty(n)
-        value, pull = from_python(pairwise._logistic_row)(1.5, 0.25, t, weights, True, costs, forces, gradient)
+        value, pull = from_python(pairwise._smooth_row)(LOGISTIC, 1.5, 0.25, t, weights, True, costs, forces, gradient)
         assert value == pytest.approx(
             math.fsum(w * np.logaddexp(0.0, -1.5 * (0.25 - a)) for w, a in zip(weights, t, strict=True))
         )

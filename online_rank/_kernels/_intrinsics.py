@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
+from numba import typeof
 from numba.core import cgutils, types
-from numba.extending import lower_builtin, type_callable
+from numba.core.imputils import lower_constant
+from numba.extending import lower_builtin, models, register_model, type_callable
 
 from online_rank._kernels import primitives
 from online_rank._kernels.primitives import LANES
@@ -17,6 +20,31 @@ _FOUR = ir.VectorType(_DOUBLE, LANES)
 # 8 took least.) It takes a twentieth off one row after the other, too.
 _BYTES_AHEAD, _CACHE_LINE = 8192, 64
 _READ, _INTO_ALL_CACHES, _DATA = 0, 3, 1
+
+
+class VerbType(types.Callable, types.Dummy):
+    """The type of a `_jit.Verb`: a call of it is a call of the kernel for the type of the first argument."""
+
+    def __init__(self, verb: Any) -> None:
+        self.verb = verb
+        super().__init__(f"verb {verb.name}")
+
+    def _kernel(self, arguments: Any) -> Any:
+        kind = np.ndarray if isinstance(arguments[0], types.Array) else getattr(arguments[0], "instance_class", object)
+        return typeof(self.verb.choose.dispatch(kind))
+
+    def get_call_type(self, context: Any, args: Any, kws: Any) -> Any:
+        return self._kernel(args).get_call_type(context, args, kws)
+
+    def get_impl_key(self, sig: Any) -> Any:
+        return self._kernel(sig.args).get_impl_key(sig)
+
+    def get_call_signatures(self) -> Any:
+        return (), True
+
+
+register_model(VerbType)(models.OpaqueModel)
+lower_constant(VerbType)(lambda context, builder, kind, value: context.get_dummy_value())
 
 
 class _Line:
@@ -113,7 +141,7 @@ def _sums(function: Any, rows: int, vectors: int, n_sums: int, terms: Any, in_tu
     def typed(context: Any) -> Any:
         result = types.float64 if n_sums == 1 else types.UniTuple(types.float64, n_sums)
         if rows:
-            return (lambda X, i: result, lambda X, i, w: result, lambda X, i, a, b: result)[vectors]
+            return (lambda X, i: result) if vectors == 0 else (lambda X, i, w: result)
         return (lambda a: result) if vectors == 1 else (lambda a, b: result)
 
     def lowered(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -145,11 +173,6 @@ def _products_and_squares(b: Any, values: Any) -> list[Any]:
     return _products(b, values) + _squares(b, values[:-1])
 
 
-def _products_with_two(b: Any, values: Any) -> list[Any]:
-    *rows, one, other = values
-    return [b.fmul(x, w) for w in (one, other) for x in rows]
-
-
 def _squared_difference(b: Any, values: Any) -> list[Any]:
     difference = b.fsub(*values)
     return [b.fmul(difference, difference)]
@@ -164,16 +187,16 @@ _sums(primitives.four_row_dots, 4, 1, 4, _products)
 _sums(primitives.four_row_squares, 4, 0, 4, _squares)
 _sums(primitives.row_dot_and_square, 1, 1, 2, _products_and_squares)
 _sums(primitives.two_row_dots_and_squares, 2, 1, 4, _products_and_squares)
-_sums(primitives.four_rows_by_two, 4, 2, 8, _products_with_two)
 
 
-@type_callable(primitives.add_four)
-def _type_add_four(context: Any) -> Any:
-    return lambda target, i, a, b, c, d: types.void
+def _lowers(function: Any, typed: Any, *kinds: Any) -> Any:
+    """Decorates the code of a primitive; `typed` gives the type of its result from the types of its arguments."""
+    type_callable(function)(lambda context: typed)
+    return lower_builtin(function, *kinds)
 
 
-@lower_builtin(primitives.add_four, types.Array, types.Integer, *[types.Float] * 4)
-def _lower_add_four(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+@_lowers(primitives.add_four, lambda target, i, a, b, c, d: types.void, types.Array, types.Integer, *[types.Float] * 4)
+def _add_four(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     # numba does not vectorise neighbouring elements by default (`NUMBA_SLP_VECTORIZE`).
     four = ir.Constant(_FOUR, ir.Undefined)
     for k in range(4):
@@ -185,13 +208,12 @@ def _lower_add_four(context: Any, builder: Any, signature: Any, args: Any) -> An
     return context.get_dummy_value()
 
 
-@type_callable(primitives.add_scaled_four)
-def _type_add_scaled_four(context: Any) -> Any:
-    return lambda target, i, x, source, k: types.void
-
-
-@lower_builtin(primitives.add_scaled_four, types.Array, types.Integer, types.Float, types.Array, types.Integer)
-def _lower_add_scaled_four(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+@_lowers(
+    primitives.add_scaled_four,
+    lambda target, i, x, source, k: types.void,
+    types.Array, types.Integer, types.Float, types.Array, types.Integer,
+)  # fmt: skip
+def _add_scaled_four(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     def place(array: int, index: int) -> Any:
         data = context.make_array(signature.args[array])(context, builder, args[array]).data
         i = context.cast(builder, args[index], signature.args[index], types.int64)
@@ -205,13 +227,8 @@ def _lower_add_scaled_four(context: Any, builder: Any, signature: Any, args: Any
     return context.get_dummy_value()
 
 
-@type_callable(primitives.power_of_two)
-def _type_power_of_two(context: Any) -> Any:
-    return lambda shifted: shifted
-
-
-@lower_builtin(primitives.power_of_two, types.Float)
-def _lower_power_of_two(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+@_lowers(primitives.power_of_two, lambda shifted: shifted, types.Float)
+def _power_of_two(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     width, mantissa, bias = (64, 52, 1023) if signature.args[0] == types.float64 else (32, 23, 127)
     integer = ir.IntType(width)
     bits = builder.bitcast(args[0], integer)
@@ -219,13 +236,8 @@ def _lower_power_of_two(context: Any, builder: Any, signature: Any, args: Any) -
     return builder.bitcast(exponent, args[0].type)
 
 
-@type_callable(primitives.split_float)
-def _type_split_float(context: Any) -> Any:
-    return lambda x: types.UniTuple(types.float64, 2)
-
-
-@lower_builtin(primitives.split_float, types.Float)
-def _lower_split_float(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+@_lowers(primitives.split_float, lambda x: types.UniTuple(types.float64, 2), types.Float)
+def _split_float(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     b, least = builder, ir.Constant(_INT64, 0x3FE6A09E667F3BCD)
     bits = b.add(b.bitcast(args[0], _INT64), ir.Constant(_INT64, 0x3FF0000000000000 - 0x3FE6A09E667F3BCD))
     mantissa = b.bitcast(b.add(b.and_(bits, ir.Constant(_INT64, 0x000FFFFFFFFFFFFF)), least), _DOUBLE)
@@ -233,30 +245,19 @@ def _lower_split_float(context: Any, builder: Any, signature: Any, args: Any) ->
     return context.make_tuple(builder, signature.return_type, [mantissa, exponent])
 
 
-@type_callable(primitives.bit_pattern)
-def _type_bit_pattern(context: Any) -> Any:
-    return lambda x: types.int64
-
-
-@lower_builtin(primitives.bit_pattern, types.Float)
-def _lower_bit_pattern(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+@_lowers(primitives.bit_pattern, lambda x: types.int64, types.Float)
+def _bit_pattern(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     return builder.bitcast(args[0], _INT64)
 
 
-@type_callable(primitives.own_gradient)
-def _type_own_gradient(context: Any) -> Any:
-    def typed(address: Any, s: Any, y: Any, gradient: Any) -> Any:
-        contiguous = all(getattr(array, "layout", None) == "C" for array in (s, y, gradient))
-        return types.int64 if contiguous and (s.dtype, y.dtype, gradient.dtype) == _OWN_DTYPES else None
-
-    return typed
+def _type_of_own_gradient(address: Any, s: Any, y: Any, gradient: Any) -> Any:
+    contiguous = all(getattr(array, "layout", None) == "C" for array in (s, y, gradient))
+    fits = contiguous and (s.dtype, y.dtype, gradient.dtype) == (types.float64, types.int64, types.float64)
+    return types.int64 if fits else None
 
 
-_OWN_DTYPES = (types.float64, types.int64, types.float64)
-
-
-@lower_builtin(primitives.own_gradient, types.Integer, *[types.Array] * 3)
-def _lower_own_gradient(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+@_lowers(primitives.own_gradient, _type_of_own_gradient, types.Integer, *[types.Array] * 3)
+def _own_gradient(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     b, pointer = builder, ir.IntType(8).as_pointer()
     arrays = [context.make_array(kind)(context, b, value) for kind, value in zip(signature.args[1:], args[1:], strict=True)]
     s, y, gradient = (b.bitcast(array.data, pointer) for array in arrays)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from online_rank._kernels.ahead import loading
 
-__all__ = ["Kernel", "inlined", "inner", "kernel", "leaf", "on_first_compilation", "recorded"]
+__all__ = ["Kernel", "Verb", "inlined", "inner", "kernel", "leaf", "on_first_compilation", "recorded"]
 
 # _nrt is named because a kernel that is compiled for a leaf would take it from there.
 # error_model="numpy": division by zero gives inf or NaN as in numpy, and no check in the inner loops.
@@ -72,7 +72,9 @@ class Kernel:
         global _recording
         # Kernels called from kernels are not entries.
         if _recording:
-            recorded[self, _types(self.py_func, arguments)] = None
+            import numba
+
+            recorded[self, tuple(map(numba.typeof, arguments))] = None
         before, _recording = _recording, False
         try:
             return self.dispatcher(*arguments)
@@ -80,13 +82,24 @@ class Kernel:
             _recording = before
 
 
-def _types(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """numba's types of the arguments of a call, including omitted ones."""
-    import numba
+def _of_no_kind(first: Any, *_: Any) -> Any:
+    raise TypeError(f"no kernel of this verb is for {type(first).__name__}")
 
-    left_out = (function.__defaults__ or ())[len(arguments) - function.__code__.co_argcount :] if function.__defaults__ else ()
-    left_out = left_out if len(arguments) < function.__code__.co_argcount else ()
-    return (*map(numba.typeof, arguments), *map(numba.types.Omitted, left_out))
+
+class Verb:
+    """A function with one kernel for each class of its first argument: an array, or a named tuple.
+
+    In compiled code the kernel is chosen when its caller is compiled (`_intrinsics`), and costs what a direct call costs.
+    """
+
+    def __init__(self, name: str, kernels: dict[type, Any]) -> None:
+        self.name = name
+        self.choose = functools.singledispatch(_of_no_kind)
+        for kind, kernel in kernels.items():
+            self.choose.register(kind, kernel)
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.choose(*arguments)
 
 
 #: The `Kernel` of each entry that numba did not compile, by `id`.
@@ -95,12 +108,13 @@ _stand_ins: dict[int, Kernel] = {}
 
 @functools.cache
 def _teach_numba() -> None:
-    """Let compiled kernels call kernels not compiled yet, entries of an object file, and `primitives`."""
+    """Let compiled kernels call kernels not compiled yet, entries of an object file, verbs, and `primitives`."""
     from numba.core import types
     from numba.extending import typeof_impl
 
-    from online_rank._kernels import _intrinsics  # noqa: F401
+    from online_rank._kernels import _intrinsics
 
+    typeof_impl.register(Verb)(lambda value, context: _intrinsics.VerbType(value))
     if _waiting:
         _watch()
 

@@ -8,7 +8,7 @@ from online_rank._kernels import newton as second
 from online_rank._kernels._jit import inlined, kernel, leaf
 from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.blend import settle, shares
-from online_rank._kernels.codes import N_COUNTERS, SORT_SQUARES, SPREAD_SQUARES
+from online_rank._kernels.codes import CAPPED_SQUARES, DOCUMENTS, MASS, N_COUNTERS, SORT_SQUARES, SPREAD_SQUARES, SQUARES
 from online_rank._kernels.curves import (
     MISSING,
     N_CELLS,
@@ -30,9 +30,10 @@ from online_rank._kernels.curves import (
 from online_rank._kernels.encoder import standardised
 from online_rank._kernels.fits import require, require_block
 from online_rank._kernels.graded import grade_query, rank_pessimistically, ranking_loss
-from online_rank._kernels.perceptron import count_update, margin_of, respond, settings, share_of_spread
+from online_rank._kernels.hashing import draws
+from online_rank._kernels.perceptron import margin_of, respond, settings, share_of_spread
 from online_rank._kernels.primitives import sum_of_squares
-from online_rank._kernels.quantile_map import SCORE, draws
+from online_rank._kernels.quantile_map import SCORE
 from online_rank._kernels.rounds import write_round
 from online_rank._kernels.vector_math import normal_quantile
 from online_rank._kernels.workspace import CREDIT, ORDER, OTHER_CREDIT, longest_query, workspace
@@ -278,7 +279,10 @@ def learn(
         )
         numbers[SPREAD_SQUARES], numbers[SORT_SQUARES] = of_spread, of_sort
         _add_and_average(W, Z[0], signs, numbers, updates, keep[t])
-        count_update(numbers, m, mass, square)
+        numbers[DOCUMENTS] += m
+        numbers[SQUARES] += square
+        numbers[MASS] += mass
+        numbers[CAPPED_SQUARES] += square + 2.0 * offset * mass
         if pending.shape[0] > 0:
             for i in range(m):
                 s[i] = scores[i, NEWTON]

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from online_rank._kernels import workspace as at
 from online_rank._kernels._jit import inlined, leaf
 from online_rank._kernels.arrays import copy_to
 from online_rank._kernels.primitives import lane_sum
-from online_rank._kernels.workspace import MARGIN_KEYS
 
 
 @leaf
@@ -62,27 +62,22 @@ def hinge_on_best(graded, v, t, offset, strict, preferred, best, k, margin):
 
 
 @leaf
-def slam_losses(graded, v, preferred, k, other, margin, best, other_best):
-    """phi_v = sum of v_i max(0, margin + max over less relevant j of k_j - k_i) [CT, eq. 3], of two comparators. O(m + L).
+def slam_loss(graded, v, preferred, k, margin, best):
+    """phi_v = sum of v_i max(0, margin + max over less relevant j of k_j - k_i) [CT, eq. 3]. O(m + L).
 
-    `preferred` has all documents above the lowest grade with v_i > 0; `best` and `other_best` (levels,) are workspace.
+    `preferred` has all documents above the lowest grade with v_i > 0; `best` (levels,) is workspace.
     """
     level, levels = graded.level, graded.levels
     for lev in range(levels):
-        best[lev], other_best[lev] = -np.inf, -np.inf
+        best[lev] = -np.inf
     for i in range(k.shape[0]):
-        lev = level[i]
-        best[lev] = max(best[lev], k[i])
-        other_best[lev] = max(other_best[lev], other[i])
+        best[level[i]] = max(best[level[i]], k[i])
     for lev in range(1, levels):
         best[lev] = max(best[lev], best[lev - 1])
-        other_best[lev] = max(other_best[lev], other_best[lev - 1])
-    total, other_total = 0.0, 0.0
+    total = 0.0
     for i in preferred:
-        below = level[i] - 1
-        total += v[i] * max(0.0, margin + best[below] - k[i])
-        other_total += v[i] * max(0.0, margin + other_best[below] - other[i])
-    return total, other_total
+        total += v[i] * max(0.0, margin + best[level[i] - 1] - k[i])
+    return total
 
 
 @inlined
@@ -91,7 +86,7 @@ def margin_keys(margin, by_gap, graded, s, work):
 
     For margin (R_i - R_j) - (s_i - s_j) is -(t_i - t_j) of t = s - margin R.
     """
-    t = work.reals[MARGIN_KEYS, : s.shape[0]]
+    t = work.reals[at.MARGIN_KEYS, : s.shape[0]]
     copy_to(t, s)
     if not by_gap:
         return t, margin

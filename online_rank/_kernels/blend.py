@@ -6,7 +6,7 @@ import numpy as np
 
 from online_rank._kernels._jit import kernel
 from online_rank._kernels.fits import require
-from online_rank._kernels.judge import judge_rankings
+from online_rank._kernels.graded import judge_rankings
 
 
 @kernel

@@ -1,15 +1,17 @@
-"""The perceptron on clicks: pairs in the wrong order, or right by less than the margin, and the mass for certificates."""
+"""The perceptron on clicks: pairs in the wrong order, or right by less than the margin, and the mass for certificates.
+
+Comparators are not part of learning: for their losses the pairs are found again, from scores and clicks.
+"""
 
 import math
 
 import numpy as np
 
-from online_rank._kernels._jit import inner, kernel, leaf
-from online_rank._kernels.arrays import all_finite, copy_to
-from online_rank._kernels.averages import add_to_average
-from online_rank._kernels.clicks import are_gains, drawn_of, longest_list, swap_credit
+from online_rank._kernels import features
+from online_rank._kernels._jit import inner, kernel
+from online_rank._kernels.arrays import all_finite
+from online_rank._kernels.clicks import are_gains, begin_pairs, considered, drawn_of, pair_weight, swap_credit
 from online_rank._kernels.codes import ALL_PAIRS, DOCUMENTS
-from online_rank._kernels.dense import add_scaled, combine_rows, score_with_norms
 from online_rank._kernels.fits import require, require_drawn
 from online_rank._kernels.rounds import write_round
 from online_rank._kernels.workspace import longest_query
@@ -72,30 +74,14 @@ def credit_clicks(drawn, by_discount, discounts, s, margin, reals, c):
     shown, credit, e = reals[2, :k], reals[3, :k], reals[4, :k]
     for p in range(k):
         shown[p] = s[drawn.rows[p]]
-    total, loss, mass = swap_credit(drawn.kind, drawn.gains, drawn.logits, drawn.rest, shown, margin, e, credit)
+    total, loss, mass = swap_credit(drawn, shown, margin, e, credit)
     for p in range(k):
         c[drawn.rows[p]] = credit[p]
     return total, loss, mass
 
 
-@inner
-def mean_square_with(counters, norms, m):
-    """The number of documents seen and the mean of ||x||^2, with m more documents."""
-    n_seen = counters[DOCUMENTS] + m
-    mean_square = counters[MEAN_SQUARE]
-    mean_square += (norms - m * mean_square) / n_seen if m > 0 else 0.0
-    return n_seen, mean_square
-
-
-@leaf
-def require_costs(offsets, by_discount, discounts, counters):
-    """Require a cost for every rank, and counters."""
-    require(not by_discount or discounts.shape[0] >= longest_query(offsets))
-    require(counters.shape[0] == 6)
-
-
 @kernel
-def learn(X, offsets, shown, weights, discounts, config, w, served, squares, counters, rounds):
+def learn(X, offsets, shown, weights, discounts, config, w, average, squares, counters, rounds):
     """Learn from the clicks of a block of queries.
 
     Parameters
@@ -104,39 +90,36 @@ def learn(X, offsets, shown, weights, discounts, config, w, served, squares, cou
     discounts : (>= largest m,) table of D(p)
     config : float64 array: relative margin beta, factor by which the average forgets, cost of a rank by discount?
         (`cost_of_rank`)
-    w, served : (d,) learning and averaged weights, changed in place; served is (0,) when the learning weights serve
-    squares : (d,) sums of squared updates, changed in place
+    w, average : as for `perceptron.learn`
+    squares : (1, d) sums of squared updates, changed in place; None for `sparse.Rows`, whose table has them
     counters : (6,) at AVERAGED the effective number of averaged weight vectors, at DOCUMENTS that of documents seen, at
-        MEAN_SQUARE the mean of ||x||^2; changed in place
+        MEAN_SQUARE the mean of ||x||^2, and for `sparse.Rows` those of `sparse.count_evidence`; changed in place
     rounds : (q, 10) out, a `Round` a row
 
     Returns
     -------
     Number of queries learned, as `clicks.learn` counts them.
     """
-    beta, keep, by_discount = config
-    require_drawn(X.shape[0], offsets, shown, weights, rounds)
-    require_costs(offsets, by_discount, discounts, counters)
-    d = w.shape[0]
-    require(X.shape[1] == d == squares.shape[0] and served.shape[0] in (0, d))
-    longest = max(longest_query(offsets), longest_list(shown.starts))
+    beta, decay, by_discount = config
+    require_drawn(features.n_documents(X), offsets, shown, weights, rounds)
+    require(not by_discount or discounts.shape[0] >= longest_query(offsets))
+    require(counters.shape[0] == 6)
+    learner = features.learner_of(X, w, average, squares, 1, offsets)
+    longest = max(longest_query(offsets), longest_query(shown.starts))
     reals = np.empty((5, longest))
-    index = np.empty(longest, np.int64)
-    z = np.empty(d)
-    new = np.empty(d)
-
+    spare = np.empty(longest, np.int64)
     for q in range(weights.shape[0]):
-        drawn = drawn_of(shown, q)
+        drawn, weight = drawn_of(shown, q), weights[q]
         m = offsets[q + 1] - offsets[q]
-        weight = weights[q]
-        documents = X[offsets[q] : offsets[q + 1]]
+        documents = features.query_of(X, offsets[q], m)
         s, c = reals[0, :m], reals[1, :m]
-        largest, norms = score_with_norms(documents, w, s)
+        largest, norms = features.score_with_norms(documents, w, s)
         if not (math.isfinite(norms) and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
             return q
         if not are_gains(drawn.kind, drawn.gains):
             return q
-        n_seen, mean_square = mean_square_with(counters, norms, m)
+        n_seen, mean_square = counters[DOCUMENTS] + m, counters[MEAN_SQUARE]
+        mean_square += (norms - m * mean_square) / n_seen if m > 0 else 0.0
         margin = beta * mean_square
         total, loss, mass = credit_clicks(drawn, by_discount, discounts, s, margin, reals, c)
         mass *= weight
@@ -144,15 +127,80 @@ def learn(X, offsets, shown, weights, discounts, config, w, served, squares, cou
         if mass > 0.0:
             for i in range(m):
                 c[i] *= weight
-            square = combine_rows(documents, c, index, z)
-            if not (math.isfinite(square) and math.isfinite(mass) and math.isfinite(add_scaled(w, 1.0, z, new))):
+            n, square, _ = features.combine(documents, learner, c, None, spare)
+            finite = math.isfinite(square) and math.isfinite(mass)
+            if not (finite and features.add_with_squares(learner, n, decay, counters)):
                 return q
-            copy_to(w, new)
-            for j in range(d):
-                squares[j] += z[j] * z[j]
         counters[DOCUMENTS] = n_seen
         counters[MEAN_SQUARE] = mean_square
         if total > 0.0:
-            add_to_average(served, w, keep, counters)
+            features.count_average(learner, decay, counters)
         write_round(rounds[q], loss, mass, square, margin, weight, m, largest, 0.0, not total > 0.0)
     return weights.shape[0]
+
+
+@kernel
+def compare_on_clicks(shown, by_discount, discounts, s, margin, weight, scores, out):
+    """Losses F(u) = sum of a_ij max(0, 1 - (u_i - u_j)) of comparators in a round of `click_perceptron.learn`.
+
+    Parameters
+    ----------
+    shown : one query, as for `click_perceptron.learn`
+    by_discount, discounts : the cost of a rank (`cost_of_rank`)
+    s : (m,) scores that decided the update
+    margin, weight : margin tau and sample weight of the round
+    scores : (n, m) scores by the comparators
+    out : (n,) losses, added to
+    """
+    m = s.shape[0]
+    require(scores.shape == (out.shape[0], m) and discounts.shape[0] >= m)
+    require_drawn(m, np.array([0, m]), shown, np.empty(1), np.empty((1, 10)))
+    drawn = drawn_of(shown, 0)
+    if drawn.chances.shape[0] > 0 and drawn.kind != ALL_PAIRS:
+        for p in range(drawn.rows.shape[0]):
+            if drawn.gains[p] > 0.0:
+                cost = weight * drawn.gains[p] / drawn.chances[p]
+                _compare_cost(drawn.rows[p], cost, by_discount, discounts, s, margin, scores, out)
+    else:
+        _compare_pairs(drawn, s, margin, weight, scores, out)
+
+
+@inner
+def _compare_cost(i, cost, by_discount, discounts, s, margin, scores, out):
+    """For a click on document i, equal parts on all documents that the scores do not rank below it by more than the margin."""
+    near = -1
+    for j in range(s.shape[0]):
+        near += s[j] >= s[i] - margin
+    for j in range(s.shape[0]):
+        if j != i and s[j] >= s[i] - margin:
+            _add_hinges(scores, i, j, cost * cost_of_rank(by_discount, discounts, near) / near, out)
+
+
+@inner
+def _compare_pairs(drawn, s, margin, weight, scores, out):
+    """Pairs of the documents shown, with the weights of `clicks.swap_credit`."""
+    kind, rows, gains = drawn.kind, drawn.rows, drawn.gains
+    e = np.empty(gains.shape[0])
+    n = gains.shape[0] if kind == ALL_PAIRS else considered(gains)
+    unshown, total, below = begin_pairs(drawn, e), 1.0, 0.0
+    if kind == ALL_PAIRS:
+        total = 0.0
+        for b in range(n):
+            for a in range(b):
+                total += 0.5 * abs(gains[a] - gains[b])
+    for p in range(n, gains.shape[0]):
+        below += e[p]
+    for b in range(n - 1, 0, -1):
+        for a in range(b):
+            upper, lower = (rows[a], rows[b]) if gains[a] > gains[b] else (rows[b], rows[a])
+            amount = weight * abs(gains[a] - gains[b])
+            if amount != 0.0 and s[upper] - s[lower] <= margin:
+                amount *= pair_weight(kind, e, unshown, below, a, b) / total
+                _add_hinges(scores, upper, lower, amount, out)
+        below += e[b]
+
+
+@inner
+def _add_hinges(scores, upper, lower, amount, out):
+    for u in range(scores.shape[0]):
+        out[u] += amount * max(0.0, 1.0 - (scores[u, upper] - scores[u, lower]))

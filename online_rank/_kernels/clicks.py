@@ -15,15 +15,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from online_rank._kernels import features
 from online_rank._kernels._jit import inner, kernel
-from online_rank._kernels.arrays import all_finite, copy_to
+from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.codes import ALL_PAIRS, MAX_GRADE, OPTIMIZER_ROWS, PLACKETT_LUCE, SCALE_FREE
+from online_rank._kernels.dense import score
 from online_rank._kernels.fits import require, require_drawn
 from online_rank._kernels.optimizers import descend, meet_features
 from online_rank._kernels.order import sort_descending
-from online_rank._kernels.primitives import row_dot, sum_of_squares
+from online_rank._kernels.primitives import sum_of_squares
 from online_rank._kernels.rounds import write_round
 from online_rank._kernels.vector_math import exp_negative, log
+from online_rank._kernels.workspace import longest_query
 
 # Logits are cut this far below the largest: e^-600 is still a number.
 _DEEPEST = 600.0
@@ -43,7 +46,7 @@ _LARGEST_SUM = 1e200
 def mixed_logits(scores, confidence, logits):
     """logits = confidence (8 (s - mean) / deviation - 4 ln rank): half depends on scores, half on ranks.
 
-    Tied documents have the mean of their ranks. All logits are 0 when all documents tie. Returns whether they are finite.
+    Tied documents have different ranks, in the order of the greedy ranking. Returns whether the logits are finite.
     """
     m = scores.shape[0]
     require(logits.shape[0] == m)
@@ -58,20 +61,12 @@ def mixed_logits(scores, confidence, logits):
     variance = 0.0
     for i in range(m):
         variance += (scores[i] - mean) ** 2 / m
-    logits[:] = 0.0
     sort_descending(keys, order, spare, spare_order)
-    if m == 0 or keys[0] == keys[m - 1] or not variance > 0.0:
-        return math.isfinite(variance)
-    deviation = math.sqrt(variance)
-    first = 0
-    while first < m:
-        stop = first + 1
-        while stop < m and keys[stop] == keys[first]:
-            stop += 1
-        logit = confidence * (8.0 * ((keys[first] - mean) / deviation) - 4.0 * log(0.5 * (first + 1 + stop)))
-        for r in range(first, stop):
-            logits[order[r]] = logit + 0.0  # never -0
-        first = stop
+    # Where all are equal, the deviation is that of rounding.
+    varies = m > 0 and keys[0] > keys[m - 1] and variance > 0.0
+    deviation = math.sqrt(variance) if varies else math.inf
+    for r in range(m):
+        logits[order[r]] = confidence * (8.0 * ((keys[r] - mean) / deviation) - 4.0 * log(r + 1.0)) + 0.0  # never -0
     return math.isfinite(variance)
 
 
@@ -102,33 +97,27 @@ def draw(logits, noise, k, order, shown_logits):
 
 
 @kernel
-def confidence(direction, squares):
-    """How far a scale-free learner trusts its own scores: e / (e + 2), e = max(0, mean_j theta_j^2 / G_j - 1).
-
-    theta_j is the sum of a coordinate's gradients and G_j that of their squares, so that theta^2 / G is 1 in expectation if
-    gradients are noise, and otherwise grows with the number of queries.
-    """
-    total, n = evidence(direction, squares)
-    return confidence_of(total, n)
-
-
-@kernel
 def evidence(direction, squares):
-    """The sum of theta_j^2 / G_j over the coordinates that have gradients, and their number."""
+    """The sum of theta_j^2 / G_j over the coordinates that have gradients, and their number.
+
+    theta_j is the sum of a coordinate's gradients and G_j that of their squares.
+    """
     require(direction.shape[0] == squares.shape[0])
-    total = 0.0
-    n = 0
+    total, n = 0.0, 0.0
     for j in range(direction.shape[0]):
         if squares[j] > 0.0:
             total += direction[j] / squares[j] * direction[j]
-            n += 1
+            n += 1.0
     return total, n
 
 
-@inner
-def confidence_of(total, n):
-    """`confidence` computed from the output of `evidence`."""
-    excess = min(total / n - 1.0, _CERTAIN) if n > 0 else 0.0
+@kernel
+def confidence(total, n):
+    """How far a scale-free learner trusts its own scores: e / (e + 2), e = max(0, mean_j theta_j^2 / G_j - 1), by `evidence`.
+
+    theta^2 / G is 1 in expectation if gradients are noise, and otherwise grows with the number of queries.
+    """
+    excess = min(total / n - 1.0, _CERTAIN) if n > 0.0 else 0.0
     return excess / (excess + 2.0) if excess > 0.0 else 0.0
 
 
@@ -162,17 +151,20 @@ def swap_weight(e, unshown, below, a, b):
 
 
 @inner
-def swap_weights(e, unshown, below, b, rho):
-    """`swap_weight` of b and of each of the first positions a < b, to `rho`: the same bits, several at a time."""
-    rho[:] = 1.0
-    others = unshown + below
-    for p in range(b, 0, -1):
-        if p < b:
-            others += e[p]
-        for a in range(min(p, rho.shape[0])):
-            rho[a] *= (others + e[b]) / (others + e[a])
-    for a in range(rho.shape[0]):
-        rho[a] = rho[a] / (1.0 + rho[a]) if rho[a] < _CERTAIN else 1.0
+def begin_pairs(drawn, e):
+    """Write what `pair_weight` needs to e (n,): nothing but for PLACKETT_LUCE. Returns what is not shown, or 0."""
+    if drawn.kind == PLACKETT_LUCE:
+        return exponentials(drawn.logits, drawn.rest, e)
+    e[:] = 0.0
+    return 0.0
+
+
+@inner
+def pair_weight(kind, e, unshown, below, a, b):
+    """The weight of the pair of positions a < b: rho, or half for the other kinds; 0 for pairs that do not count."""
+    if kind == PLACKETT_LUCE:
+        return swap_weight(e, unshown, below, a, b)
+    return 0.5 if kind == ALL_PAIRS or (b == a + 1 and (a - kind) % 2 == 0) else 0.0
 
 
 @inner
@@ -186,37 +178,27 @@ def considered(gains):
 
 
 @inner
-def swap_credit(kind, gains, logits, rest, scores, margin, e, c):
+def swap_credit(drawn, scores, margin, e, c):
     """Credit of the documents shown: for each pair of gains g_i > g_j, c_i += rho (g_i - g_j) h(s_i - s_j), c_j -= the same.
 
-    h is the derivative of the logistic function; with a margin (not NaN), h is 1 up to it and 0 beyond.
-    `kind` is PLACKETT_LUCE, or ALL_PAIRS (grades: both orders of a pair are equally likely; weights are divided by their sum),
-    or
-    the position of FairPairs' first pair. Returns the sums of the weights rho (g_i - g_j) of all pairs, of those that the
-    scores order wrongly or tie, and of those within the margin.
+    h is the derivative of the logistic function; with a margin (not NaN), h is 1 up to it and 0 beyond. For ALL_PAIRS (grades:
+    both orders of a pair are equally likely) weights are divided by their sum. Returns the sums of the weights rho (g_i - g_j)
+    of all pairs, of those that the scores order wrongly or tie, and of those within the margin.
     """
-    by_margin = not math.isnan(margin)
+    kind, gains, by_margin = drawn.kind, drawn.gains, not math.isnan(margin)
     n = gains.shape[0] if kind == ALL_PAIRS else considered(gains)
     c[:] = 0.0
-    total = 0.0
-    wrong = 0.0
-    within = 0.0
-    unshown = exponentials(logits, rest, e) if kind == PLACKETT_LUCE else 0.0
+    total, wrong, within = 0.0, 0.0, 0.0
+    unshown = begin_pairs(drawn, e)
     below = 0.0
-    if kind == PLACKETT_LUCE:
-        for p in range(n, gains.shape[0]):
-            below += e[p]
+    for p in range(n, gains.shape[0]):
+        below += e[p]
     for b in range(n - 1, 0, -1):
         for a in range(b - 1, -1, -1):
             difference = gains[a] - gains[b]
             if difference == 0.0:
                 continue
-            if kind == PLACKETT_LUCE:
-                weight = swap_weight(e, unshown, below, a, b) * abs(difference)
-            elif kind == ALL_PAIRS or (b == a + 1 and (a - kind) % 2 == 0):
-                weight = 0.5 * abs(difference)
-            else:
-                continue
+            weight = pair_weight(kind, e, unshown, below, a, b) * abs(difference)
             lead = scores[a] - scores[b] if difference > 0.0 else scores[b] - scores[a]
             total += weight
             wrong += weight if lead <= 0.0 else 0.0
@@ -229,33 +211,12 @@ def swap_credit(kind, gains, logits, rest, scores, margin, e, c):
             push = push if difference > 0.0 else -push
             c[a] += push
             c[b] -= push
-        if kind == PLACKETT_LUCE:
-            below += e[b]
+        below += e[b]
     if kind == ALL_PAIRS and total > 0.0:
         for p in range(n):
             c[p] /= total
         return 1.0, wrong / total, within / total
     return total, wrong, within
-
-
-@inner
-def _gather(X, rows, offset, out):
-    """out[p] = X[offset + rows[p]] in float64. Returns the largest and the sum of the squared norms of the rows."""
-    largest = 0.0
-    norms = 0.0
-    for p in range(rows.shape[0]):
-        for j in range(X.shape[1]):
-            out[p, j] = X[offset + rows[p], j]
-        norm = sum_of_squares(out[p])
-        norms += norm
-        largest = max(largest, norm)
-    return largest, norms
-
-
-@inner
-def _scores(X, w, s):
-    for p in range(X.shape[0]):
-        s[p] = row_dot(X, p, w)
 
 
 @inner
@@ -287,7 +248,7 @@ def place_of(position):
 
 
 @inner
-def baseline_credit(kind, gains, n_shown, places, logits, rest, scores, baseline, e, c, met):
+def baseline_credit(drawn, scores, baseline, e, c, met):
     """Credit of the drawn documents, of which the first `n_shown` were shown, minus the average effect of positions.
 
     For positions a < b, a shown, c_a += rho h(s_a - s_b) (g_a - g_b - beta_ab), c_b -= the same, with h as in `swap_credit` and
@@ -298,10 +259,8 @@ def baseline_credit(kind, gains, n_shown, places, logits, rest, scores, baseline
 
     Parameters
     ----------
-    kind : PLACKETT_LUCE, or the position of FairPairs' first pair
-    gains, logits, scores : (n,) of the documents drawn; gains of those that were not shown are 0
-    places : (n,) of the documents on the page, from 0
-    rest : logsumexp of the logits that were not drawn
+    drawn : of kind PLACKETT_LUCE, or the position of FairPairs' first pair; gains of documents that were not shown are 0
+    scores : (n,) of the documents drawn
     baseline : (2, PLACES, PLACES) sums of rho and of rho (g_a - g_b) of the rounds before
     e, c : (n,) workspace, and the credit out
     met : (2, PLACES, PLACES) zeros, to which this round's contribution to the baseline is added
@@ -311,31 +270,23 @@ def baseline_credit(kind, gains, n_shown, places, logits, rest, scores, baseline
     Sums of the weights rho |g_a - g_b| of all pairs, and of those that the scores order wrongly or tie; whether there is
     anything to learn.
     """
+    kind, gains, places, n_shown = drawn.kind, drawn.gains, drawn.places, drawn.n_shown
     n = gains.shape[0]
     c[:] = 0.0
-    total = 0.0
-    wrong = 0.0
-    learns = False
-    clicked = False
+    total, wrong, learns, clicked = 0.0, 0.0, False, False
     for p in range(n_shown):
         clicked |= gains[p] > 0.0
-    unshown = exponentials(logits, rest, e) if kind == PLACKETT_LUCE else 0.0
+    unshown = begin_pairs(drawn, e)
     below = 0.0
-    rhos = np.empty(min(n, _NEAR))
     for b in range(n - 1, 0, -1):
         to = place_of(places[min(b, n_shown)])
         whole = b < _NEAR and (clicked or b >= n_shown)
-        if whole and kind == PLACKETT_LUCE:
-            swap_weights(e, unshown, below, b, rhos[: min(b, n_shown)])
         for a in range(min(b, n_shown) - 1, -1, -1):
             difference = gains[a] - gains[b]
             if difference == 0.0 and not whole:
                 continue
-            if kind == PLACKETT_LUCE:
-                rho = rhos[a] if whole else swap_weight(e, unshown, below, a, b)
-            elif b == a + 1 and (a - kind) % 2 == 0:
-                rho = 0.5
-            else:
+            rho = pair_weight(kind, e, unshown, below, a, b)
+            if rho == 0.0 and kind != PLACKETT_LUCE:
                 continue
             lead = scores[a] - scores[b]
             if difference != 0.0:
@@ -352,8 +303,7 @@ def baseline_credit(kind, gains, n_shown, places, logits, rest, scores, baseline
                 push = rho * surplus * (x / (1.0 + x) / (1.0 + x))
                 c[a] += push
                 c[b] -= push
-        if kind == PLACKETT_LUCE:
-            below += e[b]
+        below += e[b]
     return total, wrong, learns
 
 
@@ -387,40 +337,39 @@ def drawn_of(shown, q):
 
 
 @inner
-def teach(X, drawn, weight, wealth, beginning, baseline, bets, state, met, z, spare, reals):
+def teach(taken, spare, beginning, drawn, weight, wealth, baseline, met, reals):
     """Move the bets and the state of the scale-free optimizer by the clicks on one query; both are changed in place.
 
-    `X` (n, d) has the documents drawn. `beginning` (d,), or (0,) for none, has the initial weights, to which the bets are
-    added. `met` receives the round's contribution to the baseline. Returns whether all is finite, whether anything was learned,
-    the sums of `baseline_credit`, and ||z||^2.
+    `taken` has the documents drawn, (k, n), and `beginning` (n,), or (0,) for none, the weights to which the bets are added.
+    `spare` (n,) is workspace; `met` receives the round's contribution to the baseline. Returns whether all is finite, whether
+    anything was learned, the sums of `baseline_credit`, and ||z||^2.
     """
+    X, bets = taken.documents, taken.w
     n = X.shape[0]
     s, e, c = reals[0, :n], reals[1, :n], reals[2, :n]
-    meet_features(X, spare[0], spare[1], bets, state)
+    meet_features(X, taken.z, spare, bets, taken.state)
     w = bets
     if beginning.shape[0] > 0:
-        w = spare[0]
+        w = taken.z
         for j in range(w.shape[0]):
             w[j] = beginning[j] + bets[j]
-    _scores(X, w, s)
+    score(X, w, s)
     if not all_finite(s):
         return False, False, 0.0, 0.0, 0.0
     if drawn.kind == ALL_PAIRS:
-        total, wrong, _ = swap_credit(drawn.kind, drawn.gains, drawn.logits, drawn.rest, s, np.nan, e, c)
+        total, wrong, _ = swap_credit(drawn, s, np.nan, e, c)
         learns = total > 0.0
     else:
-        total, wrong, learns = baseline_credit(
-            drawn.kind, drawn.gains, drawn.n_shown, drawn.places, drawn.logits, drawn.rest, s, baseline, e, c, met
-        )
+        total, wrong, learns = baseline_credit(drawn, s, baseline, e, c, met)
     if not weight * (total + n * n) <= _LARGEST_SUM:
         return False, False, total, wrong, 0.0
     if not (learns and weight > 0.0):
         return True, False, total, wrong, 0.0
     for p in range(n):
         c[p] *= weight
-    square = _gradient(X, c, z)
-    descend(SCALE_FREE, wealth, 1.0, z, bets, state)
-    return math.isfinite(square) and all_finite(bets) and all_finite(state.ravel()), True, total, wrong, square
+    square = _gradient(X, c, taken.z)
+    descend(SCALE_FREE, wealth, 1.0, taken.z, bets, taken.state)
+    return math.isfinite(square) and all_finite(bets) and all_finite(taken.state.ravel()), True, total, wrong, square
 
 
 @inner
@@ -439,28 +388,21 @@ def add_to_baseline(drawn, baseline, met, weight):
                 met[1, i, j] = 0.0
 
 
-@inner
-def longest_list(starts):
-    """The largest number of documents drawn of a query."""
-    longest = 0
-    for q in range(starts.shape[0] - 1):
-        longest = max(longest, starts[q + 1] - starts[q])
-    return longest
-
-
 @kernel
-def learn(X, offsets, shown, weights, wealth, beginning, w, state, baseline, rounds):
+def learn(X, offsets, shown, weights, wealth, w, average, state, beginning, baseline, counters, rounds):
     """Learn from the clicks of a block of queries.
 
     Parameters
     ----------
-    X, offsets : features (n, d), and where queries begin and end (q + 1,)
+    X, offsets : features of n documents, and where queries begin and end (q + 1,)
     shown : the documents drawn and the clicks on them, an `online_rank.feedback.arrays.ShownBlock`
     weights : (q,) sample weights
     wealth : initial wealth of every coordinate of the scale-free optimizer
-    beginning : (d,) initial weights; (0,) for zeros
-    w, state, baseline : (d,) weights, (4, d) state of the scale-free optimizer and (2, PLACES, PLACES) of `baseline_credit`,
-        changed in place
+    w, average : as for `slam.learn`
+    state, beginning : of the scale-free optimizer (4, d), and initial weights, (d,) or (0,) for zeros; None for `sparse.Rows`,
+        whose table has them, and which have no column twice in a row
+    baseline : (2, PLACES, PLACES) of `baseline_credit`
+    counters : (6,), for `sparse.Rows` with those of `sparse.count_evidence`
     rounds : (q, 10) out, a `Round` a row; the loss is the weighted share of pairs that the scores order wrongly or tie
 
     Returns
@@ -468,41 +410,32 @@ def learn(X, offsets, shown, weights, wealth, beginning, w, state, baseline, rou
     Number of queries learned. When it is smaller than q, the next query has bad values or would make the state non-finite, and
     nothing of it was learned.
     """
-    require_drawn(X.shape[0], offsets, shown, weights, rounds)
-    d = w.shape[0]
-    require(baseline.shape == (2, PLACES, PLACES))
-    require(X.shape[1] == d == state.shape[1] and state.shape[0] == OPTIMIZER_ROWS[SCALE_FREE] and beginning.shape[0] in (0, d))
-    longest = longest_list(shown.starts)
-    rows = np.empty((longest, d))
-    reals = np.empty((3, longest))
-    z = np.empty(d)
-    spare = np.empty((2, d))
-    bets = np.zeros(d)
-    new_state = np.empty(state.shape)
+    require_drawn(features.n_documents(X), offsets, shown, weights, rounds)
+    require(baseline.shape == (2, PLACES, PLACES) and counters.shape[0] == 6)
+    learner = features.learner_of(X, w, average, state, OPTIMIZER_ROWS[SCALE_FREE], offsets)
+    if beginning is not None:
+        require(beginning.shape[0] in (0, w.shape[0]))
+    reals = np.empty((3, longest_query(shown.starts)))
     met = np.zeros(baseline.shape)
-
     for q in range(weights.shape[0]):
-        drawn = drawn_of(shown, q)
-        k = drawn.rows.shape[0]
+        drawn, weight = drawn_of(shown, q), weights[q]
         m = offsets[q + 1] - offsets[q]
-        weight = weights[q]
-        largest, norms = _gather(X, drawn.rows, offsets[q], rows[:k])
+        taken, own, largest, norms = features.take_drawn(learner, X, drawn.rows, offsets[q], beginning)
         if not (math.isfinite(norms) and weight >= 0.0 and math.isfinite(weight) and are_gains(drawn.kind, drawn.gains)):
             return q
-        if k == 0:
+        if taken.documents.size == 0:
             write_round(rounds[q], 0.0, 0.0, 0.0, 0.0, weight, m, largest, 0.0, True)
             continue
-        copy_to(new_state.ravel(), state.ravel())
         fine, learned, total, wrong, square = teach(
-            rows[:k], drawn, weight, wealth, beginning, baseline, bets, new_state, met, z, spare, reals
+            taken, learner.other[: taken.w.shape[0]], own, drawn, weight, wealth, baseline, met, reals
         )
         if not fine:
             return q
         if learned:
-            copy_to(state.ravel(), new_state.ravel())
-            copy_to(w, bets)
-            for j in range(beginning.shape[0]):
-                w[j] += beginning[j]
+            for j in range(own.shape[0]):
+                taken.w[j] += own[j]
+            features.count_evidence(learner, taken, counters)
+            features.keep(learner, taken, 1.0, counters)
         if drawn.kind != ALL_PAIRS:
             add_to_baseline(drawn, baseline, met, weight)
         loss = wrong / total if total > 0.0 else 0.0

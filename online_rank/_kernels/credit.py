@@ -1,7 +1,7 @@
 """Credit: how the mass of an update is spread over the pairs of a query (`online_rank.bounds`: members of the mass theorem).
 
 This file has both kernel sides of a credit: its assignment (`assign_credit`), and the loss of a comparator on the same pairs
-(`prepare_hinges`, once for each query, and `hinges`). The entry in `codes.CREDITS` has its name, its code, and its default mass
+(`prepare_hinges`, once for each query, and `hinge`). The entry in `codes.CREDITS` has its name, its code, and its default mass
 and margin. An unknown code is refused on both sides.
 """
 
@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from online_rank._kernels import workspace as at
 from online_rank._kernels._jit import inlined, inner, leaf
 from online_rank._kernels.best_violators import argmax_credit, hinge_on_best
 from online_rank._kernels.codes import ADAPTIVE, ARGMAX, SORT, SPREAD
 from online_rank._kernels.graded import Graded
-from online_rank._kernels.sort_credit import Moved, hinges_of_moved, sort_credit, transport
-from online_rank._kernels.spread_credit import hinges_of_spread, list_preferred, spread_credit
-from online_rank._kernels.workspace import BARS, BEST, CREDIT, OTHER_CREDIT, PREFERRED, SHARES
+from online_rank._kernels.sort_credit import Moved, hinge_of_moved, sort_credit, transport
+from online_rank._kernels.spread_credit import hinge_of_spread, list_preferred, spread_credit
 
 
 @inlined
@@ -27,20 +27,20 @@ def assign_credit(credit, graded, v, s, offset, work, c):
     c[:] = 0.0
     if credit == SORT:
         return sort_credit(graded, s, offset, work, c)
-    n = list_preferred(graded.level, v, work.integers[PREFERRED])
-    preferred = work.integers[PREFERRED, :n]
+    n = list_preferred(graded.level, v, work.integers[at.PREFERRED])
+    preferred = work.integers[at.PREFERRED, :n]
     if credit in (SPREAD, ADAPTIVE):
         mass = spread_credit(graded, v, s, offset, preferred, work, c)
         return mass if credit == SPREAD else _both_at_mass_one(graded, s, offset, mass, work, c)
     if credit == ARGMAX:
-        return argmax_credit(graded, v, s, offset, False, preferred, work.integers[BEST], work.reals[BARS], c)
+        return argmax_credit(graded, v, s, offset, False, preferred, work.integers[at.BEST], work.reals[at.BARS], c)
     raise ValueError("no kernel assigns this credit")
 
 
 @leaf
 def _both_at_mass_one(graded, s, offset, mass, work, c):
     """Scale the credit `spread`, c (m,), to mass 1, and write that of `sort`, at mass 1 too, to the row OTHER_CREDIT."""
-    other = work.reals[OTHER_CREDIT, : c.shape[0]]
+    other = work.reals[at.OTHER_CREDIT, : c.shape[0]]
     other_mass = sort_credit(graded, s, offset, work, other)
     for i in range(c.shape[0]):
         c[i] /= mass
@@ -71,56 +71,45 @@ class Update(NamedTuple):
     moved: Moved
 
 
-class Pairs(NamedTuple):
-    """How many pairs an update has, as `hinges` needs them; they stand in the workspace.
-
-    `preferred` documents may be preferred in one (the row PREFERRED), and `moved` pairs are those of `sort`; `spread` is the
-    mass of `spread` before it was scaled.
-    """
-
-    preferred: int
-    moved: int
-    spread: float
-
-
 @leaf
 def prepare_hinges(update, work):
-    """The `Pairs` of an `Update` whose credit `assign_credit` has left in `work`, scaled or not."""
+    """Find the pairs of an `Update`, whose credit `assign_credit` has left in `work`, scaled or not.
+
+    Returns the number of documents that may be preferred in a pair (the row PREFERRED of `work`), that of pairs of `sort`, and
+    the mass of `spread` before it was scaled.
+    """
     credit, graded, v = update.credit, update.graded, update.v
     m = v.shape[0]
-    n = list_preferred(graded.level, v, work.integers[PREFERRED])
+    n = list_preferred(graded.level, v, work.integers[at.PREFERRED])
     size, mass = 0, 0.0
     if credit in (SORT, ADAPTIVE):
-        row = CREDIT if credit == SORT else OTHER_CREDIT
+        row = at.CREDIT if credit == SORT else at.OTHER_CREDIT
         size = transport(graded, work.reals[row, :m], work, update.moved)
     if credit in (SPREAD, ADAPTIVE):
-        for i in work.integers[PREFERRED, :n]:
-            if work.reals[SHARES, i] > 0.0:
+        for i in work.integers[at.PREFERRED, :n]:
+            if work.reals[at.SHARES, i] > 0.0:
                 mass += v[i]
-    return Pairs(n, size, mass)
+    return n, size, mass
 
 
 @leaf
-def hinges(update, pairs, k, other, two, work):
-    """Sums of a_ij max(0, 1 + k_j - k_i) over the pairs, for two comparators' keys (m,).
+def hinge(update, pairs, k, work):
+    """Sum of a_ij max(0, 1 + k_j - k_i) over the `pairs` of `prepare_hinges`, for a comparator's keys (m,).
 
-    The a_ij are those of `assign_credit`, scaled. Additions wait for one another, so two sums take little longer than one.
-    Without `two`, the second is worth nothing.
+    The a_ij are those of `assign_credit`, scaled.
     """
     credit, graded, s, offset = update.credit, update.graded, update.s, update.offset
-    scale, of_spread = update.scale, update.of_spread
-    preferred = work.integers[PREFERRED, : pairs.preferred]
+    n_preferred, n_moved, mass = pairs
+    preferred = work.integers[at.PREFERRED, :n_preferred]
     if credit == ARGMAX:
-        best = work.integers[BEST]
-        own = hinge_on_best(graded, update.v, s, offset, False, preferred, best, k, 1.0)
-        return scale * own, scale * hinge_on_best(graded, update.v, s, offset, False, preferred, best, other, 1.0)
+        best = work.integers[at.BEST]
+        return update.scale * hinge_on_best(graded, update.v, s, offset, False, preferred, best, k, 1.0)
     if credit not in (SPREAD, SORT, ADAPTIVE):
         raise ValueError("no kernel has a comparator's hinges for this credit")
-    sort, other_sort = hinges_of_moved(update.moved, pairs.moved, k, other)
+    sort = hinge_of_moved(update.moved, n_moved, k)
     if credit == SORT:
-        return sort, other_sort
-    own, others = hinges_of_spread(graded, s, offset, preferred, k, other, two, work)
+        return sort
+    spread = hinge_of_spread(graded.level, s, offset, preferred, k, work)
     if credit == SPREAD:
-        return scale * own, scale * others
-    own, others = scale * (own / pairs.spread), scale * (others / pairs.spread)
-    return of_spread * own + (1.0 - of_spread) * sort, of_spread * others + (1.0 - of_spread) * other_sort
+        return update.scale * spread
+    return update.of_spread * (update.scale * (spread / mass)) + (1.0 - update.of_spread) * sort

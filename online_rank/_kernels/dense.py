@@ -1,23 +1,66 @@
-"""The three verbs that touch dense features: score documents, combine rows, add to weights.
-
-All other code for linear scores works only on scores and grades. `sparse` has the same verbs for sparse rows.
-"""
+"""The verbs of `features` for a matrix of features: an array (n, d), with weights (d,)."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from online_rank._kernels._jit import kernel, leaf
+from online_rank._kernels import primitives
+from online_rank._kernels._jit import inner, kernel, leaf
+from online_rank._kernels.arrays import copy_to
+from online_rank._kernels.averages import add_to_average
+from online_rank._kernels.codes import AVERAGED
 from online_rank._kernels.fits import require
-from online_rank._kernels.primitives import (
-    four_row_dots,
-    four_row_squares,
-    four_rows_by_two,
-    row_dot,
-    row_dot_and_square,
-    sum_of_squares,
-    two_row_dots_and_squares,
-)
+from online_rank._kernels.optimizers import meet_features
+
+
+class Learner(NamedTuple):
+    """What learns: weights (d,), their average (d,) or (0,), and what an optimizer keeps of them, (rows, d) or None.
+
+    The rest is workspace (d,): an update, a second one, and new weights; and a new state.
+    """
+
+    w: np.ndarray
+    average: np.ndarray
+    state: np.ndarray | None
+    z: np.ndarray
+    other: np.ndarray
+    new: np.ndarray
+    new_state: np.ndarray | None
+
+
+class Taken(NamedTuple):
+    """The documents of one query, and copies of the numbers that belong to their features."""
+
+    documents: np.ndarray
+    w: np.ndarray
+    weights: np.ndarray
+    state: np.ndarray
+    z: np.ndarray
+
+
+@leaf
+def n_documents(X):
+    """See `features`."""
+    return X.shape[0]
+
+
+@inner
+def query_of(X, first, m):
+    """See `features`."""
+    return X[first : first + m]
+
+
+@inner
+def learner_of(X, w, average, state, n_kept, offsets):
+    """See `features`."""
+    d = w.shape[0]
+    require(X.shape[1] == d and average.shape[0] in (0, d))
+    room, new_state = np.empty((3, d)), state
+    if state is not None:
+        require(state.shape[0] == n_kept and state.shape[1] == d)
+        new_state = np.empty((n_kept, d))
+    return Learner(w, average, state, room[0], room[1], room[2], new_state)
 
 
 @kernel
@@ -26,9 +69,9 @@ def score(X, w, s):
     require(X.shape[1] == w.shape[0] and X.shape[0] <= s.shape[0])
     n = X.shape[0]
     for i in range(0, n - 3, 4):
-        s[i], s[i + 1], s[i + 2], s[i + 3] = four_row_dots(X, i, w)
+        s[i], s[i + 1], s[i + 2], s[i + 3] = primitives.four_row_dots(X, i, w)
     for i in range(n - n % 4, n):
-        s[i] = row_dot(X, i, w)
+        s[i] = primitives.row_dot(X, i, w)
 
 
 @kernel
@@ -42,51 +85,82 @@ def score_with_norms(X, w, s):
     # memory, for which it waits longer.
     paired = m - m % 2 if X.itemsize < 8 else 0
     for i in range(0, paired, 2):
-        s[i], s[i + 1], norm, other = two_row_dots_and_squares(X, i, w)
+        s[i], s[i + 1], norm, other = primitives.two_row_dots_and_squares(X, i, w)
         norms += norm
         largest = max(largest, norm)
         norms += other
         largest = max(largest, other)
     for i in range(paired, m):
-        s[i], norm = row_dot_and_square(X, i, w)
+        s[i], norm = primitives.row_dot_and_square(X, i, w)
         norms += norm
         largest = max(largest, norm)
     return largest, norms
 
 
-@kernel
-def largest_square(X):
-    """The largest squared norm of documents X (m, d); 0 without documents."""
-    m = X.shape[0]
-    largest = 0.0
-    for i in range(0, m - 3, 4):
-        a, b, c, d = four_row_squares(X, i)
-        largest = max(largest, a, b, c, d)
-    for i in range(m - m % 4, m):
-        largest = max(largest, sum_of_squares(X[i]))
-    return largest
+@leaf
+def score_served(documents, learner, decay, counters, s):
+    """See `features`."""
+    if counters[AVERAGED] > 0.0 and learner.average.shape[0] > 0:
+        score(documents, learner.average, s)
 
 
 @leaf
-def score_rows_by_all(X, first, stop, vectors, scores):
-    """scores[c, i] = X_i . vectors[c], for the rows from `first` to `stop` of X (m, d) and all c."""
-    n = vectors.shape[0]
-    last = stop - (stop - first) % 4
-    for i in range(first, last, 4):
-        for c in range(0, n - 1, 2):
-            sums = four_rows_by_two(X, i, vectors[c], vectors[c + 1])
-            scores[c, i], scores[c, i + 1], scores[c, i + 2], scores[c, i + 3] = sums[:4]
-            scores[c + 1, i], scores[c + 1, i + 1], scores[c + 1, i + 2], scores[c + 1, i + 3] = sums[4:]
-        if n % 2 == 1:
-            four = four_row_dots(X, i, vectors[n - 1])
-            scores[n - 1, i], scores[n - 1, i + 1], scores[n - 1, i + 2], scores[n - 1, i + 3] = four
-    for i in range(last, stop):
-        for c in range(n):
-            scores[c, i] = row_dot(X, i, vectors[c])
+def combine(documents, learner, c, other, rows):
+    """See `features`."""
+    square = _combine_rows(documents, c, rows, learner.z)
+    other_square = 0.0 if other is None else _combine_rows(documents, other, rows, learner.other)
+    return documents.shape[1], square, other_square
 
 
 @leaf
-def combine_rows(X, c, rows, z):
+def mix(learner, n, share):
+    """See `features`."""
+    z, other = learner.z, learner.other
+    for j in range(z.shape[0]):
+        z[j] = share * z[j] + (1.0 - share) * other[j]
+    return primitives.sum_of_squares(z)
+
+
+@leaf
+def add(learner, n, step, square, decay, counters):
+    """See `features`."""
+    w, z, new = learner.w, learner.z, learner.new
+    for j in range(w.shape[0]):
+        new[j] = w[j] + step * z[j]
+    if not math.isfinite(primitives.sum_of_squares(new)):
+        return False
+    copy_to(w, new)
+    return True
+
+
+@leaf
+def add_with_squares(learner, n, decay, counters):
+    """See `features`."""
+    if not add(learner, n, 1.0, 0.0, decay, counters):
+        return False
+    for j in range(n):
+        learner.state[0, j] += learner.z[j] * learner.z[j]
+    return True
+
+
+@leaf
+def count_average(learner, decay, counters):
+    """See `features`."""
+    add_to_average(learner.average, learner.w, decay, counters)
+
+
+@leaf
+def shorten(learner, longest):
+    """See `features`."""
+    w = learner.w
+    norm = math.sqrt(primitives.sum_of_squares(w))
+    if norm > longest:
+        for j in range(w.shape[0]):
+            w[j] *= longest / norm
+
+
+@leaf
+def _combine_rows(X, c, rows, z):
     """z = sum of c_i x_i over documents (m, d); rows without credit are not touched. Returns ||z||^2.
 
     `rows` (m,) is workspace.
@@ -106,15 +180,48 @@ def combine_rows(X, c, rows, z):
     for r in range(n - n % 4, n):
         for j in range(d):
             z[j] += c[rows[r]] * X[rows[r], j]
-    return sum_of_squares(z)
+    return primitives.sum_of_squares(z)
+
+
+@inner
+def take(learner, X, first, m):
+    """See `features`."""
+    copy_to(learner.new, learner.w)
+    copy_to(learner.new_state.ravel(), learner.state.ravel())
+    return Taken(X[first : first + m], learner.new, learner.new, learner.new_state, learner.z)
+
+
+@inner
+def take_drawn(learner, X, rows, first, beginning):
+    """See `features`."""
+    documents, largest, norms = np.empty((rows.shape[0], X.shape[1])), 0.0, 0.0
+    for p in range(rows.shape[0]):
+        for j in range(X.shape[1]):
+            documents[p, j] = X[first + rows[p], j]
+        norm = primitives.sum_of_squares(documents[p])
+        norms += norm
+        largest = max(largest, norm)
+    learner.new[:] = 0.0
+    copy_to(learner.new_state.ravel(), learner.state.ravel())
+    return Taken(documents, learner.new, learner.new, learner.new_state, learner.z), beginning, largest, norms
 
 
 @leaf
-def combine_differences(X, c, z):
-    """z = sum of c_i x_i for c that sum to 0, as sum of c_i (x_i - x_0): exactly 0 for features that are constant in the query.
+def count_evidence(learner, taken, counters):
+    """See `features`: `clicks.evidence` computes it from the state."""
 
-    A scale-free optimizer would bet on the rounding errors of such a feature. Returns ||z||^2.
-    """
+
+@leaf
+def meet(learner, taken):
+    """See `features`."""
+    if taken.documents.shape[0] > 0:
+        meet_features(taken.documents, taken.z, learner.other, taken.w, taken.state)
+
+
+@leaf
+def combine_differences(learner, taken, c):
+    """See `features`: the sum of c_i (x_i - x_0)."""
+    X, z = taken.documents, taken.z
     z[:] = 0.0
     n = c.shape[0]
     # Four rows at a time, so that z is read and written a quarter as often.
@@ -126,21 +233,12 @@ def combine_differences(X, c, z):
     for i in range(max(1, n - (n - 1) % 4), n):
         for j in range(X.shape[1]):
             z[j] += c[i] * (np.float64(X[i, j]) - np.float64(X[0, j]))
-    return sum_of_squares(z)
+    return primitives.sum_of_squares(z)
 
 
-@leaf
-def add_scaled(w, a, z, out):
-    """out = w + a z. Returns ||out||^2."""
-    for j in range(w.shape[0]):
-        out[j] = w[j] + a * z[j]
-    return sum_of_squares(out)
-
-
-@leaf
-def shorten(w, longest):
-    """Scale w down to the norm `longest` if it is longer."""
-    norm = math.sqrt(sum_of_squares(w))
-    if norm > longest:
-        for j in range(w.shape[0]):
-            w[j] *= longest / norm
+@inner
+def keep(learner, taken, decay, counters):
+    """See `features`."""
+    copy_to(learner.w, taken.w)
+    copy_to(learner.state.ravel(), taken.state.ravel())
+    add_to_average(learner.average, learner.w, decay, counters)

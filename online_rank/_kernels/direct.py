@@ -5,16 +5,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_rank._kernels._jit import inner, kernel, leaf
+from online_rank._kernels import workspace as at
+from online_rank._kernels._jit import inner, kernel
 from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.codes import OPTIMIZER_ROWS
 from online_rank._kernels.fits import require, require_block
-from online_rank._kernels.network import Buffers, Layers, backward, forward, n_parameters, n_units, next_key, output, received
+from online_rank._kernels.hashing import next_key
+from online_rank._kernels.network import Buffers, Layers, backward, forward, n_parameters, n_units, output, received
 from online_rank._kernels.optimizers import descend
 from online_rank._kernels.primitives import four_row_squares, sum_of_squares
 from online_rank._kernels.rounds import write_round
 from online_rank._kernels.surrogates import evaluate, settings
-from online_rank._kernels.workspace import SCORES, longest_query, workspace
+from online_rank._kernels.workspace import longest_query, workspace
 
 
 class Learner(NamedTuple):
@@ -105,15 +107,6 @@ def _mean_gradient(accumulate, gradient, learner):
     return True
 
 
-@leaf
-def _require_learner(learner, d, widths, config):
-    """Require arrays of a network of these widths, for d features."""
-    n = learner.parameters.shape[0]
-    require(widths[0] == d and n == n_parameters(widths) and learner.state.shape[1] == n)
-    require(learner.state.shape[0] == OPTIMIZER_ROWS[config[0]] and learner.average.shape[0] in (0, n))
-    require((config[2] == 1 or learner.pending.shape[0] == n) and learner.counters.shape[0] >= 4 and learner.key.shape[0] >= 1)
-
-
 @kernel
 def learn(X, y, offsets, weights, discounts, surrogate, widths, config, constants, learner, rounds):
     """Learn from a block of queries.
@@ -136,8 +129,11 @@ def learn(X, y, offsets, weights, discounts, surrogate, widths, config, constant
     of it was learned.
     """
     require_block(X.shape[0], y, offsets, weights, discounts, rounds)
-    _require_learner(learner, X.shape[1], widths, config)
     parameters, counters, key = learner.parameters, learner.counters, learner.key
+    n = parameters.shape[0]
+    require(widths[0] == X.shape[1] and n == n_parameters(widths) and learner.state.shape[1] == n)
+    require(learner.state.shape[0] == OPTIMIZER_ROWS[config[0]] and learner.average.shape[0] in (0, n))
+    require((config[2] == 1 or learner.pending.shape[0] == n) and counters.shape[0] >= 4 and key.shape[0] >= 1)
     optimizer, activation, accumulate = config
     rate, l2, dropout, decay, limit = constants
     target, form = settings(surrogate[0], surrogate[1], discounts)
@@ -153,7 +149,7 @@ def learn(X, y, offsets, weights, discounts, surrogate, widths, config, constant
         m = offsets[q + 1] - first
         documents = inputs[: m * X.shape[1]].reshape(m, X.shape[1])
         largest = _copy(X[first : first + m], documents)
-        s, dg = work.reals[SCORES, :m], slopes[:m]
+        s, dg = work.reals[at.SCORES, :m], slopes[:m]
         if not (math.isfinite(largest) and weight >= 0.0 and math.isfinite(weight)):
             return q
         _score(documents, parameters, layers, key[0], buffers, s)

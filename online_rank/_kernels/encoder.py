@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from online_rank._kernels._jit import kernel, leaf
-from online_rank._kernels.fits import require
+from online_rank._kernels._jit import kernel
+from online_rank._kernels.fits import require, require_offsets
 
 
 @kernel
@@ -31,78 +31,44 @@ def standardised(y, target):
     return True
 
 
-@leaf
-def _places(z, lowest, step, last, places):
-    """The positions of values (d,) on the grid: 0 at the first point, `last` at the last one."""
-    for j in range(z.shape[0]):
-        places[j] = min(max((np.float64(z[j]) - lowest) / step, 0.0), last)
-
-
-@leaf
-def _encode_row(z, places, means, prior, keep, out):
-    """Encode one document: see `encode`."""
-    last = means.shape[1] - 1
-    column = 0
-    for j in range(z.shape[0]):
-        k = min(np.int64(places[j]), last - 1)
-        if keep == 2 or (keep == 1 and j % 2 == 1):
-            out[column] = z[j]
-            column += 1
-        out[column] = prior * (means[j, k] + (places[j] - k) * (means[j, k + 1] - means[j, k]))
-        column += 1
-
-
-@leaf
-def _learn_row(places, target, sums, counts):
-    """Add a document to the sums of the two grid points next to each of its values, in shares that fall linearly (tents)."""
-    last = sums.shape[1] - 1
-    for j in range(places.shape[0]):
-        k = min(np.int64(places[j]), last - 1)
-        right = places[j] - k
-        sums[j, k] += (1.0 - right) * target
-        sums[j, k + 1] += right * target
-        counts[j, k] += 1.0 - right
-        counts[j, k + 1] += right
-
-
-@leaf
-def _mean_grades(sums, counts, prior, means):
-    for j in range(sums.shape[0]):
-        for k in range(sums.shape[1]):
-            means[j, k] = sums[j, k] / (counts[j, k] + prior)
-
-
 @kernel
-def encode(Z, lowest, step, prior, keep, sums, counts, out):
+def encode(Z, y, offsets, lowest, step, prior, keep, sums, counts, out):
     """For each feature: a column z, and a column prior S / (C + prior), linear between the grid's points.
 
     The column z is kept for every feature if `keep` is 2, for every second feature if it is 1, and for none if it is 0.
 
-    sums, counts : (d, K) sums S of grades and of weights C at the points lowest, lowest + step, ...; values beyond are clamped
+    y : None, or the grades (n,) that are learned from each query after its encoding is written; nothing is learned from a query
+        of one grade
+    sums, counts : (d, K) sums S of grades and of weights C at the points lowest, lowest + step, ...; values beyond are clamped;
+        changed in place
     """
+    require_offsets(offsets, min(Z.shape[0], out.shape[0]))
     require(Z.shape[1] == sums.shape[0] == counts.shape[0] and sums.shape[1] == counts.shape[1] >= 2)
-    require(out.shape[0] >= Z.shape[0] and out.shape[1] == Z.shape[1] + (0, Z.shape[1] // 2, Z.shape[1])[keep])
-    means, places = np.empty(sums.shape), np.empty(Z.shape[1])
-    _mean_grades(sums, counts, prior, means)
-    for i in range(Z.shape[0]):
-        _places(Z[i], lowest, step, sums.shape[1] - 1.0, places)
-        _encode_row(Z[i], places, means, prior, keep, out[i])
-
-
-@kernel
-def encode_and_learn(Z, y, offsets, lowest, step, prior, keep, sums, counts, out):
-    """For each query: write its encoding to `out`, then learn its grades. Nothing is learned from a query of one grade.
-
-    sums, counts : changed in place
-    """
-    target, means, places = np.empty(Z.shape[0]), np.empty(sums.shape), np.empty(Z.shape[1])
+    require(out.shape[1] == Z.shape[1] + (0, Z.shape[1] // 2, Z.shape[1])[keep])
+    target, means, last = np.empty(Z.shape[0]), np.empty(sums.shape), sums.shape[1] - 1
     for t in range(offsets.shape[0] - 1):
         a, b = offsets[t], offsets[t + 1]
         # Encodings are read from this copy, since the sums change meanwhile.
-        _mean_grades(sums, counts, prior, means)
-        teaches = b > a and standardised(y[a:b], target[: b - a])
+        for j in range(sums.shape[0]):
+            for k in range(sums.shape[1]):
+                means[j, k] = sums[j, k] / (counts[j, k] + prior)
+        teaches = False
+        if y is not None:
+            teaches = b > a and standardised(y[a:b], target[: b - a])
         for i in range(a, b):
-            _places(Z[i], lowest, step, sums.shape[1] - 1.0, places)
-            _encode_row(Z[i], places, means, prior, keep, out[i])
-            if teaches:
-                _learn_row(places, target[i - a], sums, counts)
+            column = 0
+            for j in range(Z.shape[1]):
+                place = min(max((np.float64(Z[i, j]) - lowest) / step, 0.0), np.float64(last))
+                k = min(np.int64(place), last - 1)
+                right = place - k
+                if keep == 2 or (keep == 1 and j % 2 == 1):
+                    out[i, column] = Z[i, j]
+                    column += 1
+                out[i, column] = prior * (means[j, k] + right * (means[j, k + 1] - means[j, k]))
+                column += 1
+                if teaches:
+                    # To the two points next to the value, in shares that fall linearly (tents).
+                    sums[j, k] += (1.0 - right) * target[i - a]
+                    sums[j, k + 1] += right * target[i - a]
+                    counts[j, k] += 1.0 - right
+                    counts[j, k + 1] += right

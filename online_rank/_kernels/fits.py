@@ -54,13 +54,3 @@ def require_drawn(X_rows, offsets, shown, weights, rounds):
         for p in range(starts[q], starts[q + 1]):
             inside &= (rows[p] >= 0) & (rows[p] < offsets[q + 1] - offsets[q]) & (shown.places[p] >= 0)
     require(inside)
-
-
-@leaf
-def require_rows(starts, columns, values, n_columns):
-    """Require sparse rows with valid entries, in columns below `n_columns`."""
-    require_offsets(starts, min(columns.shape[0], values.shape[0]))
-    inside = True
-    for e in range(starts[0], starts[starts.shape[0] - 1]):
-        inside &= (columns[e] >= 0) & (columns[e] < n_columns)
-    require(inside)

@@ -5,24 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from online_rank._kernels import workspace as at
 from online_rank._kernels._jit import inner, kernel, leaf
-from online_rank._kernels.arrays import all_finite, copy_to
+from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.codes import AP, LINEAR_NDCG, MAX_GRADE, NDCG
 from online_rank._kernels.fits import require, require_offsets
 from online_rank._kernels.order import shortlist, sort_descending
-from online_rank._kernels.workspace import (
-    COUNT,
-    GAIN,
-    GRADE,
-    KEYS,
-    LEVEL,
-    ORDER,
-    PER_LEVEL,
-    SPARE_ITEMS,
-    SPARE_KEYS,
-    longest_query,
-    workspace,
-)
+from online_rank._kernels.workspace import longest_query, workspace
 
 
 class Target(NamedTuple):
@@ -61,8 +50,8 @@ class Graded(NamedTuple):
 def grade_query(target, y, work):
     """The grades y (m,) of a query as used by the measure: relevant or not for average precision."""
     m = y.shape[0]
-    level, grade, count = work.integers[LEVEL, :m], work.integers[GRADE], work.integers[COUNT]
-    gains = work.reals[GAIN]
+    level, grade, count = work.integers[at.LEVEL, :m], work.integers[at.GRADE], work.integers[at.COUNT]
+    gains = work.reals[at.GAIN]
     levels = _number_levels(y, target.kind, target.threshold, level, grade, count, work.table)
     if levels < 2:
         return Graded(levels, level, grade, gains, count, 0, 0.0)
@@ -141,7 +130,7 @@ def rank_pessimistically(s, graded, depth, order, work):
     Writes the first `depth` documents to `order` (m,); the rest of it is undefined.
     """
     m = s.shape[0]
-    keys, spare_keys, spare_items = work.reals[KEYS], work.reals[SPARE_KEYS], work.integers[SPARE_ITEMS]
+    keys, spare_keys, spare_items = work.reals[at.KEYS], work.reals[at.SPARE_KEYS], work.integers[at.SPARE_ITEMS]
     for i in range(m):
         spare_items[i] = i
     n = shortlist(depth, -np.inf, s, spare_items, keys, order)
@@ -156,9 +145,7 @@ def rank_pessimistically(s, graded, depth, order, work):
         end = first + 1
         while end < n and keys[end] == keys[first]:
             end += 1
-        if end - first > graded.levels:
-            _sort_by_level(order[first:end], graded.level, graded.levels, work.integers[PER_LEVEL], spare_items)
-        elif end - first > 1:
+        if end - first > 1:
             # Among equals the level takes the place of the score.
             for p in range(first, end):
                 keys[p] = -graded.level[order[p]]
@@ -167,18 +154,18 @@ def rank_pessimistically(s, graded, depth, order, work):
 
 
 @leaf
-def _sort_by_level(items, level, levels, start, spare_items):
-    """Sort documents by ascending level, stably, by counting; `start` (levels,) and `spare_items` are workspace."""
-    start[:levels] = 0
-    for i in items:
-        start[level[i]] += 1
-    place = 0
+def list_by_level(graded, start, listed):
+    """List documents by ascending level, to `listed` (m,); `start` (levels + 1,) receives the beginning of each level."""
+    level, levels = graded.level, graded.levels
+    start[0] = 0
     for lev in range(levels):
-        start[lev], place = place, place + start[lev]
-    for i in items:
-        spare_items[start[level[i]]] = i
+        start[lev + 1] = start[lev] + graded.size[lev]
+    for i in range(level.shape[0]):
+        listed[start[level[i]]] = i
         start[level[i]] += 1
-    copy_to(items, spare_items)
+    for lev in range(levels, 0, -1):
+        start[lev] = start[lev - 1]
+    start[0] = 0
 
 
 @leaf
@@ -225,6 +212,37 @@ def ranking_losses(kind, cutoff, threshold, scores, y, offsets, discounts, out):
         graded = grade_query(target, y[offsets[q] : offsets[q + 1]], work)
         out[q] = 0.0
         if graded.levels > 1:
-            order = work.integers[ORDER, : s.shape[0]]
+            order = work.integers[at.ORDER, : s.shape[0]]
             rank_pessimistically(s, graded, graded.depth, order, work)
             out[q] = ranking_loss(target, graded, order) if all_finite(s) else 1.0
+
+
+@kernel
+def judge_rankings(kind, cutoff, threshold, S, y, discounts, losses):
+    """losses[k] = 1 - measure of the ranking by S[k], ties broken pessimistically.
+
+    Parameters
+    ----------
+    kind, cutoff, threshold : the measure
+    S : (K, m) scores, finite
+    y : (m,) int64 grades
+    discounts : (>= m,) table of D(p)
+    losses : (K,) out; 0 if nothing can be ranked wrongly
+
+    Returns
+    -------
+    Number of levels of grades: -1 when a grade is out of range, below 2 when nothing can be learned.
+    """
+    require(S.shape[1] == y.shape[0] <= discounts.shape[0] and losses.shape[0] >= S.shape[0])
+    m = y.shape[0]
+    target = Target(kind, cutoff, threshold, discounts)
+    work = workspace(m)
+    losses[:] = 0.0
+    graded = grade_query(target, y, work)
+    if graded.levels < 2:
+        return graded.levels
+    order = work.integers[at.ORDER, :m]
+    for k in range(S.shape[0]):
+        rank_pessimistically(S[k], graded, graded.depth, order, work)
+        losses[k] = ranking_loss(target, graded, order)
+    return graded.levels

@@ -1,4 +1,6 @@
-"""Names to columns and signs, by the bytes of a name: FNV-1a with 64 bits, finished by murmur's mixer.
+"""Hashes: of names, to columns and signs; and of counters, to random numbers.
+
+A name's bytes are hashed by FNV-1a with 64 bits, finished by murmur's mixer.
 
 FNV-1a: h <- (h xor byte) prime, for each byte, from a fixed offset. Its low bits are poorly mixed, so MurmurHash3's fmix64
 follows. The lowest bits are the column, the highest is the sign (Weinberger, Dasgupta, Langford, Smola & Attenberg
@@ -16,6 +18,7 @@ _FIRST_FACTOR = np.uint64(0xFF51AFD7ED558CCD)
 _SECOND_FACTOR = np.uint64(0xC4CEB9FE1A85EC53)
 _SHIFT = np.uint64(33)
 _TOP = np.uint64(63)
+_WEYL = np.uint64(0x9E3779B97F4A7C15)
 
 #: The byte between two names.
 SEPARATOR = ord("\n")
@@ -65,3 +68,31 @@ def hash_names(text, bits, columns, values):
         columns[i] = np.int32(h & mask)
         if h >> _TOP:
             values[i] = -values[i]
+
+
+@leaf
+def _mixed(z):
+    """The finaliser of SplitMix64 (Steele, Lea & Flood 2014): a hash of 64 bits."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@leaf
+def uniform(key, number):
+    """A number in [0, 1) that depends only on `key` and `number`: SplitMix64's output function."""
+    return np.float64(_mixed(key + np.uint64(number) * _WEYL) >> np.uint64(11)) * 2.0**-53
+
+
+@leaf
+def next_key(key):
+    """The next state of SplitMix64's counter, a Weyl sequence."""
+    return key + _WEYL
+
+
+@kernel
+def draws(seed, first, out):
+    """Uniform numbers in [0, 1): that number n follows from `seed` and n alone; out (k,) gets those from `first` on."""
+    key = _mixed(np.uint64(seed))
+    for i in range(out.shape[0]):
+        out[i] = uniform(key, first + i)

@@ -10,12 +10,14 @@ import math
 
 import numpy as np
 
+from online_rank._kernels import workspace as at
 from online_rank._kernels._jit import inner, kernel
 from online_rank._kernels.arrays import copy_to
+from online_rank._kernels.dense import score
 from online_rank._kernels.graded import Target, grade_query
-from online_rank._kernels.primitives import lane_sum, row_dot
+from online_rank._kernels.primitives import lane_sum
 from online_rank._kernels.weight_vectors import level_weights
-from online_rank._kernels.workspace import LEVEL_WEIGHTS, longest_query, workspace
+from online_rank._kernels.workspace import longest_query, workspace
 
 
 @kernel
@@ -26,7 +28,7 @@ def block_weights(y, offsets, kind, cutoff, threshold, discounts, level, v):
     """
     target = Target(kind, cutoff, threshold, discounts)
     work = workspace(longest_query(offsets))
-    mean = work.reals[LEVEL_WEIGHTS]
+    mean = work.reals[at.LEVEL_WEIGHTS]
     n = 0
     for q in range(offsets.shape[0] - 1):
         first, stop = offsets[q], offsets[q + 1]
@@ -140,9 +142,8 @@ def objective(X, level, v, offsets, spread, smoothing, w, s, c, levels, gradient
     for q in range(offsets.shape[0] - 1):
         first, stop = offsets[q], offsets[q + 1]
         m = stop - first
-        for i in range(m):
-            s[i] = row_dot(X, first + i, w)
-            c[i] = 0.0
+        score(X[first:stop], w, s[:m])
+        c[:m] = 0.0
         if spread:
             smoothed, value, mass = _spread(s[:m], level[first:stop], v[first:stop], smoothing, terms, c[:m])
         else:

@@ -9,17 +9,19 @@ from typing import NamedTuple
 
 import numpy as np
 
+from online_rank._kernels import workspace as at
 from online_rank._kernels._jit import inner, kernel, leaf
 from online_rank._kernels.arrays import all_finite, copy_to
+from online_rank._kernels.averages import add_to_average
 from online_rank._kernels.codes import RBF
 from online_rank._kernels.fits import require, require_block
 from online_rank._kernels.graded import Target, grade_query
 from online_rank._kernels.perceptron import judge
 from online_rank._kernels.primitives import dot, squared_distance
 from online_rank._kernels.rounds import write_round
-from online_rank._kernels.spread_credit import list_preferred, spread_credit
+from online_rank._kernels.spread_credit import hinge_of_spread, list_preferred, spread_credit
 from online_rank._kernels.vector_math import exp_negative
-from online_rank._kernels.workspace import CREDIT, PREFERRED, SCORES, SHARES, WEIGHTS, longest_query, workspace
+from online_rank._kernels.workspace import longest_query, workspace
 
 # A document is stored only if its squared distance from the span of the stored ones is at least this part of its squared norm.
 _LEAST_PIVOT = 1e-8
@@ -74,21 +76,14 @@ def _between(form, x, z):
 
 
 @leaf
-def _of_document(form, x, stored, row):
-    """k(x, z_b) for the stored documents, to `row` (n,). Returns k(x, x): NaN if the document is unusable."""
-    square = dot(x, x)
-    for b in range(row.shape[0]):
-        row[b] = _between(form, x, stored[b])
-    return _between(form, x, x) if math.isfinite(square) else np.nan
-
-
-@leaf
 def _score_documents(form, X, stored, alpha, K, s):
     """Scores (m,) of documents, NaN where a feature is not finite, with K (m, n). Returns the largest k(x, x)."""
     n = alpha.shape[0]
     largest = 0.0
     for i in range(X.shape[0]):
-        norm = _of_document(form, X[i], stored, K[i, :n])
+        for b in range(n):
+            K[i, b] = _between(form, X[i], stored[b])
+        norm = _between(form, X[i], X[i]) if math.isfinite(dot(X[i], X[i])) else np.nan
         s[i] = dot(K[i, :n], alpha) if math.isfinite(norm) else np.nan
         largest = max(largest, norm)
     return largest
@@ -231,21 +226,8 @@ def _project(basis, X, c, K, n, enough, t):
     return n, whole, square, math.sqrt(max(whole - square, 0.0))
 
 
-@leaf
-def _hinges(u, level, share, scale, s, offset):
-    """F_t(u): the hinge of a comparator's scores on the pairs of the update, of which i has `share` in each."""
-    m = s.shape[0]
-    total = 0.0
-    for i in range(m):
-        if share[i] > 0.0:
-            for j in range(m):
-                if level[j] < level[i] and s[j] >= s[i] - offset:
-                    total += scale * share[i] * max(0.0, 1.0 - (u[i] - u[j]))
-    return total
-
-
 @kernel
-def learn(X, y, offsets, weights, discounts, config, constants, learner, rounds, compared=None):
+def learn(X, y, offsets, weights, discounts, config, constants, learner, rounds, compared):
     """Learn from a block of queries.
 
     Parameters
@@ -283,7 +265,7 @@ def learn(X, y, offsets, weights, discounts, config, constants, learner, rounds,
         first, weight = offsets[q], weights[q]
         m = offsets[q + 1] - first
         documents = X[first : first + m]
-        s, v, c = work.reals[SCORES, :m], work.reals[WEIGHTS, :m], work.reals[CREDIT, :m]
+        s, v, c = work.reals[at.SCORES, :m], work.reals[at.WEIGHTS, :m], work.reals[at.CREDIT, :m]
         n = int(counters[STORED])
         largest = _score_documents(basis.form, documents, stored, alpha[:n], K, s)
         graded = grade_query(target, y[first : first + m], work)
@@ -298,7 +280,7 @@ def learn(X, y, offsets, weights, discounts, config, constants, learner, rounds,
         offset = beta * counters[SQUARES] / counters[MASSES] if counters[MASSES] > 0.0 else 0.0
         mass, square = weight * loss, 0.0
         if mass > 0.0:
-            preferred = work.integers[PREFERRED, : list_preferred(graded.level, v, work.integers[PREFERRED])]
+            preferred = work.integers[at.PREFERRED, : list_preferred(graded.level, v, work.integers[at.PREFERRED])]
             c[:] = 0.0
             scale = mass / spread_credit(graded, v, s, offset, preferred, work, c)
             for i in range(m):
@@ -313,16 +295,13 @@ def learn(X, y, offsets, weights, discounts, config, constants, learner, rounds,
                 return q
             if compared is not None:
                 u = compared[0][first : first + m]
-                compared[1][q] = _hinges(u, graded.level, work.reals[SHARES], scale, s, offset)
+                compared[1][q] = scale * hinge_of_spread(graded.level, s, offset, preferred, u, work)
             copy_to(alpha, new)
             counters[STORED] = n
             counters[SQUARES] += square
             counters[MASSES] += mass
             counters[ERROR] += error
             counters[WORST_ERROR] = max(counters[WORST_ERROR], error / mass)
-        if average.shape[0] > 0:
-            counters[AVERAGED] = keep * counters[AVERAGED] + 1.0
-            for b in range(n):
-                average[b] += (alpha[b] - average[b]) / counters[AVERAGED]
+        add_to_average(average, alpha, keep, counters)
         write_round(rounds[q], loss, mass, square, offset, weight, m, largest, v_max, False)
     return weights.shape[0]

@@ -9,6 +9,7 @@ import numpy as np
 
 from online_rank._kernels._jit import inner, kernel, leaf
 from online_rank._kernels.fits import require
+from online_rank._kernels.order import sort_descending
 from online_rank._kernels.tokens import (
     COLON,
     MINUS,
@@ -162,71 +163,49 @@ def _zero(x, first, stop):
 
 
 @leaf
-def _read_ascending(buffer, at, rules, x, slow, n):
-    """Read features into x (d,), with zeros in the gaps, as long as their ids ascend.
+def _read_row(buffer, at, rules, x, seen, stamp, slow, n, ascending):
+    """Read features into x (d,), with zeros elsewhere: as long as their ids are `ascending`, or in any order.
 
-    `n` entries of `slow` are taken. Returns (code, place and id of the faulty feature, entries taken, last column, place after
-    it); the code is _DESCENDING where an id is not above the one before it.
+    In any order `seen` (d,) is set to `stamp` at every column, so that none comes twice. `n` entries of `slow` are taken.
+    Returns (code, place and id of the faulty feature, entries taken, largest column, place after it); the code is _DESCENDING
+    where an id is not above the one before it.
     """
     first_id, _, null_is_zero, measure = rules
-    last = np.int64(-1)
-    at = skip_space(buffer, at)
-    while byte(buffer, at) != NEWLINE and byte(buffer, at) != SHARP:
-        code, feature, token = _read_id(buffer, at, first_id, x.shape[0])
-        if code != DONE:
-            return code, at, feature, n, last, at
-        column = feature - first_id
-        if column <= last:
-            return _DESCENDING, at, feature, n, last, at
-        code, value, end, is_slow = _read_value(buffer, token, null_is_zero)
-        if not measure:
-            _zero(x, last + 1, column)
-        x[column] = value
-        if code == DONE and np.isinf(x[column]):  # beyond float32
-            code = NOT_FINITE
-        if code != DONE:
-            return code, token, feature, n, last, at
-        if is_slow:
-            n = _leave(slow, n, column, token, end)
-        last = column
-        at = skip_space(buffer, end)
-    if not measure:
-        _zero(x, last + 1, x.shape[0])
-    return DONE, at, np.int64(0), n, last, at
-
-
-@leaf
-def _read_in_any_order(buffer, at, rules, x, seen, stamp, slow, n):
-    """As `_read_ascending`, for ids in any order: `seen` (d,) is set to `stamp` at every column, so that none comes twice."""
-    first_id, _, null_is_zero, measure = rules
     top = np.int64(-1)
-    if not measure:
+    if not (ascending or measure):
         x[:] = 0
     at = skip_space(buffer, at)
     while byte(buffer, at) != NEWLINE and byte(buffer, at) != SHARP:
         code, feature, token = _read_id(buffer, at, first_id, x.shape[0])
         column = feature - first_id
-        if code == DONE and seen[column] == stamp:
+        if code == DONE and ascending and column <= top:
+            code = _DESCENDING
+        if code == DONE and not ascending and seen[column] == stamp:
             code = FEATURE_TWICE
         if code != DONE:
             return code, at, feature, n, top, at
-        seen[column] = stamp
-        top = max(top, column)
+        if not ascending:
+            seen[column] = stamp
         code, value, end, is_slow = _read_value(buffer, token, null_is_zero)
+        if ascending and not measure:
+            _zero(x, top + 1, column)
         x[column] = value
-        if code == DONE and np.isinf(x[column]):
+        top = max(top, column)
+        if code == DONE and np.isinf(x[column]):  # beyond float32
             code = NOT_FINITE
         if code != DONE:
             return code, token, feature, n, top, at
         if is_slow:
             n = _leave(slow, n, column, token, end)
         at = skip_space(buffer, end)
+    if ascending and not measure:
+        _zero(x, top + 1, x.shape[0])
     return DONE, at, np.int64(0), n, top, at
 
 
 @leaf
 def _read_entries(buffer, at, rules, limit, columns, values, begin, slow, n):
-    """As `_read_ascending`, into entries of a sparse row from `begin` on, sorted by column. Also returns where they end."""
+    """As `_read_row`, into entries of a sparse row from `begin` on, sorted by column. Also returns where they end."""
     first_id, _, null_is_zero, _ = rules
     features = at
     ascending = True
@@ -263,7 +242,11 @@ def _read_entries(buffer, at, rules, limit, columns, values, begin, slow, n):
 @inner
 def _sort_row(columns, values):
     """Sort the entries of a row by column. Returns a duplicate column, or -1."""
-    order = np.argsort(columns, kind="mergesort")
+    n = len(columns)
+    keys, order = np.empty(n), np.arange(n)
+    for k in range(n):
+        keys[k] = -columns[k]
+    sort_descending(keys, order, np.empty(n), np.empty(n, np.int64))
     columns[:] = columns[order]
     values[:] = values[order]
     for k in range(1, len(columns)):
@@ -274,12 +257,10 @@ def _sort_row(columns, values):
 
 @leaf
 def _read_features(buffer, at, rules, X, row, stamp, slow, seen, n, entries):
-    """Read the features of a row into X, or into `entries`: what `_read_ascending` returns."""
+    """Read the features of a row into X, or into `entries`: what `_read_row` returns."""
     if entries is None:
-        read = _read_ascending(buffer, at, rules, X[row], slow, n)
-        if read[0] == _DESCENDING:
-            read = _read_in_any_order(buffer, at, rules, X[row], seen, stamp, slow, n)
-        return read
+        read = _read_row(buffer, at, rules, X[row], seen, stamp, slow, n, True)
+        return _read_row(buffer, at, rules, X[row], seen, stamp, slow, n, False) if read[0] == _DESCENDING else read
     starts, columns, values = entries
     begin = np.int64(0) if rules[3] else starts[row]
     code, place, feature, n, top, at, stop = _read_entries(buffer, at, rules, X.shape[1], columns, values, begin, slow, n)
@@ -312,7 +293,7 @@ def _skip_line(buffer, at):
 
 
 @kernel
-def parse_rows(buffer, place, rules, X, y, meta, slow, seen, entries=None):
+def parse_rows(buffer, place, rules, X, y, meta, slow, seen, entries):
     """Parse lines of text into rows ``filled, filled + 1, ...`` of X, y and meta.
 
     Parameters

@@ -7,21 +7,21 @@ import math
 
 import numpy as np
 
+from online_rank._kernels import workspace as at
 from online_rank._kernels._jit import inner, leaf
 from online_rank._kernels.best_violators import argmax_credit
 from online_rank._kernels.codes import AP
 from online_rank._kernels.graded import discount
 from online_rank._kernels.spread_credit import list_preferred
 from online_rank._kernels.vector_math import exp_negative, log1p_unit
-from online_rank._kernels.workspace import BARS, BEST, HARMONIC, PREFERRED, RANK, RELEVANT_BEFORE
 
 
 @inner
 def slam(margin, t, graded, v, work, gradient):
     """Sum of v_i max(0, margin + max over less relevant j of t_j - t_i) [CT, eq. 3]. O(m + L)."""
-    n = list_preferred(graded.level, v, work.integers[PREFERRED])
-    preferred = work.integers[PREFERRED, :n]
-    mass = argmax_credit(graded, v, t, margin, True, preferred, work.integers[BEST], work.reals[BARS], gradient)
+    n = list_preferred(graded.level, v, work.integers[at.PREFERRED])
+    preferred = work.integers[at.PREFERRED, :n]
+    mass = argmax_credit(graded, v, t, margin, True, preferred, work.integers[at.BEST], work.reals[at.BARS], gradient)
     value = margin * mass
     highest = t.max()
     for i in range(t.shape[0]):
@@ -59,7 +59,7 @@ def lambdarank(slope, target, graded, s, order, work, gradient):
     """
     level, depth = graded.level, graded.depth
     m = s.shape[0]
-    rank = work.integers[RANK]
+    rank = work.integers[at.RANK]
     rank[:m] = m
     _sum_before_positions(target.kind, graded, order[:depth], work)
     value = 0.0
@@ -85,7 +85,7 @@ def _sum_before_positions(kind, graded, order, work):
 
     `harmonic[p]` is the sum of 1 / position over the relevant documents before position p, `relevant_before[p]` their number.
     """
-    rank, harmonic, before = work.integers[RANK], work.reals[HARMONIC], work.reals[RELEVANT_BEFORE]
+    rank, harmonic, before = work.integers[at.RANK], work.reals[at.HARMONIC], work.reals[at.RELEVANT_BEFORE]
     harmonic[0] = 0.0
     before[0] = 0.0
     for p in range(order.shape[0]):
@@ -99,9 +99,9 @@ def _sum_before_positions(kind, graded, order, work):
 def _swap_change(target, graded, work, i, j):
     """|change of the measure| when documents i and j, R_i > R_j, swap places; after `_sum_before_positions`."""
     kind = target.kind
-    p_i, p_j = work.integers[RANK, i], work.integers[RANK, j]
+    p_i, p_j = work.integers[at.RANK, i], work.integers[at.RANK, j]
     if kind == AP:
-        harmonic, before = work.reals[HARMONIC], work.reals[RELEVANT_BEFORE]
+        harmonic, before = work.reals[at.HARMONIC], work.reals[at.RELEVANT_BEFORE]
         a = min(p_i, p_j)
         b = max(p_i, p_j)
         # The relevant one is taken from b to a; the reverse swap changes AP by as much.

@@ -10,21 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from online_rank._kernels import codes, fenwick
 from online_rank._kernels._jit import inner, kernel
-from online_rank._kernels.codes import (
-    AP,
-    AP_ATTAINABLE,
-    DCG,
-    ERR,
-    EXPECTED,
-    HIT_RATE,
-    LINEAR_NDCG,
-    NDCG,
-    PAIRWISE_ACCURACY,
-    PRECISION,
-    RECALL,
-    RECIPROCAL_RANK,
-)
 from online_rank._kernels.fits import require, require_offsets
 from online_rank._kernels.graded import discount, gain, ideal_sum
 from online_rank._kernels.order import shortlist, sort_descending
@@ -97,7 +84,7 @@ def _values(kind, k, threshold, ties, scores, grades, offsets, gains, discounts,
         largest = _count_grades(query_scores, query_grades, counts)
         if largest < 0:
             return q
-        everyone = kind in (LINEAR_NDCG, PAIRWISE_ACCURACY)
+        everyone = kind in (codes.LINEAR_NDCG, codes.PAIRWISE_ACCURACY)
         cutoff = min(k, m) if k > 0 and not everyone else m
         relevant = 0
         for grade in range(max(threshold, 1), largest + 1):
@@ -111,7 +98,7 @@ def _values(kind, k, threshold, ties, scores, grades, offsets, gains, discounts,
             else:
                 value = _value(kind, k, threshold, ties, ranked, gains, discounts)
             # Rounding must not lift a value above the best possible one; NaN passes.
-            if value > 1.0 and kind != DCG:
+            if value > 1.0 and kind != codes.DCG:
                 value = 1.0
         out[q] = value
         for grade in range(largest + 1):
@@ -120,41 +107,31 @@ def _values(kind, k, threshold, ties, scores, grades, offsets, gains, discounts,
 
 
 @inner
-def _cumulative_gain(kind, ties, ranked, gains, discounts):
-    s, g, n, m, cutoff, _, largest, counts = ranked
-    if kind == DCG:
-        return _dcg(kind, s, g, n, m, cutoff, ties, gains, discounts)
-    return _ndcg(kind, s, g, n, m, cutoff, ties, largest, gains, counts, discounts)
-
-
-@inner
 def _value(kind, k, threshold, ties, ranked, gains, discounts):
-    s, g, n, m, cutoff, relevant, largest, counts = ranked
-    if kind == AP_ATTAINABLE:
-        return _precision_sum(s, g, n, cutoff, ties, threshold) / min(relevant, cutoff)
-    if kind == RECALL:
-        return _relevant_at(s, g, n, cutoff, ties, threshold) / relevant
-    if kind == HIT_RATE:
-        return _hit_probability(s, g, n, cutoff, ties, threshold)
-    if kind == AP:
-        return _precision_sum(s, g, n, cutoff, ties, threshold) / relevant
-    if kind == RECIPROCAL_RANK:
-        return _reciprocal_rank(s, g, n, cutoff, ties, threshold)
-    if kind == PRECISION:
-        return _relevant_at(s, g, n, cutoff, ties, threshold) / (k if k > 0 else m)
-    if kind == ERR:
-        return _err(g, min(n, cutoff), gains)
-    if kind == PAIRWISE_ACCURACY:
-        return _pairwise_accuracy(s, g, n, ties, counts, largest)
-    if kind in (NDCG, DCG):
+    if kind in (codes.NDCG, codes.DCG):
         return _cumulative_gain(kind, ties, ranked, gains, discounts)
-    own = _own_gains(kind, largest)
-    if kind == LINEAR_NDCG:
-        ideal = ideal_sum(kind, m, m, largest + 1, own, counts, discounts)
+    if kind == codes.ERR:
+        return _err(ranked.g, min(ranked.n, ranked.cutoff), gains)
+    if kind == codes.PAIRWISE_ACCURACY:
+        return _pairwise_accuracy(ties, ranked)
+    if kind not in (
+        codes.LINEAR_NDCG, codes.AP, codes.AP_ATTAINABLE, codes.RECALL, codes.PRECISION, codes.HIT_RATE, codes.RECIPROCAL_RANK,
+    ):  # fmt: skip
+        # Another sum of gain times discount.
+        return _cumulative_gain(kind, ties, ranked, _own_gains(kind, ranked.largest), discounts)
+    total = _over_groups(kind, threshold, ties, ranked)
+    if kind in (codes.AP, codes.RECALL):
+        return total / ranked.relevant
+    if kind == codes.AP_ATTAINABLE:
+        return total / min(ranked.relevant, ranked.cutoff)
+    if kind == codes.PRECISION:
+        return total / (k if k > 0 else ranked.m)
+    if kind == codes.LINEAR_NDCG:
+        m, levels = ranked.m, ranked.largest + 1
+        ideal = ideal_sum(kind, m, m, levels, _own_gains(kind, ranked.largest), ranked.counts, discounts)
         # Undefined for a single document.
-        return _linear_dcg(s, g, n, ties) / ideal if ideal > 0.0 else np.nan
-    # Another sum of gain times discount.
-    return _ndcg(kind, s, g, n, m, cutoff, ties, largest, own, counts, discounts)
+        return total / ideal if ideal > 0.0 else np.nan
+    return total
 
 
 @kernel
@@ -165,9 +142,9 @@ def ideal_value(kind, k, threshold, grades, gains, discounts):
     largest = _count_grades(np.zeros(m), grades, counts)
     if largest < 0:
         return -1.0
-    if kind == AP:
+    if kind == codes.AP:
         return np.float64(counts[max(threshold, 1) :].sum())
-    own = gains if kind == NDCG else _own_gains(kind, largest)
+    own = gains if kind == codes.NDCG else _own_gains(kind, largest)
     return ideal_sum(kind, min(k, m) if k > 0 else m, m, largest + 1, own, counts, discounts)
 
 
@@ -194,10 +171,10 @@ def _order(scores, grades, ties, cutoff, everyone, s, g, s_spare, g_spare):
     # Documents that were not retrieved score less than any number.
     n = shortlist(cutoff, -np.inf if everyone else _LOWEST, scores, grades, s, g)
     sort_descending(s[:n], g[:n], s_spare, g_spare)
-    if ties != EXPECTED:
+    if ties != codes.EXPECTED:
         start = 0
         while start < n:
-            end = _group_end(s, start, n, EXPECTED)
+            end = _group_end(s, start, n, codes.EXPECTED)
             if end - start > 1:
                 # Sort the group by grade, which takes the place of the score meanwhile.
                 score = s[start]
@@ -214,7 +191,7 @@ def _order(scores, grades, ties, cutoff, everyone, s, g, s_spare, g_spare):
 def _group_end(s, start, n, ties):
     """The end of the group of documents that begins at `start`."""
     end = start + 1
-    if ties == EXPECTED:
+    if ties == codes.EXPECTED:
         while end < n and s[end] == s[start]:
             end += 1
     return end
@@ -230,15 +207,9 @@ def _own_gains(kind, largest):
 
 
 @inner
-def _ndcg(kind, s, g, n, m, cutoff, ties, largest, gains, counts, discounts):
-    """`_dcg`, divided by that of the best ranking."""
-    ideal = ideal_sum(kind, cutoff, m, largest + 1, gains, counts, discounts)
-    return _dcg(kind, s, g, n, m, cutoff, ties, gains, discounts) / ideal if ideal > 0.0 else np.nan
-
-
-@inner
-def _dcg(kind, s, g, n, m, cutoff, ties, gains, discounts):
-    """DCG@cutoff: over positions, D times the mean gain of the group there."""
+def _cumulative_gain(kind, ties, ranked, gains, discounts):
+    """DCG@cutoff: over positions, D times the mean gain of the group there; for other kinds divided by the best possible."""
+    s, g, n, m, cutoff, _, largest, counts = ranked
     total = 0.0
     start = 0
     while start < n and start < cutoff:
@@ -250,95 +221,57 @@ def _dcg(kind, s, g, n, m, cutoff, ties, gains, discounts):
         for i in range(start, min(end, cutoff)):
             total += mean * discount(kind, i, m, discounts)
         start = end
-    return total
+    if kind == codes.DCG:
+        return total
+    ideal = ideal_sum(kind, cutoff, m, largest + 1, gains, counts, discounts)
+    return total / ideal if ideal > 0.0 else np.nan
 
 
 @inner
-def _precision_sum(s, g, n, cutoff, ties, threshold):
-    """The precision at their positions, summed over the relevant documents.
+def _over_groups(kind, threshold, ties, ranked):
+    """What the groups of tied documents up to the cutoff contribute to a metric before it is divided by its largest value.
 
-    In a group of n documents, r of them relevant, each position holds a relevant one with probability r/n; given that, the
-    p - 1 positions of the group before it hold (p - 1)(r - 1)/(n - 1) others on average.
+    In a group of n documents, r of them relevant:
+
+    - average precision: each position holds a relevant one with probability r/n; given that, the p - 1 positions of the group
+      before it hold (p - 1)(r - 1)/(n - 1) others on average. So much for the precision at relevant documents;
+    - precision and recall: a position holds r/n relevant ones;
+    - reciprocal rank: the first relevant one is the p-th with probability C(n - p, r - 1) / C(n, r). No later group counts;
+    - hit rate: the first p are all irrelevant with probability C(n - r, p) / C(n, p). No later group counts;
+    - linear NDCG: sum_i r_i (n - position_i), a group at its mean position.
     """
-    total = 0.0
-    above = 0
-    start = 0
+    s, g, n, cutoff = ranked.s, ranked.g, ranked.n, ranked.cutoff
+    total, above, start = 0.0, 0, 0
     while start < n and start < cutoff:
         end = _group_end(s, start, n, ties)
-        size = end - start
-        relevant = _relevant_in(g, start, end, threshold)
-        if relevant > 0:
-            share = relevant / size
-            others = (relevant - 1) / (size - 1) if size > 1 else 0.0
-            for p in range(min(end, cutoff) - start):
-                total += share * (above + 1 + p * others) / (start + p + 1)
-        above += relevant
-        start = end
-    return total
-
-
-@inner
-def _reciprocal_rank(s, g, n, cutoff, ties, threshold):
-    """1 / position of the first relevant document; 0 if there is none up to the cutoff.
-
-    In a group of n documents, r of them relevant, the first of those is the p-th with probability C(n - p, r - 1) / C(n, r).
-    """
-    start = 0
-    while start < n and start < cutoff:
-        end = _group_end(s, start, n, ties)
-        relevant = _relevant_in(g, start, end, threshold)
-        if relevant > 0:
-            size = end - start
-            probability = relevant / size
-            total = 0.0
-            for p in range(min(end, cutoff) - start):
+        size, counted = end - start, min(end, cutoff) - start
+        relevant, grades = 0, 0
+        for i in range(start, end):
+            relevant += g[i] >= threshold
+            grades += g[i]
+        probability = relevant / size
+        if kind == codes.LINEAR_NDCG:
+            total += grades * (n - 0.5 * (start + 1 + end))
+        elif kind in (codes.PRECISION, codes.RECALL):
+            total += relevant * (counted / size)
+        elif relevant > 0 and kind == codes.RECIPROCAL_RANK:
+            for p in range(counted):
                 total += probability / (start + p + 1)
                 if p + 1 < size:
                     probability *= (size - p - relevant) / (size - p - 1)
             return total
-        start = end
-    return 0.0
-
-
-@inner
-def _relevant_at(s, g, n, cutoff, ties, threshold):
-    """Number of relevant documents up to the cutoff."""
-    total = 0.0
-    start = 0
-    while start < n and start < cutoff:
-        end = _group_end(s, start, n, ties)
-        share = (min(end, cutoff) - start) / (end - start)
-        total += _relevant_in(g, start, end, threshold) * share
-        start = end
-    return total
-
-
-@inner
-def _hit_probability(s, g, n, cutoff, ties, threshold):
-    """Probability that a relevant document is at one of the positions up to the cutoff.
-
-    Of a group of n documents, r of them relevant, the first p are all irrelevant with probability C(n - r, p) / C(n, p).
-    """
-    start = 0
-    while start < n and start < cutoff:
-        end = _group_end(s, start, n, ties)
-        relevant = _relevant_in(g, start, end, threshold)
-        if relevant > 0:
-            size = end - start
+        elif relevant > 0 and kind == codes.HIT_RATE:
             missed = 1.0
-            for p in range(min(end, cutoff) - start):
+            for p in range(counted):
                 missed *= max(0, size - relevant - p) / (size - p)
             return 1.0 - missed
+        elif relevant > 0:
+            others = (relevant - 1) / (size - 1) if size > 1 else 0.0
+            for p in range(counted):
+                total += probability * (above + 1 + p * others) / (start + p + 1)
+        above += relevant
         start = end
-    return 0.0
-
-
-@inner
-def _relevant_in(g, start, end, threshold):
-    relevant = 0
-    for i in range(start, end):
-        relevant += g[i] >= threshold
-    return relevant
+    return total
 
 
 @inner
@@ -353,26 +286,12 @@ def _err(g, n, gains):
 
 
 @inner
-def _linear_dcg(s, g, n, ties):
-    """sum_i r_i (n - position_i), a group of documents at its mean position."""
-    total = 0.0
-    start = 0
-    while start < n:
-        end = _group_end(s, start, n, ties)
-        grades = 0
-        for i in range(start, end):
-            grades += g[i]
-        total += grades * (n - 0.5 * (start + 1 + end))
-        start = end
-    return total
-
-
-@inner
-def _pairwise_accuracy(s, g, n, ties, counts, largest):
+def _pairwise_accuracy(ties, ranked):
     """The share of pairs of different grades that are ordered correctly; NaN if there are none.
 
     Walks down the ranking with a Fenwick tree of the grades above: O(n log largest).
     """
+    s, g, n, largest, counts = ranked.s, ranked.g, ranked.n, ranked.largest, ranked.counts
     pairs = n * n
     for grade in range(largest + 1):
         pairs -= counts[grade] * counts[grade]
@@ -385,19 +304,12 @@ def _pairwise_accuracy(s, g, n, ties, counts, largest):
         end = _group_end(s, start, n, ties)
         for i in range(start, end):
             # Documents above, in earlier groups, with a higher grade: all above minus those up to this grade.
-            halves += 2 * start
-            node = g[i] + 1
-            while node > 0:
-                halves -= 2 * tree[node]
-                node -= node & -node
+            halves += 2 * (start - fenwick.sum_before(tree, g[i] + 1))
         for i in range(start, end):
             # Pairs of different grades within the group count half.
             halves += i - start - in_group[g[i]]
             in_group[g[i]] += 1
-            node = g[i] + 1
-            while node <= largest + 1:
-                tree[node] += 1
-                node += node & -node
+            fenwick.add(tree, g[i], 1)
         for i in range(start, end):
             in_group[g[i]] = 0
         start = end

@@ -12,6 +12,7 @@ import numpy as np
 from online_rank._kernels._jit import inlined, inner, kernel
 from online_rank._kernels.codes import TANH
 from online_rank._kernels.fits import require
+from online_rank._kernels.hashing import uniform
 from online_rank._kernels.primitives import row_dot
 from online_rank._kernels.vector_math import tanh32, tanh64
 
@@ -99,28 +100,13 @@ def _chain(D, H, activation):
 
 
 @inner
-def next_key(key):
-    """The next state of the counter of dropout (Weyl's sequence of SplitMix64; Steele, Lea & Flood 2014)."""
-    return key + np.uint64(0x9E3779B97F4A7C15)
-
-
-@inner
-def _uniform(key, number):
-    """A number in [0, 1) that depends only on `key` and `number`: SplitMix64's output function."""
-    z = key + np.uint64(number) * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.float64((z ^ (z >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53
-
-
-@inner
 def _drop(values, rate, key, first):
     """Set each value to 0 with probability `rate`, and divide it by 1 - rate otherwise; unit number `first` is the first."""
     m, width = values.shape
     scale = values.dtype.type(1.0 / (1.0 - rate))
     for i in range(m):
         for j in range(width):
-            values[i, j] *= scale if _uniform(key, first + i * width + j) >= rate else values.dtype.type(0.0)
+            values[i, j] *= scale if uniform(key, first + i * width + j) >= rate else values.dtype.type(0.0)
 
 
 class Layers(NamedTuple):

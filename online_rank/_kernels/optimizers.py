@@ -15,14 +15,6 @@ _POOREST = 1e-3
 
 
 @inner
-def _sgd(rate, gradient, parameters):
-    """p <- p - rate g."""
-    rate = parameters.dtype.type(rate)
-    for j in range(parameters.shape[0]):
-        parameters[j] -= rate * gradient[j]
-
-
-@inner
 def _adagrad(rate, gradient, parameters, squares):
     """p <- p - rate g / sqrt(sum of g^2) (Duchi, Hazan & Singer 2011)."""
     rate = parameters.dtype.type(rate)
@@ -100,20 +92,15 @@ def meet_features(X, low, high, parameters, state):
     bet(parameters, state)
 
 
-@inner
+@kernel
 def descend(optimizer, rate, steps, gradient, parameters, state):
     """One step of an optimizer, in place; `steps` counts it."""
     if optimizer == SGD:
-        _sgd(rate, gradient, parameters)
+        for j in range(parameters.shape[0]):
+            parameters[j] -= parameters.dtype.type(rate) * gradient[j]
     elif optimizer == ADAGRAD:
         _adagrad(rate, gradient, parameters, state[0])
     elif optimizer == ADAM:
         _adam(rate, steps, gradient, parameters, state[0], state[1])
     elif optimizer == SCALE_FREE:
         _scale_free(rate, gradient, parameters, state)
-
-
-@kernel
-def step(optimizer, rate, steps, gradient, parameters, state):
-    """`descend`, for callers in Python."""
-    descend(optimizer, rate, steps, gradient, parameters, state)

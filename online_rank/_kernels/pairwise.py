@@ -66,31 +66,13 @@ def squared_identity(form, neighbours, t, start, levels, grade, mean, square, gr
 
 
 @inner
-def _logistic_row(slope, t_i, t, weights, valued, costs, forces, gradient):
-    """log(1 + exp(-slope (t_i - t_j))) over less relevant documents j. Returns the sum and minus its derivative in t_i.
+def _smooth_row(cost, slope, t_i, t, weights, valued, costs, forces, gradient):
+    """The costs of pairs with less relevant documents j. Returns their sum and minus its derivative in t_i.
 
-    The sum is 0 unless `valued`: its logarithms take as long as all else.
+    With x = slope (t_i - t_j), LOGISTIC is log(1 + exp(-x)), SQUARED (1 - tanh(x / 2))^2. The sum is 0 unless `valued`: its
+    logarithms take as long as all else.
     """
     # Short loops, not one: more documents are under way at once where fewer steps wait for one another.
-    for j in range(t.shape[0]):
-        forces[j] = exp_negative(-abs(slope * (t_i - t[j])))
-    if valued:
-        for j in range(t.shape[0]):
-            x = slope * (t_i - t[j])
-            costs[j] = weights[j] * ((0.0 if x > 0.0 else -x) + log1p_unit(forces[j]))
-    for j in range(t.shape[0]):
-        x, e = slope * (t_i - t[j]), forces[j]
-        forces[j] = weights[j] * slope * (e if x > 0.0 else 1.0) / (1.0 + e)
-        gradient[j] += forces[j]
-    return lane_sum(costs) if valued else 0.0, lane_sum(forces)
-
-
-@inner
-def _squared_tanh_row(slope, t_i, t, weights, valued, costs, forces, gradient):
-    """(1 - tanh(slope (t_i - t_j) / 2))^2 over less relevant documents j. Returns the sum and minus its derivative in t_i.
-
-    The sum is 0 unless `valued`.
-    """
     for j in range(t.shape[0]):
         forces[j] = exp_negative(-abs(slope * (t_i - t[j])))
     if valued:
@@ -98,12 +80,15 @@ def _squared_tanh_row(slope, t_i, t, weights, valued, costs, forces, gradient):
             x, e = slope * (t_i - t[j]), forces[j]
             # 1 - tanh(x / 2) = 2 q and 1 + tanh(x / 2) = 2 p, without cancellation.
             q = (e if x > 0.0 else 1.0) / (1.0 + e)
-            costs[j] = weights[j] * 4.0 * q * q
+            costs[j] = weights[j] * ((0.0 if x > 0.0 else -x) + log1p_unit(e) if cost == LOGISTIC else 4.0 * q * q)
     for j in range(t.shape[0]):
         x, e = slope * (t_i - t[j]), forces[j]
         q = (e if x > 0.0 else 1.0) / (1.0 + e)
         p = (1.0 if x > 0.0 else e) / (1.0 + e)
-        forces[j] = weights[j] * slope * 8.0 * p * q * q
+        if cost == LOGISTIC:
+            forces[j] = weights[j] * slope * (e if x > 0.0 else 1.0) / (1.0 + e)
+        else:
+            forces[j] = weights[j] * slope * 8.0 * p * q * q
         gradient[j] += forces[j]
     return lane_sum(costs) if valued else 0.0, lane_sum(forces)
 
@@ -122,10 +107,7 @@ def smooth_pairs(cost, slope, form, neighbours, t, start, levels, grade, valued,
         lower = slice(start[lowest], start[a])
         for i in range(start[a], start[a + 1]):
             t_j, w, c, f, g = t[lower], weights[lower], costs[lower], forces[lower], gradient[lower]
-            if cost == LOGISTIC:
-                total, pull = _logistic_row(slope, t[i], t_j, w, valued, c, f, g)
-            else:
-                total, pull = _squared_tanh_row(slope, t[i], t_j, w, valued, c, f, g)
+            total, pull = _smooth_row(cost, slope, t[i], t_j, w, valued, c, f, g)
             value += total
             gradient[i] -= pull
     return value
@@ -153,39 +135,41 @@ def hinge(form, neighbours, margin, s, order, graded, numbers, grades, gradient)
     `s` (m,) and `gradient` are in document order here, `order` lists documents by descending score. `numbers` and `grades`
     (levels + 1,) are workspace: the number of documents so far in each level, and the sum of their grades.
     """
-    level, levels, grade = graded.level, graded.levels, graded.grade
-    m = s.shape[0]
-    numbers[:] = 0.0
-    grades[:] = 0.0
-    seen = 0
-    mass = 0.0
-    for p in range(m):
-        i = order[p]
-        while seen < m and s[order[seen]] > s[i] - margin:
-            j = order[seen]
-            _put(numbers, level[j], 1.0, neighbours)
-            _put(grades, level[j], np.float64(grade[level[j]]), neighbours)
-            seen += 1
-        n = _lower(numbers, level[i], neighbours)
-        weight = (form[0] + form[1] * grade[level[i]]) * n + form[2] * _lower(grades, level[i], neighbours)
-        gradient[i] -= weight
-        mass += weight
-    numbers[:] = 0.0
-    grades[:] = 0.0
-    seen = m - 1
-    for p in range(m - 1, -1, -1):
-        j = order[p]
-        # Levels are counted from the top, so that smaller indices in the tables are more relevant.
-        mirrored = levels - 1 - level[j]
-        while seen >= 0 and s[j] > s[order[seen]] - margin:
-            i = order[seen]
-            _put(numbers, levels - 1 - level[i], 1.0, neighbours)
-            _put(grades, levels - 1 - level[i], np.float64(grade[level[i]]), neighbours)
-            seen -= 1
-        n = _lower(numbers, mirrored, neighbours)
-        gradient[j] += (form[0] + form[2] * grade[level[j]]) * n + form[1] * _lower(grades, mirrored, neighbours)
+    mass = _sweep(True, form, neighbours, margin, s, order, graded, numbers, grades, gradient)
+    _sweep(False, form, neighbours, margin, s, order, graded, numbers, grades, gradient)
     # Each violated pair costs w (margin - s_i + s_j), and contributes w to the gradient; scores are relative to the best one.
     value = margin * mass
-    for i in range(m):
+    for i in range(s.shape[0]):
         value += gradient[i] * (s[i] - s[order[0]])
     return value
+
+
+@inner
+def _sweep(down, form, neighbours, margin, s, order, graded, numbers, grades, gradient):
+    """Subtract from `gradient` the weights of violated pairs in which a document is the more relevant one, if `down`; otherwise
+    add those in which it is the less relevant one. Returns their sum.
+
+    Down the ranking each document meets those that score at least its score less the margin; up the ranking it is the reverse,
+    with levels counted from the top, so that smaller indices in the tables are more relevant.
+    """
+    level, levels, grade, m = graded.level, graded.levels, graded.grade, s.shape[0]
+    of_own, of_other = (form[1], form[2]) if down else (form[2], form[1])
+    numbers[:] = 0.0
+    grades[:] = 0.0
+    seen, mass = 0, 0.0
+    for p in range(m):
+        i = order[p] if down else order[m - 1 - p]
+        own = level[i] if down else levels - 1 - level[i]
+        while seen < m:
+            j = order[seen] if down else order[m - 1 - seen]
+            if not (s[j] > s[i] - margin if down else s[i] > s[j] - margin):
+                break
+            other = level[j] if down else levels - 1 - level[j]
+            _put(numbers, other, 1.0, neighbours)
+            _put(grades, other, np.float64(grade[level[j]]), neighbours)
+            seen += 1
+        weight = (form[0] + of_own * grade[level[i]]) * _lower(numbers, own, neighbours)
+        weight += of_other * _lower(grades, own, neighbours)
+        gradient[i] += -weight if down else weight
+        mass += weight
+    return mass

@@ -9,6 +9,8 @@ import numpy as np
 from online_rank._kernels._jit import inner, kernel
 from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.fits import require, require_offsets
+from online_rank._kernels.order import sort_descending
+from online_rank._kernels.workspace import longest_query
 
 
 @inner
@@ -42,10 +44,11 @@ def _write_scaled(X, a, b, shift, factor, out):
 
 
 @inner
-def _inverse_deviation(m2, n, factor):
-    """factor = 1 / sqrt(m2 / n), and 0 for a column that never varied."""
+def _inverse_deviation(m2, n, factor, with_std):
+    """factor = 1 / sqrt(m2 / n), and 0 for a column that never varied; 1 without `with_std`."""
     for j in range(len(m2)):
-        factor[j] = 1.0 / np.sqrt(m2[j] / n) if m2[j] > 0.0 else 0.0
+        deviates = 1.0 / np.sqrt(m2[j] / n) if m2[j] > 0.0 else 0.0
+        factor[j] = deviates if with_std else 1.0
 
 
 @inner
@@ -69,15 +72,15 @@ def join(n, other_mean, other_m2, count, mean, m2):
 
 
 @kernel
-def learn_and_scale(X, offsets, count, mean, m2, with_std, out, own_count=0, own=None, asked=None, before=None):
+def learn_and_scale(X, offsets, count, mean, m2, with_std, out, own_count, own, asked, before):
     """Learn the running mean and variance of each column from each query, then write the scaled query to `out`.
 
     `mean` and `m2` (sum of squared deviations from the mean) are of the `count` documents before; they are changed in place.
     Means and deviations of a query are joined to those of the stream by the formula of Chan, Golub & LeVeque (1979).
 
-    `own` (2, d), if given, has mean and m2 of only the last `own_count` documents; it is changed in the same way.
+    `own` (2, d), if not None, has mean and m2 of only the last `own_count` documents; it is changed in the same way.
 
-    `before` (n, d), where given, receives the documents `asked` as `scale` gives them before their query is learned.
+    `before` (n, d), if not None, receives the documents `asked` as `scale` gives them before their query is learned.
 
     Returns the number of queries learned, which is smaller if one would make the state non-finite, and the new count.
     """
@@ -94,10 +97,7 @@ def learn_and_scale(X, offsets, count, mean, m2, with_std, out, own_count=0, own
         if a == b:
             continue
         if before is not None:
-            if with_std:
-                _inverse_deviation(m2, count, query_m2)
-            else:
-                query_m2[:] = 1.0
+            _inverse_deviation(m2, count, query_m2, with_std)
             _write_scaled(asked, a, b, mean, query_m2, before)
         _column_moments(X, a, b, query_mean, query_m2)
         if own is not None:
@@ -113,10 +113,7 @@ def learn_and_scale(X, offsets, count, mean, m2, with_std, out, own_count=0, own
         count += b - a
         mean[:] = query_mean
         m2[:] = query_m2
-        if with_std:
-            _inverse_deviation(m2, count, query_m2)
-        else:
-            query_m2[:] = 1.0
+        _inverse_deviation(m2, count, query_m2, with_std)
         _write_scaled(X, a, b, mean, query_m2, out)
     return len(offsets) - 1, count
 
@@ -125,9 +122,8 @@ def learn_and_scale(X, offsets, count, mean, m2, with_std, out, own_count=0, own
 def scale(X, count, mean, m2, with_std, out):
     """`out` = X, scaled by the learned statistics, as in `learn_and_scale`."""
     require(X.shape[1] == mean.shape[0] == m2.shape[0] == out.shape[1] and X.shape[0] <= out.shape[0])
-    factor = np.ones(X.shape[1])
-    if with_std:
-        _inverse_deviation(m2, count, factor)
+    factor = np.empty(X.shape[1])
+    _inverse_deviation(m2, count, factor, with_std)
     _write_scaled(X, 0, len(X), mean, factor, out)
 
 
@@ -156,34 +152,24 @@ def divide_by_largest(X, offsets, largest, out, learns):
 
 
 @kernel
-def standardise_queries(X, offsets, out):
-    """Each column of each query with mean 0 and variance 1; a constant one is 0."""
+def normalise_queries(X, offsets, minmax, out):
+    """Each column of each query with mean 0 and variance 1, or with minimum 0 and maximum 1; a constant one is 0.
+
+    Returns the number of queries before one that is not finite.
+    """
     require_offsets(offsets, min(X.shape[0], out.shape[0]))
     require(X.shape[1] == out.shape[1])
-    mean = np.empty(X.shape[1])
-    m2 = np.empty(X.shape[1])
+    low, span = np.empty(X.shape[1]), np.empty(X.shape[1])
     for t in range(len(offsets) - 1):
         a, b = offsets[t], offsets[t + 1]
         if a == b:
             continue
-        _column_moments(X, a, b, mean, m2)
-        if not (all_finite(m2) and all_finite(mean)):
-            return t
-        _inverse_deviation(m2, b - a, m2)
-        _write_scaled(X, a, b, mean, m2, out)
-    return len(offsets) - 1
-
-
-@kernel
-def minmax_queries(X, offsets, out):
-    """Each column of each query with minimum 0 and maximum 1; a constant one is 0."""
-    require_offsets(offsets, min(X.shape[0], out.shape[0]))
-    require(X.shape[1] == out.shape[1])
-    low = np.empty(X.shape[1])
-    span = np.empty(X.shape[1])
-    for t in range(len(offsets) - 1):
-        a, b = offsets[t], offsets[t + 1]
-        if a == b:
+        if not minmax:
+            _column_moments(X, a, b, low, span)
+            if not (all_finite(span) and all_finite(low)):
+                return t
+            _inverse_deviation(span, b - a, span, True)
+            _write_scaled(X, a, b, low, span, out)
             continue
         low[:] = X[a]
         span[:] = X[a]
@@ -195,11 +181,34 @@ def minmax_queries(X, offsets, out):
             span[j] -= low[j]
         if not all_finite(span):
             return t
-        for j in range(X.shape[1]):
-            # Whatever a constant column is divided by, it gives 0. Elsewhere a division, unlike a product with 1 / span, gives
-            # exactly 1 at the maximum.
-            span[j] = 1.0 if span[j] == 0.0 else span[j]
         for i in range(a, b):
             for j in range(X.shape[1]):
-                out[i, j] = (np.float64(X[i, j]) - low[j]) / span[j]
+                # A division, unlike a product with 1 / span, gives exactly 1 at the maximum.
+                out[i, j] = (np.float64(X[i, j]) - low[j]) / span[j] if span[j] != 0.0 else 0.0
     return len(offsets) - 1
+
+
+@kernel
+def beside_ranks(X, offsets, first, out):
+    """out[:, first + j] = (share of the query's documents with a smaller value of feature j, equal ones half) - 1/2."""
+    longest = longest_query(offsets)
+    values, spare = np.empty(longest), np.empty(longest)
+    order, spare_order = np.empty(longest, np.int64), np.empty(longest, np.int64)
+    for t in range(offsets.shape[0] - 1):
+        a = offsets[t]
+        m = offsets[t + 1] - a
+        for j in range(X.shape[1]):
+            for i in range(m):
+                values[i] = X[a + i, j]
+                order[i] = i
+            sort_descending(values[:m], order[:m], spare[:m], spare_order[:m])
+            start = 0
+            while start < m:
+                stop = start + 1
+                while stop < m and values[stop] == values[start]:
+                    stop += 1
+                # m - stop documents are below, stop - start are equal.
+                share = (m - stop + 0.5 * (stop - start)) / m - 0.5
+                for r in range(start, stop):
+                    out[a + order[r], first + j] = share
+                start = stop

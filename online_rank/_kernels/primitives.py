@@ -82,11 +82,6 @@ def two_row_dots_and_squares(X, i, w):
     return _sums(a * _wide(w), b * _wide(w), a * a, b * b)
 
 
-def four_rows_by_two(X, i, a, b):
-    """X_i . a and those of the next three rows, then the same of b: rows and vectors are read once."""
-    return *four_row_dots(X, i, a), *four_row_dots(X, i, b)
-
-
 def add_four(target, i, a, b, c, d):
     """target[i : i + 4] += (a, b, c, d), all float64, in one instruction where the processor has it."""
     for k, value in enumerate((a, b, c, d)):

@@ -15,6 +15,7 @@ from online_rank._kernels.arrays import copy_to
 from online_rank._kernels.fits import require
 from online_rank._kernels.primitives import bit_pattern, four_row_dots, row_dot
 from online_rank._kernels.vector_math import normal_quantile
+from online_rank._kernels.workspace import longest_query
 
 # Added to the standard deviation within a query, so that a feature that hardly varies there stays small.
 _SOFT = 0.1
@@ -30,22 +31,6 @@ FINDER = 7
 # infinite ones, with which values are compared without asking whether there is a next knot.
 VALUE, SCORE, SLOPE = range(3)
 KNOT, BEYOND = 3, 3
-
-
-@kernel
-def _mixed(z):
-    """The finaliser of SplitMix64 (Steele, Lea & Flood 2014): a hash of 64 bits."""
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
-@kernel
-def draws(seed, first, out):
-    """Uniform numbers in [0, 1): that number n follows from `seed` and n alone; out (k,) gets those from `first` on."""
-    for i in range(out.shape[0]):
-        bits = _mixed(_mixed(np.uint64(seed)) + np.uint64(first + i) * np.uint64(0x9E3779B97F4A7C15))
-        out[i] = np.float64(bits >> np.uint64(11)) * 2.0**-53
 
 
 @leaf
@@ -380,46 +365,28 @@ def _find_cells(X, finders, origins, shifts, clipped, cells):
             found[j] = np.uint8(cell)
 
 
-# Each of the next three replaces the column j of Z, values clipped to the knots, by their scores: linear between knots. They
-# differ in how they find the last knot below a value. None of them branches: which knot it is cannot be predicted. A comparison
-# is added to an index, which is one instruction. Indices are unsigned, which avoids tests for negative ones.
-
-
 @leaf
-def _map_column(Z, j, knots, starts, cells):
-    """Where no cell has more than one knot: the knot is the last one before the cell, or the next."""
+def _map_column(Z, j, steps, knots, starts, cells):
+    """Replace the column j of Z, values clipped to the knots, by their scores: linear between knots.
+
+    The last knot below a value is found among up to 2^steps - 1 knots of its cell. No branch depends on a value, because which
+    knot it is cannot be predicted: a comparison is added to an index, which is one instruction. Indices are unsigned, which
+    avoids tests for negative ones.
+    """
     values, scores, slopes, own, one = knots[VALUE], knots[SCORE], knots[SLOPE], np.uint64(j), np.uint64(1)
+    two, three, last = one + one, one + one + one, np.uint64(values.shape[0]) - one
     for i in range(Z.shape[0]):
         z = Z[i, own]
         at = np.uint64(starts[np.uint64(cells[i, own])])
-        at += np.uint64(values[at + one] <= z)
-        Z[i, own] = scores[at] + (z - values[at]) * slopes[at]
-
-
-@leaf
-def _map_full_column(Z, j, knots, starts, cells):
-    """Where no cell has more than three knots."""
-    values, scores, slopes, own, one = knots[VALUE], knots[SCORE], knots[SLOPE], np.uint64(j), np.uint64(1)
-    two, three = one + one, one + one + one
-    for i in range(Z.shape[0]):
-        z = Z[i, own]
-        at = np.uint64(starts[np.uint64(cells[i, own])])
-        first, second = np.uint64(values[at + one] <= z), np.uint64(values[at + two] <= z)
-        at += first + second + np.uint64(values[at + three] <= z)
-        Z[i, own] = scores[at] + (z - values[at]) * slopes[at]
-
-
-@leaf
-def _search_column(Z, j, steps, knots, starts, cells):
-    """For cells with up to 2^steps - 1 knots: binary search."""
-    values, scores, slopes, own, one = knots[VALUE], knots[SCORE], knots[SLOPE], np.uint64(j), np.uint64(1)
-    last = np.uint64(values.shape[0]) - one
-    for i in range(Z.shape[0]):
-        z = Z[i, own]
-        at = np.uint64(starts[np.uint64(cells[i, own])])
-        for s in range(steps - 1, -1, -1):
-            step = one << np.uint64(s)
-            at += step * np.uint64(values[min(at + step, last)] <= z)
+        if steps < 2:
+            at += np.uint64(values[at + one] <= z)
+        elif steps == 2:
+            first, second = np.uint64(values[at + one] <= z), np.uint64(values[at + two] <= z)
+            at += first + second + np.uint64(values[at + three] <= z)
+        else:
+            for s in range(steps - 1, -1, -1):
+                step = one << np.uint64(s)
+                at += step * np.uint64(values[min(at + step, last)] <= z)
         Z[i, own] = scores[at] + (z - values[at]) * slopes[at]
 
 
@@ -464,9 +431,7 @@ def map_queries(X, offsets, rare, counts, knots, cells, finders, out):
 
     out : (n, 2 d) float32
     """
-    longest, d = 0, X.shape[1]
-    for t in range(offsets.shape[0] - 1):
-        longest = max(longest, offsets[t + 1] - offsets[t])
+    longest, d = longest_query(offsets), X.shape[1]
     g, found = np.empty((longest, d)), np.empty((longest, d), dtype=np.uint8)
     zeros, first, means, factors, sound = np.zeros(d), np.empty(d), np.empty(d), np.empty(d), True
     origins, shifts = np.empty(d, dtype=np.int64), np.empty(d, dtype=np.int64)
@@ -481,13 +446,7 @@ def map_queries(X, offsets, rare, counts, knots, cells, finders, out):
         scores, places = g[:m], found[:m]
         _find_cells(X[a:b], finders, origins, shifts, scores, places)
         for j in range(d):
-            steps = np.int64(finders[STEPS, j])
-            if steps < 2:
-                _map_column(scores, j, knots[j], cells[j], places)
-            elif steps == 2:
-                _map_full_column(scores, j, knots[j], cells[j], places)
-            else:
-                _search_column(scores, j, steps, knots[j], cells[j], places)
+            _map_column(scores, j, np.int64(finders[STEPS, j]), knots[j], cells[j], places)
         _relate(scores, rare, first, means, factors)
         _write(scores, means, factors, out[a:b])
     return sound
@@ -500,28 +459,14 @@ def ramps(Z, knots, height, out):
     out : (n, columns * number of knots)
     """
     width = knots.shape[0]
-    n = Z.shape[1] * width
-    # All columns of a row in one loop. The entries in place of the values themselves are overwritten afterwards.
-    starts, slopes, row = np.zeros(n), np.zeros(n), np.empty(n)
-    for j in range(n):
-        k = j % width
-        if k > 0:
-            starts[j] = knots[k - 1]
-            slopes[j] = 1.0 / (knots[k] - knots[k - 1])
+    slopes = np.empty(width - 1)
+    for k in range(width - 1):
+        slopes[k] = 1.0 / (knots[k + 1] - knots[k])
     for i in range(Z.shape[0]):
-        for c in range(Z.shape[1]):
-            z = np.float64(Z[i, c])
-            for k in range(width):
-                row[c * width + k] = z
-        _ramp(row, starts, slopes, height, out[i])
-        for c in range(Z.shape[1]):
-            out[i, c * width] = Z[i, c]
-
-
-@leaf
-def _ramp(z, starts, slopes, height, out):
-    """out = height clip((z - starts) slopes, 0, 1)."""
-    for j in range(z.shape[0]):
-        part = (z[j] - starts[j]) * slopes[j]
-        part = part if part > 0.0 else 0.0
-        out[j] = height * (part if part < 1.0 else 1.0)
+        for j in range(Z.shape[1]):
+            z, own = np.float64(Z[i, j]), out[i, j * width : (j + 1) * width]
+            own[0] = Z[i, j]
+            for k in range(width - 1):
+                part = (z - knots[k]) * slopes[k]
+                part = part if part > 0.0 else 0.0
+                own[k + 1] = height * (part if part < 1.0 else 1.0)

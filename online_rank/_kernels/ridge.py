@@ -10,10 +10,11 @@ import numpy as np
 
 from online_rank._kernels._jit import kernel, leaf
 from online_rank._kernels.arrays import all_finite, copy_to
+from online_rank._kernels.dense import score_with_norms
 from online_rank._kernels.encoder import standardised
 from online_rank._kernels.fits import require
-from online_rank._kernels.judge import judge_rankings
-from online_rank._kernels.primitives import dot, row_dot, sum_of_squares
+from online_rank._kernels.graded import judge_rankings
+from online_rank._kernels.primitives import dot
 from online_rank._kernels.rounds import write_round
 
 # Number of rows multiplied at once, of rows computed at once, and of float64 in a cache line.
@@ -170,15 +171,6 @@ def solve(gram, moment, ridges, solutions):
             copy_to(solutions[k], x)
 
 
-@kernel
-def score_all(X, W, S):
-    """S[k, i] = W[k] . X[i]: scores (K, m) by K weight vectors (K, d)."""
-    require(X.shape[1] == W.shape[1] and S.shape[0] >= W.shape[0] and S.shape[1] >= X.shape[0])
-    for i in range(X.shape[0]):
-        for k in range(W.shape[0]):
-            S[k, i] = row_dot(X, i, W[k])
-
-
 @leaf
 def _may_overflow(gram, d, weight, largest, m):
     """Whether sums of a query with m documents, of squared norms up to `largest`, could overflow."""
@@ -210,13 +202,11 @@ def judge_query(X, y, weight, kind, cutoff, threshold, discounts, weights, best,
     require(X.shape[0] == y.shape[0] and X.shape[1] == d and discounts.shape[0] >= y.shape[0] and row.shape[0] == 10)
     require(losses.shape[0] == weights.shape[0] and 0 <= best < weights.shape[0] and gram.shape[0] == d * (d + 1) // 2)
     S = np.empty((weights.shape[0], X.shape[0]))
-    score_all(X, weights, S)
-    largest = 0.0
-    for i in range(X.shape[0]):
-        square = sum_of_squares(X[i])
-        if not math.isfinite(square):
-            return -1
-        largest = max(largest, square)
+    largest, norms = 0.0, 0.0
+    for k in range(weights.shape[0]):
+        largest, norms = score_with_norms(X, weights[k], S[k])
+    if not math.isfinite(norms):
+        return -1
     if not (all_finite(S.reshape(-1)) and weight >= 0.0 and math.isfinite(weight)):
         return -1
     levels = judge_rankings(kind, cutoff, threshold, S, y, discounts, losses)

@@ -5,32 +5,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from online_rank._kernels import features
+from online_rank._kernels import workspace as at
 from online_rank._kernels._jit import inner, kernel, leaf
-from online_rank._kernels.arrays import all_finite, copy_to
-from online_rank._kernels.best_violators import argmax_credit, hinge_on_best, keys_of, margin_keys, slam_losses
+from online_rank._kernels.arrays import all_finite
+from online_rank._kernels.best_violators import argmax_credit, hinge_on_best, keys_of, margin_keys, slam_loss
 from online_rank._kernels.codes import DOCUMENTS, TIGHT
-from online_rank._kernels.dense import add_scaled, combine_rows, score_with_norms
 from online_rank._kernels.fits import require, require_block
 from online_rank._kernels.graded import Target, grade_query, rank_pessimistically, ranking_loss
 from online_rank._kernels.rounds import write_round
 from online_rank._kernels.spread_credit import list_preferred
 from online_rank._kernels.weight_vectors import weigh_documents
-from online_rank._kernels.workspace import (
-    BARS,
-    BEST,
-    CREDIT,
-    KEYS,
-    LISTED_SCORES,
-    ORDER,
-    PREFERRED,
-    SCORES,
-    SPARE_ITEMS,
-    SPARE_KEYS,
-    TERMS,
-    WEIGHTS,
-    longest_query,
-    workspace,
-)
+from online_rank._kernels.workspace import longest_query, workspace
 
 
 class Rule(NamedTuple):
@@ -58,17 +44,17 @@ def descend(target, rule, graded, s, weight, work):
     unchanged, and nothing is listed.
     """
     m = s.shape[0]
-    order, v, c = work.integers[ORDER, :m], work.reals[WEIGHTS, :m], work.reals[CREDIT, :m]
+    order, v, c = work.integers[at.ORDER, :m], work.reals[at.WEIGHTS, :m], work.reals[at.CREDIT, :m]
     rank_pessimistically(s, graded, m if rule.within_grade == TIGHT else graded.depth, order, work)
     loss = ranking_loss(target, graded, order)
     v_max = weigh_documents(target, graded, rule.within_grade, order, work, v)
     if loss == 0.0:
         return loss, 0.0, v_max, 0
-    n = list_preferred(graded.level, v, work.integers[PREFERRED])
+    n = list_preferred(graded.level, v, work.integers[at.PREFERRED])
     keys, offset = margin_keys(rule.margin, rule.by_gap, graded, s, work)
     c[:] = 0.0
     mass = argmax_credit(
-        graded, v, keys, offset, True, work.integers[PREFERRED, :n], work.integers[BEST], work.reals[BARS], c
+        graded, v, keys, offset, True, work.integers[at.PREFERRED, :n], work.integers[at.BEST], work.reals[at.BARS], c
     )  # fmt: skip
     for i in range(m):
         c[i] *= weight
@@ -76,30 +62,30 @@ def descend(target, rule, graded, s, weight, work):
 
 
 @kernel
-def learn(X, y, offsets, weights, discounts, config, w, counters, rounds):
+def learn(X, y, offsets, weights, discounts, config, w, average, counters, rounds):
     """Learn from a block of queries.
 
     Parameters
     ----------
     X, y, offsets, weights, discounts, w, rounds : as for `perceptron.learn`
     config : float64 array: measure kind, cutoff, threshold, within grade, margin by gap?, step size, margin Delta
+    average : (0,), or False for `sparse.Rows`: the learning weights serve
     counters : (> DOCUMENTS,) float64, changed in place
 
     Returns
     -------
     Number of queries learned, as `perceptron.learn`.
     """
-    require_block(X.shape[0], y, offsets, weights, discounts, rounds)
-    require(X.shape[1] == w.shape[0] and counters.shape[0] > DOCUMENTS)
+    require_block(features.n_documents(X), y, offsets, weights, discounts, rounds)
+    require(counters.shape[0] > DOCUMENTS)
+    learner = features.learner_of(X, w, average, None, 0, offsets)
     target, rule = settings(config, discounts)
     work = workspace(longest_query(offsets))
-    steps = np.empty((2, w.shape[0]))
-    z, new = steps[0], steps[1]
     for q in range(weights.shape[0]):
         first, weight = offsets[q], weights[q]
         m = offsets[q + 1] - first
-        documents, s, c = X[first : first + m], work.reals[SCORES, :m], work.reals[CREDIT, :m]
-        largest, norms = score_with_norms(documents, w, s)
+        documents, s, c = features.query_of(X, first, m), work.reals[at.SCORES, :m], work.reals[at.CREDIT, :m]
+        largest, norms = features.score_with_norms(documents, w, s)
         graded = grade_query(target, y[first : first + m], work)
         if not (graded.levels >= 0 and math.isfinite(norms) and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
             return q
@@ -109,10 +95,10 @@ def learn(X, y, offsets, weights, discounts, config, w, counters, rounds):
         loss, mass, v_max, _ = descend(target, rule, graded, s, weight, work)
         square = 0.0
         if loss > 0.0:
-            square = combine_rows(documents, c, work.integers[SPARE_ITEMS], z)
-            if not (math.isfinite(square) and math.isfinite(mass) and math.isfinite(add_scaled(w, rule.step, z, new))):
+            n, square, _ = features.combine(documents, learner, c, None, work.integers[at.SPARE_ITEMS])
+            finite = math.isfinite(square) and math.isfinite(mass)
+            if not (finite and features.add(learner, n, rule.step, square, 1.0, counters)):
                 return q
-            copy_to(w, new)
         counters[DOCUMENTS] += m
         write_round(rounds[q], loss, mass, square, rule.margin, weight, m, largest, v_max, False)
     return weights.shape[0]
@@ -141,12 +127,11 @@ def compare(y, s, weight, scores, discounts, config, out):
     keys, offset = margin_keys(rule.margin, rule.by_gap, graded, s, work)
     gap = rule.margin - offset
     v, k, preferred, best = (
-        work.reals[WEIGHTS, :m], work.reals[LISTED_SCORES, :m], work.integers[PREFERRED, :n], work.integers[BEST],
+        work.reals[at.WEIGHTS, :m], work.reals[at.LISTED_SCORES, :m], work.integers[at.PREFERRED, :n], work.integers[at.BEST],
     )  # fmt: skip
     for row in range(out.shape[0]):
-        if not keys_of(scores[row], graded, gap, k, work.reals[TERMS, :m]):
+        if not keys_of(scores[row], graded, gap, k, work.reals[at.TERMS, :m]):
             out[row] = np.inf
             continue
         out[row, 0] = weight * hinge_on_best(graded, v, keys, offset, True, preferred, best, k, offset)
-        loss, _ = slam_losses(graded, v, preferred, k, k, offset, work.reals[KEYS], work.reals[SPARE_KEYS])
-        out[row, 1] = weight * loss
+        out[row, 1] = weight * slam_loss(graded, v, preferred, k, offset, work.reals[at.KEYS])

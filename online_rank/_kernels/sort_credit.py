@@ -4,17 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from online_rank._kernels import workspace as at
 from online_rank._kernels._jit import leaf
+from online_rank._kernels.graded import list_by_level
 from online_rank._kernels.order import sort_descending
 from online_rank._kernels.vector_math import normal_quantile
-from online_rank._kernels.workspace import (
-    KEYS,
-    LEVEL_START,
-    LISTED,
-    NORMAL_SCORES,
-    SPARE_ITEMS,
-    SPARE_KEYS,
-)
 
 
 class Moved(NamedTuple):
@@ -44,20 +38,15 @@ def sort_credit(graded, s, offset, work, c):
     """
     m = c.shape[0]
     level, levels = graded.level, graded.levels
-    keys, placed, next_place = work.reals[KEYS], work.integers[LISTED], work.integers[LEVEL_START]
-    phi = work.reals[NORMAL_SCORES]
+    keys, placed, next_place = work.reals[at.KEYS], work.integers[at.LISTED], work.integers[at.LEVEL_START]
+    phi = work.reals[at.NORMAL_SCORES]
     normal_scores(m, phi)
     # Listed by ascending level before a stable sort, so that among equals the less relevant come first.
-    next_place[0] = 0
-    for lev in range(1, levels):
-        next_place[lev] = next_place[lev - 1] + graded.size[lev - 1]
+    list_by_level(graded, next_place, placed)
     step = offset / (levels - 1)
-    for i in range(m):
-        p = next_place[level[i]]
-        next_place[level[i]] += 1
-        placed[p] = i
-        keys[p] = s[i] - step * level[i]
-    sort_descending(keys[:m], placed[:m], work.reals[SPARE_KEYS], work.integers[SPARE_ITEMS])
+    for p in range(m):
+        keys[p] = s[placed[p]] - step * level[placed[p]]
+    sort_descending(keys[:m], placed[:m], work.reals[at.SPARE_KEYS], work.integers[at.SPARE_ITEMS])
     # Levels from the highest down.
     next_place[levels - 1] = 0
     for lev in range(levels - 2, -1, -1):
@@ -91,9 +80,9 @@ def transport(graded, c, work, moved):
     rounding leaves over is dropped. Pairs go to the arrays of `moved`, each of at least 2 m; returns their number.
     """
     m = c.shape[0]
-    level, placed = graded.level, work.integers[LISTED]
+    level, placed = graded.level, work.integers[at.LISTED]
     # Of each level, a stack of documents that came before and have to give.
-    left, top, below = work.reals[SPARE_KEYS], work.integers[LEVEL_START], work.integers[SPARE_ITEMS]
+    left, top, below = work.reals[at.SPARE_KEYS], work.integers[at.LEVEL_START], work.integers[at.SPARE_ITEMS]
     top[: graded.levels] = -1
     n = 0
     for p in range(m):
@@ -119,11 +108,9 @@ def transport(graded, c, work, moved):
 
 
 @leaf
-def hinges_of_moved(moved, size, k, other):
-    """Sums of the amounts of the first `size` pairs times max(0, 1 + k_j - k_i), for the keys (m,) of two comparators."""
-    total, other_total = 0.0, 0.0
+def hinge_of_moved(moved, size, k):
+    """Sum of the amounts of the first `size` pairs times max(0, 1 + k_j - k_i), for a comparator's keys (m,)."""
+    total = 0.0
     for n in range(size):
-        i, j, amount = moved.upper[n], moved.lower[n], moved.amount[n]
-        total += amount * max(0.0, 1.0 + k[j] - k[i])
-        other_total += amount * max(0.0, 1.0 + other[j] - other[i])
-    return total, other_total
+        total += moved.amount[n] * max(0.0, 1.0 + k[moved.lower[n]] - k[moved.upper[n]])
+    return total

@@ -4,42 +4,19 @@ from typing import NamedTuple
 
 import numpy as np
 
+from online_rank._kernels import codes
+from online_rank._kernels import workspace as at
 from online_rank._kernels._jit import inner, kernel
 from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.best_violators import margin_keys
-from online_rank._kernels.codes import (
-    AP,
-    HINGE,
-    LAMBDARANK,
-    LISTNET,
-    LOGISTIC,
-    OWN_SURROGATE,
-    SLAM,
-    SQUARED,
-    STRUCTURED,
-    TIGHT,
-)
 from online_rank._kernels.fits import require
-from online_rank._kernels.graded import Target, grade_query, rank_pessimistically, ranking_loss
+from online_rank._kernels.graded import Target, grade_query, list_by_level, rank_pessimistically, ranking_loss
 from online_rank._kernels.listwise import lambdarank, listnet, slam
 from online_rank._kernels.pairwise import hinge, smooth_pairs, squared_identity, total_weight
 from online_rank._kernels.primitives import own_gradient
 from online_rank._kernels.structured import structured_ap, structured_dcg
 from online_rank._kernels.weight_vectors import weigh_documents
-from online_rank._kernels.workspace import (
-    COUNTS,
-    LEVEL_START,
-    LISTED,
-    LISTED_GRADIENT,
-    LISTED_SCORES,
-    ORDER,
-    OTHER_TERMS,
-    PAIR_WEIGHTS,
-    SUMS,
-    TERMS,
-    WEIGHTS,
-    workspace,
-)
+from online_rank._kernels.workspace import workspace
 
 
 class Surrogate(NamedTuple):
@@ -58,15 +35,6 @@ class Surrogate(NamedTuple):
     margin: float
     slope: float
     form: np.ndarray
-
-
-class Evaluated(NamedTuple):
-    """Value of a surrogate, pessimistic loss of the ranking, v_max (0 except for SLAM), and the number of levels."""
-
-    value: float
-    loss: float
-    v_max: float
-    levels: int
 
 
 @inner
@@ -100,42 +68,43 @@ def evaluate(target, surrogate, s, y, valued, work, gradient):
 
     Returns
     -------
-    `Evaluated`, with levels -1 if a grade is out of range, or if a loss of the user's own fails or gives a gradient that is not
-    finite; below 2 levels nothing can be learned, and all else is 0. The value of a loss of the user's own is 0 here.
+    The value, the pessimistic loss of the ranking, v_max (0 except for SLAM), and the number of levels: -1 if a grade is out of
+    range, or if a loss of the user's own fails or gives a gradient that is not finite; below 2 nothing can be learned, and all
+    else is 0. The value of a loss of the user's own is 0 here.
     """
     m = s.shape[0]
     name = surrogate.name
     gradient[:] = 0.0
     graded = grade_query(target, y, work)
     if graded.levels < 2:
-        return Evaluated(0.0, 0.0, 0.0, graded.levels)
-    order = work.integers[ORDER, :m]
-    whole = name in (HINGE, STRUCTURED) or (name == SLAM and surrogate.within_grade == TIGHT)
+        return 0.0, 0.0, 0.0, graded.levels
+    order = work.integers[at.ORDER, :m]
+    whole = name in (codes.HINGE, codes.STRUCTURED) or (name == codes.SLAM and surrogate.within_grade == codes.TIGHT)
     rank_pessimistically(s, graded, m if whole else graded.depth, order, work)
     loss = ranking_loss(target, graded, order)
     v_max = 0.0
-    if name in (SQUARED, LOGISTIC):
+    if name in (codes.SQUARED, codes.LOGISTIC):
         value = _smooth(surrogate, graded, s, valued, work, gradient)
-    elif name == HINGE:
+    elif name == codes.HINGE:
         value = _hinge(surrogate, graded, s, order, work, gradient)
-    elif name == SLAM:
-        v = work.reals[WEIGHTS, :m]
+    elif name == codes.SLAM:
+        v = work.reals[at.WEIGHTS, :m]
         v_max = weigh_documents(target, graded, surrogate.within_grade, order, work, v)
         keys, margin = margin_keys(surrogate.margin, surrogate.by_gap, graded, s, work)
         value = slam(margin, keys, graded, v, work, gradient)
-    elif name == OWN_SURROGATE:
+    elif name == codes.OWN_SURROGATE:
         value = 0.0
         if not _own(surrogate.address, s, y, work, gradient):
-            return Evaluated(0.0, 0.0, 0.0, -1)
-    elif name == LISTNET:
+            return 0.0, 0.0, 0.0, -1
+    elif name == codes.LISTNET:
         value = listnet(s, graded, gradient)
-    elif name == LAMBDARANK:
+    elif name == codes.LAMBDARANK:
         value = lambdarank(surrogate.slope, target, graded, s, order, work, gradient)
-    elif target.kind == AP:
-        value = structured_ap(s, graded.level, order, work.integers[LISTED], gradient)
+    elif target.kind == codes.AP:
+        value = structured_ap(s, graded.level, order, work.integers[at.LISTED], gradient)
     else:
         value = structured_dcg(target, graded, s, gradient)
-    return Evaluated(value, loss, v_max, graded.levels)
+    return value, loss, v_max, graded.levels
 
 
 @inner
@@ -143,7 +112,7 @@ def _own(address, s, y, work, gradient):
     """The gradient of a loss of the user's own; returns whether it is there and finite."""
     m = s.shape[0]
     # Rows of the workspace are contiguous, whatever the arguments are.
-    scores, grades, slopes = work.reals[LISTED_SCORES, :m], work.integers[LISTED, :m], work.reals[LISTED_GRADIENT, :m]
+    scores, grades, slopes = work.reals[at.LISTED_SCORES, :m], work.integers[at.LISTED, :m], work.reals[at.LISTED_GRADIENT, :m]
     for i in range(m):
         scores[i] = s[i]
         grades[i] = y[i]
@@ -165,39 +134,24 @@ def _pair_scale(surrogate, graded):
 def _smooth(surrogate, graded, s, valued, work, gradient):
     """The squared and the logistic cost, on documents listed by level."""
     m = s.shape[0]
-    listed, start = work.integers[LISTED, :m], work.integers[LEVEL_START]
-    t, slopes = work.reals[LISTED_SCORES, :m], work.reals[LISTED_GRADIENT, :m]
-    _list_by_level(s, graded, start, listed, t)
+    listed, start = work.integers[at.LISTED, :m], work.integers[at.LEVEL_START]
+    t, slopes = work.reals[at.LISTED_SCORES, :m], work.reals[at.LISTED_GRADIENT, :m]
+    list_by_level(graded, start, listed)
+    for p in range(m):
+        t[p] = s[listed[p]]
     slopes[:] = 0.0
     levels, grade, form, neighbours = graded.levels, graded.grade, surrogate.form, surrogate.neighbours
     if surrogate.slope == 0.0:
-        value = squared_identity(form, neighbours, t, start, levels, grade, work.reals[COUNTS], work.reals[SUMS], slopes)
+        value = squared_identity(form, neighbours, t, start, levels, grade, work.reals[at.COUNTS], work.reals[at.SUMS], slopes)
     else:
         value = smooth_pairs(
             surrogate.name, surrogate.slope, form, neighbours, t, start, levels, grade, valued,
-            work.reals[PAIR_WEIGHTS, :m], work.reals[TERMS, :m], work.reals[OTHER_TERMS, :m], slopes,
+            work.reals[at.PAIR_WEIGHTS, :m], work.reals[at.TERMS, :m], work.reals[at.OTHER_TERMS, :m], slopes,
         )  # fmt: skip
     scale = _pair_scale(surrogate, graded)
     for p in range(m):
         gradient[listed[p]] = scale * slopes[p]
     return scale * value
-
-
-@inner
-def _list_by_level(s, graded, start, listed, t):
-    """List documents by ascending level, with their scores; start (levels + 1,) receives the beginning of each level."""
-    level, levels = graded.level, graded.levels
-    start[0] = 0
-    for lev in range(levels):
-        start[lev + 1] = start[lev] + graded.size[lev]
-    for i in range(s.shape[0]):
-        p = start[level[i]]
-        listed[p] = i
-        t[p] = s[i]
-        start[level[i]] += 1
-    for lev in range(levels, 0, -1):
-        start[lev] = start[lev - 1]
-    start[0] = 0
 
 
 @inner
@@ -207,7 +161,7 @@ def _hinge(surrogate, graded, s, order, work, gradient):
     keys, margin = margin_keys(surrogate.margin, surrogate.by_gap, graded, s, work)
     if surrogate.by_gap:
         rank_pessimistically(keys, graded, m, order, work)
-    counts, sums = work.reals[COUNTS, : graded.levels + 1], work.reals[SUMS, : graded.levels + 1]
+    counts, sums = work.reals[at.COUNTS, : graded.levels + 1], work.reals[at.SUMS, : graded.levels + 1]
     value = hinge(surrogate.form, surrogate.neighbours, margin, keys, order, graded, counts, sums, gradient)
     scale = _pair_scale(surrogate, graded)
     for i in range(m):

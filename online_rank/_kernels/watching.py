@@ -8,15 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_rank._kernels._jit import inner, leaf
-from online_rank._kernels.best_violators import keys_of, slam_losses
-from online_rank._kernels.credit import hinges, prepare_hinges, room_for_pairs
-from online_rank._kernels.dense import score, score_rows_by_all, score_with_norms
+from online_rank._kernels import workspace as at
+from online_rank._kernels._jit import leaf
+from online_rank._kernels.best_violators import keys_of, slam_loss
+from online_rank._kernels.credit import hinge, prepare_hinges
+from online_rank._kernels.dense import score, score_with_norms
 from online_rank._kernels.sort_credit import Moved
-from online_rank._kernels.workspace import KEYS, LISTED_GRADIENT, LISTED_SCORES, PREFERRED, SPARE_KEYS, TERMS
-
-# Features of the documents that are scored at a time, so that they stay in the first cache; rows are taken by fours.
-_AT_ONCE = 2048
 
 
 class Watch(NamedTuple):
@@ -37,49 +34,17 @@ class Watch(NamedTuple):
     moved: Moved
 
 
-class Watched(NamedTuple):
-    """What Python asks to be measured: the first five fields of `Watch`."""
-
-    comparators: np.ndarray
-    values: np.ndarray
-    asked: np.ndarray
-    answers: np.ndarray
-    gained: np.ndarray
-
-
-@inner
-def watch_of(watched, longest):
-    """A `Watch` of queries of up to `longest` documents."""
-    comparators, values, asked, answers, gained = watched
-    n = comparators.shape[0]
-    return Watch(comparators, values, asked, answers, gained, np.empty((n, longest)), room_for_pairs(longest if n > 0 else 0))
-
-
-@leaf
-def add_up_updates(watch, z):
-    """Add an update of the weights, before they are shortened, to the sum of updates; nothing if it is an array (0,)."""
-    for j in range(watch.gained.shape[0]):
-        watch.gained[j] += z[j]
-
-
 @leaf
 def score_under_watch(watch, X, first, m, w, average, s):
     """As `dense.score_with_norms` of a query of m documents, the first of which is `first` of the block X.
 
-    The scores by the comparators are written too, while the documents are in the cache, and the answer: the scores by the
-    weights that serve, the average if there is one.
+    The scores by the comparators are written too, and the answer: the scores by the weights that serve, the average if there is
+    one.
     """
-    compares = watch.comparators.shape[0] > 0
-    rows = max(4, _AT_ONCE // (X.shape[1] + 1) // 4 * 4) if compares else m
     documents = X[first : first + m]
-    largest, norms = 0.0, 0.0
-    for start in range(0, m, max(rows, 1)):
-        stop = min(start + rows, m)
-        most, total = score_with_norms(documents[start:stop], w, s[start:stop])
-        largest = max(largest, most)
-        norms += total
-        if compares:
-            score_rows_by_all(documents, start, stop, watch.comparators, watch.scores)
+    largest, norms = score_with_norms(documents, w, s)
+    for c in range(watch.comparators.shape[0]):
+        score(documents, watch.comparators[c], watch.scores[c, :m])
     if watch.answers.shape[0] > 0:
         asked, answers = watch.asked[first : first + m], watch.answers[first : first + m]
         if average.shape[0] > 0:
@@ -98,18 +63,10 @@ def compare_round(update, scores, weight, work, out):
     """
     graded, v = update.graded, update.v
     m = v.shape[0]
-    k, other = work.reals[LISTED_SCORES, :m], work.reals[LISTED_GRADIENT, :m]
+    k = work.reals[at.LISTED_SCORES, :m]
     pairs = prepare_hinges(update, work)
-    preferred = work.integers[PREFERRED, : pairs.preferred]
-    # Two at a time; the last of an odd number beside itself.
-    for first in range(0, out.shape[0], 2):
-        second = min(first + 1, out.shape[0] - 1)
-        finite = keys_of(scores[first], graded, 0.0, k, work.reals[TERMS, :m])
-        other_finite = keys_of(scores[second], graded, 0.0, other, work.reals[TERMS, :m])
-        hinge, other_hinge = hinges(update, pairs, k, other, second > first, work)
-        loss, other_loss = slam_losses(graded, v, preferred, k, other, 1.0, work.reals[KEYS], work.reals[SPARE_KEYS])
-        if second > first:
-            out[second, 0] = other_hinge if other_finite else np.inf
-            out[second, 1] = weight * other_loss if other_finite else np.inf
-        out[first, 0] = hinge if finite else np.inf
-        out[first, 1] = weight * loss if finite else np.inf
+    preferred = work.integers[at.PREFERRED, : pairs[0]]
+    for c in range(out.shape[0]):
+        finite = keys_of(scores[c], graded, 0.0, k, work.reals[at.TERMS, :m])
+        out[c, 0] = hinge(update, pairs, k, work) if finite else np.inf
+        out[c, 1] = weight * slam_loss(graded, v, preferred, k, 1.0, work.reals[at.KEYS]) if finite else np.inf

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from online_rank._kernels import workspace as at
 from online_rank._kernels._jit import leaf
 from online_rank._kernels.codes import AP, MEAN, TIGHT
 from online_rank._kernels.graded import discount
-from online_rank._kernels.workspace import LEVEL_WEIGHTS, PER_LEVEL, SPARE_ITEMS
 
 
 @leaf
@@ -17,17 +17,17 @@ def weigh_documents(target, graded, within, order, work, v):
     if within == MEAN:
         return weigh_by_level(target, graded, work, v)
     if within == TIGHT:
-        return _weigh_in_order(target, graded, order, work.integers[PER_LEVEL], v)
-    documents = work.integers[SPARE_ITEMS]
+        return _weigh_in_order(target, graded, order, work.integers[at.PER_LEVEL], v)
+    documents = work.integers[at.SPARE_ITEMS]
     for i in range(v.shape[0]):
         documents[i] = i
-    return _weigh_in_order(target, graded, documents, work.integers[PER_LEVEL], v)
+    return _weigh_in_order(target, graded, documents, work.integers[at.PER_LEVEL], v)
 
 
 @leaf
 def weigh_by_level(target, graded, work, v):
     """Write v (m,) of a query, the mean of v over its grade for each document. Returns v_max, as `weigh_documents`."""
-    mean = work.reals[LEVEL_WEIGHTS]
+    mean = work.reals[at.LEVEL_WEIGHTS]
     v_max = level_weights(target, graded, v.shape[0], mean)
     for i in range(v.shape[0]):
         v[i] = mean[graded.level[i]]

@@ -19,13 +19,11 @@ SCORES, WEIGHTS, CREDIT, MARGIN_KEYS, BARS, SHARES, KEYS, SPARE_KEYS = range(8)
 GAIN, LEVEL_WEIGHTS, COUNTS, SUMS, HARMONIC, RELEVANT_BEFORE = range(8, 14)
 # For surrogates: scores, gradient and weights of pairs, of documents that are listed by level.
 LISTED_SCORES, LISTED_GRADIENT, PAIR_WEIGHTS = range(14, 17)
-# For comparators: v_i / n_i of the violators of two documents.
-PAIR_SHARES, NEXT_PAIR_SHARES = range(17, 19)
 # For the credit `sort`: normal scores of positions; and the second credit of a mixture.
-NORMAL_SCORES, OTHER_CREDIT = range(19, 21)
+NORMAL_SCORES, OTHER_CREDIT = range(17, 19)
 # For terms that are stored before they are added up (`primitives.lane_sum`).
-TERMS, OTHER_TERMS = range(21, 23)
-_REALS = 23
+TERMS, OTHER_TERMS = range(19, 21)
+_REALS = 21
 
 # Rows of `integers`: level of a document; grade, size and workspace of a level; documents in the order of a ranking, their
 # rank in it, a spare for sorting; pairs (`credit`).

@@ -157,7 +157,7 @@ def ranker_of(model: Any) -> Any:
 
     Raises TypeError for a model that does not end in a ranker.
     """
-    ranker = next(reversed(steps_of(model)), None)
+    ranker = steps_of(model)[-1]
     if not getattr(type(ranker), "_is_ranker", False):
         raise TypeError(f"model is of type {type(model).__name__}; it is a ranker, or a pipeline that ends in one")
     return ranker
@@ -166,7 +166,7 @@ def ranker_of(model: Any) -> Any:
 def serving_chain(model: Any) -> Iterator[Any]:
     """The last step of a model, then the last step of the inner model that serves its scores, and so on."""
     while model is not None:
-        last = next(reversed(steps_of(model)), None)
+        last = steps_of(model)[-1]
         yield last
         model = last._serving if isinstance(last, Wrapper) else None
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from online_rank._kernels.sparse import take_rows
 from online_rank.base.growth import GROWTH
 from online_rank.base.names import NameTable
 from online_rank.base.schema import Integer, Names, Schema
@@ -425,10 +424,7 @@ class QueryEstimator(QueryStep, abc.ABC):
             # Other rows are not touched: new columns are appended, or the array is replaced.
             rows = rows.astype(np.intp)  # Allocated now, because undoing must not need memory.
             before = np.empty((len(rows), *state.shape[1:]))
-            if state.ndim == 2:
-                take_rows(state, rows, before)
-            else:
-                np.take(state, rows, out=before)
+            np.take(state, rows, axis=0, out=before, mode="clip")  # With "raise", `out` is buffered.
             record_state(log, self, replaced=frozenset((name,)))
             log.append(functools.partial(state.__setitem__, rows, before))
         if self._columns is not None:

@@ -1,7 +1,7 @@
 """Explains why one document ranks above another: the contribution of each feature to the difference of their scores."""
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,9 +20,6 @@ _AT_A_TIME = 1 << 17
 
 #: Number of random orders for shares; each is also used in reverse.
 _ORDERS = 8
-
-# `Explanation(...)` takes three times as long.
-_new = tuple.__new__
 
 
 class Explanation(NamedTuple):
@@ -101,16 +98,22 @@ def explain_one(model: Any, x: Any, a: Hashable, b: Hashable, *, context: Any = 
       -2  clicks
     """
     block = read_for(model, x, context=context)
-    i, j = _place(a, block.n_documents, block.ids), _place(b, block.n_documents, block.ids)
+    i, j = _place(a, block), _place(b, block)
     with model._lock:
         columns, values, exact, _ = _contributions(serving_steps(model), block, _columns_of(block), i, j)
-    if not isinstance(columns.names, _Numbers):
-        sums = np.bincount(columns.own(), values, len(columns.names))
-        by_column = type(block.X) is np.ndarray and block.names is None and columns.names == numbers(len(sums))
-        return _explanation(a, b, None if by_column else columns.names, sums, exact)
-    used, places = np.unique(columns.own(), return_inverse=True)
-    names = [columns.names[j] for j in used.tolist()]
-    return _explanation(a, b, names, np.bincount(places, values, len(used)), exact)
+    names, own = columns.names, columns.own()
+    if type(block.X) is np.ndarray and isinstance(names, range):
+        contributions: Any = np.bincount(own, values, len(names)).tolist()
+        parts = contributions
+    else:
+        used, places = np.unique(own, return_inverse=True)
+        parts = np.bincount(places, values, len(used)).tolist()
+        named = (names[j] for j in used.tolist())
+        contributions = {name: part for name, part in zip(_as_names(named, names), parts, strict=True) if part}
+    difference = float(sum(parts))
+    if not math.isfinite(difference):
+        raise ValueError("x: the difference of the scores is not finite; scale the features")
+    return Explanation(a, b, difference, contributions, exact)
 
 
 def feature_weights(model: Any) -> dict[str, float]:
@@ -147,36 +150,11 @@ def feature_weights(model: Any) -> dict[str, float]:
     return {name: weights[name] for name in sorted(names, key=lambda name: -weights[name]) if weights[name]}
 
 
-def explain_linear(weights: np.ndarray, X: np.ndarray, a: Hashable, b: Hashable) -> Explanation:
-    """As `explain_one`, for scores X w of the documents of an array, which are finite."""
-    n_documents = len(X)
-    parts = _linear_parts(weights, X, _place(a, n_documents, None), _place(b, n_documents, None))
-    return _explanation(a, b, None, parts, True)
-
-
-def _linear_parts(weights: np.ndarray, X: np.ndarray, a: int, b: int) -> np.ndarray:
-    """The contribution of each column (d,) to the difference of the scores X w of rows a and b."""
-    parts: np.ndarray = np.subtract(X[a], X[b], dtype=np.float64)
-    parts *= weights
-    return parts
-
-
-def _explanation(a: Hashable, b: Hashable, names: Sequence[Hashable] | None, parts: np.ndarray, exact: bool) -> Explanation:
-    """The contributions of the named features that are not 0; of all columns without names."""
-    values = parts.tolist()
-    contributions: Any = values
-    if names is not None:
-        contributions = {name: value for name, value in zip(names, values, strict=True) if value}
-    difference = float(sum(values))
-    if not math.isfinite(difference):
-        raise ValueError("x: the difference of the scores is not finite; scale the features")
-    return _new(Explanation, (a, b, difference, contributions, exact))
-
-
 class _Columns(NamedTuple):
     """The columns of a block: the features of which they are made, as indices into the names of all features.
 
-    Where `features` is None, each column is a feature of its own. Of the millions of columns of hashed features few are used.
+    Names are a range from 1 if there are none. Where `features` is None, each column is a feature of its own. Of the millions
+    of columns of hashed features few are used.
     """
 
     names: Sequence[Hashable]
@@ -185,7 +163,7 @@ class _Columns(NamedTuple):
     @property
     def n(self) -> int:
         """Their number."""
-        return len(self.names) if self.features is None else len(self.features)
+        return len(self.names if self.features is None else self.features)
 
     def own(self) -> np.ndarray:
         """The feature of each column."""
@@ -196,36 +174,23 @@ class _Columns(NamedTuple):
         return self._replace(features=places if self.features is None else self.features[places])
 
 
-class _Numbers(Sequence[Hashable]):
-    """The names "1", "2", ... of columns without names, made when they are asked for."""
-
-    def __init__(self, n: int) -> None:
-        self._n = n
-
-    def __len__(self) -> int:
-        return self._n
-
-    def __getitem__(self, j: Any) -> Any:
-        return str(range(1, self._n + 1)[j])
+def _as_names(some: Iterable[Hashable], names: Sequence[Hashable]) -> Iterable[Hashable]:
+    """Some of the names, as texts if they are numbers of columns."""
+    return map(str, some) if isinstance(names, range) else some
 
 
-def _place(document: Any, n_documents: int, ids: Sequence[Hashable] | None) -> int:
+def _place(document: Any, block: Block) -> int:
     """The row of a document."""
-    if ids is None and type(document) is int and 0 <= document < n_documents:
-        return document
     try:
-        return (range(n_documents) if ids is None else ids).index(document)
+        return (range(block.n_documents) if block.ids is None else block.ids).index(document)
     except ValueError:
         raise ValueError(f"x has no document {document!r}") from None
 
 
 def _columns_of(block: Block) -> _Columns:
     """The columns of a block as features of their own: their names, or numbers from 1, as in files."""
-    if block.names is not None:
-        return _Columns(block.names)
-    if type(block.X) is np.ndarray:
-        return _Columns(numbers(block.X.shape[1]))
-    return _Columns(_Numbers(block.X.shape[1] if hasattr(block.X, "shape") else 0))
+    n = block.X.shape[1] if hasattr(block.X, "shape") else 0
+    return _Columns(range(1, n + 1) if block.names is None else block.names)
 
 
 def _contributions(
@@ -251,19 +216,17 @@ def _contributions(
         front, models, shares = parts
         return *_of_blend(models, shares, *_through(front, block, columns), a, b), scores
     is_linear = ranker._linear_weights(slice(0)) is not None
-    if is_linear and isinstance(block.X, np.ndarray) and ranker._fits(block):
-        return _arranged(ranker, columns, block), _linear_parts(ranker._linear_weights(), block.X, a, b), True, scores
     if not ranker._n_features:
         return columns.taken(np.arange(0)), np.empty(0), is_linear, scores
     X = _two_rows(ranker, block, a, b)
     columns = _arranged(ranker, columns, block)
-    used: Any = slice(None)
     if is_linear and isinstance(X, SparseRows):
         used, places = np.unique(X.columns, return_inverse=True)
         X = X._replace(columns=places.astype(np.int32), n_columns=len(used))
+    else:
+        used = np.arange(X.shape[1])
     X = as_array(X, ranker)
     values = ranker._linear_weights(used) * (X[0].astype(np.float64) - X[1]) if is_linear else _shares(ranker, X[0], X[1])
-    used = np.arange(len(values)) if isinstance(used, slice) else used
     n = int(np.searchsorted(used, columns.n))
     return columns.taken(used[:n]), values[:n], is_linear, scores
 
@@ -300,7 +263,7 @@ def _arranged(step: Any, columns: _Columns, block: Block) -> _Columns:
     own = getattr(step, "feature_names", None)
     if own is None or block.names is None or own == block.names:
         return columns
-    known, names = dict(zip(block.names, columns.own().tolist(), strict=True)), list(columns.names)
+    known, names = dict(zip(block.names, columns.own().tolist(), strict=True)), [*_as_names(columns.names, columns.names)]
     features = []
     for name in own:
         if name not in known:
@@ -328,8 +291,9 @@ def _of_blend(
         if own.names is columns.names:
             features.append(own.own())
         else:
-            names = dict(zip(columns.names, range(len(columns.names)), strict=True)) if names is None else names
-            places = np.array([names.setdefault(name, len(names)) for name in own.names], dtype=np.int64)
+            if names is None:
+                names = {name: j for j, name in enumerate(_as_names(columns.names, columns.names))}
+            places = np.array([names.setdefault(name, len(names)) for name in _as_names(own.names, own.names)], dtype=np.int64)
             features.append(places[own.own()])
         values.append(weight * contributions / deviation)
     whole = np.concatenate([np.empty(0, np.int64), *features])

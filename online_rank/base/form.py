@@ -77,33 +77,6 @@ class InQuery(NamedTuple):
     soft: float = 0.0
     centred: np.ndarray | None = None
 
-    def __call__(self, X: np.ndarray) -> np.ndarray:
-        """The columns that it makes of those of one query."""
-        if not len(X):
-            return np.empty((0, len(self.sources)))
-        X, relative = X[:, self.sources], _RELATIVE[self.how]
-        made = relative(X, self.soft)
-        if self.centred is not None and not self.centred.all():
-            made = np.where(self.centred | (X.max(axis=0) == X.min(axis=0)), made, X / (X.std(axis=0) + self.soft))
-        return np.where(self.relative, made, X)
-
-
-def _standard(X: np.ndarray, soft: float) -> np.ndarray:
-    varies = X.max(axis=0) > X.min(axis=0)
-    return np.where(varies, (X - X.mean(axis=0)) / np.where(varies, X.std(axis=0) + soft, 1.0), 0.0)
-
-
-def _minmax(X: np.ndarray, soft: float) -> np.ndarray:
-    span = X.max(axis=0) - X.min(axis=0)
-    return (X - X.min(axis=0)) / np.where(span > 0.0, span, 1.0)
-
-
-def _ranks(X: np.ndarray, soft: float) -> np.ndarray:
-    smaller, equal = ((side(X[None], X[:, None])).sum(axis=1) for side in (np.less, np.equal))
-    return (smaller + 0.5 * equal) / len(X) - 0.5
-
-
-_RELATIVE = {"standard": _standard, "minmax": _minmax, "ranks": _ranks}
 
 Layer: TypeAlias = Take | Scale | Curves | InQuery
 
@@ -112,10 +85,6 @@ class Linear(NamedTuple):
     """A weighted sum of the columns; float64 (d,)."""
 
     weights: np.ndarray
-
-    def __call__(self, X: np.ndarray) -> np.ndarray:
-        """The scores of the documents of one query."""
-        return X @ self.weights
 
 
 class Tree(NamedTuple):
@@ -182,18 +151,6 @@ class Trees(NamedTuple):
 
     trees: tuple[Tree, ...]
 
-    def __call__(self, X: np.ndarray) -> np.ndarray:
-        """The scores of the documents of one query."""
-        scores = np.zeros(len(X))
-        for tree in self.trees:
-            nodes = np.zeros(len(X), np.int64)
-            while (inner := tree.columns[nodes] >= 0).any():
-                values = X[np.arange(len(X)), np.maximum(tree.columns[nodes], 0)]
-                below = np.where(values < tree.thresholds[nodes], tree.left[nodes], tree.right[nodes])
-                nodes = np.where(inner, below, nodes)
-            scores += tree.values[nodes]
-        return scores
-
 
 class Network(NamedTuple):
     """Fully connected layers (weights, biases), each followed by the activation "tanh" or "relu", then a weighted sum."""
@@ -202,24 +159,12 @@ class Network(NamedTuple):
     activation: str
     output: np.ndarray
 
-    def __call__(self, X: np.ndarray) -> np.ndarray:
-        """The scores of the documents of one query."""
-        for weights, biases in self.layers:
-            X = X @ weights + biases
-            X = np.tanh(X) if self.activation == "tanh" else np.maximum(X, 0.0)
-        return X @ self.output
-
 
 class Blend(NamedTuple):
     """A weighted sum of the scores of several models on the same columns, each standardised within the query."""
 
     forms: tuple["Form", ...]
     weights: np.ndarray
-
-    def __call__(self, X: np.ndarray) -> np.ndarray:
-        """The scores of the documents of one query."""
-        scores = np.column_stack([form(X) for form in self.forms])
-        return _standard(scores, 0.0) @ self.weights if len(X) else np.zeros(0)
 
 
 Head: TypeAlias = Linear | Trees | Network | Blend
@@ -243,22 +188,10 @@ class Form(NamedTuple):
     layers: tuple[Layer, ...]
     head: Head
 
-    def __call__(self, X: np.ndarray) -> np.ndarray:
-        """The scores of the documents of one query."""
-        """The scores (m,) of the documents of one query, features (m, d)."""
-        return self.head(transformed(self.layers, X))
-
     @property
     def is_relative(self) -> bool:
         """Whether a document's score depends on the other documents of its query."""
         return isinstance(self.head, Blend) or any(isinstance(layer, InQuery) and layer.relative.any() for layer in self.layers)
-
-
-def transformed(layers: tuple[Layer, ...], X: np.ndarray) -> np.ndarray:
-    """The columns that the layers compute from the features X of one query."""
-    for layer in layers:
-        X = layer(X)
-    return X
 
 
 def sources_of(layers: tuple[Any, ...], n_features: int) -> np.ndarray:

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from online_rank.base.anatomy import Abilities
-from online_rank.base.columns import Columns, as_array
+from online_rank.base.columns import as_array
 from online_rank.base.transformer import QueryTransformer
-from online_rank.query import Block, in_form, read_query, require_finite
+from online_rank.query import Block, feature_dicts, in_form, read_query, require_finite
 
 
 class QueryFunction(QueryTransformer):
@@ -66,10 +66,4 @@ def _stack(parts: list[Block]) -> Block:
         return first._replace(X=np.concatenate([as_array(part.X, None) for part in parts]))
     if any(part.names is None for part in parts):
         raise ValueError("a function in a pipeline must give every query the same features, unless it names them")
-    columns = Columns(name for part in parts for name in part.names or ())
-    X = np.zeros((sum(part.n_documents for part in parts), len(columns)))
-    start = 0
-    for part in parts:
-        X[start : start + part.n_documents, columns.of(part.names or ())] = as_array(part.X, None)
-        start += part.n_documents
-    return first._replace(X=X, names=columns.names)
+    return read_query([document for part in parts for document in feature_dicts(part)])

@@ -111,17 +111,14 @@ def _take_all() -> None:
     locks = [lock for each in _LOCKS.valuerefs() if (lock := each()) is not None]
     taken: list[_ModelLock] = []
     _TAKEN.append(taken)
-    waited_for = 0
+    first = 0
     while len(taken) < len(locks):
         # With nothing else in hand: two threads that each wait for what the other has would wait for ever.
         _give_back(taken)
-        locks[waited_for].acquire()
-        taken.append(locks[waited_for])
-        for i, lock in enumerate(locks):
-            if i == waited_for:
-                continue
-            if not lock.acquire(blocking=False):
-                waited_for = i
+        for i in range(len(locks)):
+            lock = locks[(first + i) % len(locks)]
+            if not lock.acquire(blocking=not i):
+                first += i
                 break
             taken.append(lock)
 

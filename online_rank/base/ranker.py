@@ -9,9 +9,8 @@ import numpy as np
 from online_rank._kernels.arrays import all_finite
 from online_rank.arguments import integer
 from online_rank.base.anatomy import learned_measure
-from online_rank.base.asked import read_for
+from online_rank.base.calls import Ranking
 from online_rank.base.columns import QueryEstimator
-from online_rank.base.explain import Explanation, explain_linear, explain_one
 from online_rank.base.form import Head
 from online_rank.base.lock import locked
 from online_rank.base.rounds import LastRound, Round, largest_norm
@@ -28,9 +27,6 @@ from online_rank.query import (
     require_grades,
 )
 
-#: From this number of documents on numpy sorts faster than Python.
-_MANY = 50
-
 #: Squares and differences of features up to this size stay finite.
 _LARGEST = 1e150
 
@@ -40,7 +36,7 @@ _UNWRITTEN = np.full((1, len(Round._fields)), np.nan)
 _BEGINS = "{0} cannot begin with {1}: linear rankers do, as PerceptronRanker.{2}, and hybrid(...) blends one with the rule"
 
 
-class Ranker(QueryEstimator):
+class Ranker(Ranking, QueryEstimator):
     """A model that ranks the documents of a query and learns from their relevance grades, one query at a time.
 
     A ranker of your own is a subclass with three hooks in plain Python: `grow`, `score` and `learn`. Everything else is
@@ -281,170 +277,33 @@ class Ranker(QueryEstimator):
         with self._lock:
             return None if self._last_round is None else Round.from_row(self._last_round[0])
 
-    def learn_one(
-        self, x: Any, y: Any, w: float = 1.0, *, served: Any = None, context: Any = None, at: float | None = None
+    def learn_one(  # noqa: D102 (inherited)
+        self, x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, context: Any = None, at: float | None = None
     ) -> None:
-        """Learn from one query.
-
-        Parameters
-        ----------
-        x
-            The query, in any form that `online_rank.query` lists.
-        y
-            Its m relevance grades: integers >= 0 in the order of the documents, or `{document id: grade}`. For rankers that
-            learn from clicks also `Clicks` on a ranking of `show_one`.
-        w
-            Weight of the query: it multiplies the update, and the loss in the bounds.
-        served
-            The scores that the documents were served with, as `predict_one` answered: m numbers, or `{document id: score}`. A
-            perceptron then learns from the mistakes of that ranking, and its loss is that ranking's. None stands for the scores
-            that it gives now. Use it for late grades, served averages and stale copies.
-        context
-            What is known of the query itself, `{name: value}`, where a step of a pipeline looks at it (`CrossFeatures`); a
-            ranker alone refuses it.
-        at
-            The time of the query in seconds, where the ranker has a half-life in seconds (`half_life="7d"`), and only there.
-
-        Raises
-        ------
-        TypeError, ValueError
-            `x` or `y` is bad input, or the query would make the model's state non-finite. The model is then as it was.
-        """
         with self._lock:
-            block = None
-            if served is None and context is None and at is None and type(w) is float and w == 1.0 and self._columns is None:
+            last = self._last_round
+            plain = (
+                served is None and context is None and at is None and type(w) is float and w == 1.0 and self._columns is None
+            )
+            if plain and last is not None and self._learns_atomically:
                 block = plain_query(x, y, self._n_features)
-                last = self._last_round
                 # A single kernel is never interrupted, and leaves all as it was where it refuses.
-                if block is not None and last is not None and self._learns_atomically and self._learn(block, last):
+                if block is not None and self._learn(block, last):
                     return
-            if block is None:
-                block = read_for(self, x, y, w, served=served, context=context, at=at)
-            with all_or_nothing() as changes:
-                self._learn_block(block, changes)
+            super().learn_one(x, y, w, served=served, context=context, at=at)
 
-    def learn_many(
-        self, X: Any, y: Any, qid: Any, *, w: Any = None, served: Any = None, context: Any = None, at: Any = None
-    ) -> None:
-        """Learn from a block of queries, one after the other: the same as a loop of `learn_one`, bit for bit, but faster.
-
-        Parameters
-        ----------
-        X
-            Features of n documents: an (n, d) array or a data frame.
-        y
-            The n grades; or a sequence of one `Clicks` a query.
-        qid
-            The n query ids; documents of a query must be contiguous.
-        w
-            None, or one weight a query.
-        served
-            None, or the n scores that the documents were served with (see `learn_one`).
-        context
-            None, or what is known of each query itself: one `{name: value}` a query.
-        at
-            None, or one time a query (see `learn_one`).
-
-        Raises
-        ------
-        TypeError, ValueError
-            Bad input anywhere in the block. The model is then as it was before the block.
-        """
-        with self._lock, all_or_nothing() as changes:
-            self._learn_block(read_for(self, X, y, w, qid=qid, served=served, context=context, at=at), changes)
-
-    def predict_one(self, x: Any, *, context: Any = None) -> list[float] | dict[Hashable, float]:
-        """Scores of the documents of a query; a higher score ranks earlier.
-
-        Returns
-        -------
-        A list of m floats, or `{document id: score}` for a query with ids. It is a list, not an array, because river's
-        evaluators test predictions with `!=` in an `if`, which raises for arrays. `predict_many` gives an array.
-        """
-        scores, block = self._answer(x, context)
-        return answer_in_kind(scores, block)
-
-    def explain_one(self, x: Any, a: Hashable, b: Hashable, *, context: Any = None) -> Explanation:
-        """Explain the difference between the scores of documents a and b: see `online_rank.base.explain.explain_one`."""
-        X = plain_array(x, self._n_features) if self._columns is None and context is None else None
-        if X is not None:
-            with self._lock:
-                weights = self._linear_weights()
-                if weights is not None and all_finite(self._score(X)):
-                    return explain_linear(weights, X, a, b)
-        return explain_one(self, x, a, b, context=context)
-
-    def predict_many(self, X: Any, qid: Any = None, *, context: Any = None) -> np.ndarray:
-        """Scores of n documents of any number of queries.
-
-        Parameters
-        ----------
-        X
-            Features: an (n, d) array or a data frame.
-        qid
-            The n query ids, or None for a single query. Most rankers score each document on its own and use the ids only to
-            check the block. Blends, and pipelines with transformers that look at whole queries, need them.
-        context
-            What is known of each query itself: one `{name: value}` a query, without `qid` a single one; None for nothing.
-
-        Returns
-        -------
-        float64 array of shape (n,).
-        """
-        block = read_for(self, X, qid=qid, context=context)
-        with self._lock:
-            return self._score_all(block)
-
-    def rank_one(self, x: Any, *, context: Any = None) -> list[Hashable]:
-        """The documents of a query, best first; equal scores keep the order in which the documents were given.
-
-        Returns
-        -------
-        A list of m document ids, or of the positions 0..m-1 for a query without ids.
-        """
-        scores, block = self._answer(x, context)
-        return best_first(scores, None if block is None else block.ids)
-
-    def _answer(self, x: Any, context: Any = None) -> tuple[np.ndarray, Block | None]:
-        """Scores of a query, float64 (m,), and the query as it was read; None for an array that needed no conversion."""
+    def _answer(self, x: Any, context: Any) -> tuple[np.ndarray, Block | None]:
         X = plain_array(x, self._n_features) if self._columns is None and context is None else None
         if X is not None:
             with self._lock:
                 scores = self._score(X)
             if all_finite(scores):
                 return scores, None
-        block = read_for(self, x, context=context)
-        with self._lock:
-            return self._score_all(block), block
+        return super()._answer(x, context)
 
-    def show_one(self, x: Any, policy: Any = None, *, context: Any = None) -> Any:
-        """Draw the ranking of a query to show to a user, so that the model can learn from the clicks on it.
-
-        Draw number t depends only on t, which the ranker counts, and on the policy's seed. So a copy, or a replay of the same
-        calls, draws the same rankings.
-
-        Parameters
-        ----------
-        x
-            The query.
-        policy
-            How to draw (`online_rank.feedback`); None for the ranker's own policy.
-        context
-            What is known of the query itself, where a step of a pipeline looks at it.
-
-        Returns
-        -------
-        The `Impression`: the documents shown, and the data that learning from clicks needs. Keep it until the clicks arrive,
-        then call `learn_one(x, shown.clicked([...]))`.
-
-        Raises
-        ------
-        TypeError, ValueError
-            `x` is bad input, or there is no policy.
-        """
-        block = read_for(self, x, context=context)
-        with self._lock:
-            return self._show(block, block, policy)
+    @property
+    def _n_unnamed(self) -> int:
+        return self._n_features if self._columns is None else 0
 
     @locked
     def kept_share(self, scores: Any) -> float | None:
@@ -463,7 +322,6 @@ class Ranker(QueryEstimator):
         return None if policy is None else policy.kept_share(scores, self._confidence())
 
     def _show(self, query: Block, asked: Block, policy: Any) -> Any:
-        """Draw the ranking of a query, given as `asked` and as `query` after the transformers."""
         policy = self._own_policy if policy is None else policy
         if policy is None:
             raise TypeError(f"{type(self).__name__} has no policy of its own: show_one(x, policy=PlackettLuce(k=10))")
@@ -488,10 +346,7 @@ class Ranker(QueryEstimator):
         return scores
 
     def _learn_block(self, block: Block, changes: all_or_nothing | None = None) -> None:
-        """Learn all queries of a block: align them, learn them, and keep the last round; raise an error about a bad one.
-
-        `changes`, to which this ranker is added, undo what was learned before a bad query; without them the caller does.
-        """
+        """Learn all queries of a block: align them, learn them, and keep the last round; raise an error about a bad one."""
         n_queries = len(block.w)
         if block.y is None:
             raise TypeError("y is of type NoneType; grades are a sequence of integers, one a document")
@@ -534,57 +389,3 @@ class Ranker(QueryEstimator):
         self._require_values(query)
         name = document_name(0, query.ids)
         return ValueError(f"the query of {name} would make {type(self).__name__} non-finite; scale the features")
-
-
-def best_first(scores: np.ndarray, ids: Any = None) -> list[Hashable]:
-    """The documents, best score first; equal scores keep their order.
-
-    Parameters
-    ----------
-    scores
-        float64 (m,), finite.
-    ids
-        The m document ids; None for the positions 0..m-1.
-    """
-    if len(scores) < _MANY:
-        values = scores.tolist()
-        order: list[Any] = sorted(range(len(values)), key=values.__getitem__, reverse=True)
-    else:
-        # A stable sort takes twice as long, and is needed only if scores are equal.
-        keys = -scores
-        fast = keys.argsort()
-        ordered = keys[fast]
-        order = (keys.argsort(kind="stable") if (ordered[1:] == ordered[:-1]).any() else fast).tolist()
-    return order if ids is None or isinstance(ids, range) else [ids[i] for i in order]
-
-
-def rank_one(model: Any, x: Any, *, context: Any = None) -> list[Hashable]:
-    """The documents of a query, best first, for any model whose `predict_one` returns scores.
-
-    Equal scores keep the order in which the documents were given (a stable sort).
-
-    Parameters
-    ----------
-    model
-        A ranker, or a river pipeline that ends in one.
-    x
-        A query in any form.
-    context
-        What is known of the query itself, where the model looks at it.
-
-    Returns
-    -------
-    A list of document ids for a query with ids, else of positions.
-
-    Examples
-    --------
-    >>> from online_rank import PerceptronRanker, rank_one
-    >>> model = PerceptronRanker()
-    >>> model.learn_one({"a": {"clicks": 3}, "b": {"clicks": 1}}, {"a": 0, "b": 2})
-    >>> rank_one(model, {"c": {"clicks": 2}, "d": {"clicks": 0}})
-    ['d', 'c']
-    """
-    scores = model.predict_one(x) if context is None else model.predict_one(x, context=context)
-    if isinstance(scores, dict):
-        return best_first(np.array([*scores.values()]), tuple(scores))
-    return best_first(np.asarray(scores))

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank._kernels import dense as kernels
+from online_rank._kernels.dense import score_with_norms
 from online_rank.base.schema import Array, StateError
 from online_rank.query import SparseRows
 
@@ -13,7 +13,7 @@ from online_rank.query import SparseRows
 def largest_norm(X: np.ndarray | SparseRows) -> float:
     """The largest l2 norm of a document; 0 without documents, infinity where a square overflows."""
     if not isinstance(X, SparseRows):
-        return math.sqrt(kernels.largest_square(X))
+        return math.sqrt(score_with_norms(X, np.zeros(X.shape[1]), np.empty(X.shape[0]))[0])
     # Without making an array, which may be too large.
     rows = np.repeat(np.arange(X.shape[0]), np.diff(X.starts))
     with np.errstate(over="ignore"):

@@ -42,6 +42,7 @@ not allocate memory in proportion to a setting, and must refuse settings for whi
 
 import functools
 import math
+import sys
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
@@ -62,6 +63,9 @@ class Field:
 
     #: Whether None may stand in its place.
     optional = False
+
+    def __init__(self, *, optional: bool = False) -> None:
+        self.optional = optional or self.optional
 
     def check(self, value: Any, where: str, owner: Any) -> None:
         """Raise StateError unless `value`, an attribute of `owner` called `where` in messages, matches."""
@@ -130,7 +134,8 @@ class Array(Field):
     def _check(self, value: Any, where: str, owner: Any) -> None:
         dtype = np.dtype(getattr(owner, self.dtype, self.dtype))
         shape = tuple(size_of(size, owner) for size in self.shape)
-        if not self._matches(value, dtype, shape):
+        of_kind = isinstance(value, np.ndarray) and value.dtype == dtype and value.ndim == len(shape)
+        if not of_kind or any(size not in (None, found) for found, size in zip(value.shape, shape, strict=True)):
             found = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
             expected = ", ".join("any" if size is None else str(size) for size in shape) + ("," if len(shape) == 1 else "")
             raise StateError(f"{where} should be an array {dtype} ({expected}), not {found}")
@@ -143,11 +148,6 @@ class Array(Field):
         if ((low > -math.inf).any() and (value < low).any()) or (high < math.inf and (value > high).any()):
             least = f"{low:g}" if not low.ndim else low.tolist()
             raise StateError(f"{where} has entries outside {least} to {high:g}")
-
-    def _matches(self, value: Any, dtype: np.dtype, shape: tuple[int | None, ...]) -> bool:
-        if not isinstance(value, np.ndarray) or value.dtype != dtype or value.ndim != len(shape):
-            return False
-        return all(expected is None or found == expected for found, expected in zip(value.shape, shape, strict=True))
 
 
 class Derived(Field):
@@ -202,21 +202,12 @@ class Real(Field):
 
     def _check(self, value: Any, where: str, owner: Any) -> None:
         number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-        if not (number and self._holds(value)):
+        if not (number and self.low <= value <= self.high and (abs(value) <= sys.float_info.max or not self.finite)):
             raise StateError(f"{where} should be a number from {self.low:g} to {self.high:g}, not {_shown(value)}")
-
-    def _holds(self, value: float) -> bool:
-        try:
-            return self.low <= value <= self.high and (math.isfinite(value) or not self.finite)
-        except OverflowError:  # An integer beyond all floats.
-            return False
 
 
 class Flag(Field):
     """True or False."""
-
-    def __init__(self, *, optional: bool = False) -> None:
-        self.optional = optional
 
     def _check(self, value: Any, where: str, owner: Any) -> None:
         if not isinstance(value, bool):
@@ -371,39 +362,6 @@ def check_object(value: Any, where: str) -> None:
             raise
         except ValueError as error:
             raise StateError(f"{where}: {error}") from None
-
-
-def mismatches(value: Any) -> list[str]:
-    """The errors in the declaration of an object's class, one line for each attribute; for tests of new classes.
-
-    Examples
-    --------
-    >>> from online_rank import StreamScaler
-    >>> scaler = StreamScaler()
-    >>> scaler._forgotten = 1
-    >>> mismatches(scaler)
-    ['StreamScaler._forgotten is neither a setting nor declared in _schema']
-    """
-    cls: Any = type(value)
-    schema = schema_of(cls)
-    if schema is None:
-        return [f"{cls.__name__} declares no _schema"]
-    settings = settings_names(cls)
-    found = [
-        f"{cls.__name__}.{name} is neither a setting nor declared in _schema"
-        for name in vars(value)
-        if name not in schema and name not in settings
-    ]
-    found += [
-        f"{cls.__name__}.{name} is declared in _schema but not set"
-        for name, field in schema.items()
-        if not isinstance(field, Derived) and not hasattr(value, name)
-    ]
-    try:
-        check_object(value, cls.__name__)
-    except StateError as error:
-        found.append(str(error))
-    return found
 
 
 def size_of(size: Size, owner: Any) -> Any:

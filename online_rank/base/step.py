@@ -64,15 +64,13 @@ class QueryStep(Able, base.Estimator):
     def _fork(self) -> None:
         """Prepare to learn one part of a stream while copies learn the other parts (`online_rank.distributed.fork`)."""
 
-    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
+    def _mix(self, shards: Sequence[Any], base: Any) -> None:
         """Combine the state of `shards` into this step, a copy of `base`: the state of each shard before it learned its part.
 
         Parameters
         ----------
         shards, base
             Steps with the same settings.
-        shares
-            The factor for the weights of each shard; they add up to 1.
         """
         raise TypeError(f"{type(self).__name__} has no rule for mixing what several machines have learned")
 

@@ -1,6 +1,5 @@
 """The base class of transformers of queries."""
 
-import abc
 from collections.abc import Callable, Hashable
 from typing import Any, ClassVar
 
@@ -8,13 +7,14 @@ import numpy as np
 from river import base
 
 from online_rank.base.asked import read_for
+from online_rank.base.calls import Transforming
 from online_rank.base.form import Layer, sources_of
 from online_rank.base.step import QueryStep
 from online_rank.base.undo import all_or_nothing
-from online_rank.query import Block, in_form
+from online_rank.query import Block
 
 
-class QueryTransformer(QueryStep, base.Transformer):
+class QueryTransformer(Transforming, QueryStep, base.Transformer):
     """A river transformer that works on whole queries in any form, and returns the form it was given.
 
     A subclass implements `_transform_block`, and `_learn_block` if it learns.
@@ -50,10 +50,6 @@ class QueryTransformer(QueryStep, base.Transformer):
     def _sources(self, n_features: int) -> np.ndarray:
         """The column of which each column that it gives is made. Raises TypeError if it is made of several."""
         return sources_of(self._layers(n_features), n_features)
-
-    @abc.abstractmethod
-    def _transform_block(self, block: Block) -> Block:
-        """The queries, transformed. Raises ValueError on NaN and infinity."""
 
     def _learn_block(self, block: Block) -> Block:
         """For each query in turn: learn from it, then transform it (a supervised step transforms first).
@@ -93,18 +89,6 @@ class QueryTransformer(QueryStep, base.Transformer):
         with self._lock, all_or_nothing(self):
             self._learn_block(block)
 
-    def transform_one(self, x: Any, *, context: Any = None) -> Any:
-        """The query, transformed, in the form in which it was given.
-
-        Raises
-        ------
-        TypeError, ValueError
-            Bad input, for example NaN or infinity.
-        """
-        block = read_for(self, x, context=context)
-        with self._lock:
-            return in_form(self._transform_block(block))
-
     def learn_many(self, X: Any, y: Any, qid: Any, *, context: Any = None) -> None:
         """Learn from a block of queries: the same as a loop of `learn_one`, bit for bit.
 
@@ -127,12 +111,6 @@ class QueryTransformer(QueryStep, base.Transformer):
         block = read_for(self, X, y, qid=qid, context=context)
         with self._lock, all_or_nothing(self):
             self._learn_block(block)
-
-    def transform_many(self, X: Any, qid: Any = None, *, context: Any = None) -> Any:
-        """A block of queries, transformed, in the form in which it was given; without `qid` it is a single query."""
-        block = read_for(self, X, qid=qid, context=context)
-        with self._lock:
-            return in_form(self._transform_block(block))
 
     def __add__(self, other: Any) -> Any:
         """`self + other`: a transformer that gives the features of both, side by side."""

@@ -10,8 +10,6 @@ from online_rank.bounds.declaration import PLAIN
 from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.selection import BestRanker
 
-__all__ = ["keeps_account", "run_of_account"]
-
 _ALONE = PLAIN | {"comparator": "none"}
 _DISCOUNTED = "All losses are discounted with the half-life of the model."
 _LATE = (
@@ -23,7 +21,7 @@ _LATE = (
 def keeps_account(ranker: Any) -> bool:
     """Whether a ranker keeps an account of its own, which allows a certificate without a comparator."""
     if issubclass(type(ranker), BestRanker):
-        return ranker.epsilon is None and ranker.drafts is None
+        return ranker.drafts is None
     return issubclass(type(ranker), BlendRanker)
 
 

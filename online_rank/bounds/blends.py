@@ -23,8 +23,6 @@ from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.hedge import BUDGET
 from online_rank.rankers.selection import BestRanker
 
-__all__ = ["blend_bound", "blend_closed_bound", "leader_bound"]
-
 _ALONE: dict[str, tuple[str, ...]] = {"comparator": ("none",)}
 
 
@@ -33,9 +31,7 @@ def _steps_may_be_large(model: BlendRanker) -> str | None:
 
 
 def _does_not_judge_all(model: BestRanker) -> str | None:
-    if model.epsilon is None and model.drafts is None:
-        return None
-    return "covers rankers that are all judged on every query: without epsilon and drafts"
+    return None if model.drafts is None else "covers rankers that are chosen by their losses, without drafts"
 
 
 @bound("L* + ln(1 / pi) / eta + Delta + G", of=BlendRanker, runs=_ALONE)

@@ -9,8 +9,6 @@ from online_rank.bounds.declaration import BOUNDS, Bound, setting
 from online_rank.bounds.rows import Row, printed, rows_of
 from online_rank.measures.own import is_own, own_measure
 
-__all__ = ["BoundCheck", "Certificate", "Run", "certify"]
-
 #: The rounding error allowed in a bound, relative to the sizes that were added up.
 _SLACK = 1e-9
 

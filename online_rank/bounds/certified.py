@@ -8,8 +8,6 @@ from online_rank.bounds.account_run import keeps_account, run_of_account
 from online_rank.bounds.certificate import Certificate, certify
 from online_rank.bounds.tracker import LossTracker
 
-__all__ = ["certificate_of", "certificates_of"]
-
 
 def certificate_of(model: Any, *, comparator: str | None = None) -> Certificate:
     """The certificate of a model's run.

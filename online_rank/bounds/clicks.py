@@ -16,8 +16,6 @@ from online_rank.bounds.declaration import bound
 from online_rank.bounds.mass import growth
 from online_rank.rankers.click_perceptron import ClickPerceptron
 
-__all__ = ["click_bound"]
-
 
 @bound("2 F(u) + 4 B R_X^2 ||u||^2", of=ClickPerceptron, covers={"credit": ("propensity",), "relative_margin": (0.0,)})
 def click_bound(*, comparator_loss: float, norm: float, R_X: float, largest_mass: float) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from online_rank._kernels.click_comparators import compare_on_clicks
+from online_rank._kernels.click_perceptron import compare_on_clicks
 from online_rank.base import Ranker, Round, steps_of
 from online_rank.base.anatomy import learned_measure
 from online_rank.measures.learned import discounts
@@ -21,8 +21,6 @@ from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.selection import BestRanker
 from online_rank.rankers.signs import against_signs, signs_inside
 from online_rank.rankers.slam import SlamRanker
-
-__all__ = ["copied", "extend_path", "is_only_measured", "losses_on_clicks", "outside_the_signs", "require_perceptron"]
 
 #: Largest norm of a comparator: its square, and its scores of documents that a ranker accepts, stay finite.
 _LARGEST_NORM = 1e150

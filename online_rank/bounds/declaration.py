@@ -17,19 +17,6 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from online_rank.arguments import number
 
-__all__ = [
-    "ANY_BEGINNING",
-    "ANY_RUN",
-    "BOUNDS",
-    "OWN_MISTAKES",
-    "PLAIN",
-    "UNCAPPED",
-    "WORDS",
-    "Bound",
-    "bound",
-    "setting",
-]
-
 F = TypeVar("F", bound=Callable[..., float])
 
 #: The properties of a plain run; a bound covers only plain runs unless it declares otherwise.
@@ -48,7 +35,7 @@ WORDS = {
     ("rankers", "successive"): "rankers that follow one another",
     ("machines", "one"): "one machine",
     ("machines", "several"): "weights mixed from several machines",
-    ("machines", "uneven"): "weights mixed from a varying number of machines, or with unequal shares",
+    ("machines", "uneven"): "weights mixed from a varying number of machines",
 }
 
 #: Facts of either sign, and facts above 0. Any other is a number >= 0, or infinite.

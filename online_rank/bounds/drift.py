@@ -21,8 +21,6 @@ from online_rank.rankers.perceptron import PerceptronRanker
 _MOVED: dict[str, tuple[str, ...]] = {"comparator": ("moved",)}
 _RESTARTED: dict[str, tuple[str, ...]] = {"rankers": ("successive",)}
 
-__all__ = ["capped_bound", "path_bound", "path_data_bound", "restarts_bound", "restarts_data_bound"]
-
 
 @bound("F + (||u_T|| + P) sqrt(Q)", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_MOVED)
 def path_data_bound(

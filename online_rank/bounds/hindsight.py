@@ -14,8 +14,6 @@ from online_rank.query import MAX_GRADE, Block, read_query, require_finite, requ
 from online_rank.rankers.signs import checked_signs
 from online_rank.support.progress import progress as shown_progress
 
-__all__ = ["Hindsight", "best_in_hindsight"]
-
 #: Smoothing is lowered step by step; each step starts where the last one ended.
 _SMOOTHINGS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
 

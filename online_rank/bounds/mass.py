@@ -19,22 +19,6 @@ from online_rank.rankers.slam import SlamRanker
 #: Settings for which F(u) <= sum f_t(u): a_ij is at most v_i, or v_i in equal parts.
 _ON_SURROGATE = OWN_MISTAKES | {"credit": ("argmax", "spread"), "mass": ("loss",)}
 
-__all__ = [
-    "any_step_bound",
-    "any_step_data_bound",
-    "any_step_hindsight_bound",
-    "any_step_surrogate_bound",
-    "beginning_data_bound",
-    "beginning_distance_bound",
-    "growth",
-    "mass_bound",
-    "mass_data_bound",
-    "mass_hindsight_bound",
-    "mass_separable_bound",
-    "mass_surrogate_bound",
-    "master_bound",
-]
-
 _GIVEN = {"beginning": ("given",)}
 
 

@@ -9,16 +9,14 @@ import numpy as np
 from online_rank.bounds.totals import MAXIMA
 from online_rank.rankers.nested import share_columns
 
-__all__ = ["mix"]
 
-
-def mix(tracker: Any, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
+def mix(tracker: Any, shards: Sequence[Any], base: Any) -> None:
     """Combine the shards, which continued from `base`, into `tracker`, a copy of `base`.
 
     Sums are added, counting the base once; of maxima the largest is taken.
     """
     share_columns(tracker, tracker._learner)
-    tracker._learner._mix([shard._learner for shard in shards], base._learner, shares)
+    tracker._learner._mix([shard._learner for shard in shards], base._learner)
     gains = tracker._placed_from(base, base._gains()[None])[0]
     products, before = _products(base), gains.copy()
     for shard in shards:
@@ -27,11 +25,8 @@ def mix(tracker: Any, shards: Sequence[Any], base: Any, shares: Sequence[float])
         tracker._totals = np.where(
             MAXIMA, np.maximum(tracker._totals, shard._totals), tracker._totals + (shard._totals - base._totals)
         )
-        tracker._sums = tracker._sums + (shard._sums - base._sums)
-        tracker._paired = tracker._paired + (shard._paired - base._paired)
-        tracker._served = tracker._served + (shard._served - base._served)
-        tracker._n_served += shard._n_served - base._n_served
-        tracker._n_moved += shard._n_moved - base._n_moved
+        for name in ("_sums", "_paired", "_served", "_n_served", "_n_moved"):
+            setattr(tracker, name, getattr(tracker, name) + (getattr(shard, name) - getattr(base, name)))
         tracker._path[:, 0] += shard._path[:, 0] - base._path[:, 0]
         tracker._path[:, 2] = np.maximum(tracker._path[:, 2], shard._path[:, 2])
         # A shard knows only the scale of the features that it has seen.
@@ -43,7 +38,7 @@ def mix(tracker: Any, shards: Sequence[Any], base: Any, shares: Sequence[float])
     else:
         tracker._gained = gains
     same = base._machines in (0, len(shards)) and base._mixed_at == base._totals[0]
-    tracker._machines = len(shards) if same and len(set(shares)) == 1 else -1
+    tracker._machines = len(shards) if same else -1
     tracker._mixed_at = int(tracker._totals[0])
     tracker._last_round = copy.copy(shards[-1]._last_round)  # Each instance overwrites its own row.
     tracker._n_documents = tracker._learned_so_far()

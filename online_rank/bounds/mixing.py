@@ -17,8 +17,6 @@ from online_rank.bounds.declaration import OWN_MISTAKES, bound
 from online_rank.bounds.mass import growth
 from online_rank.rankers.perceptron import PerceptronRanker
 
-__all__ = ["mixing_bound", "mixing_data_bound"]
-
 _SEVERAL = {"machines": ("several",)}
 
 

@@ -14,8 +14,6 @@ from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.signs import signs_inside
 from online_rank.rankers.slam import SlamRanker
 
-__all__ = ["run_of_perceptron"]
-
 #: Relative rounding error of two totals that are added up in the same way.
 _AGREE = 1e-12
 

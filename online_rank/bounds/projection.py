@@ -14,8 +14,6 @@ import math
 from online_rank.bounds.declaration import bound
 from online_rank.rankers.kernel import KernelPerceptronRanker
 
-__all__ = ["projection_bound", "projection_data_bound", "projection_hindsight_bound"]
-
 
 def _budget_is_spent(model: KernelPerceptronRanker) -> str | None:
     if model.budget_lasts:

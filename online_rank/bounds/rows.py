@@ -8,8 +8,6 @@ import textwrap
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-__all__ = ["Row", "printed", "rows_of"]
-
 
 class Row(NamedTuple):
     """A line of a certificate.

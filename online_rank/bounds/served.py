@@ -29,8 +29,6 @@ from online_rank.rankers.perceptron import PerceptronRanker
 
 _SERVED: dict[str, tuple[str, ...]] = {"scores": ("served",)}
 
-__all__ = ["averaged_bound", "delay_bound", "served_norm_bound"]
-
 
 @bound("F(u) + ||u|| ||w||", of=PerceptronRanker, runs=_SERVED | ANY_BEGINNING)
 def served_norm_bound(*, comparator_loss: float, norm: float, weight_norm: float) -> float:

@@ -16,16 +16,6 @@ from online_rank.base.anatomy import learned_measure
 from online_rank.bounds.declaration import bound
 from online_rank.rankers.slam import SlamRanker
 
-__all__ = [
-    "corollary_6",
-    "corollary_7",
-    "regret_bound",
-    "theorem_5",
-    "theorem_8",
-    "theorem_8_regularization",
-    "theory_learning_rate",
-]
-
 
 def _has_no_cutoff(model: Any) -> str | None:
     return None if learned_measure(model).k else f"covers a measure with a cutoff, but the model has {model.measure!r}"

@@ -4,8 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["MAXIMA", "Totals"]
-
 
 class Totals(NamedTuple):
     """Totals over all rounds so far. Losses and masses are multiplied by the sample weights.

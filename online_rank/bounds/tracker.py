@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from online_rank._kernels.perceptron import compare
+from online_rank._kernels.rounds import accumulate
 from online_rank._kernels.slam import compare as compare_on_slam
-from online_rank._kernels.totals import accumulate
 from online_rank.arguments import flag, integer
 from online_rank.base import Abilities, Ranker, Round, share_lock
 from online_rank.base.anatomy import learned_measure
@@ -50,8 +50,6 @@ from online_rank.rankers.nested import NestedRanker, adopt_features, teach
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.selection import BestRanker
 from online_rank.rankers.slam import SlamRanker
-
-__all__ = ["LossTracker"]
 
 _LOSS, _SERVED_LOSS, _MASS, _SQUARE, _MARGIN, _WEIGHT, _SKIPPED = map(
     Round._fields.index, ("loss", "served_loss", "mass", "squared_gradient_norm", "margin", "weight", "skipped")
@@ -328,7 +326,7 @@ class LossTracker(NestedRanker):
             if comparator is not None:
                 self._row(comparator)
             self._require_complete()
-            if self._is_only_measured:
+            if is_only_measured(self._learner):
                 raise ValueError(
                     f"no bound covers a {type(self._learner).__name__}; totals and served_interval have its losses"
                 )
@@ -356,11 +354,6 @@ class LossTracker(NestedRanker):
         return issubclass(type(self._learner), BlendRanker)
 
     @property
-    def _is_only_measured(self) -> bool:
-        """Whether no bound covers the learner."""
-        return is_only_measured(self._learner)
-
-    @property
     def _perceptron(self) -> Any:
         """The perceptron whose round will be reported for the next query."""
         return reporter(self._learner) if self._nested else self._learner
@@ -372,7 +365,7 @@ class LossTracker(NestedRanker):
         if self._nested:
             if self._perceptron.weights.any():
                 self._segments[1] = math.nan
-        elif self._blends or self._is_only_measured:
+        elif self._blends or is_only_measured(self._learner):
             return
         elif self._learner.last_round is not None or self._learner.weights.any():
             self._beginning = self._learner.weights.copy()
@@ -418,8 +411,8 @@ class LossTracker(NestedRanker):
     def _added(self, n_new: int) -> int:
         return super()._added(n_new) + n_new * len(self._shift)
 
-    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
-        mix(self, shards, base, shares)
+    def _mix(self, shards: Sequence[Any], base: Any) -> None:
+        mix(self, shards, base)
 
     def _extend(self, names: Iterable[Hashable] | None, n_new: int = 0) -> None:
         super()._extend(names, n_new)

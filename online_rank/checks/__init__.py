@@ -7,7 +7,6 @@ In a test suite, one test for each check:
         check()
 """
 
-import functools
 import inspect
 import random
 import traceback
@@ -19,14 +18,9 @@ from river import compose
 from online_rank.base.anatomy import parts_of
 from online_rank.base.transformer import QueryTransformer
 from online_rank.checks import _input, _learning, _output, _threads
-from online_rank.checks._river import RIVER_ON_FEATURES, RIVER_ON_QUERIES, on_features, on_queries
 from online_rank.checks._subject import is_ranker
 
 __all__ = ["Check", "CheckFailed", "check_ranker", "check_transformer", "yield_checks"]
-
-
-#: Checks of rankers alone.
-RANKER_CHECKS = (*_output.RANKER_CHECKS, *_learning.RANKER_CHECKS)
 
 
 class CheckFailed(AssertionError):
@@ -69,7 +63,7 @@ class Check(NamedTuple):
 def check_ranker(model: Any) -> None:
     """Check that a ranker, or a pipeline that ends in one, fulfils the contract of `online_rank.Ranker`.
 
-    It runs river's general checks, river's checks on streams (with queries), and the checks of this package: answers come in
+    It runs river's general checks, and the checks of this package on queries: answers come in
     the form of the input; prediction changes nothing; no state is shared with the input; a block gives the same as a loop, bit
     for bit; rejected input changes nothing; copies, clones and files; float32, read-only and strided arrays; scores do not
     depend on the order of documents (Theorem 10 of [CT]); features may appear, vanish and change places; memory is bounded;
@@ -163,10 +157,9 @@ def yield_checks(model: Any) -> Iterator[Check]:
     for name, function in checks.items():
         if name.startswith("check_") and list(inspect.signature(function).parameters) == ["model"]:
             yield Check(f"river.{name}", function, model)
-    for names, run in ((RIVER_ON_QUERIES, on_queries), (RIVER_ON_FEATURES, on_features)):
-        for name in names:
-            if name in checks:
-                yield Check(f"river.{name}", functools.partial(run, checks[name]), model)
-    for own in (*_input.CHECKS, *_output.CHECKS, *_threads.CHECKS, *(RANKER_CHECKS if is_ranker(model) else ())):
-        if own.__name__ not in skipped:
-            yield Check(own.__name__, own, model)
+    # The public functions of these modules are checks, of the last one those of rankers alone.
+    for module in (_input, _output, _threads, *([_learning] if is_ranker(model) else [])):
+        for name, own in vars(module).items():
+            is_check = inspect.isfunction(own) and own.__module__ == module.__name__ and not name.startswith("_")
+            if is_check and name not in skipped:
+                yield Check(name, own, model)

@@ -1,6 +1,7 @@
-"""Checks of learning."""
+"""Checks of rankers alone."""
 
 import itertools
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,9 +10,52 @@ import numpy as np
 from online_rank.base import QueryTransformer, parts_of, ranker_of
 from online_rank.base.anatomy import learned_measure
 from online_rank.base.schema import schema_of
-from online_rank.checks._subject import close, make_queries, numbers, same, taught_by
+from online_rank.checks._subject import (
+    as_dicts,
+    close,
+    late_and_known,
+    make_queries,
+    numbers,
+    rejects,
+    same,
+    state_of,
+    taught_by,
+)
 
-_EIGHT = tuple("abcdefgh")
+
+def ranking(model: Any) -> None:
+    """`rank_one` sorts the documents by score, best first, equal ones in the order in which they were given."""
+    for dicts in (False, True):
+        model = taught_by(model.clone(), make_queries(), dicts)
+        for X, y in make_queries(seed=1):
+            scores = numbers(model.predict_one(as_dicts(X, y)[0] if dicts else X))
+            ranked = model.rank_one(as_dicts(X, y)[0] if dicts else X)
+            order = np.argsort(-scores, kind="stable").tolist()
+            assert ranked == ([f"doc{i}" for i in order] if dicts else order), "rank_one does not follow the scores"
+
+
+def last_round(model: Any) -> None:
+    """`last_round` is None at first, then describes the last query learned, with its weight."""
+    assert model.last_round is None, "last_round is not None before the first query"
+    for t, (X, y) in enumerate(make_queries()):
+        w = (0.5, 1.0, 2.0)[t % 3]
+        try:
+            model.learn_one(X, y, w=w)
+        except ValueError:
+            if w == 1.0:
+                raise
+            continue  # A ranker that does not support weights raises an error.
+        told: Any = model.last_round
+        assert 0.0 <= told.loss <= 1.0, f"the loss of a query is {told.loss}"
+        assert told.n_documents == len(y), f"{len(y)} documents were reported as {told.n_documents}"
+        assert told.weight == w, f"the weight {w} was reported as {told.weight}"
+        fields = (told.mass, told.squared_gradient_norm, told.margin, told.largest_norm, told.v_max)
+        assert not any(field < 0.0 for field in fields), f"a field of {told} is negative"
+    before = state_of(model)
+    for w in (-1.0, math.nan, math.inf):
+        with rejects(f"the weight {w}"):
+            model.learn_one(X, y, w=w)
+        assert state_of(model) == before, f"the weight {w} was rejected, but changed the model"
 
 
 def late_features(model: Any) -> None:
@@ -21,22 +65,6 @@ def late_features(model: Any) -> None:
         return  # Transformers inside may turn 0 into another number.
     for late, known in late_and_known(ranker):
         assert close(late, known, 1e-12), "a feature that came late was learned differently from one that was absent before"
-
-
-def late_and_known(ranker: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The answers to each query of a ranker for which half of the features appear late, and of one for which they were 0
-    before, or missing.
-    """
-    late, known = ranker.clone(), ranker.clone()
-    absent = dict.fromkeys(_EIGHT, np.nan if ranker.abilities.takes_missing else 0.0)
-    for t, (X, y) in enumerate(make_queries()):
-        # Four and eight features, so that sums in four lanes are rounded in the same way.
-        named = np.hstack((X[:, :4], X[::-1, :4])).tolist()
-        few = [dict(zip(_EIGHT[: 4 if t < 12 else 8], row, strict=False)) for row in named]
-        whole = [{**absent, **features} for features in few]
-        late.learn_one(few, y)
-        known.learn_one(whole, y)
-        yield numbers(late.predict_one(few)), numbers(known.predict_one(whole))
 
 
 def sample_weights(model: Any) -> None:
@@ -91,9 +119,6 @@ def finite_state(model: Any) -> None:
                 continue
             for name, array in _arrays(ranker):
                 assert np.isfinite(array).all(), f"features of {huge:g} with weight {w:g} left {name} not finite"
-
-
-RANKER_CHECKS = (late_features, sample_weights, honest_loss, finite_state)
 
 
 def _last_weights(ranker: Any) -> Any:

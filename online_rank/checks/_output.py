@@ -2,7 +2,6 @@
 
 import copy
 import itertools
-import math
 import pickle
 import tempfile
 from collections.abc import Callable
@@ -11,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from online_rank.checks._input import Rejects
 from online_rank.checks._subject import (
     answer_many,
     answer_of,
@@ -144,41 +142,6 @@ def clones(model: Any) -> None:
     assert state_of(clone) == before, "a clone learns what the original learns"
 
 
-def ranking(model: Any) -> None:
-    """`rank_one` sorts the documents by score, best first, equal ones in the order in which they were given."""
-    for dicts in (False, True):
-        model = taught_by(model.clone(), make_queries(), dicts)
-        for X, y in make_queries(seed=1):
-            scores = numbers(model.predict_one(as_dicts(X, y)[0] if dicts else X))
-            ranked = model.rank_one(as_dicts(X, y)[0] if dicts else X)
-            order = np.argsort(-scores, kind="stable").tolist()
-            assert ranked == ([f"doc{i}" for i in order] if dicts else order), "rank_one does not follow the scores"
-
-
-def last_round(model: Any) -> None:
-    """`last_round` is None at first, then describes the last query learned, with its weight."""
-    assert model.last_round is None, "last_round is not None before the first query"
-    for t, (X, y) in enumerate(make_queries()):
-        w = (0.5, 1.0, 2.0)[t % 3]
-        try:
-            model.learn_one(X, y, w=w)
-        except ValueError:
-            if w == 1.0:
-                raise
-            continue  # A ranker that does not support weights raises an error.
-        told: Any = model.last_round
-        assert 0.0 <= told.loss <= 1.0, f"the loss of a query is {told.loss}"
-        assert told.n_documents == len(y), f"{len(y)} documents were reported as {told.n_documents}"
-        assert told.weight == w, f"the weight {w} was reported as {told.weight}"
-        fields = (told.mass, told.squared_gradient_norm, told.margin, told.largest_norm, told.v_max)
-        assert not any(field < 0.0 for field in fields), f"a field of {told} is negative"
-    before = state_of(model)
-    for w in (-1.0, math.nan, math.inf):
-        with Rejects(f"the weight {w}"):
-            model.learn_one(X, y, w=w)
-        assert state_of(model) == before, f"the weight {w} was rejected, but changed the model"
-
-
 def bounded_memory(model: Any) -> None:
     """Memory is bounded: queries with known features add less memory later than earlier."""
     # River's own check allows the second half of a stream to add three times as much as the first. The smallest recent size is
@@ -193,17 +156,3 @@ def bounded_memory(model: Any) -> None:
         sizes.append(min(lately))
     first, second = sizes[1] - sizes[0], sizes[2] - sizes[1]
     assert second <= max(first / 2, 1024), f"300 queries added {first} bytes to the model, the next 300 another {second}"
-
-
-CHECKS = (
-    answers_in_kind,
-    prediction_is_pure,
-    learn_many_is_the_loop,
-    permutation_equivariance,
-    copies,
-    files,
-    clones,
-    bounded_memory,
-)
-
-RANKER_CHECKS = (ranking, last_round)

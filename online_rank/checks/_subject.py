@@ -1,7 +1,9 @@
 """Queries for the checks, and a common interface to rankers and transformers."""
 
+import contextlib
 import inspect
 import pickle
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from river import base
 from online_rank.base import Columns, Ranker, steps_of
 
 NAMES = ("clicks", "age", "bm25", "length", "const")
+_EIGHT = tuple("abcdefgh")
 
 
 def first_step(model: Any) -> Any:
@@ -82,6 +85,12 @@ def numbers(answer: Any) -> np.ndarray:
     return np.asarray(answer, dtype=np.float64)
 
 
+def sorted_numbers(model: Any, x: Any) -> np.ndarray:
+    """The `numbers` that answer a query. Those of a transformer are sorted, which may give features in another order."""
+    answer = numbers(answer_of(model, x))
+    return np.sort(answer, axis=-1) if answer.ndim == 2 else answer
+
+
 def state_of(value: Any) -> Any:
     """All state of a model, comparable bit for bit."""
     if isinstance(value, np.ndarray):
@@ -109,3 +118,31 @@ def same(a: Any, b: Any) -> bool:
 def close(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:
     """Whether two answers agree up to rounding, relative to the largest number in `b`."""
     return a.shape == b.shape and bool(np.allclose(a, b, rtol=tolerance, atol=tolerance * max(1.0, np.abs(b).max(initial=0.0))))
+
+
+def late_and_known(ranker: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The answers to each query of a ranker for which half of the features appear late, and of one for which they were 0
+    before, or missing.
+    """
+    late, known = ranker.clone(), ranker.clone()
+    absent = dict.fromkeys(_EIGHT, np.nan if ranker.abilities.takes_missing else 0.0)
+    for t, (X, y) in enumerate(make_queries()):
+        # Four and eight features, so that sums in four lanes are rounded in the same way.
+        named = np.hstack((X[:, :4], X[::-1, :4])).tolist()
+        few = [dict(zip(_EIGHT[: 4 if t < 12 else 8], row, strict=False)) for row in named]
+        whole = [{**absent, **features} for features in few]
+        late.learn_one(few, y)
+        known.learn_one(whole, y)
+        yield numbers(late.predict_one(few)), numbers(known.predict_one(whole))
+
+
+@contextlib.contextmanager
+def rejects(what: str) -> Iterator[list[BaseException]]:
+    """A context whose body must raise ValueError or TypeError; it gives a list that holds the error afterwards."""
+    found: list[BaseException] = []
+    try:
+        yield found
+    except (ValueError, TypeError) as error:
+        found.append(error)
+        return
+    raise AssertionError(f"{what} was accepted; it must raise ValueError or TypeError")

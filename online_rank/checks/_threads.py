@@ -65,9 +65,6 @@ def one_lock(model: Any) -> None:
     assert len({id(one._lock) for one in (model, *copies)}) == len(copies) + 1, "a copy shares the lock of its model"
 
 
-CHECKS = (methods_hold_the_lock, one_lock)
-
-
 def _public(model: Any) -> Iterator[tuple[str, Callable[[], Any], bool]]:
     """The public methods of a model, each with a call and whether its arguments are known; and array properties."""
     hidden = ("_",) if is_ranker(model) else ("_", "last", "predict", "rank", "show")

@@ -1,53 +1,51 @@
 """Advice from the first queries of files: features that leak the grades, or only number the rows."""
 
 import itertools
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from online_rank.cli.reading import warnings_as_lines
-from online_rank.cli.settings import Settings
 
-__all__ = ["advice"]
-
-#: Number of first queries to examine, and the largest number of pairs counted in a query.
+#: Number of first queries to examine, and the largest number of them, times features, in which pairs are counted.
 _LOOKED_AT, _MOST_COUNTS = 100, 10_000
 
 #: A feature that orders this share of the pairs with different grades leaks the grades, given this many pairs.
 _PERFECT, _FEWEST_PAIRS = 0.99, 50
+#: ... and if it orders at least this share of all pairs.
+_LEAST_TOLD = 0.01
 
 #: From this number of rows on, different whole numbers in all of them are no chance.
 _FEWEST_ROWS = 50
 
 
-def advice(settings: Settings) -> list[str]:
-    """Advice before learning from files."""
-    if "-" in settings.files:
-        return []
+def advice(queries: Iterable[tuple[Any, Any]], of_table: bool) -> list[str]:
+    """Advice from the first of some queries (X, y), which are those of a table or of LETOR text."""
     with warnings_as_lines(lambda message: None):
-        first = [
-            (getattr(x, "X", x), getattr(x, "names", None), y) for x, y in itertools.islice(settings.queries(0), _LOOKED_AT)
-        ]
+        first = [(getattr(x, "X", x), getattr(x, "names", None), y) for x, y in itertools.islice(queries, _LOOKED_AT)]
     if not first:
         return []
     width, names = max(((X.shape[1], names) for X, names, _ in first), key=lambda found: found[0])
+    names = [f"feature {j + 1}" for j in range(width)] if names is None else names
     of_width = [(X, y) for X, _, y in first if X.shape[1] == width]
-
-    def called(j: int) -> str:
-        return f"feature {j + 1}" if names is None else names[j]
-
-    lines = _leaks(of_width, called)
-    if settings.reading.query is not None:
-        lines += _counters(np.concatenate([X for X, _ in of_width]), called)
+    lines = []
+    if found := leaks(of_width, names):
+        lines.append(
+            f"a feature alone ranks the grades nearly perfectly: {', '.join(found.values())}. If it is made from the grades, "
+            "or known only after them, leave it out (tables: --exclude COLUMN)"
+        )
+    if of_table:
+        lines += counters(np.concatenate([X for X, _ in of_width]), names)
     return lines
 
 
-def _counters(X: np.ndarray, called: Any) -> list[str]:
+def counters(X: np.ndarray, names: Sequence[str]) -> list[str]:
     """A warning about columns of whole numbers of which no two are equal, as those of an index or an id are."""
     if len(X) < _FEWEST_ROWS:
         return []
     whole = np.flatnonzero((np.rint(X) == X).all(axis=0))
-    found = [called(j) for j in whole.tolist() if len(np.unique(X[:, j])) == len(X)]
+    found = [names[j] for j in whole.tolist() if len(np.unique(X[:, j])) == len(X)]
     if not found:
         return []
     return [
@@ -56,27 +54,38 @@ def _counters(X: np.ndarray, called: Any) -> list[str]:
     ]
 
 
-def _leaks(queries: list[tuple[np.ndarray, np.ndarray]], called: Any) -> list[str]:
-    """A warning about features that order nearly all documents by grade on their own, since they probably leak the grades."""
+def leaks(queries: list[tuple[np.ndarray, np.ndarray]], names: Sequence[str]) -> dict[str, str]:
+    """The features that order nearly all documents by grade on their own, since they probably leak the grades, in words.
+
+    Pairs of which a feature says nothing do not count: a purchase follows a click, though few clicks lead to one.
+    """
     from online_rank.metrics import PairwiseAccuracy
 
     d = queries[0][0].shape[1]
     queries = queries[: max(1, _MOST_COUNTS // max(1, d))]
     pairs = np.array([(len(y) ** 2 - (np.bincount(y).astype(float) ** 2).sum()) / 2 for _, y in queries])
     if pairs.sum() < _FEWEST_PAIRS:
-        return []
+        return {}
     X, y = (np.concatenate(parts) for parts in zip(*queries, strict=True))
     qid = np.repeat(np.arange(len(queries)), [len(grades) for _, grades in queries])
-    found = []
+    found = {}
     for j in range(d):
-        # A query without pairs has no accuracy.
-        right = pairs * np.nan_to_num(PairwiseAccuracy().value_many(y, X[:, j], qid))
-        share = right.sum() / pairs.sum()
-        if max(share, 1.0 - share) >= _PERFECT:
-            found.append(f"{called(j)} ({max(share, 1.0 - share):.1%} of pairs)")
-    if not found:
-        return []
-    return [
-        f"a feature alone ranks the grades nearly perfectly: {', '.join(found)}. If it is made from the grades, or known only "
-        "after them, leave it out (tables: --exclude COLUMN)"
-    ]
+        _, values = np.unique(X[:, j], return_inverse=True)
+        alike = qid * (values.max() + 1) + values
+        tied = _equal_pairs(alike) - _equal_pairs(alike * (y.max() + 1) + y)
+        told = pairs.sum() - tied
+        if told < max(_FEWEST_PAIRS, _LEAST_TOLD * pairs.sum()):
+            continue
+        # A query without pairs has no accuracy; a tie counts as half of one.
+        right = (pairs * np.nan_to_num(PairwiseAccuracy().value_many(y, X[:, j], qid))).sum() - 0.5 * tied
+        share = max(right, told - right) / told
+        if share >= _PERFECT:
+            of_all = "" if tied == 0.0 else f" that it tells apart, {told / pairs.sum():.0%} of all"
+            found[names[j]] = f"{names[j]} ({share:.1%} of pairs{of_all})"
+    return found
+
+
+def _equal_pairs(keys: np.ndarray) -> float:
+    """The number of pairs of equal keys."""
+    _, counts = np.unique(keys, return_counts=True)
+    return float((counts * (counts - 1.0)).sum() / 2.0)

@@ -23,8 +23,6 @@ from online_rank.cli.commands.train import train
 from online_rank.cli.commands.warm_up import warm_up
 from online_rank.cli.declaring import flag, grouped, value
 
-__all__ = ["app"]
-
 
 class _PlainFlags:
     """Commands whose help shows flags without a type."""

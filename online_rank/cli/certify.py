@@ -9,11 +9,10 @@ import numpy as np
 from online_rank.base import steps_of
 from online_rank.base.columns import numbers
 from online_rank.bounds import LossTracker, best_in_hindsight
+from online_rank.cli.files import behind
 from online_rank.query import Block, read_query
 from online_rank.rankers.blend import BlendRanker
 from online_rank.support.progress import progress
-
-__all__ = ["tracked"]
 
 #: Regularisation strength of the best weights in hindsight.
 _LAMBDA = 1e-2
@@ -27,7 +26,7 @@ def tracked(model: Any, queries: Iterable[tuple], shown: bool | None = None) -> 
     """
     *transformers, ranker = steps_of(model)
     if issubclass(type(ranker), BlendRanker):
-        return _behind(transformers, LossTracker(ranker, measure_served=True))
+        return behind(transformers, LossTracker(ranker, measure_served=True))
     seen = list(_transformed([step.clone() for step in transformers], queries, shown))
     X = np.concatenate([query.X for query, _ in seen])
     y = np.concatenate([grades for _, grades in seen])
@@ -40,14 +39,7 @@ def tracked(model: Any, queries: Iterable[tuple], shown: bool | None = None) -> 
         (X, y, qid), measure=ranker.measure, lam=_LAMBDA, credit="spread", signs=signs or None, progress=shown
     )
     weights: Any = found.weights if names is None else dict(zip(names, found.weights.tolist(), strict=True))
-    return _behind(transformers, LossTracker(ranker, {"best in hindsight": weights}, measure_served=True))
-
-
-def _behind(transformers: list[Any], tracker: Any) -> Any:
-    """A pipeline of the transformers and the tracker."""
-    for step in reversed(transformers):
-        tracker = step | tracker
-    return tracker
+    return behind(transformers, LossTracker(ranker, {"best in hindsight": weights}, measure_served=True))
 
 
 def _transformed(transformers: list[Any], queries: Iterable[tuple], shown: bool | None) -> Iterator[tuple[Block, Any]]:

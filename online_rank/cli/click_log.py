@@ -1,23 +1,25 @@
 """`online-rank train --clicks`: a model from a log of lists that were shown, and of the clicks on them."""
 
+import itertools
 import json
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from rich import box
+import numpy as np
 from rich.console import Console
-from rich.table import Table
 
+from online_rank.cli.advice import counters, leaks
+from online_rank.cli.dry_run import look
 from online_rank.cli.events import events_of
-from online_rank.cli.files import refuse_overwriting
+from online_rank.cli.files import check_files, declared, n_features_of, refuse_overwriting
 from online_rank.cli.options import Clicks, Output
-from online_rank.cli.reading import Reading, warnings_as_lines
-from online_rank.cli.train import scaled
+from online_rank.cli.printing import table
+from online_rank.cli.reading import Missing, Reading, warnings_as_lines
+from online_rank.cli.settings import Settings
+from online_rank.cli.train import require_known_signs, scaled
 from online_rank.support.progress import progress
 
-__all__ = ["SAYS", "ClickLog", "examination_of", "learn", "learner_for", "read_as"]
+__all__ = ["SAYS", "ClickLog", "against", "examination_of", "learn", "learner_for", "read_as"]
 
 #: What lists of each origin are learned by, and what is assumed of users.
 SAYS = {
@@ -27,6 +29,8 @@ SAYS = {
     "moved": "no chance, but documents that moved: the examination of positions as measured first; "
     "a click means that the position was looked at and the document attracts",
 }
+#: The number of first lists in which leaks are looked for: few lists have clicks.
+_LOOKED_AT = 1000
 
 
 class ClickLog(NamedTuple):
@@ -38,29 +42,34 @@ class ClickLog(NamedTuple):
         Tables, in the order of time.
     origin
         "shuffled", "above", "place" or "moved".
-    columns
-        The options of `iter_impressions` for columns and events.
+    reading
+        The columns, and how to read them.
+    events
+        The value of each event by its name.
     topic
         For "moved": the column with what was asked, in which a document is compared with itself.
     """
 
     files: Sequence[str]
     origin: str
-    columns: dict[str, Any]
+    reading: Reading
+    events: dict[str, float] | None = None
     topic: str | None = None
 
     def reader(self, with_topic: bool = False) -> Any:
         """The lists of all files; with the topic as the context of the query, or without it."""
         from online_rank.stream import iter_impressions
 
-        columns = dict(self.columns)
+        given = self.reading.of_tables
+        del given["grade"]
         if self.origin in ("above", "place"):
-            columns["propensity"] = "propensity"
+            given["propensity"] = "propensity"
         if self.topic is not None:
             key = "context" if with_topic else "exclude"
-            columns[key] = [*columns.get(key, ()), self.topic]
+            given[key] = [*given.get(key, ()), self.topic]
         kind = "place" if self.origin == "place" else "above"
-        return iter_impressions(*self.files, **columns, shuffled=self.origin == "shuffled", propensity_of=kind)
+        shuffled = self.origin == "shuffled"
+        return iter_impressions(*self.files, **given, events=self.events, shuffled=shuffled, propensity_of=kind)
 
     def watched(self, label: str, shown: bool | None, with_topic: bool = False) -> Iterator[tuple[Any, Any]]:
         """The lists of all files, with a bar that counts them."""
@@ -69,71 +78,155 @@ class ClickLog(NamedTuple):
                 yield one
                 bar(number)
 
+    def examined(self, shown: bool | None) -> "Seen":
+        """Read the whole log before anything is done with it.
+
+        Raises
+        ------
+        ValueError
+            Its lists did not come about as is said (`OriginTest`), or nothing can be learned from them.
+        """
+        from online_rank.feedback import OriginTest
+
+        lists, test = self.reader(), OriginTest()
+        features, clicked, documents, with_gaps, longest, deepest, largest = lists.plan.features, 0, 0, 0, 0, 0, 1.0
+        with progress("examining the log", unit="lists", shown=shown) as bar:
+            for number, (x, clicks) in enumerate(lists, start=1):
+                given = clicks.impression
+                X = np.array([[found.get(name, 0.0) for name in features] for found in x.values()]).reshape(len(x), -1)
+                test.update(tuple(x), given, X, lists.where)
+                clicked += clicks.any
+                documents += len(given.order)
+                with_gaps += given.positions is not None
+                longest = max(longest, len(given.order))
+                deepest = max(deepest, longest, *(given.positions or ()))
+                largest = max(largest, *clicks.gains)
+                bar(number)
+        test.finish()
+        return Seen(test.n, clicked, documents, with_gaps, test.n_alone, longest, deepest, largest)
+
+    def without_leaks(self) -> tuple["ClickLog", list[str]]:
+        """The log without features that leak the clicks, unless the user named the features; and what was found, in lines."""
+        lists = self.reader()
+        names, clicked, shown = lists.plan.features, [], []
+        for x, clicks in itertools.islice(lists, _LOOKED_AT):
+            order = clicks.impression.order
+            X = np.array([[x[document].get(name, 0.0) for name in names] for document in order]).reshape(len(order), -1)
+            clicked.append((X, np.unique(clicks.gains, return_inverse=True)[1]))
+            shown.append((X, np.arange(len(order))[::-1]))
+        if not clicked or not names:
+            return self, []
+        lines = counters(np.concatenate([X for X, _ in clicked]), names)
+        if found := leaks(shown, names):
+            lines.append(
+                f"a feature alone gives the order shown: {', '.join(found.values())}. If it is made from the position, leave "
+                "it out (--exclude COLUMN)"
+            )
+        found = leaks(clicked, names)
+        if not found:
+            return self, lines
+        lines.append(f"a feature alone foretells the clicks, as what is known only after them: {', '.join(found.values())}")
+        if self.reading.features is not None:
+            return self, lines
+        lines[-1] += "; left out (name the features to use it)"
+        return self._replace(reading=self.reading._replace(exclude=[*(self.reading.exclude or ()), *found])), lines
+
+
+class Seen(NamedTuple):
+    """What is in a log.
+
+    Attributes
+    ----------
+    lists, clicked, documents, with_gaps, alone
+        The numbers of lists, of lists with a click, of documents shown, of lists with gaps, and of lists with one candidate.
+    longest, deepest
+        The most documents of a list, and the lowest position.
+    largest
+        The largest gain, at least 1.
+    """
+
+    lists: int
+    clicked: int
+    documents: int
+    with_gaps: int
+    alone: int
+    longest: int
+    deepest: int
+    largest: float
+
+    def scaled(self, clicks: Any) -> Any:
+        """The same clicks, with gains as fractions of the largest."""
+        return type(clicks)(clicks.impression, tuple(gain / self.largest for gain in clicks.gains))
+
 
 def read_as(files: Sequence[str], log: Clicks, reading: Reading, topic: str | None = None) -> ClickLog:
     """A log of clicks, as the options of a command name its columns."""
-    columns: dict[str, Any] = {"query": reading.query or "query", "document": reading.document or "document"}
-    columns |= {"features": reading.features, "exclude": reading.exclude or (), "event_time": reading.event_time}
-    columns["events"] = events_of(log.event) if log.event else None
-    return ClickLog(files, str(log.clicks), columns, topic)
+    reading = reading._replace(query=reading.query or "query", document=reading.document or "document")
+    return ClickLog(files, str(log.clicks), reading, events_of(log.event) if log.event else None, topic)
 
 
-@dataclass
-class _Seen:
-    """What was met in the log."""
-
-    lists: int = 0
-    clicked: int = 0
-    documents: int = 0
-    with_gaps: int = 0
-    first: float = 0.0
-    value: Any = None
-
-    def notice(self, clicks: Any) -> None:
-        self.lists += 1
-        self.clicked += any(gain > 0.0 for gain in clicks.gains)
-        self.documents += len(clicks.gains)
-        self.with_gaps += clicks.impression.positions is not None
-        self.first += clicks.gains[0]
-
-    def to_dict(self) -> dict[str, Any]:
-        figures = {name: getattr(self, name) for name in ("lists", "clicked", "documents", "with_gaps")}
-        figures["gain_first"] = self.first / self.lists if self.lists else math.nan
-        return figures
+def against(old: Any, new: Any, what: str, rival: str) -> str:
+    """Whether what is new is known to earn more than what is old, or less, in words; `old` and `new` have intervals."""
+    if old is None or new is None:
+        return f"this log cannot tell whether {what} beats {rival}: its lists were not drawn. Compare them on live traffic"
+    a, b = old.interval(0.975), new.interval(0.975)
+    told = f"{b.lower:.4f} to {b.upper:.4f} against {a.lower:.4f} to {a.upper:.4f}, at 95 % together"
+    if b.lower > a.upper:
+        return f"{what} beats {rival}: {told}"
+    if b.upper < a.lower:
+        return f"{what} is WORSE than {rival}: {told}"
+    return f"this log cannot tell whether {what} beats {rival}: {told}"
 
 
-def learn(log: ClickLog, scale: str, output: Output) -> None:
-    """Learn a model from a log of clicks, say from what, and save it."""
+def learn(log: ClickLog, settings: Settings, output: Output, dry_run: bool = False) -> None:
+    """Learn a model from a log of clicks, say from what and with what success, and save it; or show its columns."""
     with warnings_as_lines(output.warn):
-        _learn(log, scale, output)
+        if not log.files:
+            raise ValueError("--clicks needs a table to learn from")
+        if log.topic is not None and log.origin != "moved":
+            raise ValueError("--topic is for --clicks moved")
+        check_files([*log.files, *settings.test], log.reading, graded=False)
+        if dry_run:
+            as_zero = log._replace(reading=log.reading._replace(missing=Missing.zero))
+            look(log.reader().plan, log.files, as_zero.without_leaks()[1], output.json)
+        else:
+            _learn(log, settings, output)
 
 
-def _learn(log: ClickLog, scale: str, output: Output) -> None:
+def _learn(log: ClickLog, settings: Settings, output: Output) -> None:
     from online_rank.storage.files import require_replaceable, save
 
-    if not log.files:
-        raise ValueError("--clicks needs a table to learn from")
-    if log.topic is not None and log.origin != "moved":
-        raise ValueError("--topic is for --clicks moved")
+    for option, place in (("--save", output.save), ("--report", output.report)):
+        if place is not None:
+            refuse_overwriting(option, place, [*log.files, *settings.test])
     if output.save is not None:
-        refuse_overwriting("--save", output.save, log.files)
         require_replaceable(output.save)
-    for line in log.reader().plan.in_words():
+    log, lines = log.without_leaks()
+    plan = log.reader().plan
+    require_known_signs(settings.signs, plan, log.files)
+    for line in plan.in_words() + lines:
         output.warn(line)
     shown = False if output.quiet or output.json else None
-    examination = examination_of(log, shown) if log.origin == "moved" else None
+    seen = log.examined(shown)
+    if seen.alone:
+        output.warn(f"{seen.alone:,} of {seen.lists:,} lists have a single candidate: from these nothing is learned")
+    examination = examination_of(log, seen.deepest, shown) if log.origin == "moved" else None
     ranker, options = learner_for(log.origin, examination)
-    model = scaled(ranker(**options), scale)
-    seen = _taught(model, log, shown)
-    report: dict[str, Any] = {"files": list(log.files), "origin": log.origin, **seen.to_dict()}
+    model = scaled(ranker, settings.scale, settings.signs, **options)
+    model = declared(model, log.reading.strict, plan.features)
+    logged, value = _taught(model, log, seen, shown)
+    report: dict[str, Any] = {"files": list(log.files), "origin": log.origin, **seen._asdict()}
+    report |= {"features": n_features_of(model) or 0, **_figures(logged, value)}
+    report["verdict"] = against(logged, value, "the model", "the logged ranking")
     if examination is not None:
         report["examination"] = list(examination)
-    if seen.value is not None:
-        interval = seen.value.interval()
-        report["value_first"] = interval._asdict()
+    if settings.test:
+        report["test"] = _tested(model, log._replace(files=settings.test), examination, shown)
     if output.save is not None:
         save(model, output.save)
         report["saved"] = output.save
+    if output.report is not None:
+        report["report"] = _page(output.report, report, log, model, plan)
     if output.json:
         print(json.dumps(report))
     elif not output.quiet:
@@ -149,34 +242,62 @@ def learner_for(origin: str, examination: tuple[float, ...] | None) -> tuple[Any
     return ClickPerceptron, {"credit": "propensity", "examination": examination}
 
 
-def examination_of(log: ClickLog, shown: bool | None) -> tuple[float, ...]:
-    """How often each position is examined, from the same documents at different positions."""
+def examination_of(log: ClickLog, k: int, shown: bool | None) -> tuple[float, ...]:
+    """How often each of k positions is examined, from the same documents at different positions."""
     from online_rank.feedback import NaturalVariation
 
-    k = 1
-    for _, clicks in log.watched("counting positions", shown):
-        k = max(k, len(clicks.impression.order), *(clicks.impression.positions or ()))
     positions = NaturalVariation(k=k)
     for x, clicks in log.watched("measuring the examination of positions", shown, log.topic is not None):
         positions.update(None if log.topic is None else x.context[0][log.topic], clicks)
     return positions.examination
 
 
-def _taught(model: Any, log: ClickLog, shown: bool | None) -> _Seen:
-    """Teach the model the log; returns what was met, with the value of its rankings where the log tells it."""
+def _taught(model: Any, log: ClickLog, seen: Seen, shown: bool | None, learns: bool = True) -> tuple[Any, Any]:
+    """Teach the model the log; the gains of the first documents as shown and, where the log tells them, as it would rank."""
+    from online_rank.intervals import LossInterval
     from online_rank.metrics import OffPolicyValue
 
-    seen = _Seen(value=OffPolicyValue() if log.origin != "moved" else None)
-    for x, clicks in log.watched("learning from clicks", shown):
-        if seen.value is not None and max(clicks.gains) > 1.0:
-            seen.value = None
-        if seen.value is not None:
-            seen.value.update(clicks, model.rank_one(x))
-        model.learn_one(x, clicks)
-        seen.notice(clicks)
-    if not seen.lists:
-        raise ValueError("the log has no lists: no row has a position")
-    return seen
+    logged, value = LossInterval(), OffPolicyValue() if log.origin != "moved" else None
+    for x, clicks in log.watched("learning from clicks" if learns else "testing", shown):
+        scaled_clicks = seen.scaled(clicks)
+        logged.update(scaled_clicks.gains[0])
+        if value is not None:
+            value.update(scaled_clicks, model.rank_one(x))
+        if learns:
+            model.learn_one(x, clicks)
+    return logged, value
+
+
+def _figures(logged: Any, value: Any) -> dict[str, Any]:
+    """The gain of the first document as shown, and as the model would rank."""
+    figures = {"gain_first": logged.mean, "logged_first": logged.interval()._asdict()}
+    return figures | ({} if value is None else {"value_first": value.interval()._asdict()})
+
+
+def _tested(model: Any, log: ClickLog, examination: tuple[float, ...] | None, shown: bool | None) -> dict[str, Any]:
+    """What the model earns on held-out lists, without learning from them."""
+    seen = log.examined(shown)
+    about = {"files": list(log.files), **seen._asdict()}
+    if examination is None:
+        logged, value = _taught(model, log, seen, shown, learns=False)
+        return about | _figures(logged, value) | {"verdict": against(logged, value, "the model", "the logged ranking")}
+    discounts, sums = 1.0 / np.log2(np.arange(2.0, seen.longest + 2.0)), np.zeros(2)
+    for x, clicks in log.watched("testing", shown):
+        places = {document: place for place, document in enumerate(model.rank_one(x))}
+        order = clicks.impression.order
+        positions = np.array(clicks.impression.positions or range(1, len(order) + 1))
+        attracted = np.array(clicks.gains) / np.array(examination)[np.minimum(positions, len(examination)) - 1]
+        by_model = np.argsort(np.argsort([places[document] for document in order]))
+        sums += (attracted * discounts[: len(order)]).sum(), (attracted * discounts[by_model]).sum()
+    return about | dict(zip(("dcg_as_shown", "dcg_of_model"), (sums / seen.lists).tolist(), strict=True))
+
+
+def _page(folder: str, figures: dict[str, Any], log: ClickLog, model: Any, plan: Any) -> str:
+    """Write the page of `--report`; returns where it is."""
+    from online_rank.cli.report import write_figures
+
+    settings = {"origin": SAYS[log.origin], **log.reading._asdict(), "events": log.events, "topic": log.topic}
+    return str(write_figures(folder, figures=figures, settings=settings, model=model, names=plan.features))
 
 
 def _print(report: dict[str, Any]) -> None:
@@ -189,15 +310,26 @@ def _print(report: dict[str, Any]) -> None:
     console.print(f"learned from {SAYS[report['origin']]}")
     if "examination" in report:
         console.print("examination of positions 1, 2, ...: " + ", ".join(f"{theta:.3f}" for theta in report["examination"]))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("gain of the first document, per list")
-    table.add_column("mean", justify="right", style="bold")
-    table.add_row("as shown", f"{report['gain_first']:.4f}")
-    if value := report.get("value_first"):
-        about = f"{value['mean']:.4f} ({value['lower']:.4f} to {value['upper']:.4f})"
-        table.add_row("each list ranked by the model, then learned", about)
-    console.print(table)
-    if "value_first" in report:
-        console.print("In brackets, a 95 % interval from the lists that begin as the model would (OffPolicyValue).")
-    if "saved" in report:
-        console.print(f"saved to [bold]{report['saved']}[/]")
+    gains = table("gain of the first document, per list", "mean", bold=("mean",))
+    test = report.get("test", {})
+    for of, figures, by in (
+        ("", report, "each list ranked by the model, then learned"),
+        ("held out, ", test, "ranked by the model"),
+    ):
+        for key, what in (("logged_first", "as shown"), ("value_first", by)):
+            if value := figures.get(key):
+                gains.add_row(of + what, f"{value['mean']:.4f} ({value['lower']:.4f} to {value['upper']:.4f})")
+    console.print(gains)
+    console.print(
+        "In brackets, 95 % intervals that are valid at any time"
+        + ("; those of the model from the lists that begin as it would (OffPolicyValue)." if "value_first" in report else ".")
+    )
+    if "dcg_of_model" in test:
+        console.print(
+            f"held out: DCG of what attracts {test['dcg_of_model']:.4f} as the model ranks, {test['dcg_as_shown']:.4f} as "
+            "shown; an estimate, if the examination above is right"
+        )
+    console.print(report["verdict"] + (f"\nheld out: {test['verdict']}" if "verdict" in test else ""))
+    for key, said in (("report", "report in"), ("saved", "saved to")):
+        if key in report:
+            console.print(f"{said} [bold]{report[key]}[/]")

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from online_rank.cli.files import Asked, check_files, for_model, load_model
+from online_rank.cli.files import Asked, load_model, opened
 from online_rank.cli.reading import Reading
 from online_rank.intervals import PairedLosses
 from online_rank.intervals.losses import served_loss
@@ -12,20 +12,18 @@ from online_rank.intervals.paired import EXPECTATION
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.support.progress import progress
 
-__all__ = ["compare"]
-
 
 def compare(paths: Sequence[str], files: Sequence[str], measure: str, reading: Reading, as_json: bool) -> None:
     """Rank the queries of files with two saved models, without learning, and print which is better."""
     if len(set(paths)) < len(paths):
         raise ValueError(f"{paths[0]} is compared with itself: give two models")
-    check_files(files, reading)
-    models = [load_model(path) for path in paths]
-    target, paired = parse_measure(measure), PairedLosses(paths)
-    askers, n_queries = [Asked(model, reading.strict) for model in models], 0
+    first, reading, asked_first = opened(paths[0], files, reading)
+    second = load_model(paths[1])
+    models, askers = (first, second), (asked_first, Asked(second, reading.strict))
+    target, paired, n_queries = parse_measure(measure), PairedLosses(paths), 0
     totals = dict.fromkeys(paths, 0.0)
     with (
-        for_model(reading, models[0], files).queries(files) as queries,
+        reading.queries(files) as queries,
         progress("comparing", shown=False if as_json else None, part=lambda: queries.fraction) as show,
     ):
         for X, y in queries:
@@ -40,12 +38,7 @@ def compare(paths: Sequence[str], files: Sequence[str], measure: str, reading: R
 
 
 def _print(
-    paths: Sequence[str],
-    measure: str,
-    n_queries: int,
-    paired: PairedLosses,
-    totals: dict[str, float],
-    as_json: bool,
+    paths: Sequence[str], measure: str, n_queries: int, paired: PairedLosses, totals: dict[str, float], as_json: bool
 ) -> None:
     difference, better = paired.difference(paths[0], paths[1]), paired.better()
     means = {path: totals[path] / paired.n if paired.n else None for path in paths}

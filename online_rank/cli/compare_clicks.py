@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from online_rank.cli.click_log import ClickLog
-from online_rank.cli.files import load_model
-from online_rank.feedback import Clicks
+from online_rank.cli.files import for_model, load_model
 from online_rank.measures.learned import discounts
 from online_rank.metrics import OffPolicyValue, SwapComparison
 
@@ -39,13 +38,14 @@ def compare_clicks(paths: Sequence[str], log: ClickLog, places: int, as_json: bo
     if len(set(paths)) < len(paths):
         raise ValueError(f"{paths[0]} is compared with itself: give two models")
     models, shown = [load_model(path) for path in paths], False if as_json else None
-    longest, largest = _sizes(log, shown)
+    log = log._replace(reading=for_model(log.reading, models[0], log.files))
+    seen = log.examined(shown)
     weights = discounts(places)[:places] / discounts(places)[:places].sum()
     values = [OffPolicyValue(weights.tolist()) for _ in models]
-    swaps = SwapComparison(k=longest) if log.origin == "shuffled" and longest > 1 else None
+    swaps = SwapComparison(k=seen.longest) if log.origin == "shuffled" and seen.longest > 1 else None
     as_shown = 0.0
     for x, given in log.watched("comparing", shown):
-        clicks = Clicks(given.impression, tuple(gain / largest for gain in given.gains))
+        clicks = seen.scaled(given)
         rankings = [model.rank_one(x) for model in models]
         for value, ranking in zip(values, rankings, strict=True):
             value.update(clicks, ranking)
@@ -55,7 +55,7 @@ def compare_clicks(paths: Sequence[str], log: ClickLog, places: int, as_json: bo
     report = {
         "lists": values[0].n,
         "places": places,
-        "largest_gain": largest,
+        "largest_gain": seen.largest,
         "as_shown": as_shown / values[0].n,
         "values": {path: _about(value) for path, value in zip(paths, values, strict=True)},
         "preference": None if swaps is None else swaps.interval()._asdict(),
@@ -65,17 +65,6 @@ def compare_clicks(paths: Sequence[str], log: ClickLog, places: int, as_json: bo
         print(json.dumps(report))
     else:
         _print(paths, report, values, swaps)
-
-
-def _sizes(log: ClickLog, shown: bool | None) -> tuple[int, float]:
-    """The most documents of a list, and the largest gain, at least 1. Raises ValueError for a log without lists."""
-    longest, largest = 0, 1.0
-    for _, clicks in log.watched("looking at the lists", shown):
-        longest = max(longest, len(clicks.gains))
-        largest = max(largest, *clicks.gains)
-    if not longest:
-        raise ValueError("the log has no lists: no row has a position")
-    return longest, largest
 
 
 def _about(value: OffPolicyValue) -> dict[str, Any]:

@@ -12,8 +12,6 @@ from typing import Any, get_args, get_type_hints
 
 import typer
 
-__all__ = ["flag", "grouped", "is_given", "refuse_others", "shown", "value"]
-
 
 def grouped(function: Callable[..., None]) -> Callable[..., None]:
     """A command that takes the fields of each group among the parameters of a function as options of their own."""

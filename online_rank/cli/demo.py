@@ -3,18 +3,16 @@
 from typing import Any
 
 import numpy as np
-from rich import box
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from online_rank import PerceptronRanker, RankingPipeline, StreamQuantileMap
+from online_rank.cli.printing import table
 from online_rank.metrics import metric
 from online_rank.stream.synth import Drifting
 from online_rank.support.compiling import compiling, watch_compilation
-
-__all__ = ["run"]
 
 _MEASURE = "ndcg@10"
 _BARS = "▁▂▃▄▅▆▇█"
@@ -104,21 +102,17 @@ def _screen(learners: list[_Learner], t: int, n_queries: int) -> Group:
 
 
 def _figures(learners: list[_Learner]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("serves rankings by the")
-    for heading in (f"{_MEASURE} so far", f"{_MEASURE} lately", "cumulative loss"):
-        table.add_column(heading, justify="right", style="bold")
+    headings = f"{_MEASURE} so far", f"{_MEASURE} lately", "cumulative loss"
+    shown = table("serves rankings by the", *headings, bold=headings)
     for learner in learners:
-        table.add_row(learner.name, f"{learner.overall.get():.4f}", f"{learner.windows[-1].get():.4f}", f"{learner.loss:,.1f}")
-    return table
+        shown.add_row(learner.name, f"{learner.overall.get():.4f}", f"{learner.windows[-1].get():.4f}", f"{learner.loss:,.1f}")
+    return shown
 
 
 def _ranked_query(learner: _Learner, X: np.ndarray, y: np.ndarray) -> Table:
     """The documents that a ranker puts first, with their grades."""
     scores, order = learner.model.predict_one(X), learner.model.rank_one(X)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("rank", "document", "score", "true grade"):
-        table.add_column(heading, justify="left" if heading == "true grade" else "right")
+    shown = table("rank", "document", "score", "true grade", left=("true grade",))
     for position, i in enumerate(order[:_SHOWN], start=1):
-        table.add_row(str(position), str(i), f"{scores[i]:.3f}", f"{y[i]} " + "★" * int(y[i]))
-    return table
+        shown.add_row(str(position), str(i), f"{scores[i]:.3f}", f"{y[i]} " + "★" * int(y[i]))
+    return shown

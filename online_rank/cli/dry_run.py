@@ -8,14 +8,9 @@ from typing import Any
 import narwhals
 from rich.console import Console
 
-from online_rank.cli.advice import advice
 from online_rank.cli.printing import table
-from online_rank.cli.reading import Missing
-from online_rank.cli.settings import Settings
 from online_rank.stream.columns import Column, TablePlan
 from online_rank.stream.table_sources import batches_of
-
-__all__ = ["look"]
 
 _BATCH_ROWS = 1 << 16
 
@@ -59,17 +54,13 @@ class _Seen:
         return {**self.column._asdict(), "missing": share, "low": ends[0], "high": ends[1]}
 
 
-def look(settings: Settings, as_json: bool) -> None:
+def look(plan: TablePlan | None, files: Sequence[str], lines: Sequence[str], as_json: bool) -> None:
     """Print the columns of the tables with their use, types, ranges and shares of missing values, and advice."""
-    settings.check()
-    plan = settings.reading.plan(settings.files)
     if plan is None:
         raise ValueError("--dry-run is for tables: name their columns by --query COLUMN --grade COLUMN")
-    rows, seen = _seen(settings.files, plan)
-    # Statistics leave out missing values.
-    lines = advice(settings._replace(reading=settings.reading._replace(missing=Missing.zero, group_by_qid=True)))
+    rows, seen = _seen(files, plan)
     if as_json:
-        print(json.dumps({"rows": rows, "columns": [one.to_dict() for one in seen], "advice": lines}))
+        print(json.dumps({"rows": rows, "columns": [one.to_dict() for one in seen], "advice": list(lines)}))
         return
     console = Console(highlight=False)
     shown = table(f"{rows:,} rows", "type", "becomes", "missing", "lowest", "highest", left=("type", "becomes"))

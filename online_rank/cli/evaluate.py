@@ -12,8 +12,6 @@ from online_rank.cli.printing import of_queries, table
 from online_rank.cli.reading import Reading
 from online_rank.support.progress import progress
 
-__all__ = ["evaluate", "evaluate_run", "measure_files"]
-
 
 def measure_files(
     model: Any, files: Sequence[str], measuring: Measuring, reading: Reading, shown: bool | None

@@ -3,8 +3,6 @@
 import math
 from collections.abc import Sequence
 
-__all__ = ["events_of"]
-
 
 def events_of(given: Sequence[str]) -> dict[str, float]:
     """The value of each event. Raises ValueError for what is not NAME=VALUE, or names an event twice."""

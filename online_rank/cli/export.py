@@ -13,8 +13,6 @@ from online_rank.export.reading import Names
 from online_rank.export.table import TARGETS
 from online_rank.query import Runs
 
-__all__ = ["run"]
-
 
 def _names(given: Sequence[str]) -> Names:
     """The names of features in the target, as `export` takes them: from NAME=TARGET, or files of JSON, {NAME: TARGET}."""

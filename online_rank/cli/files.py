@@ -1,5 +1,6 @@
 """Files of queries and of models, as the commands take them."""
 
+import functools
 import os
 import warnings
 from collections.abc import Sequence
@@ -8,19 +9,8 @@ from typing import Any
 from online_rank.base import steps_of
 from online_rank.cli.reading import Negative, Reading
 from online_rank.query import Block
-from online_rank.query.names import is_index_name
+from online_rank.query.names import is_index_name, is_outcome_name
 from online_rank.storage.files import ModelFileError, load
-
-__all__ = [
-    "Asked",
-    "check_files",
-    "declared",
-    "for_model",
-    "load_model",
-    "n_features_of",
-    "opened",
-    "refuse_overwriting",
-]
 
 
 def opened(path: str, files: Sequence[str], reading: Reading, graded: bool = True) -> tuple[Any, Reading, "Asked"]:
@@ -44,7 +34,7 @@ def for_model(reading: Reading, model: Any, files: Sequence[str]) -> Reading:
         raise ValueError(f"{files[0]}: no column is called as one of the features of the model: {_listed(names)}")
     roles = {reading.query, reading.grade, reading.document, reading.event_time, *(reading.exclude or ())}
     unknown = [name for name, kind in types.items() if kind in ("number", "boolean") and name not in roles.union(names)]
-    if unknown := [name for name in unknown if not is_index_name(name)]:
+    if unknown := [name for name in unknown if not (is_index_name(name) or is_outcome_name(name))]:
         told = f"columns that the model has not learned from are left out: {_listed(unknown)}"
         if reading.strict:
             raise ValueError(f"{files[0]}: --strict: {told} (name them with --exclude)")
@@ -78,6 +68,11 @@ def declared(model: Any, strict: bool = True, names: Sequence[str] | None = None
     if not names:
         raise ValueError(f"--strict: {type(first).__name__} has learned from no features that have names")
     return DeclaredFeatures(list(names)) | model
+
+
+def behind(transformers: Sequence[Any], model: Any) -> Any:
+    """A model behind transformers: a pipeline, if there are any."""
+    return functools.reduce(lambda rest, step: step | rest, reversed(transformers), model)
 
 
 def refuse_overwriting(option: str, path: str, others: Sequence[str]) -> None:

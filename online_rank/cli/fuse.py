@@ -26,8 +26,6 @@ from online_rank.rankers.hybrid import hybrid
 from online_rank.rankers.rules import rule_weights
 from online_rank.stream.trec import read_judgements, read_run, write_run
 
-__all__ = ["fuse", "refuse_outputs"]
-
 
 def fuse(files: Sequence[str], qrels: str, settings: Fusion, written: Written, as_json: bool = False) -> None:
     """Fuse runs query by query: each is ranked by what was learned from the queries before it, and then learned.

@@ -9,9 +9,10 @@ from rich.console import Console
 from rich.table import Table
 
 from online_rank.base import ranker_of, transformers_of
-from online_rank.cli.click_log import SAYS, ClickLog, examination_of, learner_for
+from online_rank.cli.click_log import SAYS, ClickLog, Seen, against, examination_of, learner_for
 from online_rank.cli.fuse import refuse_outputs
 from online_rank.cli.options import Fusion, Written
+from online_rank.cli.reading import Reading
 from online_rank.cli.runs import names_of, read_runs
 from online_rank.metrics import OffPolicyValue
 from online_rank.preprocessing import RunFeatures
@@ -38,9 +39,10 @@ def fuse_clicks(
     refuse_outputs(written, [*files, table])
     names = names_of(files)
     queries = {query.qid: query.runs for query in read_runs(files)}
-    log = ClickLog([table], origin, {"query": "list", "features": []}, topic="query")
+    log = ClickLog([table], origin, Reading("list", "document", features=[]), topic="query")
     shown = False if as_json else None
-    examination = examination_of(log, shown) if origin == "moved" else None
+    seen = log.examined(shown)
+    examination = examination_of(log, seen.deepest, shown) if origin == "moved" else None
     part = {"rrf": "reciprocal_rank"}.get(settings.today, settings.today)
     learner, options = learner_for(origin, examination)
     if origin == "shuffled":
@@ -49,8 +51,7 @@ def fuse_clicks(
         # Reciprocal ranks are at most 1 / (k + 1).
         options["strength"] = _STRENGTH * (settings.k + 1.0 if settings.today == "rrf" else 1.0)
     model: Any = RunFeatures(names, parts=(part,), k=settings.k) | learner.from_rule(settings.today, names, **options)
-    today = FixedRanker(rule_weights(settings.today, names))
-    report = {"origin": origin, **_taught(model, today, log, queries, shown)}
+    report = {"origin": origin, **_taught(model, settings.today, log, queries, seen, shown)}
     if not report["lists"]:
         raise ValueError(f"{table} has no list of a query of the runs")
     ranker = ranker_of(model)
@@ -75,10 +76,11 @@ def _scores(model: Any, runs: Any) -> dict[str, float]:
     return {document: scores[document] for document in sorted(scores, key=scores.__getitem__, reverse=True)}
 
 
-def _taught(model: Any, today: FixedRanker, log: ClickLog, queries: dict[str, Any], shown: bool | None) -> dict[str, Any]:
+def _taught(model: Any, rule: str, log: ClickLog, queries: dict[str, Any], seen: Seen, shown: bool | None) -> dict[str, Any]:
     """Teach the model the lists; what was met and, where the log allows it, the value of what both would show first."""
     (features,), ranker = transformers_of(model), ranker_of(model)
-    values = {"today": OffPolicyValue(), "learned": OffPolicyValue()} if log.origin in ("shuffled", "above") else {}
+    rankers = {"today": FixedRanker(rule_weights(rule, features.runs)), "learned": ranker}
+    values = {name: OffPolicyValue() for name in rankers} if log.origin in ("shuffled", "above") else {}
     met = {"lists": 0, "clicked": 0, "other_queries": 0}
     for x, clicks in log.watched("learning from clicks", shown, with_topic=True):
         runs = queries.get(str(x.context[0]["query"]))
@@ -88,14 +90,14 @@ def _taught(model: Any, today: FixedRanker, log: ClickLog, queries: dict[str, An
         # Scores are normalised within whole runs, of which a list may have been drawn from a part.
         made = features.transform_one(runs)
         listed = {document: made.get(str(document), {}) for document in x.ids}
-        if max(clicks.gains) > 1.0:
-            values = {}
         for name, value in values.items():
-            value.update(clicks, (ranker if name == "learned" else today).rank_one(listed))
+            value.update(seen.scaled(clicks), rankers[name].rank_one(listed))
         ranker.learn_one(listed, clicks)
         met["lists"] += 1
-        met["clicked"] += any(gain > 0.0 for gain in clicks.gains)
-    return met | {"value_first": {name: value.interval()._asdict() for name, value in values.items()} if met["lists"] else {}}
+        met["clicked"] += clicks.any
+    verdict = against(values.get("today"), values.get("learned"), "what was learned", f"today's rule, {rule},")
+    found = {name: value.interval()._asdict() for name, value in values.items()} if met["lists"] else {}
+    return met | {"value_first": found, "verdict": verdict}
 
 
 def _print(report: dict[str, Any], settings: Fusion) -> None:
@@ -113,6 +115,7 @@ def _print(report: dict[str, Any], settings: Fusion) -> None:
             value = report["value_first"][name]
             table.add_row(label, f"{value['mean']:.4f} ({value['lower']:.4f} to {value['upper']:.4f})")
         console.print(table)
+    console.print(report["verdict"])
     for name, share in report["shares"].items():
         console.print(f"  {name}: {share:+.3f} of the weights, {1.0 / len(report['shares']):.3f} today")
     for path in report["written"]:

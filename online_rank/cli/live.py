@@ -10,8 +10,6 @@ from online_rank.cli.serve import Place, serve
 from online_rank.serving.protocol import RankingService
 from online_rank.stream.synth import Drifting
 
-__all__ = ["feed", "model", "run"]
-
 _MEASURE = "ndcg@10"
 _HALF_LIFE = 200
 

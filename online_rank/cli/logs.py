@@ -6,8 +6,6 @@ import sys
 import time
 from typing import Any
 
-__all__ = ["log_to_stderr", "say"]
-
 _log = logging.getLogger("online_rank")
 
 

@@ -216,6 +216,17 @@ class Service(NamedTuple):
     event: Annotated[
         list[str] | None, value("NAME=VALUE", "What an event is worth: click=1; once for each kind. Needs a window.")
     ] = None
+    examination: Annotated[
+        str | None,
+        value(
+            "FILE|estimated|none",
+            "For clicks on a model for grades: how often each position is looked at; none if positions do not matter.",
+        ),
+    ] = None
+    reference: Annotated[
+        str | None,
+        value("FILE", "Queries, a line each as POST /rank takes them, from which the scaling of given weights is learned."),
+    ] = None
 
 
 #: The fields of `Service` for a new model; a saved MODEL has its own.

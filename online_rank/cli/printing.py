@@ -1,11 +1,15 @@
 """Tables of figures for people."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 from rich import box
 from rich.table import Table
 
-__all__ = ["of_queries", "table"]
+from online_rank.evaluate import Trace
+
+#: Name of a trace's metric of a random ranking.
+RANDOM = "random ranking"
 
 
 def table(*headings: str, bold: Collection[str] = (), left: Collection[str] = ()) -> Table:
@@ -20,3 +24,16 @@ def table(*headings: str, bold: Collection[str] = (), left: Collection[str] = ()
 def of_queries(counted: int, n_queries: int) -> str:
     """How many queries a mean is over, in words."""
     return f"{counted:,}" if counted == n_queries else f"{counted:,} of {n_queries:,}"
+
+
+def measured(figures: Mapping[str, Any], trace: Trace) -> Iterator[tuple[str, str, str]]:
+    """What the measure says of a run, and of chance: what was measured, the mean, and the number of queries, as text."""
+    measure, chance = figures["measure"], "a random ranking of the same queries"
+    over = of_queries(figures["counted"], trace.n_queries)
+    yield "progressive: each query ranked, then learned", f"{trace.values[measure]:.4f}", over
+    if RANDOM in trace.values:
+        yield chance, f"{trace.values[RANDOM]:.4f}", over
+    if test := figures.get("test"):
+        over = of_queries(test["counted"][measure], test["queries"])
+        yield "held out", f"{test['metrics'][measure]:.4f}", over
+        yield chance, f"{test['random'][measure]:.4f}", over

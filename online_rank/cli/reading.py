@@ -9,9 +9,6 @@ from typing import Annotated, Any, NamedTuple
 
 from online_rank.cli.declaring import flag, value
 
-__all__ = ["Reading", "ToMeasure", "ToRank", "warned_on_stderr", "warnings_as_lines"]
-
-
 #: How to treat missing values in a table.
 Missing = StrEnum("Missing", ["error", "zero", "mean", "indicator"])
 #: How to treat negative grades.

@@ -6,22 +6,45 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from online_rank.base import serving_steps
+from online_rank.cli.files import Asked, load_model, opened
+from online_rank.cli.reading import Reading
 from online_rank.preprocessing import RunFeatures
 from online_rank.query import Runs
 from online_rank.stream.trec import read_run
-
-__all__ = ["LEARNED", "RULES", "FusedQuery", "names_of", "one_of", "queries_of", "read_runs", "require_runs"]
+from online_rank.support.progress import progress
 
 #: What the rules are called; these names are taken.
 RULES = {"rrf": "reciprocal rank fusion", "minmax": "mean of min-max scores"}
 LEARNED = "learned"
 
 
-def one_of(file: str | None, runs: Sequence[str] | None) -> bool:
-    """Whether a command has a file rather than runs. Raises ValueError unless it has one of them."""
+def one_of(file: str | None, runs: Sequence[str] | None) -> tuple[Sequence[str], bool]:
+    """The file or the runs that a command has, and whether these are runs. Raises ValueError unless it has one of them."""
     if (file is None) == (not runs):
         raise ValueError("give FILE, or --run for each retriever")
-    return file is not None
+    return [file] if file is not None else runs or [], file is None
+
+
+def queries_for(
+    path: str, source: Sequence[str], of_runs: bool, reading: Reading, shown: bool | None = False
+) -> tuple[Any, Iterator[tuple[str, Any, list[str]]]]:
+    """A saved model, and the queries of a file, or of TREC runs: their ids, features as the model takes them, document ids."""
+    if not of_runs:
+        model, reading, asked = opened(path, source, reading, graded=False)
+        return model, _queries_of_file(source[0], reading, asked, shown)
+    model = load_model(path)
+    require_runs(model, source)
+    return model, ((query.qid, query.runs, [*map(str, query.runs.ids)]) for query in read_runs(source))
+
+
+def _queries_of_file(file: str, reading: Reading, asked: Asked, shown: bool | None) -> Iterator[tuple[str, Any, list[str]]]:
+    with (
+        reading.queries([file], with_ids=True) as queries,
+        progress("ranking", shown=shown, part=lambda: queries.fraction) as show,
+    ):
+        for number, (X, _, qid, docids) in enumerate(queries, start=1):
+            yield qid, asked(X), docids
+            show(number)
 
 
 class FusedQuery(NamedTuple):

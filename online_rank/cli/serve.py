@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from online_rank.cli.logs import say
+from online_rank.cli.positions import how_it_serves
 from online_rank.cli.service import say_where_it_goes_on
 from online_rank.serving.protocol import RankingService
 
@@ -73,6 +74,9 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
     )
     for model in models.open_models.values():
         say_where_it_goes_on(model.durable)
+    example = models.example()
+    for line in how_it_serves(example.model, [*((example.plan and example.plan.events) or {})]):
+        say(line)
     return RankingApp(
         models,
         key=place.key,

@@ -5,6 +5,7 @@ import copy
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -14,12 +15,14 @@ from online_rank.cli.events import events_of
 from online_rank.cli.files import declared, load_model
 from online_rank.cli.logs import say
 from online_rank.cli.options import OF_NEW, Service
+from online_rank.cli.positions import met, with_examination
 from online_rank.cli.train import new_model
 from online_rank.limits import is_id
 from online_rank.serving import Challenge, FeedbackPlan
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.durable import DurableService, read_service
-from online_rank.serving.forgetting import Wanted, without
+from online_rank.serving.forgetting import without
+from online_rank.serving.messages import UNSET, Forget
 from online_rank.serving.outcomes import PREVIOUS, REFERENCE
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.snapshots import SNAPSHOT
@@ -61,19 +64,28 @@ def check(context: typer.Context, service: Service) -> None:
 
 def maker(service: Service) -> Callable[[], RankingService]:
     """A function that makes new services, each with a model of its own. Raises ValueError or OSError for unreadable files."""
+    events = events_of(service.event or ())
+
+    def loaded(path: str) -> Any:
+        model = declared(load_model(path), service.strict)
+        model = model if service.reference is None else met(model, service.reference)
+        return with_examination(model, service.examination, bool(events))
+
     challenge = None
     if service.challenger is not None:
-        challenger = declared(load_model(service.challenger), service.strict)
-        challenge = Challenge(challenger, origin=_digest(service.challenger), promote_at=service.promote_at)
+        challenge = Challenge(
+            loaded(service.challenger), origin=_digest(service.challenger, service.examination), promote_at=service.promote_at
+        )
     origin = None
     if service.model is not None:
-        model, origin = declared(load_model(service.model), service.strict), _digest(service.model)
+        model, origin = loaded(service.model), _digest(service.model, service.examination)
     else:
         model = new_model(service.measure, service.scale, service.ranker)
+        model = with_examination(model, service.examination, bool(events))
     plan = None
     if service.feedback_window is not None:
         window = seconds_of(service.feedback_window, "--feedback-window")
-        plan = FeedbackPlan(window=window, events=events_of(service.event or ()))
+        plan = FeedbackPlan(window=window, events=events)
 
     def make() -> RankingService:
         return RankingService(
@@ -92,8 +104,9 @@ def maker(service: Service) -> Callable[[], RankingService]:
     return make
 
 
-def _digest(path: str) -> str:
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+def _digest(path: str, examination: str | None) -> str:
+    """What tells the model of a file, as it is served, from others."""
+    return hashlib.sha256(Path(path).read_bytes() + (examination or "").encode()).hexdigest()
 
 
 def forget(folder: str, ids: Sequence[str], context: str | None, document: str | None) -> None:
@@ -105,7 +118,8 @@ def forget(folder: str, ids: Sequence[str], context: str | None, document: str |
     if context is not None and not (name and given):
         raise ValueError(f"--context is {context!r}; it is NAME=VALUE, such as user=u17")
     numbers = [int(each) for each in ids if each.isdecimal() and is_id(int(each))]
-    wanted = Wanted((*ids, *numbers), None if context is None else (name, value), document)
+    entry: Any = UNSET if context is None else {name: value}
+    wanted = Forget(ids=[*ids, *numbers], context=entry, document=UNSET if document is None else document)
     with contextlib.closing(DurableService(read_service(folder), folder)) as state:
         names: frozenset[str] = frozenset()
         for file in [each for each in Path(folder).iterdir() if each.name == PREVIOUS or SNAPSHOT.fullmatch(each.name)]:

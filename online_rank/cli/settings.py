@@ -10,8 +10,6 @@ from online_rank.cli.files import check_files
 from online_rank.cli.options import Training
 from online_rank.cli.reading import Reading
 
-__all__ = ["Made", "Settings"]
-
 SHUFFLE_BUFFER = 2048
 
 #: The signs of weights, as they may be written.

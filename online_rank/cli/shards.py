@@ -10,8 +10,6 @@ from online_rank.cli.settings import Settings
 from online_rank.distributed.rounds import Execute, Training, here, learn_rounds
 from online_rank.evaluate import Trace
 
-__all__ = ["check_workers", "learn_passes"]
-
 
 def check_workers(settings: Settings, workers: int | None) -> None:
     """Raise ValueError for options that need `--shards`."""

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from online_rank.arguments import seconds_of
 from online_rank.cli.files import refuse_overwriting
 from online_rank.cli.logs import say
@@ -14,10 +16,7 @@ from online_rank.cli.options import Service
 from online_rank.cli.service import say_where_it_goes_on
 from online_rank.serving.durable import DurableService
 from online_rank.serving.protocol import Outcome, RankingService
-from online_rank.serving.wire import encoded
 from online_rank.storage.files import require_replaceable, save
-
-__all__ = ["run"]
 
 _CHUNK = 1 << 18
 
@@ -59,7 +58,7 @@ def run(service: RankingService, options: Service, place: str | None, max_reques
                     else:
                         answers.append(reply.answer)
             state.append(records, sync=learned)
-            _write(b"".join(encoded(answer) + b"\n" for answer in answers))
+            _write(b"".join(msgspec.json.encode(answer) + b"\n" for answer in answers))
             state.between_commits()
         _save(state, place)
 

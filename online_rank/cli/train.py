@@ -4,9 +4,7 @@ import contextlib
 import importlib.util
 import json
 import os
-import shlex
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,21 +14,18 @@ from online_rank.base import ranker_of
 from online_rank.base.columns import are_numbers
 from online_rank.base.signs import signs_of_columns
 from online_rank.cli.advice import advice
+from online_rank.cli.dry_run import look
 from online_rank.cli.evaluate import measure_files
-from online_rank.cli.files import declared, n_features_of, refuse_overwriting
+from online_rank.cli.files import behind, declared, n_features_of, refuse_overwriting
 from online_rank.cli.options import Checkpoints, Measuring, Output
-from online_rank.cli.printing import of_queries, table
-from online_rank.cli.reading import Reading, warnings_as_lines
+from online_rank.cli.printing import RANDOM, measured, table
+from online_rank.cli.reading import Missing, warnings_as_lines
 from online_rank.cli.settings import Made, Settings
 from online_rank.cli.shards import check_workers, learn_passes
 from online_rank.evaluate import Trace, progressive
 from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
 from online_rank.storage.files import require_replaceable, save
 from online_rank.support.progress import progress
-
-__all__ = ["new_model", "run", "scaled"]
-
-RANDOM = "random ranking"
 
 #: The figures reported about the machines.
 _MIXING = ("shards", "rounds", "bytes_sent")
@@ -46,16 +41,14 @@ def new_model(measure: str, scale: str, ranker: str = "perceptron", signs: Mappi
     if ranker in ("blend", "light-blend"):
         return BlendRanker(None if ranker == "blend" else "light", measure=measure)
     if ranker == "swap":
-        return scaled(SwapRanker(), scale)
-    own = signs_of_columns(_fronts(scale), signs) if signs else None
-    return scaled(PerceptronRanker(measure=measure, signs=own), scale)
+        return scaled(SwapRanker, scale)
+    return scaled(PerceptronRanker, scale, signs, measure=measure)
 
 
-def scaled(model: Any, scale: str) -> Any:
-    """A ranker behind the transformer that `--scale` names."""
-    for step in _fronts(scale):
-        model = step | model
-    return model
+def scaled(ranker: Any, scale: str, signs: Mapping[str, int] | None = None, **options: Any) -> Any:
+    """A new ranker of a class behind the transformer that `--scale` names; `signs` are those of features."""
+    fronts = _fronts(scale)
+    return behind(fronts, ranker(**options, signs=signs_of_columns(fronts, signs) if signs else None))
 
 
 def _fronts(scale: str) -> list[Any]:
@@ -98,7 +91,8 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: 
         **sharded,
     }
     if settings.test:
-        report["test"] = _tested(model, settings, shown)
+        figures = measure_files(model, settings.test, Measuring([settings.measure]), settings.reading, shown)
+        report["test"] = {"files": settings.test, **figures}
     certificate = ranker_of(model).certificate() if settings.certify else None
     if certificate is not None:
         report["certificate"] = certificate.to_dict()
@@ -109,13 +103,28 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: 
         names = list(plan.features) if plan else None
         about = {"trace": traces[0], "log": log, "model": model, "certificate": certificate, "feature_names": names}
         with progress("writing the report", unit="", shown=shown):
-            report["report"] = _report_page(output.report, report, settings, about)
+            from online_rank.cli.report import write_report
+
+            report["report"] = str(write_report(output.report, figures=report, settings=settings.shown(), **about))
     if output.json:
         print(json.dumps(report))
     elif not output.quiet:
         _print(report, traces)
         if certificate is not None:
             print(certificate)
+
+
+def dry_run(settings: Settings, as_json: bool) -> None:
+    """Print how each column of tables would be used, and learn nothing."""
+    settings.check()
+    # Statistics leave out missing values.
+    reading = settings.reading._replace(missing=Missing.zero, group_by_qid=True)
+    look(settings.reading.plan(settings.files), settings.files, _advice(settings._replace(reading=reading)), as_json)
+
+
+def _advice(settings: Settings) -> list[str]:
+    """Advice from the first queries, unless they can be read only once."""
+    return [] if "-" in settings.files else advice(settings.queries(0), settings.reading.query is not None)
 
 
 def _check(settings: Settings, checkpoints: Checkpoints, output: Output, workers: int | None) -> None:
@@ -132,13 +141,13 @@ def _check(settings: Settings, checkpoints: Checkpoints, output: Output, workers
 
 def _untaught(settings: Settings, plan: Any, output: Output, shown: bool | None) -> Any:
     """The model before the first query; says what was found in a table, and what may be better."""
-    _require_known(settings, plan)
+    require_known_signs(settings.signs, plan, settings.files)
     model = new_model(settings.measure, settings.scale, settings.ranker, settings.signs)
     if plan is not None:
         model = declared(model, settings.reading.strict, plan.features)
     elif settings.reading.strict:
         raise ValueError("--strict is for tables, whose columns have names")
-    for line in (plan.in_words() if plan else []) + advice(settings):
+    for line in (plan.in_words() if plan else []) + _advice(settings):
         output.warn(line)
     if not settings.certify:
         return model
@@ -147,25 +156,11 @@ def _untaught(settings: Settings, plan: Any, output: Output, shown: bool | None)
     return tracked(model, settings.queries(0), shown)
 
 
-def _tested(model: Any, settings: Settings, shown: bool | None) -> dict[str, Any]:
-    """How well the model ranks the files of `--test`."""
-    figures = measure_files(model, settings.test, Measuring([settings.measure]), settings.reading, shown)
-    return {"files": settings.test, **figures}
-
-
-def _report_page(place: str, figures: dict[str, Any], settings: Settings, about: dict[str, Any]) -> str:
-    """Write the page of `--report`; returns where it is."""
-    from online_rank.plot.report import write_report
-
-    command = shlex.join(["online-rank", *sys.argv[1:]])
-    return str(write_report(place, command=command, figures=figures, settings=settings.shown(), **about))
-
-
-def _require_known(settings: Settings, plan: Any) -> None:
+def require_known_signs(signs: Mapping[str, int] | None, plan: Any, files: Sequence[str]) -> None:
     """Raise ValueError if a feature that has a sign is not in the files."""
-    for name in settings.signs or ():
+    for name in signs or ():
         if plan is not None and name not in plan.features:
-            raise ValueError(f"--sign {name}: {settings.files[0]} has no such feature; there are {', '.join(plan.features)}")
+            raise ValueError(f"--sign {name}: {files[0]} has no such feature; there are {', '.join(plan.features)}")
         if plan is None and not are_numbers((name,)):
             raise ValueError(f"--sign {name}: features of LETOR text are known by their number, 1, 2, ...")
 
@@ -187,16 +182,8 @@ def _learn(settings: Settings, checkpoints: Checkpoints, model: Any, log: Any, s
                 metrics[f"last {log.window}"] = log
                 source = settings.queries(number, with_ids=True)
                 queries = Made(log.reading(source), source)
-            traces.append(
-                progressive(
-                    queries,
-                    model,
-                    metrics,
-                    every=None if place is None else checkpoints.every,
-                    progress=shown,
-                    checkpoint=place,
-                )
-            )
+            every = None if place is None else checkpoints.every
+            traces.append(progressive(queries, model, metrics, every=every, progress=shown, checkpoint=place))
             if number == 0:
                 counted = metrics[settings.measure].n_queries
     return traces, counted
@@ -224,21 +211,19 @@ def _log_for(report_to: str | None, settings: Settings, checkpoints: Checkpoints
         raise ValueError("--report shows a whole run: leave out --checkpoint, which may continue in the middle of one")
     if importlib.util.find_spec("matplotlib") is None:
         raise ImportError('--report needs matplotlib: pip install "online_rank[plot]"')
-    from online_rank.plot.report import QueryLog
+    from online_rank.cli.report import QueryLog
 
     return QueryLog(settings.measure)
 
 
-def _opened(settings: Settings, checkpoints: Checkpoints) -> contextlib.AbstractContextManager[Any]:
+@contextlib.contextmanager
+def _opened(settings: Settings, checkpoints: Checkpoints) -> Iterator[None]:
     """The checkpoint directory, locked, if one was given, after checking that the run may continue in it."""
     if checkpoints.checkpoint is None:
-        return contextlib.nullcontext()
-    directory = CheckpointDirectory(checkpoints.checkpoint)
-    try:
+        yield
+        return
+    with CheckpointDirectory(checkpoints.checkpoint) as directory:
         before, now = directory.read(), settings.of_run() | {"every": checkpoints.every}
-        if isinstance(before, dict):
-            # Options that are newer than the checkpoint had their defaults.
-            before = Settings._field_defaults | Reading._field_defaults | before
         if before is None:
             directory.write(now)
         elif before != now:
@@ -246,10 +231,7 @@ def _opened(settings: Settings, checkpoints: Checkpoints) -> contextlib.Abstract
             raise CheckpointError(
                 f"{directory.path} holds a run with other {changed}: give the same options to continue it, or another directory"
             )
-    except BaseException:
-        directory.close()
-        raise
-    return directory
+        yield
 
 
 def _print(report: dict[str, Any], traces: list[Trace]) -> None:
@@ -265,14 +247,9 @@ def _print(report: dict[str, Any], traces: list[Trace]) -> None:
     if "mixing" in report:
         console.print(_mixing_in_words(report["mixing"]))
     means = table("", measure, "queries", bold=(measure,))
-    over = of_queries(report["counted"], first.n_queries)
-    means.add_row("progressive: each query ranked, then learned", f"{first.values[measure]:.4f}", over)
-    if RANDOM in first.values:
-        means.add_row("  a random ranking of the same queries", f"{first.values[RANDOM]:.4f}", over, style="dim")
-    if test := report.get("test"):
-        over = of_queries(test["counted"][measure], test["queries"])
-        means.add_row("held out", f"{test['metrics'][measure]:.4f}", over)
-        means.add_row("  a random ranking of the same queries", f"{test['random'][measure]:.4f}", over, style="dim")
+    for label, value, over in measured(report, first):
+        by_chance = "random" in label
+        means.add_row(f"  {label}" if by_chance else label, value, over, style="dim" if by_chance else "")
     console.print(means)
     if report["counted"] < first.n_queries:
         console.print(f"A mean is over the queries that have a relevant document: {measure} is not defined for the others.")

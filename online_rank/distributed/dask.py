@@ -64,7 +64,6 @@ def train(
     rounds: int = 1,
     passes: int = 1,
     measure: str | None = "ndcg@10",
-    weights: str = "uniform",
     n_features: int | None = None,
     negative: str = "error",
     checkpoint: str | os.PathLike[str] | None = None,
@@ -96,8 +95,6 @@ def train(
         Number of passes over the files.
     measure
         The measure of each ranking before its query is learned; None for none.
-    weights
-        How copies are mixed (`mix`).
     n_features
         Number of features; None for as many as the beginning of the first file has.
     negative
@@ -128,9 +125,7 @@ def train(
         arguments.integer(name, value, 1)
     parts = plan(files, shards * rounds, n_features=n_features, negative=negative)
     in_rounds = [parts[k : k + shards] for k in range(0, len(parts), shards)] * passes
-    return learn_rounds(
-        model, in_rounds, on_dask(client), measure=measure, weights=weights, checkpoint=checkpoint, shown=progress
-    )
+    return learn_rounds(model, in_rounds, on_dask(client), measure=measure, checkpoint=checkpoint, shown=progress)
 
 
 def on_dask(client: Any) -> Execute:

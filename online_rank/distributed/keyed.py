@@ -238,7 +238,7 @@ class KeyedRankers:
 
     def _deleted(self, kept: _Kept, number: int, places: _Places, state: Any) -> _Kept:
         """Forget a key, in memory and in its state, except for the positions of its events."""
-        before = [whole for slot in (0, 1) if (whole := _whole(slot, state)) is not None]
+        before = [whole for whole, _ in _wholes(state)]
         empty = _Whole(number, self.every, places, [])
         for slot in (0, 1):
             state.set_bytes(_whole_name(slot), empty.encoded())
@@ -263,20 +263,15 @@ class KeyedRankers:
         if _event(self.every, kept.number + 1, state) is not None:
             return False
         if kept.number == kept.whole.number:
-            wholes = [whole for slot in (0, 1) if (whole := _whole(slot, state)) is not None]
-            last = max(wholes, key=lambda whole: whole.number, default=None)
-            return last == kept.whole if kept.number else last is None
+            wholes = [whole for whole, _ in _wholes(state)]
+            return wholes[:1] == [kept.whole] if kept.number else not wholes
         own = _event(self.every, kept.number, state)
         return own is not None and own[0] in kept.places.values()
 
     def _is_restorable(self, kept: _Kept, state: Any) -> bool:
         """Whether restoring a state would give the service in memory: all that it would be restored from is there."""
-        wholes = [whole for slot in (0, 1) if (whole := _whole(slot, state)) is not None]
-        newest = max(wholes, key=lambda whole: whole.number, default=None)
-        if newest is None:
-            if kept.whole.number:
-                return False
-        elif newest != kept.whole or not has_parts(newest.parts, state):
+        wholes = [whole for whole, _ in _wholes(state)]
+        if kept.whole.number if not wholes else wholes[0] != kept.whole or not has_parts(wholes[0].parts, state):
             return False
         numbers = range(kept.whole.number + 1, kept.number + 1)
         return all(_event(kept.whole.every, number, state) is not None for number in numbers)
@@ -297,8 +292,8 @@ class KeyedRankers:
 
     def _last_whole(self, state: Any) -> tuple[_Whole, bytes, int]:
         """The last complete full write, its content, and its slot."""
-        found = [(whole, slot) for slot in (0, 1) if (whole := _whole(slot, state)) is not None]
-        for whole, slot in sorted(found, key=lambda each: -each[0].number):
+        found = _wholes(state)
+        for whole, slot in found:
             content = joined(whole.parts, state)
             if content is not None:
                 return whole, content, slot
@@ -434,6 +429,12 @@ def _event(every: int, number: int, state: Any) -> tuple[_Place, bytes] | None:
 def _whole(slot: int, state: Any) -> _Whole | None:
     value = state.get_bytes(_whole_name(slot))
     return None if value is None else _Whole.decoded(value)
+
+
+def _wholes(state: Any) -> list[tuple[_Whole, int]]:
+    """What was written in full, with its slots, the latest first."""
+    found = [(whole, slot) for slot in (0, 1) if (whole := _whole(slot, state)) is not None]
+    return sorted(found, key=lambda each: -each[0].number)
 
 
 def _delete_events(every: int, state: Any) -> None:

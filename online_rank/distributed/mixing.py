@@ -1,6 +1,6 @@
 r"""Iterative parameter mixing: K machines learn from K parts of a stream, and their models are combined.
 
-.. math:: w_{p+1} = \sum_k \mu_k w_{pk}, \qquad \mu_k \ge 0, \quad \sum_k \mu_k = 1
+.. math:: w_{p+1} = \frac{1}{K} \sum_k w_{pk}
 
 where w_pk are the weights that machine k learned from w_p. Statistics of features are pooled rather than averaged: they become
 those of all documents of all machines. `online_rank.bounds.mixing` has the bounds that hold for it.
@@ -12,19 +12,12 @@ import copy
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
-from online_rank import arguments
-from online_rank.base import abilities_of, serving_ranker, steps_of
+from online_rank.base import abilities_of, steps_of
 from online_rank.base.step import QueryStep
 from online_rank.evaluate import progressive
 from online_rank.metrics import metric
-from online_rank.rankers.inside import total_mass
-from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import settings_of
-
-__all__ = ["fork", "learn_shard", "mix", "require_mixable"]
 
 
 def fork(base: Any) -> Any:
@@ -51,10 +44,10 @@ def fork(base: Any) -> Any:
     return shard
 
 
-def mix(models: Sequence[Any], base: Any = None, *, weights: str = "uniform") -> Any:
+def mix(models: Sequence[Any], base: Any = None) -> Any:
     r"""Mix several models that began alike and have each learned a part of a stream.
 
-    Weights that learn are averaged, :math:`w = \sum_k \mu_k w_k`. Weights that serve are averages of vectors: they are averaged
+    Weights that learn are averaged. Weights that serve are averages of vectors: they are averaged
     by the number of vectors in them; with a half-life, which then counts queries of one machine, they are the average of the
     mixed weights, as if the n-th last queries of all machines had come together. Means and variances of `StreamScaler` are
     pooled by the formula of Chan, Golub & LeVeque, and the sums of `RidgeRanker` add up: both equal those of one machine with
@@ -68,9 +61,6 @@ def mix(models: Sequence[Any], base: Any = None, *, weights: str = "uniform") ->
         began from nothing. They are not changed.
     base
         The model that all of them began from; None for one that had learned nothing.
-    weights
-        `"uniform"`: mu_k = 1 / K. `"mass"`: mu_k proportional to the mass V that each has added since the base, so that
-        machines that erred more count more; equal if none has erred.
 
     Returns
     -------
@@ -103,19 +93,17 @@ def mix(models: Sequence[Any], base: Any = None, *, weights: str = "uniform") ->
     models = list(models)
     if not models:
         raise ValueError("models is empty; there is nothing to mix")
-    arguments.choice("weights", weights, ("uniform", "mass"))
-    base = _fresh(models[0]) if base is None else base
+    base = models[0].clone() if base is None else base
     require_mixable(base)
     expected = settings_of(base)
     for k, model in enumerate(models):
         if settings_of(model) != expected:
             raise ValueError(f"models[{k}] has other steps or settings than the base")
-    shares = _shares(models, base, weights)
     mixed = copy.deepcopy(base)
     for step, before, *shards in zip(steps_of(mixed), steps_of(base), *map(steps_of, models), strict=True):
         if abilities_of(step).learns:
             step._meet_features_of(shards)
-            step._mix(shards, before, shares)
+            step._mix(shards, before)
     return mixed
 
 
@@ -126,8 +114,7 @@ def require_mixable(model: Any) -> None:
             raise TypeError(f"{type(step).__name__} is not a model of online_rank, and cannot be mixed")
         if abilities_of(step).learns:
             # Mixing one that learned nothing asks the rule about the settings, and nothing else.
-            probe = _fresh(step)
-            probe._mix([_fresh(step)], _fresh(step), (1.0,))
+            step.clone()._mix([step.clone()], step.clone())
 
 
 def learn_shard(content: bytes, part: Iterable[tuple], *, measure: str | None = None) -> bytes:
@@ -178,26 +165,3 @@ def learn_shard(content: bytes, part: Iterable[tuple], *, measure: str | None = 
             "counted": counted,
         }
     )
-
-
-def _fresh(model: Any) -> Any:
-    """A model with the same settings that has learned nothing."""
-    return model.clone()
-
-
-def _shares(models: Sequence[Any], base: Any, weights: str) -> tuple[float, ...]:
-    """The share of each model."""
-    uniform = (1.0 / len(models),) * len(models)
-    if weights == "uniform":
-        return uniform
-    masses = np.array([_mass(model) for model in models]) - _mass(base)
-    total = float(masses.sum())
-    return tuple((masses / total).tolist()) if total > 0.0 else uniform
-
-
-def _mass(model: Any) -> float:
-    """The sum of the masses V of all updates of a perceptron."""
-    ranker = serving_ranker(model)
-    if not isinstance(ranker, PerceptronRanker):
-        raise TypeError(f"weights='mass' is for a PerceptronRanker; {type(ranker).__name__} has no mass")
-    return total_mass(ranker)

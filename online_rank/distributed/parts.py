@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["MAX_VALUE", "cut", "has_parts", "joined", "names_of", "written"]
-
 #: Largest value: brokers refuse messages of 1 MB or more by default.
 MAX_VALUE = 900_000
 

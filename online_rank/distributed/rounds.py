@@ -14,8 +14,6 @@ from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import adopt, settings_of
 from online_rank.support.progress import Progress, progress
 
-__all__ = ["Execute", "Training", "here", "learn_rounds"]
-
 _SUMS = ("queries", "documents", "loss", "mistakes", "skipped", "measured", "counted")
 
 #: Runs `learn_shard(content, part, measure)` for each part, anywhere, and calls the last argument with how many are done.
@@ -77,7 +75,6 @@ def learn_rounds(
     run: Execute = here,
     *,
     measure: str | None = "ndcg@10",
-    weights: str = "uniform",
     checkpoint: str | os.PathLike[str] | None = None,
     shown: bool | None = None,
 ) -> Training:
@@ -95,8 +92,6 @@ def learn_rounds(
         Runs the machines of a round; by default in this process.
     measure
         The measure of each ranking before its query is learned; None for none, which is faster.
-    weights
-        How models are mixed (`mix`).
     checkpoint
         A directory. The model is written to it after each round; if it already holds this run, the run resumes there.
     shown
@@ -126,7 +121,7 @@ def learn_rounds(
     done = sent = before = 0
     with ExitStack() as stack:
         directory = None if checkpoint is None else stack.enter_context(CheckpointDirectory(checkpoint))
-        described = {"parts": _described(rounds), "measure": measure, "weights": weights} if directory is not None else {}
+        described = {"parts": _described(rounds), "measure": measure} if directory is not None else {}
         if directory is not None and (saved := directory.read()) is not None:
             done, sums, sent = _go_on(directory, saved, described, model)
         n_parts = sum(map(len, rounds))
@@ -138,7 +133,7 @@ def learn_rounds(
             content = to_bytes(model)
             answers = run(content, parts, measure, _after(show, before - len(parts)))
             reports = [from_bytes(answer) for answer in answers]
-            adopt(model, mix([report.pop("model") for report in reports], model, weights=weights))
+            adopt(model, mix([report.pop("model") for report in reports], model))
             sums = {name: sum((report[name] for report in reports), sums[name]) for name in _SUMS}
             sent += len(content) * len(parts) + sum(map(len, answers))
             if directory is not None:

@@ -20,8 +20,6 @@ from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
 from online_rank.storage.tree import adopt, settings_of
 from online_rank.support.progress import progress as shown_progress
 
-__all__ = ["progressive"]
-
 _CHECKPOINT_EVERY = 1000
 
 
@@ -222,21 +220,19 @@ def _named_metrics(metrics: Any, model: Any) -> dict[str, Any]:
 
     if metrics is None:
         metrics = () if abilities_of(model).takes_clicks else "ndcg@10"
-    if isinstance(metrics, Mapping):
-        named = {str(name): metric(m) if isinstance(m, str) else m for name, m in metrics.items()}
-    else:
-        named = {}
-        for m in metrics if isinstance(metrics, list | tuple) else [metrics]:
-            made = metric(m) if isinstance(m, str) else m
-            if isinstance(m, type):
-                raise TypeError(f"metrics: {m.__name__} is a class; give an instance: {m.__name__}()")
-            name = m if isinstance(m, str) else getattr(m, "name", None) or type(m).__name__
-            if name in named:
-                raise ValueError(f"metrics: {name!r} stands there twice; give a dict of metrics with names of your own")
-            named[name] = made
-    for name, m in named.items():
-        if isinstance(m, type) or not (hasattr(m, "update") and hasattr(m, "get")):
+    listed = metrics if isinstance(metrics, list | tuple | Mapping) else [metrics]
+    given = listed.items() if isinstance(listed, Mapping) else [(None, m) for m in listed]
+    named: dict[str, Any] = {}
+    for called, m in given:
+        if isinstance(m, type):
+            raise TypeError(f"metrics: {m.__name__} is a class; give an instance: {m.__name__}()")
+        made = metric(m) if isinstance(m, str) else m
+        name = str(called or (m if isinstance(m, str) else getattr(m, "name", None) or type(m).__name__))
+        if name in named:
+            raise ValueError(f"metrics: {name!r} stands there twice; give a dict of metrics with names of your own")
+        if not (hasattr(made, "update") and hasattr(made, "get")):
             raise TypeError(f"metrics: {name!r} is {m!r}; a metric has the methods update and get")
         if name in ("query", "loss", "mistakes"):
             raise ValueError(f"metrics: the name {name!r} is taken by another column of the trace")
+        named[name] = made
     return named

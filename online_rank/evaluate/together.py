@@ -1,7 +1,7 @@
 """Queries read a little ahead, which a model ranks and learns in one call: the outcome is that of one by one, bit for bit."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +12,6 @@ from online_rank.intervals.losses import served_losses
 from online_rank.measures.learned import AnyMeasure
 from online_rank.query import Block
 from online_rank.query.forms import plain_query
-
-__all__ = ["Met", "Together", "lessons"]
 
 #: So many queries are met one by one before any are read ahead, and so many queries, or bytes of features, are at most.
 _FIRST, _QUERIES, _BYTES = 16, 256, 2 << 20
@@ -63,27 +61,6 @@ def _bytes(item: Any, form: Any) -> int:
     return _BYTES if form is None else item[0].nbytes
 
 
-class Met(NamedTuple):
-    """What became of several queries.
-
-    Attributes
-    ----------
-    sizes
-        Their numbers of documents (q,).
-    rounds
-        Their rounds (q, fields).
-    values
-        The metrics after each query that is due, and after the last one.
-    losses
-        float64 (q,): the losses of what was served; NaN for a query of one grade.
-    """
-
-    sizes: np.ndarray
-    rounds: np.ndarray
-    values: list[dict[str, float]]
-    losses: np.ndarray
-
-
 class Together:
     """A model and metrics that may meet several queries at once.
 
@@ -110,10 +87,14 @@ class Together:
             return 1
         return _QUERIES if until is None else min(_QUERIES, until - n_queries)
 
-    def learn(self, items: list[Any], n_queries: int, spacing: int) -> Met | None:
+    def learn(
+        self, items: list[Any], n_queries: int, spacing: int
+    ) -> tuple[np.ndarray, np.ndarray, list[dict[str, float]], np.ndarray] | None:
         """Rank each of several queries, measure the ranking, and learn the query; multiples of `spacing` queries are due.
 
-        Returns None where the model takes no blocks, or a query is bad: nothing was learned then, and one by one will do.
+        Returns what `Trace` counts: the numbers of documents (q,), the rounds (q, fields), the metrics after each query that is
+        due and after the last one, and the losses of what was served (q,), NaN for a query of one grade. None where the model
+        takes no blocks, or a query is bad: nothing was learned then, and one by one will do.
         """
         from online_rank.metrics.base import running_means
 
@@ -132,4 +113,4 @@ class Together:
         except (TypeError, ValueError):
             return None
         values = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        return Met(sizes, rounds, values or [{}] * len(due), losses)
+        return sizes, rounds, values or [{}] * len(due), losses

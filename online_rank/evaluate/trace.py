@@ -12,8 +12,6 @@ from online_rank.intervals import Interval, LossInterval, PairedLosses
 from online_rank.intervals.losses import add_losses, running_sums
 from online_rank.intervals.paired import EXPECTATION, Better, Difference
 
-__all__ = ["Comparison", "Trace"]
-
 _MAX_RECORDS = 1024
 #: What of a round is added up.
 _COUNTED = ("loss", "weight", "mass", "squared_gradient_norm", "skipped")

@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank.base import serving_steps
+from online_rank.base import best_first, serving_steps
 from online_rank.base.closed import form_of
 from online_rank.base.form import Linear
-from online_rank.base.ranker import best_first
 from online_rank.export.reading import kind_of
 from online_rank.export.table import TARGETS
 from online_rank.preprocessing import RunFeatures

@@ -133,7 +133,7 @@ def _moved(form: Form, source: int, column: int, targets: np.ndarray) -> np.ndar
         if source >= 0:
             X[:, source] = x
         for layer in form.layers:
-            X = layer(X)
+            X = X[:, layer.sources] if isinstance(layer, InQuery) else layer(X)
         return X[:, column]
 
     return first_at_least(made, targets)

@@ -17,14 +17,17 @@ Lists may have gaps (`positions`), and a single slot is enough: it is compared w
 from online_rank.feedback.exploring import kept_share, retention
 from online_rank.feedback.impressions import Clicks, Impression
 from online_rank.feedback.natural_variation import NaturalVariation
-from online_rank.feedback.policies import FairPairs, PlackettLuce, Policy
+from online_rank.feedback.origin import OriginTest
+from online_rank.feedback.policies import FairPairs, Greedy, PlackettLuce, Policy
 from online_rank.feedback.position_bias import PositionBias
 
 __all__ = [
     "Clicks",
     "FairPairs",
+    "Greedy",
     "Impression",
     "NaturalVariation",
+    "OriginTest",
     "PlackettLuce",
     "Policy",
     "PositionBias",

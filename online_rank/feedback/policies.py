@@ -15,7 +15,7 @@ from online_rank.base.schema import Schema
 from online_rank.feedback.exploring import kept_share, retention
 from online_rank.feedback.impressions import Impression
 
-__all__ = ["FEW", "HELD_BACK", "FairPairs", "PlackettLuce", "Policy"]
+__all__ = ["FEW", "HELD_BACK", "FairPairs", "Greedy", "PlackettLuce", "Policy"]
 
 
 #: If at most this many documents are shown, this many more are drawn and held back.
@@ -118,9 +118,10 @@ class PlackettLuce(Policy):
 
     .. math:: \mathrm{logit}_i = a\,\Big(8\,\frac{s_i - \bar s}{\mathrm{std}(s)} - 4 \ln \mathrm{rank}_i\Big),
 
-    and 0 if all scores are equal; tied documents share the mean of their ranks. One term depends on scores and the other on
-    ranks, so that neither outliers nor ties dominate, and both are independent of the scale of scores. The confidence a in [0,
-    1] is the ranker's own (`SwapRanker`: how clearly the gradients so far agree), and 1 for rankers without one.
+    with the first term 0 if all scores are equal; tied documents have the ranks that `rank_one` gives them. One term depends on
+    scores and the other on ranks, so that neither outliers nor ties dominate, and both are independent of the scale of scores.
+    The confidence a in [0, 1] is the ranker's own (`SwapRanker`: how clearly the gradients so far agree), and 1 for rankers
+    without one; 0 draws uniformly.
 
     Drawing adds Gumbel noise to the logits and takes the k largest. Every ranking has a positive probability. If only one or
     two documents are shown, some more are drawn and held back for comparison.
@@ -236,6 +237,37 @@ class FairPairs(Policy):
                 order[a], order[a + 1] = order[a + 1], order[a]
         drawn = tuple([ids[i] for i in order[:n].tolist()])
         return Impression(drawn[:k], pairs_from=first, held_back=drawn[k:])
+
+
+class Greedy(Policy):
+    """Show the best documents in order, without chance.
+
+    Clicks on its lists teach only rankers that know how often each position is looked at
+    (`ClickPerceptron(credit="propensity", examination=...)`).
+
+    Parameters
+    ----------
+    k
+        How many documents are shown; None for all.
+    seed
+        Not used.
+
+    Examples
+    --------
+    >>> from online_rank.feedback import Greedy
+    >>> Greedy(k=2).show({"a": 0.1, "b": 0.3, "c": 0.2}, draw=0)
+    Impression(order=('b', 'c'), ...)
+    """
+
+    def retention(self, confidence: float) -> float:
+        """The share of the greedy ranking's DCG that is kept: 1."""
+        return 1.0
+
+    def draw_list(
+        self, scores: np.ndarray, ids: Sequence[Hashable], k: int, rng: np.random.Generator, confidence: float
+    ) -> Impression:
+        """As `Policy.draw_list`."""
+        return Impression(tuple(ids[i] for i in np.argsort(-scores, kind="stable")[:k].tolist()))
 
 
 def require_policy(policy: Any) -> None:

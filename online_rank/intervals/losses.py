@@ -13,17 +13,6 @@ from online_rank.measures.own import OwnMeasure
 from online_rank.query import as_grades
 from online_rank.query.blocks import single
 
-__all__ = [
-    "Interval",
-    "LossInterval",
-    "add_losses",
-    "checked_sums",
-    "largest_deviation",
-    "running_sums",
-    "served_loss",
-    "served_losses",
-]
-
 #: From this number of losses on numpy is faster.
 _MANY = 16
 

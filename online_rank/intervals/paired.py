@@ -17,8 +17,6 @@ import numpy as np
 
 from online_rank.intervals.losses import Interval, LossInterval, add_losses, checked_sums
 
-__all__ = ["EXPECTATION", "Better", "Difference", "PairedLosses"]
-
 #: The meaning of an interval of differences, in one sentence.
 EXPECTATION = (
     "The difference is the expected one on each query, given everything before it, averaged over the queries so far: "

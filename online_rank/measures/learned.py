@@ -14,19 +14,6 @@ from online_rank.measures.own import OwnMeasure, is_own, own_measure
 from online_rank.measures.table import MEASURES, parsed
 from online_rank.query import as_array, as_grades, document_name, require_grades
 
-__all__ = [
-    "TIES",
-    "AnyMeasure",
-    "Measure",
-    "as_scores",
-    "discounts",
-    "gains",
-    "losses_of_rankings",
-    "measure",
-    "measure_of",
-    "query_values",
-]
-
 #: The tie policies, and the codes by which kernels know them.
 TIES = {"expected": EXPECTED, "optimistic": OPTIMISTIC, "pessimistic": PESSIMISTIC, "ignored": IGNORED}
 

@@ -19,8 +19,6 @@ from online_rank._kernels.codes import (
     RECIPROCAL_RANK,
 )
 
-__all__ = ["MEASURES", "Named", "Written", "listed", "parsed"]
-
 _ANY = ("", "@K", ">=GRADE", "@K>=GRADE")
 
 

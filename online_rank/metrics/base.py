@@ -14,8 +14,6 @@ from online_rank.measures.learned import TIES, as_scores, gains, query_values
 from online_rank.metrics._river import Metric, Metrics
 from online_rank.query import as_grades, query_offsets
 
-__all__ = ["RankingMetric"]
-
 _NO_RELEVANT = {"skip": math.nan, "zero": 0.0, "one": 1.0}
 
 

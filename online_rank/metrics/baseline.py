@@ -9,8 +9,6 @@ from online_rank.metrics.base import RankingMetric
 from online_rank.metrics.graded import ERR
 from online_rank.metrics.names import metric
 
-__all__ = ["RandomRanking"]
-
 
 class RandomRanking(RankingMetric):
     """The expected value of a metric over all orders of the documents: the value of a random ranking.

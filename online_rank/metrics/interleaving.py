@@ -12,8 +12,6 @@ from online_rank.base.schema import Array, Count, Schema
 from online_rank.feedback.impressions import Clicks, Impression
 from online_rank.intervals import Interval, LossInterval
 
-__all__ = ["TeamDraft", "draft", "vote"]
-
 
 class TeamDraft(base.Base):
     r"""Find which of two rankers users prefer: both rankings are drafted into one list, and clicks are votes.

@@ -8,8 +8,6 @@ from online_rank.measures.table import MEASURES, parsed
 from online_rank.metrics import binary, graded
 from online_rank.metrics._river import Metric
 
-__all__ = ["metric"]
-
 
 def metric(name: str | Metric, **options: Any) -> Metric:
     """A new metric, by name.

@@ -54,7 +54,7 @@ class OffPolicyValue(base.Base):
     >>> from online_rank.metrics import OffPolicyValue
     >>> policy, value = PlackettLuce(k=1, seed=2), OffPolicyValue()
     >>> for draw in range(2000):  # every document is shown as often as every other; "b" is the one that is clicked
-    ...     shown = policy.show({"a": 0.0, "b": 0.0, "c": 0.0}, draw)
+    ...     shown = policy.show({"a": 0.0, "b": 0.0, "c": 0.0}, draw, confidence=0.0)
     ...     value.update(shown.clicked([d for d in shown.order if d == "b"]), ["b", "a", "c"])
     >>> print(value.interval())
     1.0050, 95 % interval 0.8915 to 1.0000, n = 2,000
@@ -169,6 +169,12 @@ class OffPolicyValue(base.Base):
         """Interval for the mean expected earnings of the other ranker, valid at all times with probability `level`.
 
         `mean` is the unbiased mean of X, which may lie outside the limits if few rankings agree.
+
+        Raises
+        ------
+        ValueError
+            The lower limit is above the upper one. X + X' is the weighted mean of the W, whose expectation is 1: it is then
+            larger than chance explains at this level, so the probabilities or the candidates of the log are wrong.
         """
         arguments.number("level", level, above=0.0, below=1.0)
         n = self.n
@@ -177,6 +183,12 @@ class OffPolicyValue(base.Base):
         lower, other = (
             (total - largest_deviation(variation, (1.0 - level) / 2.0)) / n for _, total, variation in self._accounts.tolist()
         )
+        if lower > 1.0 - other:
+            raise ValueError(
+                f"importance weights average {self._accounts[:, 1].sum() / n:.3g} over {n:,} rankings, and no chance explains "
+                f"that they are above 1 (level {level:g}): the probabilities of the log are too small, or rows of candidates "
+                "that were not shown are missing"
+            )
         return Interval(max(0.0, lower), min(1.0, 1.0 - other), float(self._accounts[0, 1] / n), n, level)
 
     def snips(self) -> float:
@@ -237,7 +249,7 @@ class SwapComparison(base.Base):
     >>> from online_rank.metrics import SwapComparison
     >>> policy, comparison = PlackettLuce(k=2, seed=1), SwapComparison(k=2)
     >>> for draw in range(300):
-    ...     shown = policy.show({"old": 0.0, "new": 0.0}, draw)
+    ...     shown = policy.show({"old": 0.0, "new": 0.0}, draw, confidence=0.0)
     ...     comparison.update(shown.clicked(["new"]), ["old", "new"], ["new", "old"])
     >>> print(comparison.interval())  # D = 1/2 each time
     0.7500, 95 % interval 0.7... to 0.7..., n = 300

@@ -12,8 +12,6 @@ from online_rank.metrics.base import RankingMetric
 from online_rank.query.blocks import document_name
 from online_rank.query.grades import require_grades
 
-__all__ = ["QueryMetric"]
-
 
 class QueryMetric(RankingMetric):
     """Base class of metrics of your own: a subclass computes the value of one query, in plain Python.

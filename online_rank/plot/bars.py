@@ -15,8 +15,6 @@ from online_rank.rankers.boosted import BoostedRanker
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["certificate", "explanation", "importance", "weights"]
-
 
 def certificate(certificate: Certificate, *, ax: "Axes | None" = None) -> "Axes":
     """The bounds of a certificate relative to the loss, on a logarithmic axis; a violated bound is coloured.

@@ -11,8 +11,6 @@ from online_rank.plot._style import COLOURS, DARK, FONT, GREY, styled
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["position_bias"]
-
 
 def position_bias(bias: PositionBias, *, truth: Sequence[float] | np.ndarray | None = None, ax: "Axes | None" = None) -> "Axes":
     """The examination of each position, relative to the first, with intervals.

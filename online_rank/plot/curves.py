@@ -13,8 +13,6 @@ from online_rank.plot._style import FONT, GREY, lines, logarithmic_axes, name_li
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["LossCurve", "loss", "losses", "trace"]
-
 #: The positions of measurements, and their values.
 Curve: TypeAlias = tuple[Sequence[float] | np.ndarray, Sequence[float] | np.ndarray]
 

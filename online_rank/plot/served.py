@@ -9,8 +9,6 @@ from online_rank.plot._style import COLOURS, name_lines, styled
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["served_loss"]
-
 
 def served_loss(intervals: Sequence[Interval], *, ax: "Axes | None" = None) -> "Axes":
     """The running mean of served losses as a line, and the interval around the expected one as a band.

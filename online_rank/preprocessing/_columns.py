@@ -50,7 +50,7 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
 
     def _ask_and_learn(self, asked: Block, block: Block) -> tuple[Block, Block]:
         if self._supervised:
-            self._require_lesson(block)
+            require_lesson(self, block)
         # One piece of memory, which is kept for the next block: two would go back to the system, and be fetched page by page.
         both = self._room(block.X, 2)
         before, after = both[: len(block.X)], both[len(block.X) :]
@@ -73,16 +73,9 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
                 return t
         return len(block.w)
 
-    def _require_lesson(self, block: Block) -> None:
-        """Raise TypeError or ValueError unless a supervised transformer can learn from a block."""
-        if block.y is None:
-            raise TypeError(f"{type(self).__name__} is supervised: it learns from grades, y")
-        if isinstance(block.y, np.ndarray):
-            require_grades(block.y, block.ids)
-
     def _learn_block(self, block: Block) -> Block:
         if self._supervised:
-            self._require_lesson(block)
+            require_lesson(self, block)
         aligned = block if self._fits(block) else self._align(block, grow=True)
         # Features that were aligned have an array of their own.
         out = aligned.X if self._maps_numbers and aligned.X is not block.X else self._room(aligned.X)
@@ -134,6 +127,14 @@ class StatelessTransformer(QueryTransformer):
         return with_features(block, out, names)
 
     _asks_blocks = True
+
+
+def require_lesson(transformer: QueryTransformer, block: Block) -> None:
+    """Raise TypeError or ValueError unless a supervised transformer can learn from a block."""
+    if block.y is None:
+        raise TypeError(f"{transformer} is supervised: it learns from grades, y")
+    if isinstance(block.y, np.ndarray):
+        require_grades(block.y, block.ids)
 
 
 def too_large(transformer: QueryTransformer, block: Block, query: int) -> ValueError:

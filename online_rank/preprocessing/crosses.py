@@ -2,7 +2,7 @@
 
 import warnings
 import weakref
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -128,23 +128,22 @@ class CrossFeatures(QueryTransformer):
 
     def _joins_of(self, context: Mapping[str, Any]) -> list[tuple[str, float]]:
         """The suffixes and factors of a query's crossed features."""
-        return [*self._categories_of(context), *self._numbers_of(context)]
-
-    def _categories_of(self, context: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-        for key in self.categories:
-            value = _value(context, key)
-            if isinstance(value, float):
-                raise TypeError(f"context[{key!r}] is {value}; it is a category: a text, or CrossFeatures(numbers={key!r})")
+        joins = []
+        for key in self.keys:
+            if key not in context:
+                raise ValueError(f"context has no {key!r}; give None where it is not known")
+            value = context[key]
+            if key in self.categories:
+                if isinstance(value, float):
+                    raise TypeError(f"context[{key!r}] is {value}; it is a category: a text, or CrossFeatures(numbers={key!r})")
+                join = suffix_of(key, value), 1.0
+            else:
+                if isinstance(value, str | bool):
+                    raise TypeError(f"context[{key!r}] is {value!r:.60}; it is a number: of a category, CrossFeatures({key!r})")
+                join = f"*{key}", float(value or 0.0)
             if value is not None:
-                yield suffix_of(key, value), 1.0
-
-    def _numbers_of(self, context: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-        for key in _names("numbers", self.numbers):
-            value = _value(context, key)
-            if isinstance(value, str | bool):
-                raise TypeError(f"context[{key!r}] is {value!r:.60}; it is a number: of a category, CrossFeatures({key!r})")
-            if value is not None:
-                yield f"*{key}", float(value)
+                joins.append(join)
+        return joins
 
 
 def suffix_of(key: str, value: Any) -> str:
@@ -158,12 +157,6 @@ def _names(name: str, value: Any) -> tuple[str, ...]:
     if not isinstance(names, tuple) or not all(isinstance(each, str) for each in names):
         raise TypeError(f"{name} is {value!r:.60}; it must be a name, a tuple of names, or None")
     return names
-
-
-def _value(context: Mapping[str, Any], key: str) -> Any:
-    if key not in context:
-        raise ValueError(f"context has no {key!r}; give None where it is not known")
-    return context[key]
 
 
 def _named(block: Block) -> tuple[Any, tuple[Hashable, ...]]:

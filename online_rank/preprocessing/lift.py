@@ -4,7 +4,7 @@ import collections
 import contextlib
 import functools
 import math
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,8 @@ from online_rank.base.step import QueryStep
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import Undo, record
 from online_rank.limits import MAX_LIFTED
-from online_rank.query import Block, Retrieved, document_name, feature_dicts, read_query, require_finite, require_grades
+from online_rank.preprocessing._columns import require_lesson
+from online_rank.query import Block, Retrieved, document_name, feature_dicts, read_query, require_finite
 
 
 class ForEachDocument(QueryTransformer):
@@ -82,37 +83,6 @@ class ForEachDocument(QueryTransformer):
     def __str__(self) -> str:
         return f"ForEachDocument({self.transformer})"
 
-    def learn_one(self, x: Any, y: Any = None, *, context: Any = None) -> None:
-        """Learn from one query, or from a single document (a feature dict).
-
-        Parameters
-        ----------
-        x
-            A query in any form, or one feature dict.
-        y
-            For a supervised transformer: the grades of the documents, or of the single document.
-        context
-            What is known of the query itself, which river's transformers do not look at.
-
-        Raises
-        ------
-        TypeError, ValueError
-            Bad input. The transformer is then as it was.
-        """
-        if _is_document(x):
-            x, y = [x], None if y is None else [y]
-        super().learn_one(x, y, context=context)
-
-    def transform_one(self, x: Any, *, context: Any = None) -> Any:
-        """The transformed query, in the form in which it was given; a feature dict is a single document.
-
-        Raises
-        ------
-        TypeError, ValueError
-            Bad input, or the output of the transformer is not a finite number.
-        """
-        return super().transform_one([x], context=context)[0] if _is_document(x) else super().transform_one(x, context=context)
-
     def _given(self, n_features: int) -> int:
         n_columns = _n_columns(self.transformer, n_features)
         # In a dictionary, a product with its name takes as much memory as 8 numbers in each of two arrays.
@@ -126,50 +96,40 @@ class ForEachDocument(QueryTransformer):
         record(log, self.transformer)
 
     def _transform_block(self, block: Block) -> Block:
-        with _unchanged(self.transformer):
-            return self._answer(
-                block, [self._of_document(block, i, x) for i, x in enumerate(_documents(block, self.transformer))]
-            )
-
-    def _of_document(self, block: Block, i: int, x: dict[Hashable, Any]) -> dict[Hashable, Any]:
-        """The transformed document i of a block. Raises ValueError if it lacks a feature that the transformer needs."""
-        with self._naming(block, i):
-            return self.transformer.transform_one(x)
+        transformer = self.transformer
+        with _unchanged(transformer):
+            return self._answer(block, self._of_each(block, transformer.transform_one, _documents(block, transformer)))
 
     def _learn_block(self, block: Block) -> Block:
-        supervised = self.transformer._supervised
-        if supervised and block.y is None:
-            raise TypeError(f"{self} is supervised: it learns from grades, y")
-        if supervised:
-            require_grades(block.y, block.ids)
+        transformer = self.transformer
+        if transformer._supervised:
+            require_lesson(self, block)
         answers = []
         for query in block.each():
-            documents = [*_documents(query, self.transformer)]
-            if not supervised:
-                for i, x in enumerate(documents):
-                    with self._naming(query, i):
-                        self.transformer.learn_one(x)
-            answers += [self._of_document(query, i, x) for i, x in enumerate(documents)]
-            if supervised:
-                for i, (x, grade) in enumerate(zip(documents, query.y.tolist(), strict=True)):
-                    with self._naming(query, i):
-                        self.transformer.learn_one(x, grade)
+            documents = [*_documents(query, transformer)]
+            if not transformer._supervised:
+                self._of_each(query, transformer.learn_one, documents)
+            answers += self._of_each(query, transformer.transform_one, documents)
+            if transformer._supervised:
+                self._of_each(query, transformer.learn_one, documents, query.y.tolist())
         return self._answer(block, answers)
 
-    @contextlib.contextmanager
-    def _naming(self, block: Block, i: int) -> Iterator[None]:
-        """Turn any error of the transformer into a ValueError that names document i."""
-        try:
-            yield
-        except KeyError as error:
-            raise ValueError(
-                f"x: {document_name(i, block.ids)} has no feature {error.args[0]!r}, which {self} looks up: give every "
-                'document of a query the feature, for example 0, or "" for a text'
-            ) from error
-        except (TypeError, ValueError, MemoryError):
-            raise
-        except Exception as error:  # River's transformers raise errors of any kind: a norm of 0 is a ZeroDivisionError.
-            raise ValueError(f"x: {self} cannot take {document_name(i, block.ids)}: {error}") from error
+    def _of_each(self, block: Block, call: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
+        """The results of a call for each document. Any error becomes a ValueError that names the document."""
+        made = []
+        for i, of_document in enumerate(zip(*arguments, strict=True)):
+            try:
+                made.append(call(*of_document))
+            except KeyError as error:
+                raise ValueError(
+                    f"x: {document_name(i, block.ids)} has no feature {error.args[0]!r}, which {self} looks up: give every "
+                    'document of a query the feature, for example 0, or "" for a text'
+                ) from error
+            except (TypeError, ValueError, MemoryError):
+                raise
+            except Exception as error:  # River's transformers raise errors of any kind: a norm of 0 is a ZeroDivisionError.
+                raise ValueError(f"x: {self} cannot take {document_name(i, block.ids)}: {error}") from error
+        return made
 
     def _answer(self, block: Block, answers: list[dict[Hashable, Any]]) -> Block:
         unnamed = block.ids is None or isinstance(block.ids, range)
@@ -248,7 +208,3 @@ def _defaults(transformer: Any) -> Iterator[collections.defaultdict]:
             for part in value.values():
                 if isinstance(part, base.Base):
                     yield from _defaults(part)
-
-
-def _is_document(x: Any) -> bool:
-    return isinstance(x, Mapping) and bool(x) and not any(isinstance(value, Mapping) for value in x.values())

@@ -104,7 +104,7 @@ def _divided(block: Block, largest: np.ndarray, learns: bool) -> tuple[Any, int]
         return X, len(block.w)
     if isinstance(X, SparseRows):
         values = np.empty_like(X.values)
-        done = sparse.divide_by_largest(X.starts, X.columns, X.values, block.offsets, largest, values, learns)
+        done = sparse.divide_by_largest(X, block.offsets, largest, values, learns)
         return X._replace(values=values), done
     out = np.empty_like(X)
     return out, dense.divide_by_largest(X, block.offsets, largest, out, learns)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from online_rank._kernels import preprocessing as kernels
+from online_rank._kernels.preprocessing import normalise_queries
 from online_rank.base.form import InQuery, Layer
 from online_rank.preprocessing._columns import StatelessTransformer
 
@@ -43,5 +43,4 @@ class QueryNormalizer(StatelessTransformer):
         return (InQuery(np.arange(n_features), np.ones(n_features, dtype=bool), self.method),)
 
     def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> int:
-        normalise = kernels.standardise_queries if self.method == "standard" else kernels.minmax_queries
-        return normalise(X, offsets, out)
+        return normalise_queries(X, offsets, self.method == "minmax", out)

@@ -10,6 +10,7 @@ import numpy as np
 
 from online_rank._kernels import quantile_map as kernels
 from online_rank._kernels.arrays import all_finite
+from online_rank._kernels.hashing import draws
 from online_rank.arguments import integer
 from online_rank.arguments import seed as require_seed
 from online_rank.base.columns import are_numbers
@@ -308,13 +309,6 @@ class StreamQuantileMap(ColumnTransformer):
                 return self._made(block, out, True)
         return super()._transform_block(block)
 
-    def _count_documents(self, X: np.ndarray) -> None:
-        """Learn documents of which none ends a stretch."""
-        if not self._is_frozen:
-            if self._places is not None:
-                self._sample(X)
-            self._count += len(X)
-
     def _passed(self, block: Block) -> Block:
         require_finite(block)
         return block
@@ -370,9 +364,7 @@ class StreamQuantileMap(ColumnTransformer):
             stop, places, table = int(offsets[upto]), offsets[t : upto + 1] - start, self._table
             if before is not None:
                 self._transform(asked.X[start:stop], places, before[start:stop])
-            if quiet > t:
-                self._count_documents(X[start:stop])
-            elif stop > start and not self._take_documents(X[start:stop]):
+            if stop > start and not self._take_documents(X[start:stop]):
                 return t
             if before is not None and asked.X is X and self._table is table:
                 after[start:stop] = before[start:stop]
@@ -401,9 +393,7 @@ class StreamQuantileMap(ColumnTransformer):
 
     def learn_run(self, X: np.ndarray) -> None:
         """Learn the documents of such a run: numbers, or NaN for what is missing."""
-        if len(X) <= self._documents_left():
-            self._count_documents(X)
-        elif len(X):
+        if len(X):
             self._take_documents(X)
 
     @property
@@ -482,13 +472,13 @@ class StreamQuantileMap(ColumnTransformer):
         if length <= _DOCUMENTS:
             return None
         uniform = np.empty(_DOCUMENTS)
-        kernels.draws(self.seed, self._start, uniform)
+        draws(self.seed, self._start, uniform)
         return (self._start + ((np.arange(_DOCUMENTS) + uniform) * (length / _DOCUMENTS)).astype(np.int64)).tolist()
 
     def _draw(self) -> float:
         """A uniform random number for the next merge."""
         uniform = np.empty(1)
-        kernels.draws(~self.seed & _MASK, self._n_joined, uniform)
+        draws(~self.seed & _MASK, self._n_joined, uniform)
         return float(uniform[0])
 
     def _find_knots(self, first: int, stop: int, total: float) -> None:
@@ -516,7 +506,7 @@ class StreamQuantileMap(ColumnTransformer):
         self._masses, self._total = np.zeros_like(self._masses), 0.0
         self._begin_stretch()
 
-    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
+    def _mix(self, shards: Sequence[Any], base: Any) -> None:
         """Merge the sketches of each shard's own documents into those of the base."""
         if any(shard._passes for shard in shards):
             if not all(shard._passes or not shard._n_features for shard in shards):

@@ -5,7 +5,7 @@ from collections.abc import Hashable
 import numpy as np
 
 from online_rank import arguments
-from online_rank._kernels.ranks import beside_ranks
+from online_rank._kernels.preprocessing import beside_ranks
 from online_rank.base.columns import are_numbers
 from online_rank.base.form import InQuery, Layer
 from online_rank.preprocessing._columns import StatelessTransformer

@@ -99,7 +99,7 @@ class StreamScaler(ColumnTransformer):
         self._own = np.zeros((2, self._n_features))
         self._count_before = self._count
 
-    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
+    def _mix(self, shards: Sequence[Any], base: Any) -> None:
         """Combine the statistics of each shard with those of the base, by the formula of Chan et al."""
         for k, shard in enumerate(shards):
             if shard._count_before != base._count:
@@ -111,10 +111,10 @@ class StreamScaler(ColumnTransformer):
         self._own, self._count_before = None, 0
 
     def _learn_transform(self, block: Block, out: np.ndarray) -> int:
-        own = () if self._own is None else (self._count - self._count_before, self._own)
         learned, count = kernels.learn_and_scale(
-            block.X, block.offsets, self._count, self._mean, self._m2, self.with_std, out, *own
-        )
+            block.X, block.offsets, self._count, self._mean, self._m2, self.with_std, out,
+            self._count - self._count_before, self._own, None, None,
+        )  # fmt: skip
         self._count = int(count)  # As plain Python, kernels return numpy's.
         return learned
 

@@ -132,9 +132,7 @@ class StreamTargetEncoder(ColumnTransformer):
         if isinstance(block.y, tuple):
             self._encode_clicks(block, out)
             return len(block.w)
-        kernels.encode_and_learn(
-            block.X, block.y, block.offsets, -_REACH, self._step, self.prior, keep, self._sums, self._counts, out
-        )
+        kernels.encode(block.X, block.y, block.offsets, -_REACH, self._step, self.prior, keep, self._sums, self._counts, out)
         return len(block.w)
 
     def _encode_clicks(self, block: Block, out: np.ndarray) -> None:
@@ -143,14 +141,14 @@ class StreamTargetEncoder(ColumnTransformer):
         settings = -_REACH, self._step, self.prior, _KEPT.index(self.keep), self._sums, self._counts
         for q, (first, stop) in enumerate(itertools.pairwise(block.offsets.tolist())):
             documents = block.X[first:stop]
-            kernels.encode(documents, *settings, out[first:stop])
+            kernels.encode(documents, None, np.array([0, stop - first]), *settings, out[first:stop])
             drawn = slice(shown.starts[q], shown.starts[q + 1] - shown.held[q])
             X = documents[shown.rows[drawn]]
-            kernels.encode_and_learn(X, shown.gains[drawn], np.array([0, len(X)]), *settings, self._room(X))
+            kernels.encode(X, shown.gains[drawn], np.array([0, len(X)]), *settings, self._room(X))
 
     def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
         keep = _KEPT.index(self.keep)
-        kernels.encode(X, -_REACH, self._step, self.prior, keep, self._sums, self._counts, out)
+        kernels.encode(X, None, np.array([0, len(X)]), -_REACH, self._step, self.prior, keep, self._sums, self._counts, out)
 
     @property
     def _step(self) -> float:

@@ -31,6 +31,21 @@ _DEEPEST = 8
 #: Names under which pandas reads back the unnamed index of a frame, as a column.
 _INDEX = re.compile(r"Unnamed: \d+(_level_\d+)?(\.\d+)*|__index_level_\d+__")
 
+#: Words of names of columns that say what became of a document in this list. The plural counts what was before: "clicks".
+_OUTCOMES = re.compile("click(ed)?|purchased?|order(ed)?|dwell|position|propensity|grade|label", re.IGNORECASE)
+_WORDS = re.compile("[A-Z]?[a-z]+|[A-Z]+")
+
+
+def is_outcome_name(name: str) -> bool:
+    """Whether a word of a column's name is an outcome: a click, an order, a dwell time, a position, a grade, ...
+
+    Examples
+    --------
+    >>> [is_outcome_name(name) for name in ("purchased", "dwell_time", "isClick", "clicks", "border")]
+    [True, True, True, False, False]
+    """
+    return any(_OUTCOMES.fullmatch(word) for word in _WORDS.findall(name))
+
 
 def is_index_name(name: str) -> bool:
     """Whether a column is named like the index of a pandas frame in a file, or has no name."""

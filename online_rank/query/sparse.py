@@ -1,10 +1,10 @@
 """Features of documents, nearly all of them zero."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from online_rank._kernels.sparse import merge_repeated, repeats
+from online_rank._kernels.sparse import Rows, merge_repeated
 from online_rank.arguments import integer
 
 #: `SparseRows` pay off below this share of non-zeros, from this number of cells on.
@@ -14,7 +14,7 @@ _CELLS = 1 << 12
 _MOST_COLUMNS = 2**31 - 1
 
 
-class SparseRows(NamedTuple):
+class SparseRows(Rows):
     """Features of n documents, row by row, without the zeros (CSR).
 
     Attributes
@@ -38,10 +38,7 @@ class SparseRows(NamedTuple):
     array([[1., 2., 0.]])
     """
 
-    starts: np.ndarray
-    columns: np.ndarray
-    values: np.ndarray
-    n_columns: int
+    __slots__ = ()
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -144,7 +141,11 @@ def checked_rows(rows: SparseRows) -> SparseRows:
         raise ValueError(f"x: values have shape {values.shape}; there is one an entry")
     starts, columns = _indices(rows.starts, rows.columns, len(values), n_columns)
     checked = SparseRows(starts, columns.astype(np.int32, copy=False), values, n_columns)
-    return merged(*checked) if repeats(starts, checked.columns) else checked
+    falls = np.flatnonzero(columns[1:] <= columns[:-1]) + 1
+    if np.isin(falls, starts).all():
+        return checked
+    without_repeats = merged(*checked)
+    return without_repeats if len(without_repeats.columns) < len(columns) else checked
 
 
 def _indices(starts: Any, columns: Any, n_entries: int, n_columns: int) -> tuple[np.ndarray, np.ndarray]:

@@ -106,10 +106,8 @@ def _vector(name: str, values: Any) -> np.ndarray:
 
 def _matrix(rows: Any, ids: tuple[Hashable, ...] | None, d: int) -> np.ndarray:
     """float64 (m, d), checked; errors name the document."""
-    if isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.dtype.kind in "iuf" and rows.shape[1] == d:
-        found = rows.astype(np.float64)
-        if np.isfinite(found).all():
-            return found
+    if isinstance(rows, np.ndarray) and rows.dtype.kind in "iuf" and rows.shape[1:] == (d,) and np.isfinite(rows).all():
+        return rows.astype(np.float64)
     vectors = []
     for i, row in enumerate(rows):
         name = f"documents[{i if ids is None else ids[i]!r}]"

@@ -1,25 +1,9 @@
 """Rankers: models that rank the documents of a query and learn from feedback, one query at a time."""
 
 from online_rank.support.lazy import lazily
+from online_rank.support.registry import TOP_LEVEL
 
-_HOME = {
-    "AdditiveRanker": "additive",
-    "BestRanker": "selection",
-    "BlendRanker": "blend",
-    "BoostedRanker": "boosted",
-    "ClickPerceptron": "click_perceptron",
-    "DirectRanker": "direct",
-    "DriftAwareRanker": "drift",
-    "GradientRanker": "gradient",
-    "KernelPerceptronRanker": "kernel",
-    "PairwiseRanker": "adapters",
-    "PerceptronRanker": "perceptron",
-    "PointwiseRanker": "adapters",
-    "RidgeRanker": "ridge",
-    "SlamRanker": "slam",
-    "SwapRanker": "swap",
-    "TorchRanker": "torch",
-}
+_HOME = {name: home.partition(".")[2] for name, home in TOP_LEVEL.items() if home.startswith("rankers.") and name[0].isupper()}
 
 __all__ = [*_HOME]
 

@@ -15,9 +15,6 @@ from online_rank.base.undo import Undo, record
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import MAX_GRADE, Block
 
-__all__ = ["PairwiseRanker", "PointwiseRanker"]
-
-
 # Squares and differences of features up to this size stay finite.
 _LARGEST = 1e150
 
@@ -25,7 +22,7 @@ _LARGEST = 1e150
 class _RiverRanker(Ranker):
     """A ranker whose scores come from a river model, one document at a time.
 
-    All input is checked before the first document reaches the river model, which learns in place and cannot be undone.
+    The input of a query is checked before its first document reaches the river model, which learns in place.
     """
 
     _schema = None  # type: ignore[assignment]  # It holds any river model, which no file can.
@@ -65,16 +62,15 @@ class _RiverRanker(Ranker):
             return np.full(len(X), np.nan)
         return np.array([self._score_document(x) for x in self._documents(X)])
 
-    def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        n_good = self._n_good(block)
-        if n_good < len(block.w):
-            return n_good
-        if not self._accepts_weights and (block.w != 1.0).any():
-            raise ValueError(f"w: the model of this {type(self).__name__} does not learn with weights; leave w out")
-        return super()._learn(block, rounds)
-
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:
         X, grades, weight = query.X, query.y, float(query.w[0])
+        # NaN where a document has one. The absolute values of the whole array would be another one of its size.
+        within = float(X.min(initial=0.0)) >= -_LARGEST and float(X.max(initial=0.0)) <= _LARGEST
+        graded = grades.min(initial=0) >= 0 and grades.max(initial=0) <= MAX_GRADE
+        if not (within and graded and 0.0 <= weight < np.inf):
+            return False
+        if not self._accepts_weights and weight != 1.0:
+            raise ValueError(f"w: the model of this {type(self).__name__} does not learn with weights; leave w out")
         scores = [self._score_document(x) for x in self._documents(X)]
         finite = np.isfinite(scores).all()
         loss = parse_measure(self.measure).loss(scores, grades, ties="pessimistic") if finite else 1.0
@@ -85,17 +81,6 @@ class _RiverRanker(Ranker):
             self._teach(X, grades, {"w": weight} if self._accepts_weights else {})
         row[:] = loss, np.nan, 0.0, 0.0, 0.0, weight, len(X), norm, 0.0, skipped
         return True
-
-    def _n_good(self, block: Block) -> int:
-        """The number of queries before the first one with a bad value."""
-        # NaN where a document has one. The absolute values of the whole array would be another one of its size.
-        ends = block.X.min(axis=1, initial=0.0), block.X.max(axis=1, initial=0.0)
-        low, high = (end.astype(np.float64) for end in ends)
-        bad = ~((low >= -_LARGEST) & (high <= _LARGEST)) | (block.y < 0) | (block.y > MAX_GRADE)
-        bad_queries = ~np.isfinite(block.w) | (block.w < 0)
-        if bad.any():
-            bad_queries[np.searchsorted(block.offsets, np.flatnonzero(bad)[0], side="right") - 1] = True
-        return int(np.flatnonzero(bad_queries)[0]) if bad_queries.any() else len(block.w)
 
     def _teaches(self, y: np.ndarray) -> bool:
         """Whether anything can be learned from a query with these grades."""

@@ -1,6 +1,7 @@
 """Base classes of rankers that average their weights, and of linear rankers."""
 
 import copy
+import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Self
 
@@ -11,6 +12,7 @@ from online_rank._kernels import dense, sparse
 from online_rank._kernels.averages import scale_and_shift
 from online_rank._kernels.codes import AVERAGED, SINCE_REFERENCE
 from online_rank.base import Ranker
+from online_rank.base.columns import are_numbers
 from online_rank.base.form import Head, Linear
 from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
@@ -19,8 +21,7 @@ from online_rank.query import Block, SparseRows
 from online_rank.query.sparse import as_rows
 from online_rank.rankers.halving import halved
 from online_rank.rankers.rules import as_weights, rule_weights
-
-__all__ = ["AveragedRanker", "LinearRanker", "averaging", "scores_by"]
+from online_rank.rankers.signs import against_signs
 
 
 def averaging(average: bool | float) -> float:
@@ -84,6 +85,9 @@ class LinearRanker(AveragedRanker):
 
     #: Number of columns of `_rows`.
     _row_width = sparse.OPTIMIZER
+
+    #: The signs of weights that are known, where the ranker takes them.
+    signs: Mapping[Any, int] | None = None
 
     #: How `from_rule` begins where the caller does not say: arguments of `from_weights`.
     _rule_beginning: Mapping[str, float] = {}
@@ -174,6 +178,37 @@ class LinearRanker(AveragedRanker):
         given = parameters if strength is None else {"strength": strength, **parameters}
         return cls.from_weights(rule_weights(rule, runs, weights), **{**cls._rule_beginning, **given})
 
+    def _signed_columns(self) -> tuple[np.ndarray, np.ndarray]:
+        """The columns that have a sign, and their signs, float64."""
+        unnamed = self._columns is None and self._n_features > 0
+        names = tuple(self.signs or ())
+        if unnamed and not are_numbers(names):
+            wrong = next(name for name in names if not are_numbers((name,)))
+            raise ValueError(
+                f"signs names {wrong!r}, but the queries do not name their features: feature n of an array is called 'n'"
+            )
+        columns, signs = self._columns_of(names), np.array(list((self.signs or {}).values()), dtype=np.float64)
+        if unnamed and (columns < 0).any():
+            raise ValueError(f"signs names feature {names[int(np.argmin(columns))]}, but there are {self._n_features} features")
+        return columns[columns >= 0], signs[columns >= 0]
+
+    def _warn_of_unknown_signs(self, columns: np.ndarray) -> None:
+        """Before the first round, warn if a feature with a sign is not there: it may be misspelt."""
+        if self._last_round is None and len(columns) < len(self.signs or ()):
+            lacking = [name for name in self.signs or () if self._columns is None or self._columns.missing([name])]
+            warnings.warn(
+                f"signs: the first query has no feature {', '.join(map(repr, lacking))}; a sign holds for "
+                "features of that name alone",
+                stacklevel=6,
+            )
+
+    def _check_state(self) -> None:
+        """Raise ValueError if a weight that learns has the wrong sign."""
+        wrong = against_signs(self.signs, self._own_names(), self.weights)
+        if wrong is not None:
+            name, weight = wrong
+            raise ValueError(f"weights: {name!r} has weight {weight:g}, but signs={{{name!r}: {(self.signs or {})[name]}}}")
+
     def _begin_with(self, weights: np.ndarray, strength: float) -> None:
         """Set the initial weights (d,), for known features, of a ranker that has learned nothing yet."""
         self._weights = strength * weights
@@ -221,16 +256,16 @@ class LinearRanker(AveragedRanker):
             self._rows[:, sparse.LAZY] = 0.0 if decay == 1.0 else self._rows[:, sparse.WEIGHT] / decay
             self._counters[[AVERAGED, SINCE_REFERENCE]] = 0.0
 
-    def _mix_weights(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
-        """Average weights by `shares`, mix averages (`_mixed_average`), and add up counters, counting `base` once."""
+    def _mix_weights(self, shards: Sequence[Any], base: Any) -> None:
+        """Average the weights, mix averages (`_mixed_average`), and add up counters, counting `base` once."""
         weights, counters = np.zeros(self._n_features), base._counters.copy()
-        served = []
-        for shard, share in zip(shards, shares, strict=True):
+        served, share = [], 1.0 / len(shards)
+        for shard in shards:
             learned, its_average = self._placed_from(shard, np.stack((shard.weights, shard.served_weights)))
             weights += share * learned
             served.append(its_average)
             counters += shard._counters - base._counters
-        average, number = self._mixed_average(shards, served, base, shares)
+        average, number = self._mixed_average(shards, served, base)
         # The relative error that two roundings leave in a sum of numbers >= 0.
         self._counters = np.maximum(counters, 0.0)
         self._counters[[AVERAGED, SINCE_REFERENCE]] = number, 0.0
@@ -242,9 +277,7 @@ class LinearRanker(AveragedRanker):
             self._make_sparse()
         self._last_round = copy.copy(shards[-1]._last_round)  # Each instance overwrites its own row.
 
-    def _mixed_average(
-        self, shards: Sequence[Any], served: Sequence[np.ndarray], base: Any, shares: Sequence[float]
-    ) -> tuple[np.ndarray, float]:
+    def _mixed_average(self, shards: Sequence[Any], served: Sequence[np.ndarray], base: Any) -> tuple[np.ndarray, float]:
         """The average of a mixture (d,), given those of its shards in its own columns, and the number of vectors in it.
 
         An average of all vectors is that of the vectors of all machines; those of `base` count once. With a half-life it is the
@@ -257,7 +290,7 @@ class LinearRanker(AveragedRanker):
             before = base._counters[AVERAGED] * np.append(self._placed_from(base, base.served_weights[None])[0], 1.0)
             mixed = sum((own - before for own in sums), before)
         else:
-            mixed = sum((share * own for share, own in zip(shares, sums, strict=True)), np.zeros(self._n_features + 1))
+            mixed = sum((1.0 / len(shards) * own for own in sums), np.zeros(self._n_features + 1))
         number = max(float(mixed[-1]), 0.0)
         return (mixed[:-1] / number if number > 0.0 else mixed[:-1]), number
 
@@ -279,6 +312,12 @@ class LinearRanker(AveragedRanker):
         # In one statement, so that an interrupt leaves either the old or the new state.
         vars(self).update(_rows=rows, _weights=np.empty(0), _average=np.empty(0), **self._in_rows(rows))
         return rows
+
+    def _for_kernel(self, X: Any) -> tuple[Any, np.ndarray, Any]:
+        """The features of a block, and the `w` and `average` that kernels learn with."""
+        if self._rows is None and type(X) is not SparseRows:
+            return X, self._weights, self._average
+        return as_rows(X), self._make_sparse(), self._averages
 
     def _in_rows(self, rows: np.ndarray) -> dict[str, Any]:
         """Write further state of the features to new rows. Returns the attributes that the rows replace."""
@@ -311,8 +350,8 @@ class LinearRanker(AveragedRanker):
 
     def _score(self, X: Any) -> np.ndarray:
         if self._rows is not None:
-            rows, scores = as_rows(X), np.empty(X.shape[0])
-            sparse.score(rows.starts, rows.columns, rows.values, self._rows, *self._scale_and_shift(), scores)
+            scores = np.empty(X.shape[0])
+            sparse.score(as_rows(X), self._rows, *self._scale_and_shift(), scores)
             return scores
         return scores_by(self._served, X)
 
@@ -320,10 +359,9 @@ class LinearRanker(AveragedRanker):
         """Scores of documents by the weights that learn, as learning computes them."""
         scores = np.empty(X.shape[0])
         if self._rows is not None:
-            rows = as_rows(X)
-            sparse.score_with_norms(rows.starts, rows.columns, rows.values, self._rows, scores)
+            sparse.score_with_norms(as_rows(X), self._rows, scores)
         elif isinstance(X, SparseRows):
-            sparse.score_by(X.starts, X.columns, X.values, self._weights, scores)
+            sparse.score_with_norms(X, self._weights[:, None], scores)
         else:
             dense.score_with_norms(X, self._weights, scores)
         return scores
@@ -351,7 +389,7 @@ def scores_by(w: np.ndarray, X: Any) -> np.ndarray:
     """Scores of documents by weights (d,), float64."""
     scores = np.empty(X.shape[0])
     if isinstance(X, SparseRows):
-        sparse.score_by(X.starts, X.columns, X.values, w, scores)
+        sparse.score_with_norms(X, w[:, None], scores)
     else:
         dense.score(X, w, scores)
     return scores

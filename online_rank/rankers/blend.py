@@ -17,10 +17,8 @@ from online_rank.base import (
     Abilities,
     Ranker,
     RankingPipeline,
-    ranker_of,
     share_lock,
     steps_of,
-    transformers_of,
 )
 from online_rank.base.closed import form_of
 from online_rank.base.draws import counted_generator
@@ -30,12 +28,10 @@ from online_rank.base.rounds import largest_norm
 from online_rank.base.schema import Array, Derived, ListOf, Nested, Schema
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
-from online_rank.preprocessing._columns import StatelessTransformer, names_made
+from online_rank.preprocessing._columns import names_made
 from online_rank.query import Block
 from online_rank.rankers.hedge import BUDGET, LEAST, HedgeAccount, choose, opening, shares_of, step_of
 from online_rank.rankers.nested import RankerOfSeveral, first_step
-
-__all__ = ["BlendRanker"]
 
 _MAX_CANDIDATES = 2000
 
@@ -165,7 +161,7 @@ class BlendRanker(RankerOfSeveral):
     @property
     def step(self) -> float:
         """eta, the step of the next query."""
-        return step_of(self._account, self.rate, len(self._losses), self._fades)
+        return step_of(self._account, self.rate, len(self._losses), self.half_life is not None)
 
     @property
     def draws_candidates(self) -> bool:
@@ -239,8 +235,7 @@ class BlendRanker(RankerOfSeveral):
         block = Block(X, None, offsets, np.ones(len(offsets) - 1), names=self.feature_names)
         if self._front is not None:
             block = self._front._transform_block(block)
-        made = _Made()
-        S = np.stack([_scores(learner, block, made) for learner in self._learners])
+        S = np.stack([learner._score_all(block) for learner in self._learners])
         scores, weights = np.empty(len(X)), self.weights
         for start, stop in itertools.pairwise(offsets.tolist()):
             kernels.blend(S[:, start:stop], weights, scores[start:stop])
@@ -258,9 +253,9 @@ class BlendRanker(RankerOfSeveral):
         shares = shares_of(self._losses, self._prior, step)
         served = self._choice(shares)
         S, losses = np.empty((len(self._learners), m)), np.empty(len(self._losses) + 1)
-        made, asked = _Made(), query._replace(served=None)
+        asked = query._replace(served=None)
         for scores, learner in zip(S, self._learners, strict=True):
-            scores[:] = _answered(learner, asked, made)
+            scores[:] = _answered(learner, asked)
         levels = kernels.judge_blends(*self._measure, S, y, discounts(m), self._candidates, served, losses)
         if levels > 1:
             if query.served is not None:
@@ -321,39 +316,14 @@ def _grid(steps: int, n: int) -> np.ndarray:
     return np.array([np.diff([-1, *bar, steps + n - 1]) - 1 for bar in bars]) / steps
 
 
-class _Made:
-    """A cache of the output of stateless transformers: equal ones give equal output, which is computed once."""
-
-    def __init__(self) -> None:
-        self._made: list[tuple[StatelessTransformer, Block, Block]] = []
-
-    def of(self, step: StatelessTransformer, block: Block) -> Block:
-        """The block, transformed by `step`."""
-        for other, given, made in self._made:
-            if given is block and type(other) is type(step) and other._get_params() == step._get_params():
-                return made
-        made = step._transform_block(block)
-        self._made.append((step, block, made))
-        return made
-
-
-def _scores(learner: Ranker | RankingPipeline, block: Block, made: _Made) -> np.ndarray:
-    if not isinstance(learner, RankingPipeline):
-        return learner._score_all(block)
-    steps = transformers_of(learner)
-    if len(steps) == 1 and isinstance(steps[0], StatelessTransformer):
-        return ranker_of(learner)._score_all(made.of(steps[0], block))
-    return learner._score_block(block)
-
-
-def _answered(learner: Ranker | RankingPipeline, query: Block, made: _Made) -> np.ndarray:
+def _answered(learner: Ranker | RankingPipeline, query: Block) -> np.ndarray:
     """The learner's scores before it has seen the grades; then it learns from them.
 
     Features pass through the transformers of a pipeline once, so unsupervised transformers have already learned from the query.
     """
     *transformers, ranker = steps_of(learner)
     for step in transformers:
-        query = made.of(step, query) if isinstance(step, StatelessTransformer) else step._learn_block(query)
+        query = step._learn_block(query)
     scores: np.ndarray = ranker._score_all(query)
     ranker._learn_block(query)
     return scores

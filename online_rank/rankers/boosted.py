@@ -11,7 +11,7 @@ import numpy as np
 from online_rank import arguments
 from online_rank._kernels import trees as kernels
 from online_rank._kernels.codes import MAX_GRADE
-from online_rank._kernels.judge import judge_rankings
+from online_rank._kernels.graded import judge_rankings
 from online_rank.base import Ranker
 from online_rank.base.draws import counted_generator
 from online_rank.base.form import Head, Trees, first_at_least, full_tree
@@ -23,11 +23,10 @@ from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import Block
 
-__all__ = ["BoostedRanker"]
-
 #: Bins are cut at equal distances over [-2.6, 2.6], the range of normal scores.
 _REACH = 2.6
 _N_BINS = 64
+_WIDTH = 2.0 * _REACH / (_N_BINS - 2)
 #: Number of queries before the first trees grow.
 _FIRST = 8
 #: Shares of the queries and of the columns that a tree is grown from, and the largest number of columns.
@@ -232,7 +231,7 @@ class BoostedRanker(Ranker):
         return dict(zip(self.feature_names, self._gains.tolist(), strict=True))
 
     def _grow(self, n_new: int) -> None:
-        zero = int((0.0 + _REACH) / self._width + 1.0)
+        zero = int((0.0 + _REACH) / _WIDTH + 1.0)
         self._gains = with_zeros(self._gains, n_new)
         # New features were 0 in earlier documents. A growing tree is started again with the new columns.
         self._bins = tuple(np.pad(bins, ((0, 0), (0, n_new)), constant_values=zero) for bins in self._bins)
@@ -241,14 +240,10 @@ class BoostedRanker(Ranker):
         # A byte for each document that is kept.
         return super()._added(n_new) + n_new * sum(map(len, self._bins)) // 8
 
-    @property
-    def _width(self) -> float:
-        return 2.0 * _REACH / (_N_BINS - 2)
-
     def _head(self) -> Head:
         def bins(x: np.ndarray) -> np.ndarray:
             found = np.empty((len(x), 1), dtype=np.uint8)
-            kernels.to_bins(x[:, None], -_REACH, self._width, _N_BINS, found)
+            kernels.to_bins(x[:, None], -_REACH, _WIDTH, _N_BINS, found)
             return found[:, 0]
 
         # The least value of each bin: smaller values go left. A node that does not split has the last bin.
@@ -261,7 +256,7 @@ class BoostedRanker(Ranker):
 
     def _score(self, X: np.ndarray) -> np.ndarray:
         bins = np.empty(X.shape, dtype=np.uint8)
-        if not kernels.to_bins(X, -_REACH, self._width, _N_BINS, bins):
+        if not kernels.to_bins(X, -_REACH, _WIDTH, _N_BINS, bins):
             return np.full(len(X), np.nan)
         return self._score_bins(bins)
 
@@ -283,7 +278,7 @@ class BoostedRanker(Ranker):
         X, y, w = query.X, query.y, float(query.w[0])
         m = len(y)
         bins, loss = np.empty(X.shape, dtype=np.uint8), np.empty(1)
-        if not (0.0 <= w <= _HEAVIEST and kernels.to_bins(X, -_REACH, self._width, _N_BINS, bins)):
+        if not (0.0 <= w <= _HEAVIEST and kernels.to_bins(X, -_REACH, _WIDTH, _N_BINS, bins)):
             return False
         scores = self._score_bins(bins)
         levels = judge_rankings(*self._measure, scores[None], y, discounts(m), loss)
@@ -301,10 +296,10 @@ class BoostedRanker(Ranker):
 
     def _grow_trees(self) -> None:
         """Take the steps of growth that are due."""
-        if self._growing:
+        if self._pace:
             self._take_steps(self._pace)
         while self._n_queries >= self._due:
-            while self._growing:
+            while self._pace:
                 self._take_steps(self._n_steps)
             gap = self._due / self.rate
             if self.longest_gap is None:
@@ -335,10 +330,6 @@ class BoostedRanker(Ranker):
     @property
     def _n_pages(self) -> int:
         return len(self._bins) - (len(self._scores) - 1)
-
-    @property
-    def _growing(self) -> bool:
-        return self._pace > 0
 
     @property
     def _n_chosen(self) -> int:
@@ -411,7 +402,11 @@ class BoostedRanker(Ranker):
     def _take_step(self, step: int, growth: _Growth) -> None:
         """One step: columns and residuals of a page, or histograms of a level for some columns."""
         if step < self._n_pages:
-            self._prepare(step, growth)
+            first, stop = growth.pages[step : step + 2].tolist()
+            kernels.gather(self._bins[step], growth.chosen, int(growth.offsets[first]), growth.bins)
+            kernels.residuals(
+                self._scores[0], self._grades[0], self._query_weights[0], growth.offsets, growth.used, first, stop, growth.gh
+            )
             return
         level, part = divmod(step - self._n_pages, self._n_parts)
         first = part * kernels.PART
@@ -421,14 +416,6 @@ class BoostedRanker(Ranker):
         )  # fmt: skip
         if part == self._n_parts - 1:
             kernels.split_level(level, growth.best, growth.bins, growth.rows, growth.bounds, growth.columns, growth.thresholds)
-
-    def _prepare(self, page: int, growth: _Growth) -> None:
-        """Columns and residuals of the queries of a page."""
-        first, stop = growth.pages[page : page + 2].tolist()
-        kernels.gather(self._bins[page], growth.chosen, int(growth.offsets[first]), growth.bins)
-        kernels.residuals(
-            self._scores[0], self._grades[0], self._query_weights[0], growth.offsets, growth.used, first, stop, growth.gh
-        )
 
     def _finish(self, growth: _Growth) -> None:
         """Add the finished tree to the others, and to the scores of the window."""
@@ -446,9 +433,8 @@ class BoostedRanker(Ranker):
         gains = self._gains.copy()
         np.add.at(gains, features[0][split], growth.best[:, split, 0].max(axis=0))
         self._gains = gains
-        self._features = np.concatenate([self._features, features])[-self._most_trees :]
-        self._thresholds = np.concatenate([self._thresholds, thresholds])[-self._most_trees :]
-        self._leaves = np.concatenate([self._leaves, leaves])[-self._most_trees :]
+        for name, new in (("_features", features), ("_thresholds", thresholds), ("_leaves", leaves)):
+            setattr(self, name, np.concatenate([getattr(self, name), new])[-self._most_trees :])
         self._n_grown += 1
         self._step = self._pace = 0
         _GROWTHS.pop(self, None)
@@ -472,7 +458,7 @@ class BoostedRanker(Ranker):
             raise ValueError("the window does not have one weight for each query")
         if not self._n_queries < self._due:
             raise ValueError("a tree is overdue")
-        if self._step >= (self._n_steps if self._growing else 1) or (self._growing and k == 0):
+        if self._step >= (self._n_steps if self._pace else 1) or (self._pace and k == 0):
             raise ValueError("the tree that is growing does not fit the window")
 
 

@@ -1,26 +1,24 @@
 """The perceptron on clicks, with a certificate."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from online_rank import arguments
 from online_rank._kernels import click_perceptron as kernels
-from online_rank._kernels import sparse_click_perceptron as sparse
-from online_rank._kernels.sparse import OPTIMIZER
+from online_rank._kernels import sparse
 from online_rank.base.growth import with_zeros
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.feedback.arrays import ShownBlock, propensities_of, shown_block
-from online_rank.feedback.policies import Policy
+from online_rank.feedback.policies import Greedy, Policy
 from online_rank.measures.learned import discounts
-from online_rank.query import Block, SparseRows
-from online_rank.query.sparse import as_rows
+from online_rank.query import Block
 from online_rank.rankers.averaged import averaging
 from online_rank.rankers.exploring import ExploringRanker
 
-__all__ = ["ClickPerceptron"]
-
 CREDITS, COSTS = ("swap", "propensity"), ("rank", "dcg")
+_GREEDY = Greedy()
 
 
 class ClickPerceptron(ExploringRanker):
@@ -51,7 +49,8 @@ class ClickPerceptron(ExploringRanker):
     Parameters
     ----------
     policy
-        How `show_one` draws; None for `PlackettLuce(k=10, seed=0)`.
+        How `show_one` draws. None for `PlackettLuce(k=10, seed=0)`, which swaps need; for `"propensity"`, whose weights say
+        nothing of how far to trust them, for `Greedy(k=10)`.
     credit
         `"swap"` or `"propensity"`.
     examination
@@ -65,6 +64,8 @@ class ClickPerceptron(ExploringRanker):
     average
         Which weights serve rankings: True, the average of all weight vectors so far; a number, an average with that half-life
         in queries; False, the last.
+    signs
+        Known signs of weights, `{"price": -1}`, as for `PerceptronRanker`. Sparse queries are then learned as dense ones.
 
     Notes
     -----
@@ -94,8 +95,9 @@ class ClickPerceptron(ExploringRanker):
         cost: str = "rank",
         relative_margin: float = 20.0,
         average: bool | float = True,
+        signs: Mapping[Any, int] | None = None,
     ) -> None:
-        super().__init__(policy, averages=average is not False)
+        super().__init__(policy, averages=average is not False, signs=signs)
         arguments.choice("credit", credit, CREDITS)
         arguments.choice("cost", cost, COSTS)
         if credit == "swap" and examination is not None:
@@ -115,8 +117,11 @@ class ClickPerceptron(ExploringRanker):
         _squares=Array(lambda ranker: 0 if ranker._rows is not None else ranker._n_features, low=0.0),
         _config=Derived(),
     )
-    _learns_atomically = True
-    _row_width = OPTIMIZER + 1
+    _row_width = sparse.OPTIMIZER + 1
+
+    @property
+    def _own_policy(self) -> Policy:
+        return _GREEDY if self.policy is None and self.credit == "propensity" else super()._own_policy
 
     def _updates(self) -> tuple[np.ndarray, np.ndarray]:
         # The weights are the sum of all updates.
@@ -128,7 +133,7 @@ class ClickPerceptron(ExploringRanker):
             self._squares = with_zeros(self._squares, n_new)
 
     def _in_rows(self, rows: np.ndarray) -> dict[str, Any]:
-        rows[:, sparse.SQUARES] = self._squares
+        rows[:, sparse.OPTIMIZER] = self._squares
         return super()._in_rows(rows) | {"_squares": np.empty(0)}
 
     def _clicked(self, block: Block) -> ShownBlock:
@@ -149,13 +154,8 @@ class ClickPerceptron(ExploringRanker):
             )
         return shown._replace(chances=examination[places])
 
-    def _learn(self, block: Block, rounds: np.ndarray) -> int:
+    def _descend(self, block: Block, rounds: np.ndarray) -> int:
         settings = self._clicked(block), block.w, discounts(block.n_documents), self._config
-        if self._rows is None and not isinstance(block.X, SparseRows):
-            return kernels.learn(
-                block.X, block.offsets, *settings, self._weights, self._average, self._squares, self._counters, rounds
-            )
-        rows, state = as_rows(block.X), self._make_sparse()
-        return sparse.learn(
-            rows.starts, rows.columns, rows.values, block.offsets, *settings, state, self._averages, self._counters, rounds,
-        )  # fmt: skip
+        X, weights, average = self._for_kernel(block.X)
+        squares = None if self._rows is not None else self._squares[None]
+        return kernels.learn(X, block.offsets, *settings, weights, average, squares, self._counters, rounds)

@@ -21,8 +21,6 @@ from online_rank.rankers.breaks import natural_breaks
 from online_rank.surrogates.builtin import OUTPUTS
 from online_rank.surrogates.own import KernelArguments, resolve
 
-__all__ = ["DirectRanker"]
-
 #: Largest norm of a gradient that is learned from, so that no sum of squares overflows.
 LARGEST_GRADIENT = {"float32": 1e15, "float64": 1e150}
 

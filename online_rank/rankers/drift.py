@@ -14,9 +14,7 @@ from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import Block
 from online_rank.rankers.nested import NestedRanker, adopt_features, require_model, share_columns, teach
 
-__all__ = ["DriftAwareRanker"]
-
-_ON_DRIFT = ("reset", "restart_average", "switch")
+_ON_DRIFT = ("reset", "restart_average")
 
 #: Approximate number of losses in the mean `recent`, and the largest number of drift positions kept.
 _RECENT = 30
@@ -47,11 +45,8 @@ class DriftAwareRanker(NestedRanker):
     detector
         A drift detector of river for numbers; None for `river.drift.ADWIN()`. A copy of it is used.
     on_drift
-        `"reset"`: forget everything. `"switch"`: continue with a second ranker that has learned since the last warning before
-        the drift, or with a new one if there was no warning. `"restart_average"`: keep the learning weights and restart their
-        average (for rankers that serve averaged weights).
-    warning_detector
-        The detector whose changes for the worse are warnings, for `"switch"`; None for `river.drift.ADWIN(delta=0.05)`.
+        `"reset"`: forget everything. `"restart_average"`: keep the learning weights and restart their average (for rankers that
+        serve averaged weights).
     measure
         The measure of the loss (see `online_rank.measure`); None for the measure of `ranker`.
 
@@ -63,8 +58,7 @@ class DriftAwareRanker(NestedRanker):
 
     References
     ----------
-    Bifet & Gavaldà, *Learning from Time-Changing Data with Adaptive Windowing*, 2007. Warnings and background learners follow
-    Gomes et al., *Adaptive random forests for evolving data stream classification*, 2017.
+    Bifet & Gavaldà, *Learning from Time-Changing Data with Adaptive Windowing*, 2007.
 
     Examples
     --------
@@ -80,9 +74,7 @@ class DriftAwareRanker(NestedRanker):
     _schema = Schema(
         _measure=Derived(),
         _alarms=Nested("DriftDetector"),
-        _warnings=Nested("DriftDetector"),
         _learner=Nested("Ranker", "RankingPipeline", features=True),
-        _background=Nested("Ranker", "RankingPipeline", features=True, optional=True),
         _positions=ListOf(Count(), kind=tuple),
         _n_drifts=Count(),
         _n_queries=Count(),
@@ -95,7 +87,6 @@ class DriftAwareRanker(NestedRanker):
         *,
         detector: base.DriftDetector | None = None,
         on_drift: str = "reset",
-        warning_detector: base.DriftDetector | None = None,
         measure: str | None = None,
     ) -> None:
         from river import drift  # With it come all data sets of river, and scikit-learn and pandas if installed: half a second.
@@ -106,19 +97,15 @@ class DriftAwareRanker(NestedRanker):
         if on_drift == "restart_average" and not hasattr(ranker_of(ranker), "restart_average"):
             name = type(ranker_of(ranker)).__name__
             raise TypeError(f"on_drift='restart_average' needs a ranker with an average; {name} has none")
-        for name, given in (("detector", detector), ("warning_detector", warning_detector)):
-            if given is not None and not isinstance(given, base.DriftDetector):
-                raise TypeError(f"{name} is {given!r}; it is a drift detector of river for numbers, such as drift.ADWIN()")
+        if detector is not None and not isinstance(detector, base.DriftDetector):
+            raise TypeError(f"detector is {detector!r}; it is a drift detector of river for numbers, such as drift.ADWIN()")
         self.ranker = ranker
         self.detector = detector
         self.on_drift = on_drift
-        self.warning_detector = warning_detector
         self.measure = measure
         self._measure = learned_measure(ranker) if measure is None else parse_measure(measure)
         self._alarms = (detector or drift.ADWIN()).clone()
-        self._warnings = (warning_detector or drift.ADWIN(delta=0.05)).clone()
         self._learner: Any = copy.deepcopy(ranker)
-        self._background: Ranker | RankingPipeline | None = None
         self._positions: tuple[int, ...] = ()
         self._n_drifts = 0
         self._n_queries = 0
@@ -151,8 +138,6 @@ class DriftAwareRanker(NestedRanker):
         served = self._served_scores(query, self._learner)
         if not teach(self._learner, query, row):
             return False
-        if self._background is not None and not teach(self._background, query, np.empty_like(row)):
-            self._background = None
         self._n_queries += 1
         if not row[0, _SKIPPED]:
             loss = self._measure.loss(served, query.y, ties="pessimistic") if np.isfinite(served).all() else 1.0
@@ -166,11 +151,11 @@ class DriftAwareRanker(NestedRanker):
 
     @property
     def _parts(self) -> list[base.Base]:
-        return [*self._wrapped, self._alarms, self._warnings]
+        return [self._learner, self._alarms]
 
     @property
     def _wrapped(self) -> list[Ranker | RankingPipeline]:
-        return [self._learner] if self._background is None else [self._learner, self._background]
+        return [self._learner]
 
     def _new_ranker(self) -> Ranker | RankingPipeline:
         ranker = self.ranker.clone()
@@ -189,10 +174,6 @@ class DriftAwareRanker(NestedRanker):
         recent += (loss - recent) / min(n, _RECENT)
         worse = recent > mean
         self._losses[:] = n, mean, recent
-        if self.on_drift == "switch":
-            self._warnings.update(loss)
-            if self._warnings.drift_detected and worse:
-                self._background = self._new_ranker()
         self._alarms.update(loss)
         if self._alarms.drift_detected:
             self._losses[:] = _RECENT, recent, recent
@@ -205,5 +186,4 @@ class DriftAwareRanker(NestedRanker):
         if self.on_drift == "restart_average":
             ranker_of(self._learner).restart_average()
         else:
-            self._learner = self._background or self._new_ranker()
-            self._background = None
+            self._learner = self._new_ranker()

@@ -1,18 +1,20 @@
 """Base class of rankers that learn from clicks on rankings that they draw."""
 
 import abc
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from online_rank._kernels import sparse_clicks as sparse
+from online_rank._kernels import sparse
 from online_rank._kernels.clicks import confidence, evidence
+from online_rank._kernels.codes import AVERAGED
 from online_rank.base.anatomy import Abilities
-from online_rank.base.schema import Array, Flag, Schema
+from online_rank.base.schema import Array, Derived, Flag, Schema
 from online_rank.feedback.policies import PlackettLuce, Policy, require_policy
+from online_rank.query import Block
 from online_rank.rankers.averaged import LinearRanker
-
-__all__ = ["ExploringRanker"]
+from online_rank.rankers.signs import checked_signs, project
 
 _N_COUNTERS = 6
 _DEFAULT = PlackettLuce()
@@ -21,12 +23,15 @@ _DEFAULT = PlackettLuce()
 class ExploringRanker(LinearRanker):
     """A linear ranker that draws rankings by a policy, and trusts its scores the more, the more its updates agree."""
 
-    _schema = Schema(_counters=Array(_N_COUNTERS, low=0.0), _begun=Flag())
+    _schema = Schema(_counters=Array(_N_COUNTERS, low=0.0), _begun=Flag(), _learns_atomically=Derived())
 
-    def __init__(self, policy: Policy | None, averages: bool) -> None:
+    def __init__(self, policy: Policy | None, averages: bool, signs: Mapping[Any, int] | None) -> None:
         super().__init__(averages, n_counters=_N_COUNTERS)
         require_policy(policy)
+        checked_signs(signs)
         self.policy = policy
+        self.signs = signs
+        self._learns_atomically = signs is None
         # Whether it began with given weights.
         self._begun = False
 
@@ -47,7 +52,7 @@ class ExploringRanker(LinearRanker):
         return self._own_policy.retention(self._confidence())
 
     def _abilities(self) -> Abilities:
-        return Abilities(takes_clicks=True, takes_sparse=True, draws=True)
+        return Abilities(takes_clicks=True, takes_sparse=self.signs is None, draws=True)
 
     @property
     def _own_policy(self) -> Policy:
@@ -56,11 +61,29 @@ class ExploringRanker(LinearRanker):
     def _confidence(self) -> float:
         if self._begun:
             return 1.0
-        return confidence(*self._updates()) if self._rows is None else sparse.confidence(self._counters)
+        if self._rows is not None:
+            return confidence(*self._counters[[sparse.EVIDENCE, sparse.WITH_GRADIENTS]])
+        return confidence(*evidence(*self._updates()))
 
     def _begin_with(self, weights: np.ndarray, strength: float) -> None:
         super()._begin_with(weights, strength)
+        self._check_state()
         self._begun = True
+
+    @abc.abstractmethod
+    def _descend(self, block: Block, rounds: np.ndarray) -> int:
+        """Learn queries without regard to signs."""
+
+    def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        if self.signs is None:
+            return self._descend(block, rounds)
+        columns, signs = self._signed_columns()
+        self._warn_of_unknown_signs(columns)
+        for t, query in enumerate(block.each()):
+            if not self._descend(query, rounds[t : t + 1]):
+                return t
+            project(self._weights, self._average, self._counters[AVERAGED], columns, signs)
+        return len(block.w)
 
     def _in_rows(self, rows: np.ndarray) -> dict[str, Any]:
         self._counters[[sparse.EVIDENCE, sparse.WITH_GRADIENTS]] = evidence(*self._updates())

@@ -8,8 +8,6 @@ from online_rank.base.schema import Derived, Real, Schema
 from online_rank.query import Block
 from online_rank.rankers.halving import halved
 
-__all__ = ["FadingRanker"]
-
 #: A pause counts as at most so many half-lives, after which a thousandth is left of what was learned before.
 _LONGEST_PAUSE = 10.0
 
@@ -39,10 +37,6 @@ class FadingRanker(Ranker):
             arguments.number("half_life", half_life, above=0.0, optional=True)
             self._keep = 1.0 if half_life is None else halved(min(1.0 / half_life, 300.0))
         self.half_life = half_life
-
-    @property
-    def _fades(self) -> bool:
-        return self.half_life is not None
 
     def _abilities(self) -> Abilities:
         able = super()._abilities()

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from online_rank._kernels.codes import AP, MAX_GRADE
-from online_rank._kernels.graded import ranking_losses
+from online_rank._kernels.arrays import all_finite
+from online_rank._kernels.judge import judge_rankings
 from online_rank.base import Abilities, Ranker
 from online_rank.base.form import Head, Linear
 from online_rank.base.growth import with_zeros
@@ -14,11 +14,9 @@ from online_rank.base.rounds import largest_norm
 from online_rank.base.schema import Derived, Schema
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
-from online_rank.query import Block, SparseRows
+from online_rank.query import Block
 from online_rank.rankers.averaged import scores_by
 from online_rank.rankers.rules import as_weights
-
-__all__ = ["FixedRanker"]
 
 
 class FixedRanker(Ranker):
@@ -82,12 +80,9 @@ class FixedRanker(Ranker):
         return scores_by(self._aligned, X)
 
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:
-        X, y, w, losses = query.X, query.y, query.w[0], np.zeros(1)
-        values = X.values if isinstance(X, SparseRows) else X
-        if not (np.isfinite(values).all() and np.isfinite(w) and w >= 0.0 and ((y >= 0) & (y <= MAX_GRADE)).all()):
+        y, w, losses, scores = query.y, query.w[0], np.zeros(1), self._score(query.X)
+        if not (all_finite(scores) and 0.0 <= w < np.inf):
             return False
-        ranking_losses(*self._measure, self._score(X), y, query.offsets, discounts(len(y)), losses)
-        of_two = y >= self._measure.threshold if self._measure.kind == AP else y
-        skipped = not len(y) or of_two.min() == of_two.max()
-        row[:] = losses[0], np.nan, 0.0, 0.0, 0.0, w, len(y), largest_norm(X), 0.0, skipped
-        return True
+        levels = judge_rankings(*self._measure, scores[None], y, discounts(len(y)), losses)
+        row[:] = losses[0], np.nan, 0.0, 0.0, 0.0, w, len(y), largest_norm(query.X), 0.0, levels < 2
+        return levels >= 0

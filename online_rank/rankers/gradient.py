@@ -6,19 +6,15 @@ from typing import Any
 import numpy as np
 
 from online_rank import arguments
-from online_rank._kernels import gradient as dense
-from online_rank._kernels import sparse_gradient as sparse
 from online_rank._kernels.codes import N_GRADIENT_COUNTERS, OPTIMIZER_ROWS, OPTIMIZERS
+from online_rank._kernels.gradient import learn
 from online_rank._kernels.sparse import OPTIMIZER
 from online_rank.base.anatomy import Abilities
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures.learned import discounts
-from online_rank.query import Block, SparseRows
-from online_rank.query.sparse import as_rows
+from online_rank.query import Block
 from online_rank.rankers.averaged import LinearRanker, averaging
 from online_rank.surrogates.own import KernelArguments, resolve
-
-__all__ = ["GradientRanker"]
 
 #: Step sizes for features of standard deviation about 1; for "scale_free" the initial wealth of the bets.
 LEARNING_RATES = {"sgd": 0.1, "adagrad": 0.1, "adam": 0.01, "scale_free": 0.1}
@@ -127,13 +123,13 @@ class GradientRanker(LinearRanker):
         # "scale_free" learns the scale of a query's features before it ranks them; a prediction does not.
         return {"honest_loss"} if self.optimizer == "scale_free" else set()
 
-    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
+    def _mix(self, shards: Sequence[Any], base: Any) -> None:
         if self.optimizer != "sgd":
             raise TypeError(
                 f"GradientRanker(optimizer={self.optimizer!r}) has no rule for mixing what several machines have learned: the "
                 "state of its optimizer does not add up; optimizer='sgd' has none"
             )
-        self._mix_weights(shards, base, shares)
+        self._mix_weights(shards, base)
 
     def _begin_with(self, weights: np.ndarray, strength: float) -> None:
         if self.optimizer == "scale_free":
@@ -163,13 +159,8 @@ class GradientRanker(LinearRanker):
         return self._own.learned(self._surrogate, lambda surrogate: self._descend(block, surrogate, rounds), len(block.w))
 
     def _descend(self, block: Block, surrogate: KernelArguments, rounds: np.ndarray) -> int:
-        X, y, offsets, w, *_ = block
-        settings = discounts(len(y)), surrogate, self._config, self._constants
-        if self._rows is None and not isinstance(X, SparseRows):
-            return dense.learn(
-                X, y, offsets, w, *settings, self._weights, self._state, self._average, self._counters, rounds
-            )  # fmt: skip
-        rows, state = as_rows(X), self._make_sparse()
-        return sparse.learn(
-            rows.starts, rows.columns, rows.values, y, offsets, w, *settings, state, self._averages, self._counters, rounds
-        )
+        X, weights, average = self._for_kernel(block.X)
+        return learn(
+            X, block.y, block.offsets, block.w, discounts(block.n_documents), surrogate, self._config, self._constants, weights,
+            average, None if self._rows is not None else self._state, self._counters, rounds,
+        )  # fmt: skip

@@ -2,8 +2,6 @@
 
 import math
 
-__all__ = ["halved"]
-
 _LN_2 = 0.6931471805599453
 
 

@@ -7,8 +7,6 @@ import numpy as np
 
 from online_rank._kernels import blend as kernels
 
-__all__ = ["LEAST", "HedgeAccount", "choose", "opening", "shares_of", "step_of"]
-
 #: By how much blends may be worse than their candidates before candidates are drawn: the loss of one query.
 BUDGET = 1.0
 

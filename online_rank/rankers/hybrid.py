@@ -13,8 +13,6 @@ from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.ridge import RidgeRanker
 from online_rank.rankers.rules import RULES, rule_weights
 
-__all__ = ["hybrid"]
-
 
 def hybrid(
     runs: Sequence[str],

@@ -4,21 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank._kernels.codes import DOCUMENTS, MASS
+from online_rank._kernels.codes import DOCUMENTS
 from online_rank.query import Block
-
-__all__ = [
-    "KernelState",
-    "clicks_of",
-    "documents_met",
-    "has_dense_weights",
-    "kernel_state",
-    "learn_watched",
-    "reporter",
-    "total_mass",
-    "unaveraged_scores",
-    "weight_of_pairs",
-]
 
 
 class KernelState(NamedTuple):
@@ -68,11 +55,6 @@ def documents_met(ranker: Any) -> float:
     """Number of documents that a perceptron has learned from; of queries for rankers that hold others."""
     counters = getattr(ranker, "_counters", None)
     return float(ranker._n_queries if counters is None else counters[DOCUMENTS])
-
-
-def total_mass(ranker: Any) -> float:
-    """The sum of the masses V of all updates of a perceptron."""
-    return float(ranker._counters[MASS])
 
 
 def reporter(nested: Any) -> Any:

@@ -11,8 +11,6 @@ from online_rank.measures.learned import discounts, measure
 from online_rank.query import Block
 from online_rank.rankers.averaged import AveragedRanker, averaging
 
-__all__ = ["KernelPerceptronRanker"]
-
 #: For this many documents the Cholesky factor takes 800 MB.
 _LARGEST_BUDGET = 10_000
 #: Each power is a multiplication; beyond this, values of a kernel are 0, 1 or infinite for most documents.
@@ -189,12 +187,12 @@ class KernelPerceptronRanker(AveragedRanker):
                 array = getattr(self, name)
                 setattr(self, name, np.concatenate((array, np.zeros((self.budget - len(array), *array.shape[1:])))))
 
-    def _learn(self, block: Block, rounds: np.ndarray, *compared: tuple[np.ndarray, np.ndarray]) -> int:
+    def _learn(self, block: Block, rounds: np.ndarray, compared: tuple[np.ndarray, np.ndarray] | None = None) -> int:
         """As `Ranker._learn`; a certificate also passes a comparator's scores and an array for its losses."""
         self._reserve()
         X, y, offsets, w, *_ = block
         learner = kernels.Learner(self._weights, self._average, self._stored, self._factor, self._counters)
-        return kernels.learn(X, y, offsets, w, discounts(len(X)), self._config, self._in_use, learner, rounds, *compared)
+        return kernels.learn(X, y, offsets, w, discounts(len(X)), self._config, self._in_use, learner, rounds, compared)
 
     def _check_state(self) -> None:
         """Raise ValueError unless the kernels can work with the state."""

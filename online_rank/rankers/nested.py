@@ -14,8 +14,6 @@ from online_rank.base.undo import Undo, record
 from online_rank.query import Block, SparseRows, single, with_features
 from online_rank.rankers.fading import FadingRanker
 
-__all__ = ["NestedRanker", "RankerOfSeveral", "adopt_features", "first_step", "require_model", "share_columns", "teach"]
-
 
 class NestedRanker(Wrapper, Ranker):
     """A ranker that holds others, which learn from its features; a rejected query leaves all of them unchanged.
@@ -70,7 +68,7 @@ class NestedRanker(Wrapper, Ranker):
         if not all_finite((X.values if isinstance(X, SparseRows) else X).reshape(-1)):
             # Whoever asked knows the documents' ids, and names the bad one.
             return np.full(X.shape[0], np.nan)
-        return model._score_block(Block(X, None, offsets, np.ones(len(offsets) - 1), names=self.feature_names))
+        return model._score_all(Block(X, None, offsets, np.ones(len(offsets) - 1), names=self.feature_names))
 
     def _served_scores(self, query: Block, model: Ranker | RankingPipeline) -> np.ndarray:
         """The scores that a query was served with: as they were given, as a pipeline answered, or as a model gives them now."""

@@ -6,26 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from online_rank._kernels import perceptron as dense
-from online_rank._kernels import sparse_perceptron as sparse
+from online_rank._kernels import perceptron as kernels
 from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.codes import AVERAGED, CREDITS, MASSES, N_COUNTERS
-from online_rank._kernels.judge import judge_rankings
-from online_rank._kernels.watching import Watched
+from online_rank._kernels.graded import judge_rankings
 from online_rank.arguments import choice, number
 from online_rank.base.anatomy import Abilities
-from online_rank.base.columns import are_numbers
 from online_rank.base.lock import locked
 from online_rank.base.rounds import Round
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures.learned import discounts, measure
 from online_rank.measures.own import is_own, own_measure, share
 from online_rank.query import Block, SparseRows
-from online_rank.query.sparse import as_rows
 from online_rank.rankers.averaged import LinearRanker, averaging
-from online_rank.rankers.signs import against_signs, checked_signs, clip, project, project_rows
-
-__all__ = ["PerceptronRanker"]
+from online_rank.rankers.signs import checked_signs, clip, project, project_rows
 
 #: The measure whose pairs are learned from where the loss is that of the user's own measure.
 _BASE = measure("ndcg")
@@ -192,20 +186,6 @@ class PerceptronRanker(LinearRanker):
             clip(weights, *self._signed_columns())
         return weights
 
-    def _signed_columns(self) -> tuple[np.ndarray, np.ndarray]:
-        """The columns that have a sign, and their signs, float64."""
-        unnamed = self._columns is None and self._n_features > 0
-        names = tuple(self.signs or ())
-        if unnamed and not are_numbers(names):
-            wrong = next(name for name in names if not are_numbers((name,)))
-            raise ValueError(
-                f"signs names {wrong!r}, but the queries do not name their features: feature n of an array is called 'n'"
-            )
-        columns, signs = self._columns_of(names), np.array(list((self.signs or {}).values()), dtype=np.float64)
-        if unnamed and (columns < 0).any():
-            raise ValueError(f"signs names feature {names[int(np.argmin(columns))]}, but there are {self._n_features} features")
-        return columns[columns >= 0], signs[columns >= 0]
-
     def _project(self, columns: np.ndarray, signs: np.ndarray) -> None:
         """Project the weights that one round has changed onto the cone of weights with these signs, and correct the average."""
         if self._rows is None:
@@ -252,16 +232,6 @@ class PerceptronRanker(LinearRanker):
                 self._project(columns, signs)
         return len(block.w)
 
-    def _warn_of_unknown_signs(self, columns: np.ndarray) -> None:
-        """Before the first round, warn if a feature with a sign is not there: it may be misspelt."""
-        if self._last_round is None and len(columns) < len(self.signs or ()):
-            lacking = [name for name in self.signs or () if self._columns is None or self._columns.missing([name])]
-            warnings.warn(
-                f"signs: the first query has no feature {', '.join(map(repr, lacking))}; a sign holds for "
-                "features of that name alone",
-                stacklevel=6,
-            )
-
     def _learn(self, block: Block, rounds: np.ndarray, *, free: bool = False) -> int:
         """Learn queries; `free` without regard to signs and to a measure of the user's own."""
         if not free and (self.signs is not None or self._own is not None):
@@ -269,18 +239,16 @@ class PerceptronRanker(LinearRanker):
         X, y, offsets, w, _, _, served, _, _, _, _, _ = block
         if self._rows is None and type(X) is not SparseRows:
             if served is None:
-                return dense.learn(
+                return kernels.learn(
                     X, y, offsets, w, discounts(len(y)), self._config, self._weights, self._average,
                     self._counters, rounds,
                 )  # fmt: skip
             return self._watch(block, rounds, *self._nobody(block), X, np.empty(0), np.empty(0))
         if self._rows is None and self.credit == "spread":
             warnings.warn(_SPARSE_HINT, stacklevel=4)
-        rows, state = as_rows(X), self._make_sparse()
-        return sparse.learn(
-            rows.starts, rows.columns, rows.values, y, offsets, w, discounts(len(y)), self._config, state,
-            self._averages, self._counters, rounds, served,
-        )  # fmt: skip
+        rows, table, averages = self._for_kernel(X)
+        arguments = rows, y, offsets, w, discounts(len(y)), self._config, table, averages, self._counters, rounds
+        return kernels.learn(*arguments) if served is None else kernels.learn_watched(*arguments, served, None)
 
     def _nobody(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
         """No comparators, and their losses."""
@@ -307,15 +275,15 @@ class PerceptronRanker(LinearRanker):
         return self._learn_in_turn(block, rounds, learn)
 
     def _watch(self, block: Block, rounds: np.ndarray, *watched: np.ndarray) -> int:
-        """Learn arrays, from served scores if there are any, and measure on the way what is `Watched`."""
+        """Learn arrays, from served scores if there are any, and measure on the way what is `watched`."""
         X, y, offsets, w, _, _, served, _, _, _, _, _ = block
-        return dense.learn_watched(
+        return kernels.learn_watched(
             X, y, offsets, w, discounts(len(y)), self._config, self._weights, self._average, self._counters, rounds,
-            served, Watched(*watched),
+            served, watched,
         )  # fmt: skip
 
-    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
-        self._mix_weights(shards, base, shares)
+    def _mix(self, shards: Sequence[Any], base: Any) -> None:
+        self._mix_weights(shards, base)
         if self.signs is not None and self._rows is None:
             # Averages are mixed by differences of sums, whose rounding may leave a 0 with the wrong sign.
             clip(self._average if self._averages else self._weights, *self._signed_columns())
@@ -323,13 +291,6 @@ class PerceptronRanker(LinearRanker):
     def _begin_with(self, weights: np.ndarray, strength: float) -> None:
         super()._begin_with(weights, strength)
         self._check_state()
-
-    def _check_state(self) -> None:
-        """Raise ValueError if a weight that learns has the wrong sign."""
-        wrong = against_signs(self.signs, self._own_names(), self.weights)
-        if wrong is not None:
-            name, weight = wrong
-            raise ValueError(f"weights: {name!r} has weight {weight:g}, but signs={{{name!r}: {(self.signs or {})[name]}}}")
 
     def _checked(self) -> np.ndarray:
         """The arguments in the form that the kernel takes. Raises ValueError for arguments that contradict one another."""

@@ -19,8 +19,6 @@ from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import Block
 from online_rank.rankers.fading import FadingRanker
 
-__all__ = ["RidgeRanker"]
-
 #: Largest first: until something has been ranked, the most cautious one serves.
 _LAMBDAS = 10.0 ** np.linspace(2.0, -3.0, 11)
 #: The weights are solved for again when the number of queries has grown by this factor.
@@ -126,7 +124,7 @@ class RidgeRanker(FadingRanker):
         """The cumulative loss of each lambda."""
         return dict(zip(_LAMBDAS.tolist(), self._losses.tolist(), strict=True))
 
-    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
+    def _mix(self, shards: Sequence[Any], base: Any) -> None:
         """Add to the base the sums that each shard has beyond it."""
         if self.half_life is not None:
             raise ValueError(

@@ -1,13 +1,11 @@
 """Initial weights of linear rankers: given weights and named fusion rules."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from online_rank import arguments
-
-__all__ = ["FAST_SWAP_BEGINNING", "RULES", "SWAP_BEGINNING", "as_weights", "rule_weights"]
 
 #: How a `SwapRanker` begins with a rule: of the settings that did not fall behind the rule on synthetic fusion streams, the one
 #: that gained most (`python -m benchmarks.hybrid --part strength`).
@@ -35,17 +33,8 @@ def as_weights(weights: Any) -> tuple[list[Hashable] | None, np.ndarray]:
     return names, values.astype(np.float64)
 
 
-def _of_part(part: str) -> Callable[[Sequence[str], Sequence[float]], dict[Hashable, float]]:
-    """Weights of the columns of one part of `RunFeatures`."""
-    return lambda runs, weights: {f"{run} {part}": weight for run, weight in zip(runs, weights, strict=True)}
-
-
-#: The weights that each rule gives the columns of `RunFeatures`, from the names of the runs and one weight for each run.
-RULES: dict[str, Callable[[Sequence[str], Sequence[float]], dict[Hashable, float]]] = {
-    "rrf": _of_part("reciprocal_rank"),
-    "minmax": _of_part("minmax"),
-    "zscore": _of_part("zscore"),
-}
+#: The rules, with the part of `RunFeatures` that each adds up.
+RULES = {"rrf": "reciprocal_rank", "minmax": "minmax", "zscore": "zscore"}
 
 
 def rule_weights(rule: str, runs: Sequence[str], weights: Sequence[float] | None = None) -> dict[Hashable, float]:
@@ -82,4 +71,4 @@ def rule_weights(rule: str, runs: Sequence[str], weights: Sequence[float] | None
         raise ValueError(f"weights has {len(given)} numbers for {len(runs)} runs")
     for weight in given:
         arguments.number("weights", weight)
-    return RULES[rule](runs, [float(weight) for weight in given])
+    return {f"{run} {RULES[rule]}": float(weight) for run, weight in zip(runs, given, strict=True)}

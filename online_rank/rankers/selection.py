@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank import arguments
-from online_rank.base import Abilities, Ranker, RankingPipeline, Round, ranker_of, share_lock
+from online_rank.base import Abilities, Ranker, RankingPipeline, Round, best_first, ranker_of, share_lock
 from online_rank.base.anatomy import learned_measure
 from online_rank.base.draws import counted_generator
 from online_rank.base.lock import locked
-from online_rank.base.ranker import best_first
 from online_rank.base.schema import Array, Integer, ListOf, Nested, Schema
 from online_rank.base.undo import Undo, record, roll_back
 from online_rank.feedback import Clicks
@@ -22,8 +21,6 @@ from online_rank.measures.learned import measure as parse_measure
 from online_rank.metrics.interleaving import draft, vote
 from online_rank.query import Block
 from online_rank.rankers.nested import RankerOfSeveral, adopt_features, teach
-
-__all__ = ["BestRanker", "LeaderAccount"]
 
 _SERVED_LOSS, _SKIPPED = Round._fields.index("served_loss"), Round._fields.index("skipped")
 _WEIGHT, _N_DOCUMENTS = Round._fields.index("weight"), Round._fields.index("n_documents")
@@ -61,8 +58,8 @@ class BestRanker(RankerOfSeveral):
     ranker with the smallest mean serves; the first one wins ties. So parameters are chosen on the stream itself, without
     held-out queries. (The selectors of `river.model_selection` choose among classifiers and regressors.)
 
-    Without `epsilon`, on any stream and at any time, the loss of the leading rankers is at most that of the best ranker in
-    hindsight, plus the price of changing the leader (`online_rank.bounds.certificate_of` prints it).
+    On any stream and at any time, the loss of the leading rankers is at most the loss of the best ranker in hindsight, plus the
+    price of changing the leader (`online_rank.bounds.certificate_of` prints it).
 
     `last_round` is the best ranker's.
 
@@ -81,12 +78,8 @@ class BestRanker(RankerOfSeveral):
     half_life
         The weight of a loss halves after this many queries, for streams whose best ranker changes; or, as a text, after a
         time: `"12h"`, `"7d"`. Then `learn_one` needs `at=`, the time of each query. None: all losses count alike.
-    epsilon
-        None: every ranker learns every query (greedy choice). A number: only one does, at the cost of a single ranker (an
-        epsilon-greedy bandit): with probability `epsilon` a random one, otherwise the best. At the beginning each ranker gets
-        ten queries in turn.
     seed
-        Seed of the bandit's draws, and of drafted rankings.
+        Seed of drafted rankings.
     drafts
         None: losses decide. A number: the number of documents in drafted rankings, whose clicks decide.
 
@@ -134,19 +127,16 @@ class BestRanker(RankerOfSeveral):
         *,
         measure: str | None = None,
         half_life: float | str | None = None,
-        epsilon: float | None = None,
         seed: int = 0,
         drafts: int | None = None,
     ) -> None:
         super().__init__(rankers, half_life)
-        arguments.number("epsilon", epsilon, 0.0, 1.0, optional=True)
         arguments.seed(seed)
         arguments.integer("drafts", drafts, 1, optional=True)
-        if drafts is not None and (len(rankers) < 2 or half_life is not None or epsilon is not None):
-            raise ValueError("drafts needs two rankers, and neither half_life nor epsilon: clicks choose, and not losses")
+        if drafts is not None and (len(rankers) < 2 or half_life is not None):
+            raise ValueError("drafts needs two rankers, and no half_life: clicks choose, and not losses")
         self.rankers = rankers
         self.measure = measure
-        self.epsilon = epsilon
         self.seed = seed
         self.drafts = drafts
         self._measure = _common_measure(rankers) if measure is None else parse_measure(measure)
@@ -173,7 +163,7 @@ class BestRanker(RankerOfSeveral):
 
     @property
     def account(self) -> LeaderAccount:
-        """The account of following the leader, if all rankers are measured on every query (no `epsilon`, no `drafts`)."""
+        """The account of following the leader, if all rankers are measured on every query (no `drafts`)."""
         return LeaderAccount(*self._leader.tolist())
 
     @property
@@ -197,8 +187,7 @@ class BestRanker(RankerOfSeveral):
 
     @property
     def _reporter(self) -> Ranker:
-        learners, best = self._turn(), self._best
-        return ranker_of(self._learners[best if best in learners else learners[0]])
+        return ranker_of(self.best_ranker)
 
     @property
     def _serving(self) -> Ranker | RankingPipeline:
@@ -250,27 +239,26 @@ class BestRanker(RankerOfSeveral):
 
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:
         row = row[0]
-        learners, best = self._turn(), self._best
-        scores = [self._scores_of(self._learners[i], query.X, query.offsets) for i in learners]
-        answered = self._served_scores(query, self._learners[best])
+        learners, best = self._learners, self._best
+        scores = [self._scores_of(learner, query.X, query.offsets) for learner in learners]
+        answered = self._served_scores(query, learners[best])
         rows = np.empty((len(learners), 1, len(row)))
         log: list[Undo] = []
-        for i in learners[:-1]:
-            record(log, self._learners[i], query)
-        for i, own in zip(learners, rows, strict=True):
-            if not teach(self._learners[i], query, own):
+        for learner in learners[:-1]:
+            record(log, learner, query)
+        for learner, own in zip(learners, rows, strict=True):
+            if not teach(learner, query, own):
                 roll_back(log)
                 return False
         self._n_queries += 1
-        row[:] = rows[learners.index(best) if best in learners else 0, 0]
+        row[:] = rows[best, 0]
         if not row[_SKIPPED]:
             row[_SERVED_LOSS] = self._loss(answered, query.y)
             keep = self._kept(query)
             losses = [self._loss(served, query.y) for served in scores]
-            for i, loss in zip(learners, losses, strict=True):
-                self._losses[i, 0] = keep * self._losses[i, 0] + 1.0
-                self._losses[i, 1] += (loss - self._losses[i, 1]) / self._losses[i, 0]
-            if self.epsilon is None and self.drafts is None:
+            self._losses[:, 0] = keep * self._losses[:, 0] + 1.0
+            self._losses[:, 1] += (losses - self._losses[:, 1]) / self._losses[:, 0]
+            if self.drafts is None:
                 self._follow(best, losses, keep)
             self._pass_time(query)
         return True
@@ -285,17 +273,6 @@ class BestRanker(RankerOfSeveral):
 
     def _loss(self, scores: np.ndarray, y: np.ndarray) -> float:
         return self._measure.loss(scores, y, ties="pessimistic") if np.isfinite(scores).all() else 1.0
-
-    def _turn(self) -> list[int]:
-        """Which rankers learn the next query."""
-        n = len(self._learners)
-        if self.epsilon is None:
-            return list(range(n))
-        if self._n_queries < 10 * n:
-            return [self._n_queries % n]
-        # Draws depend only on the seed and the number of the query, so the state is one number.
-        rng = counted_generator(self, self.seed, self._n_queries)
-        return [int(rng.integers(n)) if rng.random() < self.epsilon else self._best]
 
 
 def _common_measure(rankers: Sequence[Any]) -> AnyMeasure:

@@ -28,8 +28,6 @@ import numpy as np
 from online_rank._kernels.sparse import LAZY, WEIGHT
 from online_rank.base import parts_of
 
-__all__ = ["against_signs", "checked_signs", "clip", "project", "project_rows", "signs_inside"]
-
 
 def checked_signs(signs: Any) -> None:
     """Raise TypeError or ValueError unless `signs` is None or `{feature: 1 or -1}`."""

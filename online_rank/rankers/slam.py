@@ -5,19 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from online_rank._kernels import slam as dense
-from online_rank._kernels import sparse_slam as sparse
 from online_rank._kernels.codes import DOCUMENTS, WITHIN_GRADE
+from online_rank._kernels.slam import learn
 from online_rank.arguments import choice, number
 from online_rank.base.anatomy import Abilities
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as learned
-from online_rank.query import Block, SparseRows
-from online_rank.query.sparse import as_rows
+from online_rank.query import Block
 from online_rank.rankers.averaged import LinearRanker
-
-__all__ = ["SlamRanker"]
 
 
 class SlamRanker(LinearRanker):
@@ -99,14 +95,9 @@ class SlamRanker(LinearRanker):
         return Abilities(takes_sparse=True)
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        X, y, offsets, w, *_ = block
-        if self._rows is None and not isinstance(X, SparseRows):
-            return dense.learn(X, y, offsets, w, discounts(len(y)), self._config, self._weights, self._counters, rounds)
-        rows, state = as_rows(X), self._make_sparse()
-        return sparse.learn(
-            rows.starts, rows.columns, rows.values, y, offsets, w, discounts(len(y)), self._config, state,
-            self._counters, rounds,
-        )  # fmt: skip
+        X, weights, average = self._for_kernel(block.X)
+        table = discounts(block.n_documents)
+        return learn(X, block.y, block.offsets, block.w, table, self._config, weights, average, self._counters, rounds)
 
-    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
-        self._mix_weights(shards, base, shares)
+    def _mix(self, shards: Sequence[Any], base: Any) -> None:
+        self._mix_weights(shards, base)

@@ -1,25 +1,21 @@
 """A ranker that learns from clicks on its own random rankings."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from online_rank import arguments
 from online_rank._kernels import clicks as kernels
-from online_rank._kernels import sparse_clicks as sparse
+from online_rank._kernels import sparse
 from online_rank._kernels.codes import OPTIMIZER_ROWS, SCALE_FREE
-from online_rank._kernels.sparse import OPTIMIZER, WEIGHT
 from online_rank.base.growth import with_zeros
-from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Real, Schema
 from online_rank.feedback.arrays import ShownBlock, shown_block
 from online_rank.feedback.policies import Policy
-from online_rank.query import Block, SparseRows
-from online_rank.query.sparse import as_rows
+from online_rank.query import Block
 from online_rank.rankers.exploring import ExploringRanker
 from online_rank.rankers.rules import SWAP_BEGINNING
-
-__all__ = ["SwapRanker"]
 
 _N_KEPT = OPTIMIZER_ROWS[SCALE_FREE]
 
@@ -51,6 +47,9 @@ class SwapRanker(ExploringRanker):
         Initial wealth of the bets of each coordinate in the optimizer. It matters little for a ranker that begins with nothing;
         one that begins with weights or a rule moves away from them the faster, the larger it is. `from_rule` has
         its own default.
+    signs
+        Known signs of weights, `{"price": -1}`: weights of the wrong sign serve as 0. Sparse queries are then
+        learned as dense ones.
 
     Notes
     -----
@@ -84,8 +83,8 @@ class SwapRanker(ExploringRanker):
     ['b', 'c', 'a']
     """
 
-    def __init__(self, policy: Policy | None = None, *, wealth: float = 0.1) -> None:
-        super().__init__(policy, averages=False)
+    def __init__(self, policy: Policy | None = None, *, wealth: float = 0.1, signs: Mapping[Any, int] | None = None) -> None:
+        super().__init__(policy, averages=False, signs=signs)
         arguments.number("wealth", wealth, above=0.0)
         self.wealth = wealth
         self._state = np.empty((_N_KEPT, 0))
@@ -95,14 +94,6 @@ class SwapRanker(ExploringRanker):
         # The standard deviation that its initial scores are still to be scaled to; 0 once that is done.
         self._strength = 0.0
 
-    @property
-    @locked
-    def beginning(self) -> np.ndarray:
-        """The weights that it began with, on the scale of `weights`, float64 (d,), a copy; 0 where it began with nothing."""
-        if self._rows is not None:
-            return self._rows[: self._n_features, sparse.BEGINNING].copy()
-        return self._beginning.copy() if self._begun else np.zeros(self._n_features)
-
     _schema = Schema(
         _state=Array(_N_KEPT, lambda ranker: 0 if ranker._rows is not None else ranker._n_features),
         _baseline=Array(2, kernels.PLACES, kernels.PLACES),
@@ -110,8 +101,7 @@ class SwapRanker(ExploringRanker):
         _beginning=Array(lambda ranker: ranker._n_features if ranker._begun and ranker._rows is None else 0),
     )
 
-    _learns_atomically = True
-    _row_width = OPTIMIZER + _N_KEPT
+    _row_width = sparse.OPTIMIZER + _N_KEPT
     _rule_beginning = SWAP_BEGINNING
 
     def _updates(self) -> tuple[np.ndarray, np.ndarray]:
@@ -143,7 +133,7 @@ class SwapRanker(ExploringRanker):
                 factor, self._strength = self._strength / spread, 0.0
                 self._weights, self._beginning = factor * self._weights, factor * self._beginning
                 if self._rows is not None:
-                    self._rows[:, [WEIGHT, sparse.BEGINNING]] *= factor
+                    self._rows[:, [sparse.WEIGHT, sparse.BEGINNING]] *= factor
                 return
 
     def _grow(self, n_new: int) -> None:
@@ -156,33 +146,29 @@ class SwapRanker(ExploringRanker):
             if self._begun:
                 self._beginning = with_zeros(self._beginning, n_new)
         else:
-            self._rows[n : n + n_new, OPTIMIZER:] = new.T
+            self._rows[n : n + n_new, sparse.OPTIMIZER :] = new.T
 
     def _in_rows(self, rows: np.ndarray) -> dict[str, Any]:
-        rows[:, OPTIMIZER:] = self._state.T
+        rows[:, sparse.OPTIMIZER :] = self._state.T
         if self._begun:
             rows[:, sparse.BEGINNING] = self._beginning
         return super()._in_rows(rows) | {"_state": self._state[:, :0].copy(), "_beginning": np.empty(0)}
 
-    def _learn(self, block: Block, rounds: np.ndarray) -> int:
+    def _descend(self, block: Block, rounds: np.ndarray) -> int:
         shown = shown_block(block)
         if self._strength:
             before = self._strength, self._weights, self._beginning, None if self._rows is None else self._rows.copy()
             self._scale_beginning(block, shown)
-            learned = self._descend(block, shown, rounds)
+            learned = self._learn_shown(block, shown, rounds)
             if not learned:
                 self._strength, self._weights, self._beginning, self._rows = before
             return learned
-        return self._descend(block, shown, rounds)
+        return self._learn_shown(block, shown, rounds)
 
-    def _descend(self, block: Block, shown: ShownBlock, rounds: np.ndarray) -> int:
-        if self._rows is None and not isinstance(block.X, SparseRows):
-            return kernels.learn(
-                block.X, block.offsets, shown, block.w, self.wealth, self._beginning, self._weights, self._state,
-                self._baseline, rounds,
-            )  # fmt: skip
-        rows, state = as_rows(block.X), self._make_sparse()
-        return sparse.learn(
-            rows.starts, rows.columns, rows.values, block.offsets, shown, block.w, self.wealth, state, self._baseline,
-            self._counters, rounds,
+    def _learn_shown(self, block: Block, shown: ShownBlock, rounds: np.ndarray) -> int:
+        X, weights, average = self._for_kernel(block.X)
+        state, beginning = (self._state, self._beginning) if self._rows is None else (None, None)
+        return kernels.learn(
+            X, block.offsets, shown, block.w, self.wealth, weights, average, state, beginning, self._baseline, self._counters,
+            rounds,
         )  # fmt: skip

@@ -15,7 +15,7 @@ import numpy as np
 from online_rank import arguments
 from online_rank._kernels import surrogates as kernels
 from online_rank._kernels.codes import OPTIMIZER_ROWS, OPTIMIZERS
-from online_rank._kernels.optimizers import step
+from online_rank._kernels.optimizers import descend
 from online_rank.base.columns import Columns
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Derived, Schema
@@ -23,8 +23,6 @@ from online_rank.measures.learned import discounts
 from online_rank.query import Block
 from online_rank.rankers.averaged import AveragedRanker, averaging
 from online_rank.surrogates.own import resolve
-
-__all__ = ["TorchRanker"]
 
 #: A module is called with other parameters by swapping them in temporarily, so only one thread may do so at a time.
 _CALLING = threading.RLock()
@@ -339,7 +337,7 @@ class TorchRanker(AveragedRanker):
         counters = self._counters.copy()
         if self.l2:
             z = z + weights.dtype.type(self.l2) * weights
-        step(OPTIMIZERS.index(self.optimizer), self.learning_rate, counters[1] + 1.0, z, weights, state)
+        descend(OPTIMIZERS.index(self.optimizer), self.learning_rate, counters[1] + 1.0, z, weights, state)
         if not (np.isfinite(weights).all() and np.isfinite(state).all()):
             return False
         counters[1] += 1.0

@@ -39,9 +39,9 @@ def as_served(documents: Any, order: list[str]) -> list[float]:
     return [place.get(document, -float(len(order))) for document in documents]
 
 
-def completed(grades: dict[str, Any], query: Block, ungraded: Any) -> dict[Any, Any]:
+def completed(grades: dict[str, Any], query: Block) -> dict[Any, Any]:
     """Grades of all documents of a query, where those that have none are 0."""
-    return grades if ungraded is None else dict.fromkeys(query.ids or (), 0) | grades
+    return dict.fromkeys(query.ids or (), 0) | grades
 
 
 def require_known(given: Any, documents: Any) -> None:
@@ -137,8 +137,7 @@ def explained(model: Any, query: Any, documents: Any) -> dict[str, Any]:
     ValueError
         `documents` are not two documents of the query.
     """
-    two = isinstance(documents, list) and len(documents) == 2 and all(type(document) is str for document in documents)
-    if not two or documents[0] == documents[1]:
+    if documents[0] == documents[1]:
         raise ValueError("explain must be two documents: [document, other document]")
     found = model.explain_one(query, *documents)
     parts = [[str(name), value] for name, value in found.largest_first()]

@@ -5,8 +5,9 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple
 
+import msgspec
+
 from online_rank.serving.trace import Trace
-from online_rank.serving.wire import encoded
 
 __all__ = ["ARRIVAL", "Exchange", "Headers", "Limits", "Receive", "Refused", "Scope", "Send", "path_of"]
 
@@ -153,10 +154,11 @@ class Exchange:
         if status >= 400:
             answer = {**answer, "request_id": self.trace.request_id}
             more = (*more, (b"x-request-id", self.trace.request_id.encode()))
-        body = encoded(answer)
+        body = msgspec.json.encode(answer)
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]
-        await self.send({"type": "http.response.start", "status": status, "headers": headers})
-        await self.send({"type": "http.response.body", "body": body})
+        self.status = status
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
 
     async def seconds(self) -> float:
         """How long it took from the first byte of the request to the last of the answer, which this waits for."""

@@ -34,8 +34,9 @@ class Challenge:
     """A model that may replace the serving one.
 
     With grades it learns in the shadow: both models rank each query before they learn it, and their losses are compared. With
-    clicks that comparison would favour the model whose lists were shown, so every other query shows a list drafted by both
-    (`online_rank.metrics.TeamDraft`), and clicks are votes. Neither model learns from those lists.
+    clicks that comparison would favour the model whose lists were shown, so every other query shows a list drafted from those
+    that each would show, draws included (`online_rank.metrics.TeamDraft`), and clicks are votes. Neither model learns from
+    those lists.
 
     Parameters
     ----------
@@ -116,12 +117,29 @@ class Challenge:
         if serving is not None and challenger is not None:
             self._update({"serving": serving, "challenger": challenger})
 
-    def drafted(self, model: Any, query: Block, k: int) -> Impression | None:
-        """The list of k documents drafted by both for the next query; None if that query is not drafted."""
+    def drafted(self, shown: Impression, model: Any, query: Block) -> Impression | None:
+        """A list drafted by both for the next query, which the serving model would show as `shown`; None if it is not drafted.
+
+        What is drafted is what each would show, draws included: a challenger whose draws hide what it knows does not win.
+        """
         if self.n_asked % 2:
             return None
-        rankings = (model.rank_one(query), self.model.rank_one(query))
-        return draft(dict(zip(_NAMES, rankings, strict=True)), k, counted_generator(self, self.seed, self.n_asked))
+        lists = [
+            [*each.order, *(document for document in rival.rank_one(query) if document not in {*each.order})]
+            for rival, each in ((model, shown), (self.model, self._would_show(query)))
+        ]
+        k = len(shown.order)
+        return draft(dict(zip(_NAMES, lists, strict=True)), k, counted_generator(self, self.seed, self.n_asked))
+
+    def _would_show(self, query: Block) -> Impression:
+        """What the challenger would show for the next query; it does not count as shown."""
+        ranker = ranker_of(self.model)
+        before, ranker.n_shown = ranker.n_shown, self.n_asked
+        try:
+            shown: Impression = self.model.show_one(query)
+        finally:
+            ranker.n_shown = before
+        return shown
 
     def count(self, clicks: Clicks) -> None:
         """Count the clicks on a drafted list."""

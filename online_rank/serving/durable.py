@@ -9,13 +9,15 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from online_rank.base.undo import all_or_nothing
-from online_rank.serving.forgetting import Forgotten, Wanted, forget
+from online_rank.serving.forgetting import Forgotten, forget
 from online_rank.serving.identity import go_on
+from online_rank.serving.messages import Forget
 from online_rank.serving.outcomes import Outcome, waiting_query
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.stored_times import set_back
-from online_rank.serving.wire import own
 from online_rank.storage.folder import CheckpointError
 from online_rank.storage.generations import taken
 from online_rank.storage.saved import saved_state
@@ -226,7 +228,7 @@ class DurableService:
         self._saved_at = generation.change
         self.checkpoint_failure, self._patience = None, _PATIENCE
 
-    def forget(self, wanted: Wanted) -> Forgotten:
+    def forget(self, wanted: Forget) -> Forgotten:
         """Let the service forget; once the next checkpoint is written, nothing of it is in the files.
 
         Raises
@@ -236,9 +238,9 @@ class DurableService:
         """
         with all_or_nothing(self.service) as changes:
             done = forget(self.service, wanted)
-            changes.include_entries(self._forgotten, wanted.ids)
+            changes.include_entries(self._forgotten, wanted.ids or ())
             # Another thread may be writing: the list and the dictionary stay the same objects.
-            self._forgotten.update(dict.fromkeys(wanted.ids, self.service.n_changes))
+            self._forgotten.update(dict.fromkeys(wanted.ids or (), self.service.n_changes))
             self._n_forgets += 1
             self._gone += done.queries
         return done
@@ -342,7 +344,7 @@ def _restored(saved: SavedState, store: str) -> RankingService:
             go_on()
         for outcome, number, content in saved.since():
             fields, _, feedback = outcome.partition(b"\n")
-            service.replay(own(fields), number, () if content is None else _parsed(content), feedback)
+            service.replay(msgspec.json.decode(fields), number, () if content is None else _parsed(content), feedback)
         service.require_free(saved.queries())
     except CheckpointError:
         raise
@@ -379,5 +381,5 @@ def _query(waiting: tuple[Any, ...]) -> bytes:
 def _parsed(query: bytes) -> tuple[Any, ...]:
     """A waiting query, in the form of an outcome."""
     head, _, text = query.partition(b"\n")
-    query_id, size, at, scores, drawn = own(head)
+    query_id, size, at, scores, drawn = msgspec.json.decode(head)
     return waiting_query((query_id, size, at, text.decode(), scores, drawn))

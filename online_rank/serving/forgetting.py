@@ -5,63 +5,20 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
+from msgspec import UNSET
+
 from online_rank.base.forgetting import forget_names, parts_of
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import all_or_nothing
-from online_rank.limits import is_id
 from online_rank.preprocessing.crosses import CrossFeatures, suffix_of
+from online_rank.query import Runs
+from online_rank.serving.learning import pages_of
+from online_rank.serving.messages import Forget, read
 from online_rank.serving.protocol import RankingService
-from online_rank.serving.requests import asked_of, ids_of
-from online_rank.serving.wire import decoded
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import strings_of
 
-__all__ = ["Forgotten", "Wanted", "forget", "without"]
-
-
-class Wanted(NamedTuple):
-    """What is to be forgotten. Names and values are compared as a whole, never as parts of others.
-
-    Attributes
-    ----------
-    ids
-        Ids of queries: those that wait, and those that were learned.
-    context
-        An entry of the context, `("user", "u17")`: queries that have it, and the features that `CrossFeatures` made of it.
-        A number is as good as its text, as in the names of features.
-    document
-        A document: queries that have it, and feedback on it.
-    """
-
-    ids: tuple[str | int, ...] = ()
-    context: tuple[str, str] | None = None
-    document: str | None = None
-
-    @classmethod
-    def of(cls, request: bytes) -> "Wanted":
-        """What a request says. Raises ValueError.
-
-        Examples
-        --------
-        >>> Wanted.of(b'{"ids": ["q1", 7], "context": {"user": "u17"}}')
-        Wanted(ids=('q1', 7), context=('user', 'u17'), document=None)
-        """
-        fields = decoded(request)
-        if not fields or not fields.keys() <= {"ids", "context", "document"}:
-            raise ValueError("the fields are ids, context and document, one of them or several")
-        ids, context, document = fields.get("ids", []), fields.get("context"), fields.get("document")
-        if not isinstance(ids, list) or not all(map(is_id, ids)):
-            raise ValueError("ids must be a list of ids of queries")
-        if "document" in fields and not isinstance(document, str):
-            raise ValueError("document must be the id of a document, a text")
-        if "context" not in fields:
-            return cls(tuple(ids), None, document)
-        if not isinstance(context, dict) or len(context) != 1:
-            raise ValueError('context must have one entry, such as {"user": "u17"}')
-        ((name, value),) = context.items()
-        if type(value) not in (str, int, bool):
-            raise ValueError(f"context: {name[:100]!r} must be a text or an integer, which features can be crossed with")
-        return cls(tuple(ids), (name, str(value)), document)
+__all__ = ["Forgotten", "forget", "without"]
 
 
 class Forgotten(NamedTuple):
@@ -95,7 +52,7 @@ class Forgotten(NamedTuple):
         return {"forgotten": found, **({} if any(found.values()) else {"note": "nothing found"})}
 
 
-def forget(service: RankingService, wanted: Wanted) -> Forgotten:
+def forget(service: RankingService, wanted: Forget) -> Forgotten:
     """Let a service forget. A checkpoint has to follow, since the journal still has what was said before.
 
     Raises
@@ -106,13 +63,13 @@ def forget(service: RankingService, wanted: Wanted) -> Forgotten:
     challenge = service.challenge
     model, names = _without_crosses(service.model, wanted)
     rival, also = (None, frozenset[str]()) if challenge is None else _without_crosses(challenge.model, wanted)
-    ids = {*wanted.ids}
-    pending = service._pending
+    ids = {page for each in wanted.ids or () for page in pages_of(each)}
+    document, pending = wanted.document, service._pending
 
     def is_about(query_id: Any) -> bool:
-        return query_id in ids or (wanted.document is not None and wanted.document in pending.totals(query_id))
+        return query_id in ids or document in pending.totals(query_id)
 
-    is_read = wanted.context is not None or wanted.document is not None
+    is_read = wanted.context or document is not UNSET
     waiting = [each for each in pending.ids() if is_about(each) or (is_read and _has(pending.get(each)[0], wanted))]
     early = [query_id for query_id in pending.early_ids() if is_about(query_id)]
     learned = tuple(query_id for query_id in ids if service.learned_as(query_id) is not None)
@@ -120,7 +77,7 @@ def forget(service: RankingService, wanted: Wanted) -> Forgotten:
     with all_or_nothing(service) as changes:
         changes.include_entries(service._learned, learned, sort=True)
         service.model = model
-        if wanted.context is not None:
+        if wanted.context:
             service.replaced = None
         for query_id in learned:
             service._learned.pop(query_id, None)
@@ -131,21 +88,22 @@ def forget(service: RankingService, wanted: Wanted) -> Forgotten:
     return Forgotten(numbers, learned, len(early), names | also)
 
 
-def without(content: bytes, wanted: Wanted) -> tuple[bytes, frozenset[str]]:
+def without(content: bytes, wanted: Forget) -> tuple[bytes, frozenset[str]]:
     """The file of a model, without features that have to be forgotten, and their names. Raises ValueError as `forget`."""
     model, names = _without_crosses(from_bytes(content), wanted)
     return to_bytes(model) if names else content, names
 
 
-def _without_crosses(model: Any, wanted: Wanted) -> tuple[Any, frozenset[str]]:
+def _without_crosses(model: Any, wanted: Forget) -> tuple[Any, frozenset[str]]:
     """A model without the features that were made of an entry of the context, and their names.
 
     Raises ValueError if the model keeps one where it cannot be taken away.
     """
-    if wanted.context is None or not any(wanted.context[0] in each.categories for each in parts_of(model, CrossFeatures)):
+    entry = wanted.entry
+    if entry is None or not any(entry[0] in each.categories for each in parts_of(model, CrossFeatures)):
         return model, frozenset()
     try:
-        names = _crossed_with(wanted.context, {*strings_of(model)}, [*parts_of(model, QueryTransformer)])  # type: ignore[type-abstract]
+        names = _crossed_with(entry, {*strings_of(model)}, [*parts_of(model, QueryTransformer)])  # type: ignore[type-abstract]
         if not names:
             return model, names
         without = copy.deepcopy(model)
@@ -197,16 +155,17 @@ def _named_by(step: QueryTransformer, names: Collection[str]) -> Collection[Any]
         return ()
 
 
-def _has(text: str, wanted: Wanted) -> bool:
+def _has(text: str, wanted: Forget) -> bool:
     """Whether a request has the entry of the context, or the document."""
     # Parsing takes much longer than looking for both, which stand there as they are, or with escapes.
-    context, document = wanted.context, wanted.document
+    context, document = wanted.entry, wanted.document
     may_have = "\\" in text or (context is not None and context[0] in text and context[1].lower() in text.lower())
-    if not may_have and (document is None or document not in text):
+    if not may_have and (document is UNSET or document not in text):
         return False
-    fields = decoded(text.encode())
+    message: Any = read(text.encode())
     if context is not None:
-        value = (fields.get("context") or {}).get(context[0])
+        value = (message.context or {}).get(context[0])
         if type(value) in (str, int, bool) and str(value) == context[1]:
             return True
-    return document is not None and document in ids_of(asked_of(fields, null_is_missing=True))
+    asked = message.asked(null_is_missing=True)
+    return document in (asked.ids if isinstance(asked, Runs) else asked)

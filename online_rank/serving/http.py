@@ -15,7 +15,6 @@ The fields of a request determine its kind, as in the JSON lines of `online-rank
 
 import asyncio
 import collections
-import contextlib
 import functools
 import html
 import importlib.resources
@@ -24,7 +23,7 @@ import logging
 import urllib.parse
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.datastructures import QueryParams
@@ -36,7 +35,7 @@ from online_rank.base import abilities_of
 from online_rank.serving.asgi import Exchange, Headers, Limits, Receive, Refused, Scope, Send
 from online_rank.serving.metrics import Figures
 from online_rank.serving.models import KeyRefused, Models
-from online_rank.serving.openapi import description, description_page
+from online_rank.serving.openapi import OPEN_TO_ALL, description, description_page
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.served import Answer, ServedModel
 from online_rank.serving.tokens import KINDS, ROLES, Tokens
@@ -54,7 +53,6 @@ _PAGE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-_OPEN_TO_ALL = {"/", "/healthz", "/readyz", "/docs", "/openapi.json"}
 _POSTED = ("/rank", "/learn", "/explain", "/model", "/model/rollback", "/forget")
 #: The roles that may send requests to a path; others need admin.
 _ROLES = {"/rank": ROLES, "/learn": ROLES, "/explain": ("rank", "admin")}
@@ -184,14 +182,14 @@ class RankingApp:
         # An open page is a request without end.
         is_counted = exchange.path != "/events"
         with exchange.trace:
-            self.figures.in_flight.inc(is_counted)
+            self.figures.n_in_flight += is_counted
             try:
                 await self._serve(exchange)
                 seconds = await exchange.seconds()
             except ConnectionResetError:
                 return
             finally:
-                self.figures.in_flight.dec(is_counted)
+                self.figures.n_in_flight -= is_counted
             self.figures.answered(exchange.path, exchange.status, seconds)
             if _log.isEnabledFor(logging.DEBUG):
                 path = urllib.parse.quote(exchange.path)
@@ -235,7 +233,7 @@ class RankingApp:
         if self._local_only and host not in _LOCAL_HOSTS and host.rpartition(b":")[0] not in _LOCAL_HOSTS:
             raise Refused(421, "this server answers to localhost only; start it with --host to be reached by name")
         path = exchange.path
-        if path in _OPEN_TO_ALL:
+        if path in OPEN_TO_ALL:
             return
         roles, needed = self._roles(exchange), _ROLES.get(path, ("admin",))
         if not roles:
@@ -292,8 +290,11 @@ class RankingApp:
     async def _answer(self, exchange: Exchange, key: str | None) -> Answer:
         limits, path = self.limits, exchange.path
         if path in ("/model", "/model/rollback"):
-            with self._place_of_file():
+            self._take_file()
+            try:
                 return await self._replace(exchange, key)
+            finally:
+                self._end_of_file()
         body = await exchange.body(limits.body, limits.seconds)
         if path == "/forget":
             return await (await self.models.get(key, may_make=False)).forget(body)
@@ -311,27 +312,14 @@ class RankingApp:
         body = await exchange.body(limits.body, limits.seconds)
         return await (await self.models.get(key, may_make=False)).roll_back(body)
 
-    @contextmanager
-    def _place_of_file(self) -> Iterator[None]:
-        """A place for a whole model that is sent or received. Raises Refused if there is none."""
+    def _take_file(self) -> None:
+        """Take a place for a whole model that is sent or received. Raises Refused if there is none."""
         if self._n_files >= self.limits.files:
             raise Refused(429, f"{self.limits.files} models are being sent or received already", ((b"retry-after", b"1"),))
         self._n_files += 1
-        try:
-            yield
-        finally:
-            self._n_files -= 1
 
-    def _file(self, make: Callable[[], bytes], headers: dict[str, str]) -> Response:
-        """The answer that sends a file, in parts, so that it keeps its place until it is sent. Raises Refused."""
-        place = contextlib.ExitStack()
-        place.enter_context(self._place_of_file())
-        with contextlib.ExitStack() as unless_sent:
-            unless_sent.push(place)
-            content = make()
-            unless_sent.pop_all()
-        seconds = self.limits.seconds * self.limits.model / self.limits.body
-        return _File(content, headers, seconds, place.close)
+    def _end_of_file(self) -> None:
+        self._n_files -= 1
 
     def _key_of(self, exchange: Exchange) -> str | None:
         return None if self._key is None else QueryParams(exchange.scope["query_string"]).get(self._key)
@@ -348,8 +336,17 @@ class RankingApp:
         return 200, {name: shown[name] for name in ("stats", "served", "drifts", "inputs", "journal_bytes")}
 
     async def _get_model(self, exchange: Exchange) -> Response:
-        headers = {"Content-Disposition": 'attachment; filename="model.npz"'}
-        return self._file((await self._model(exchange)).model_file, headers)
+        model = await self._model(exchange)
+        self._take_file()
+        try:
+            content = memoryview(model.model_file())
+        except BaseException:
+            self._end_of_file()
+            raise
+        parts = (bytes(content[first : first + _A_PART]) for first in range(0, len(content), _A_PART))
+        headers = {"Content-Disposition": 'attachment; filename="model.npz"', "Content-Length": str(len(content))}
+        seconds = self.limits.seconds * self.limits.model / self.limits.body
+        return _Parts(_one_by_one(parts), "application/octet-stream", headers, self._end_of_file, seconds)
 
     async def _delete_model(self, exchange: Exchange) -> Answer:
         if self._key is None:
@@ -362,7 +359,8 @@ class RankingApp:
         if self._n_streams >= self.limits.streams:
             raise Refused(503, f"{self._n_streams} pages are open already")
         self._n_streams += 1
-        return _Feed(self._events(self._key_of(exchange)), self._end_of_stream)
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return _Parts(self._events(self._key_of(exchange)), "text/event-stream", headers, self._end_of_stream)
 
     def _end_of_stream(self) -> None:
         self._n_streams -= 1
@@ -422,46 +420,33 @@ class RankingApp:
             yield
 
 
-class _Feed(StreamingResponse):
-    """A stream of events; `ended` is called when it ends, even before it has begun."""
+class _Parts(StreamingResponse):
+    """An answer in parts, for so many seconds at most; `ended` is called when it ends, even before it has begun."""
 
-    def __init__(self, events: AsyncIterator[str], ended: Callable[[], None]) -> None:
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        super().__init__(events, media_type="text/event-stream", headers=headers)
-        self._ended = ended
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._ended()
-
-
-class _File(Response):
-    """A file sent in parts, for so many seconds at most; `ended` is called when it is sent, or will not be."""
-
-    media_type = "application/octet-stream"
-
-    def __init__(self, content: bytes, headers: dict[str, str], seconds: float, ended: Callable[[], None]) -> None:
-        super().__init__(content, headers=headers)
-        self._seconds, self._ended = seconds, ended
+    def __init__(
+        self,
+        parts: AsyncIterator[Any],
+        kind: str,
+        headers: dict[str, str],
+        ended: Callable[[], None],
+        seconds: float | None = None,
+    ) -> None:
+        super().__init__(parts, media_type=kind, headers=headers)
+        self._ended, self._seconds = ended, seconds
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         try:
             async with asyncio.timeout(self._seconds):
-                await self._send(send)
+                await super().__call__(scope, receive, send)
         except TimeoutError:
             pass  # The server closes the connection, since the answer is not complete.
         finally:
             self._ended()
 
-    async def _send(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        whole = memoryview(self.body)
-        for first in range(0, len(whole), _A_PART):
-            part = bytes(whole[first : first + _A_PART])
-            await send({"type": "http.response.body", "body": part, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+async def _one_by_one(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
 
 
 def _types_of_features(service: RankingService) -> tuple[str, ...]:

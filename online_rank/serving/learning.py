@@ -2,9 +2,11 @@
 
 import json
 import math
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET
 
 from online_rank.base import abilities_of, learn_within
 from online_rank.base.growth import growth_limited
@@ -12,11 +14,12 @@ from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Clicks, Impression
 from online_rank.intervals import LossInterval
 from online_rank.intervals.losses import served_loss, served_losses
-from online_rank.limits import CELLS_A_BYTE, MAX_GROWTH
+from online_rank.limits import CELLS_A_BYTE, MAX_GROWTH, MAX_ID_LENGTH
 from online_rank.measures.learned import as_scores
 from online_rank.metrics.base import running_means
 from online_rank.query import Block, Runs, as_grades, read_query
 from online_rank.query.blocks import ONE, with_feedback
+from online_rank.serving import messages
 from online_rank.serving.answers import (
     as_served,
     completed,
@@ -28,189 +31,284 @@ from online_rank.serving.answers import (
 )
 from online_rank.serving.challenge import drafted_by_challenge
 from online_rank.serving.outcomes import Outcome, Reply
-from online_rank.serving.requests import asked_of, digest_of, ids_of, require_feedback
 from online_rank.serving.service_state import ServiceState
-from online_rank.serving.wire import decoded
 
-__all__ = ["NOT_CLICKS", "LearningService"]
+__all__ = [
+    "NOT_CLICKS",
+    "asked_as",
+    "block_of",
+    "forget_query",
+    "known_documents",
+    "learn",
+    "learn_waiting",
+    "meant",
+    "page_for",
+    "pages_of",
+    "query_of",
+    "teach",
+    "too_late",
+]
+
+#: Most rankings that wait under one id, of which a further one takes the place of the last; and what marks their ids.
+_MOST_PAGES, _MARK = 10, "\x1f"
 
 NOT_CLICKS = "this service learns from grades: its ranker draws no rankings that clicks could be learned from"
 
 
-class LearningService(ServiceState):
-    """A service that learns a query at once, with all of its feedback."""
-
-    def _learn(self, kind: str, fields: dict[str, Any], request: bytes, at: float | None) -> Reply:
-        """Learn a query from the first feedback that comes for it, at a time, if the model asks for one."""
-        query_id = fields["id"]
-        digest = digest_of(kind, fields)
-        if (before := self.learned_as(query_id)) is not None:
-            return self._came_again(query_id, before, digest)
-        number = self._pending.number(query_id)
-        if number is None:
-            raise ValueError("no query is waiting under this id: it was never ranked, or dropped since (see stats: evicted)")
-        when = () if at is None else (at,)
-        outcome = Outcome(("learn", query_id, number, *when), feedback=request, gone=(number,), digest=digest)
-        return self._learn_waiting(query_id, kind, fields[kind], fields.get("ungraded"), outcome, at)
-
-    def _teach(self, fields: dict[str, Any], request: bytes, at: float | None, *, n_bytes: int | None) -> Reply:
-        """Learn a query that somebody else has ranked, from its documents and their grades; `n_bytes` as for `_query_of`."""
-        require_feedback("grades", fields)
-        query_id, digest = fields["id"], digest_of("grades", fields)
-        if (before := self.learned_as(query_id)) is not None:
-            return self._came_again(query_id, before, digest)
-        grades, ungraded = fields["grades"], fields.get("ungraded")
-        query = self._query_of(fields, grades if ungraded == "skip" else None, n_bytes=n_bytes)
-        if n_bytes is not None and self.draws:
-            require_few_pairs(query, n_bytes)
-        y = as_grades(completed(grades, query, ungraded), query.n_documents, query.ids)
-        scores = self.model.predict_one(query)
-        loss = served_loss(self._target, [*scores.values()], y)
-        number = self._pending.number(query_id)
-        when, gone = () if at is None else (at,), () if number is None else (number,)
-        outcome = Outcome(("teach", query_id, *when), feedback=request, gone=gone, digest=digest)
-        reply = Reply({"id": query_id, "learned": True, "loss": loss or 0.0}, outcome, learned=True)
-        with self._changing(query) as changes:
-            self._learn_once(query, y, None, at, changes, len(request))
-            self._end(changes, query_id, number, digest, "learned")
-        return reply
-
-    def _learn_waiting(
-        self, query_id: Any, kind: str, feedback: Any, ungraded: Any, outcome: Outcome, at: float | None
-    ) -> Reply:
-        """Learn a query that waits, which waits no longer."""
-        number = self._pending.number(query_id) or 0
-        text, scores, drawn = self._pending.get(query_id)
-        query = self._read.get(number)
-        if query is None:
-            query = self._query_of(decoded(text.encode()))
-        if kind == "clicks" and drawn is None:
-            raise ValueError(NOT_CLICKS)
-        account = LossInterval(self._served)
-        with self._changing(query) as changes:
-            loss: float | None = None
-            by: np.ndarray | None = None
-            if kind == "clicks":
-                feedback = Impression.from_dict(json.loads(drawn)).clicked(feedback)
-                y = feedback
-                if drafted_by_challenge(y) and (self.challenge is None or number < self.challenge.since):
-                    # Its vote is for a comparison that has ended.
-                    return self._forgotten_as_late(query_id, outcome)
-            else:
-                if drawn:
-                    require_few_pairs(query, len(text))
-                    answered = ranked(query_id, dict(zip(query.ids or (), scores, strict=True)), json.loads(drawn)["order"])
-                    scores = as_served(query.ids, answered["ranking"])
-                if ungraded == "skip":
-                    of_all = dict(zip(query.ids or (), scores, strict=True))
-                    query = self._query_of(decoded(text.encode()), feedback)
-                    scores = [of_all[name] for name in query.ids or ()]
-                feedback = completed(feedback, query, ungraded)
-                y = as_grades(feedback, query.n_documents, query.ids)
-                by = as_scores(scores)
-                running_means(self._metric, by, y, query.offsets, [1])
-                lost = served_losses(self._target, by, y, query.offsets).item() if len(y) else math.nan
-                loss = None if math.isnan(lost) else lost
-                if loss is not None:
-                    account.update(loss)
-            self._learn_once(query, y, by if self.learn_served else None, at, changes, len(text))
-            shown_loss = loss or 0.0
-            if kind == "clicks" and feedback.impression.teams is None:
-                shown_loss = self.model.last_round.loss
-            known: Any = None if kind == "clicks" else dict(zip(query.ids or (), scores, strict=True))
-            answer = {"id": query_id, "learned": True, "loss": shown_loss}
-            reply = Reply(answer, outcome, True, None, feedback, known, loss, None if loss is None else account)
-            self._longest_delay = max(self._longest_delay, len(self._pending) - 1)
-            self._served = account.sums
-            self._end(changes, query_id, number, outcome.digest, "learned")
-        return reply
-
-    def _changing(self, query: Block) -> all_or_nothing:
-        """Undo what learning a query changes, unless the request is answered."""
-        changes = all_or_nothing(self, self._metric, goes_on=True)
-        if self.challenge is not None:
-            changes.include(self.challenge.model, query)
-        return changes
-
-    def _end(self, changes: all_or_nothing, query_id: Any, number: int | None, digest: int, counted: str) -> None:
-        """A query, which waits under this number or not, was learned, or goes: the last of the changes, which undo it."""
-        self._remember(changes, query_id, digest)
-        self._count(counted)
-        self._leave(changes, query_id, number)
-
-    def _learn_once(
-        self, query: Block, y: Any, served: np.ndarray | None, at: float | None, changes: all_or_nothing, n_bytes: int
-    ) -> None:
-        """Let the models learn a query from `Clicks` or grades (m,); `changes` undo it (`_changing`).
-
-        The query is of so many bytes, which limit what its new features may add to the models, unless it is replayed.
-        """
-        challenge, drafted = self.challenge, drafted_by_challenge(y)
-        if challenge is not None and not isinstance(y, Clicks):
-            challenge.compare(self._target, self.model, query, y)
-        within = growth_limited(MAX_GROWTH + CELLS_A_BYTE * n_bytes)
-        if not drafted:
-            learned = with_feedback(query, (y,) if isinstance(y, Clicks) else y, ONE, served)
-            within.run(learn_within, self.model, learned if at is None else _at_time(self.model, learned, at), changes)
-        if challenge is not None and drafted:
-            challenge.count(y)
-        elif challenge is not None:
-            within.run(challenge.learn, query if at is None else _at_time(challenge.model, query, at), y)
-
-    def _query_of(self, fields: dict[str, Any], only: Any = None, *, n_bytes: int | None = None) -> Block:
-        """The query of a request, all of its documents or some.
-
-        Parameters
-        ----------
-        fields
-            The request.
-        only
-            The documents that are meant; None for all.
-        n_bytes
-            Size of a new request, which must not ask for too large an array; None for one that was accepted before.
-        """
-        asked = asked_of(fields, self.null_is_missing)
-        if n_bytes is not None:
-            docs: Any = asked.documents if isinstance(asked, Runs) else asked
-            for model in (self.model,) if self.challenge is None else (self.model, self.challenge.model):
-                require_moderate(model, docs, n_bytes)
-                if model.abilities.takes_context and "context" in fields:
-                    require_short_context(docs, fields["context"], n_bytes)
-        if only is not None:
-            require_known(only, ids_of(asked))
-            if isinstance(asked, Runs):
-                raise ValueError("ungraded is 'skip'; documents of runs cannot be left out: ranks are those of whole lists")
-            asked = {name: features for name, features in asked.items() if name in only}
-        return read_query(asked, context=fields.get("context"), documents=abilities_of(self.model).takes_documents)
-
-    def _known(self, text: str, drawn: str | None) -> Any:
-        """The documents that feedback on a query may be about."""
-        return json.loads(drawn)["order"] if drawn else ids_of(asked_of(decoded(text.encode()), self.null_is_missing))
-
-    def _came_again(self, query_id: Any, before: int, digest: int) -> Reply:
-        """The answer to feedback on a learned query: repeated, or a correction, which comes too late."""
-        return self._duplicate(query_id) if before in (0, digest) else self._too_late(query_id, Outcome(("late", None)))
-
-    def _too_late(self, query_id: Any, outcome: Outcome) -> Reply:
-        reply = Reply({"id": query_id, "learned": False, "late": True}, outcome, learned=True)
-        with all_or_nothing(self):
-            self._count("late")
-        return reply
-
-    def _forgotten_as_late(self, query_id: Any, outcome: Outcome) -> Reply:
-        """The answer to clicks on a list that two models drafted, one of which serves or challenges no longer."""
-        reply = Reply({"id": query_id, "learned": False, "late": True}, outcome, learned=True)
-        with all_or_nothing(self) as changes:
-            self._end(changes, query_id, self._pending.number(query_id), outcome.digest, "late")
-        return reply
-
-    def _duplicate(self, query_id: Any) -> Reply:
-        reply = Reply({"id": query_id, "learned": False, "duplicate": True}, Outcome(("duplicate",)), learned=True)
-        with all_or_nothing(self):
-            self._count("duplicates")
-        return reply
+def learn(state: ServiceState, message: messages.Grades | messages.Clicks, request: bytes, at: float | None) -> Reply:
+    """Learn a query from the first feedback that comes for it, at a time, if the model asks for one. Raises ValueError."""
+    feedback, ungraded = messages.feedback_of(message)
+    query_id, digest = meant(state, message.id, feedback), messages.digest_of(message)
+    if (before := state.learned_as(query_id)) is not None:
+        return _came_again(state, query_id, before, digest)
+    number = state._pending.number(query_id)
+    if number is None:
+        raise ValueError("no query is waiting under this id: it was never ranked, or dropped since (see stats: evicted)")
+    outcome = Outcome(("learn", query_id, number, at), feedback=request, gone=(number,), digest=digest)
+    is_clicks = isinstance(message, messages.Clicks)
+    return learn_waiting(state, query_id, feedback, ungraded, outcome, at, is_clicks=is_clicks)
 
 
-def _at_time(model: Any, query: Block, at: float) -> Block:
-    """A query, with its time if a model asks for that."""
-    return query._replace(at=np.array([float(at)])) if abilities_of(model).takes_time else query
+def teach(state: ServiceState, message: messages.Teach, request: bytes, at: float | None, *, n_bytes: int | None) -> Reply:
+    """Learn a query that somebody else has ranked, from its documents and their grades; `n_bytes` as for `query_of`."""
+    query_id, digest = message.id, messages.digest_of(message)
+    if (before := state.learned_as(query_id)) is not None:
+        return _came_again(state, query_id, before, digest)
+    grades, ungraded = messages.feedback_of(message)
+    query = query_of(state, message, grades if ungraded == "skip" else None, n_bytes=n_bytes)
+    if n_bytes is not None and state.draws:
+        require_few_pairs(query, n_bytes)
+    y = as_grades(grades if ungraded is None else completed(grades, query), query.n_documents, query.ids)
+    scores = state.model.predict_one(query)
+    loss = served_loss(state._target, [*scores.values()], y)
+    number = state._pending.number(query_id)
+    gone = () if number is None else (number,)
+    outcome = Outcome(("teach", query_id, at), feedback=request, gone=gone, digest=digest)
+    reply = Reply({"id": query_id, "learned": True, "loss": loss or 0.0}, outcome, learned=True)
+    with _changing(state, query) as changes:
+        _learn_once(state, query, y, None, at, changes, len(request))
+        _end(state, changes, query_id, digest, "learned")
+    return reply
+
+
+def learn_waiting(
+    state: ServiceState, query_id: Any, feedback: Any, ungraded: Any, outcome: Outcome, at: float | None, *, is_clicks: bool
+) -> Reply:
+    """Learn a query that waits, which waits no longer. Raises ValueError."""
+    number = state._pending.number(query_id) or 0
+    text, scores, drawn = state._pending.get(query_id)
+    query = block_of(state, number, text)
+    if is_clicks and drawn is None:
+        raise ValueError(NOT_CLICKS)
+    account = LossInterval(state._served)
+    with _changing(state, query) as changes:
+        loss: float | None = None
+        by: np.ndarray | None = None
+        y: Any
+        if is_clicks:
+            feedback = y = Impression.from_dict(json.loads(drawn)).clicked(feedback)
+            if drafted_by_challenge(y) and (state.challenge is None or number < state.challenge.since):
+                # Its vote is for a comparison that has ended.
+                return forget_query(state, query_id, "late", too_late(query_id, outcome), outcome.digest)
+        else:
+            if drawn:
+                require_few_pairs(query, len(text))
+                answered = ranked(query_id, dict(zip(query.ids or (), scores, strict=True)), json.loads(drawn)["order"])
+                scores = as_served(query.ids, answered["ranking"])
+            if ungraded == "skip":
+                of_all = dict(zip(query.ids or (), scores, strict=True))
+                query = query_of(state, messages.read(text.encode()), feedback)
+                scores = [of_all[name] for name in query.ids or ()]
+            feedback = feedback if ungraded is None else completed(feedback, query)
+            y = as_grades(feedback, query.n_documents, query.ids)
+            by = as_scores(scores)
+            running_means(state._metric, by, y, query.offsets, [1])
+            lost = served_losses(state._target, by, y, query.offsets).item() if len(y) else math.nan
+            loss = None if math.isnan(lost) else lost
+            if loss is not None:
+                account.update(loss)
+        _learn_once(state, query, y, by if state.learn_served else None, at, changes, len(text))
+        shown_loss = loss or 0.0
+        if is_clicks and feedback.impression.teams is None:
+            shown_loss = state.model.last_round.loss
+        known: Any = None if is_clicks else dict(zip(query.ids or (), scores, strict=True))
+        answer = {"id": asked_as(query_id), "learned": True, "loss": shown_loss}
+        reply = Reply(answer, outcome, True, None, feedback, known, loss, None if loss is None else account)
+        state._longest_delay = max(state._longest_delay, len(state._pending) - 1)
+        state._served = account.sums
+        _end(state, changes, query_id, outcome.digest, "learned")
+    return reply
+
+
+def query_of(state: ServiceState, message: Any, only: Any = None, *, n_bytes: int | None = None) -> Block:
+    """The query of a message, all of its documents or some.
+
+    Parameters
+    ----------
+    state
+        The state, with the model that is to rank or learn it.
+    message
+        The request.
+    only
+        The documents that are meant; None for all.
+    n_bytes
+        Size of a new request, which must not ask for too large an array; None for one that was accepted before.
+    """
+    asked, context = message.asked(state.null_is_missing), message.context
+    context = None if context is UNSET else context
+    is_runs = isinstance(asked, Runs)
+    if n_bytes is not None:
+        docs: Any = asked.documents if is_runs else asked
+        for model in (state.model,) if state.challenge is None else (state.model, state.challenge.model):
+            require_moderate(model, docs, n_bytes)
+            if model.abilities.takes_context and context is not None:
+                require_short_context(docs, context, n_bytes)
+    if only is not None:
+        require_known(only, asked.ids if is_runs else asked)
+        if is_runs:
+            raise ValueError("ungraded is 'skip'; documents of runs cannot be left out: ranks are those of whole lists")
+        asked = {name: features for name, features in asked.items() if name in only}
+    return read_query(asked, context=context, documents=abilities_of(state.model).takes_documents)
+
+
+def block_of(state: ServiceState, number: int, text: str) -> Block:
+    """The query that waits under a number, and was asked by this request: as it was read, or read again."""
+    block = state._read.get(number)
+    if block is None:
+        block = query_of(state, messages.read(text.encode()))
+        state._hold(number, len(text), block)
+    return block
+
+
+def known_documents(state: ServiceState, number: int, waiting: Any) -> Any:
+    """The documents that feedback may be about on a query that waits: text, scores, draw."""
+    text, _, drawn = waiting
+    return json.loads(drawn)["order"] if drawn else block_of(state, number, text).ids or ()
+
+
+def pages_of(query_id: str | int) -> list[Any]:
+    """The ids under which the rankings of an id wait, such as the pages of a result: itself, and others that no client is told.
+
+    Examples
+    --------
+    >>> [asked_as(page) for page in pages_of("q1")[:3]]
+    ['q1', 'q1', 'q1']
+    """
+    told = json.dumps(query_id)
+    return [query_id, *[f"{_MARK}{page} {told}" for page in range(2, _MOST_PAGES + 1) if len(told) < MAX_ID_LENGTH - 10]]
+
+
+def asked_as(page: Any) -> Any:
+    """The id that a client gave, of one of `pages_of`.
+
+    Examples
+    --------
+    >>> [asked_as(page) for page in pages_of(7)[:2]]
+    [7, 7]
+    """
+    return json.loads(page.partition(" ")[2]) if type(page) is str and page[:1] == _MARK else page
+
+
+def page_for(state: ServiceState, query_id: str | int, documents: Collection[Any]) -> Any:
+    """The id under which a ranking of an id is to wait, whose feedback may be about these documents.
+
+    One of the same documents that waits gives way to it.
+    """
+    if query_id not in state._pending._queries:
+        return query_id
+    pages = pages_of(query_id)
+    for page in pages:
+        if page not in state._pending._queries:
+            if state.learned_as(page) is None:
+                return page
+        elif _known(state, page) == {*documents}:
+            return page
+    return pages[-1]
+
+
+def meant(state: ServiceState, query_id: str | int, documents: Collection[Any]) -> Any:
+    """The id under which the ranking waits that feedback on these documents is meant for: the last one that has them all."""
+    waiting = [page for page in pages_of(query_id) if page in state._pending._queries]
+    if waiting in ([], [query_id]):
+        return query_id
+    return next((page for page in waiting[::-1] if _known(state, page).issuperset(documents)), query_id)
+
+
+def _known(state: ServiceState, page: Any) -> set[Any]:
+    """The documents that feedback on a ranking that waits may be about."""
+    return {*known_documents(state, state._pending.number(page) or 0, state._pending.get(page))}
+
+
+def forget_query(state: ServiceState, query_id: Any, counted: str, reply: Reply, digest: int = 0) -> Reply:
+    """A query goes without being learned; feedback on it is late from now on."""
+    with all_or_nothing(state) as changes:
+        _end(state, changes, query_id, digest, counted)
+    return reply
+
+
+def too_late(query_id: Any, outcome: Outcome) -> Reply:
+    """The answer to feedback that is not learned."""
+    return Reply({"id": asked_as(query_id), "learned": False, "late": True}, outcome, learned=True)
+
+
+def _came_again(state: ServiceState, query_id: Any, before: int, digest: int) -> Reply:
+    """The answer to feedback on a learned query: repeated, or a correction, which comes too late."""
+    if before in (0, digest):
+        counted, reply = (
+            "duplicates",
+            Reply({"id": query_id, "learned": False, "duplicate": True}, Outcome(("duplicate",)), True),
+        )
+    else:
+        counted, reply = "late", too_late(query_id, Outcome(("late", None)))
+    with all_or_nothing(state):
+        state._count(counted)
+    return reply
+
+
+def _changing(state: ServiceState, query: Block) -> all_or_nothing:
+    """Undo what learning a query changes, unless the request is answered."""
+    changes = all_or_nothing(state, state._metric, goes_on=True)
+    if state.challenge is not None:
+        changes.include(state.challenge.model, query)
+    return changes
+
+
+def _end(state: ServiceState, changes: all_or_nothing, query_id: Any, digest: int, counted: str) -> None:
+    """A query was learned, or goes: the last of the changes, which undo it."""
+    number = state._pending.number(query_id)
+    state._remember(changes, query_id, digest)
+    state._count(counted)
+    state._leave(changes, query_id, number)
+
+
+def _learn_once(
+    state: ServiceState,
+    query: Block,
+    y: Any,
+    served: np.ndarray | None,
+    at: float | None,
+    changes: all_or_nothing,
+    n_bytes: int,
+) -> None:
+    """Let the models learn a query from `Clicks` or grades (m,); `changes` undo it (`_changing`).
+
+    The query is of so many bytes, which limit what its new features may add to the models, unless it is replayed.
+    """
+    challenge, drafted = state.challenge, drafted_by_challenge(y)
+    if challenge is not None and not isinstance(y, Clicks):
+        challenge.compare(state._target, state.model, query, y)
+    within = growth_limited(MAX_GROWTH + CELLS_A_BYTE * n_bytes)
+    if not drafted:
+        learned = with_feedback(query, (y,) if isinstance(y, Clicks) else y, ONE, served)
+        within.run(learn_within, state.model, _at_time(state.model, learned, at), changes)
+    if challenge is not None and drafted:
+        challenge.count(y)
+    elif challenge is not None:
+        within.run(challenge.learn, _at_time(challenge.model, query, at), y)
+
+
+def _at_time(model: Any, query: Block, at: float | None) -> Block:
+    """A query, with its time if it has one and a model asks for that."""
+    if at is None or not abilities_of(model).takes_time:
+        return query
+    return query._replace(at=np.array([float(at)]))

@@ -9,7 +9,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import Metric
 
+from online_rank.serving.clock import CLOCK
 from online_rank.serving.models import Models
+from online_rank.serving.served import ServedModel
 
 __all__ = ["Figures"]
 
@@ -61,7 +63,9 @@ class Figures:
         latency = Histogram("online_rank_latency_seconds", text, ["path"], buckets=_BUCKETS, registry=self._registry)
         text = "By how much a timer of the event loop is late"
         self._delay = Histogram("online_rank_event_loop_delay_seconds", text, buckets=_BUCKETS, registry=self._registry)
-        self.in_flight = Gauge("online_rank_requests_in_flight", "Requests under way", registry=self._registry)
+        self.n_in_flight = 0
+        in_flight = Gauge("online_rank_requests_in_flight", "Requests under way", registry=self._registry)
+        in_flight.set_function(lambda: self.n_in_flight)
         ProcessCollector(registry=self._registry)
         self._requests: dict[tuple[str, int], Any] = {}
         self._latency = {path: latency.labels(path) for path in _PATHS}
@@ -102,35 +106,39 @@ class _OfModels:
         models, counts = list(self._models.open_models.values()), self._models.counts
         for name, text in _COUNTERS.items():
             yield CounterMetricFamily(f"online_rank_{name}", text, value=counts[name])
-        waiting = sum(model.durable.service.n_waiting for model in models)
-        yield GaugeMetricFamily("online_rank_pending", "Queries that wait for feedback", value=waiting)
-        yield GaugeMetricFamily("online_rank_models", "Models in memory", value=len(models))
-        yield GaugeMetricFamily("online_rank_keys", "Keys that have a model, in memory or not", value=self._models.n_keys)
-        journal = sum(model.durable.journal_bytes or 0 for model in models)
-        yield GaugeMetricFamily("online_rank_journal_bytes", "Size of the journals", value=journal)
+        for name, text, value in self._gauges(models):
+            yield GaugeMetricFamily(f"online_rank_{name}", text, value=value)
+
+    def _gauges(self, models: list[ServedModel]) -> Iterator[tuple[str, str, float]]:
+        """Name, description and value of each gauge."""
+        yield "pending", "Queries that wait for feedback", sum(model.durable.service.n_waiting for model in models)
+        yield "models", "Models in memory", len(models)
+        yield "keys", "Keys that have a model, in memory or not", self._models.n_keys
+        yield "journal_bytes", "Size of the journals", sum(model.durable.journal_bytes or 0 for model in models)
         text = "By how many seconds stored times lie ahead of the clock, beyond what is accepted of requests"
-        yield GaugeMetricFamily("online_rank_seconds_ahead", text, value=self._models.seconds_ahead)
-        if len(models) == 1:
-            interval = models[0].monitor.losses.interval()
-            for name, value in (("", interval.mean), ("_lower", interval.lower), ("_upper", interval.upper)):
-                text = "Mean loss of the rankings served, and its 95 % interval at any time"
-                yield GaugeMetricFamily(f"online_rank_served_loss{name}", text, value=value)
-            drift = max(models[0].inputs.drift().values(), default=0.0)
-            text = "Largest population stability index of a feature"
-            yield GaugeMetricFamily("online_rank_input_drift", text, value=drift)
-            retention = models[0].durable.service.retention
-            if retention is not None:
-                text = "Lower bound on the expected DCG of drawn rankings as a share of the greedy ranking's"
-                yield GaugeMetricFamily("online_rank_retention", text, value=retention)
-            kept = models[0].durable.service.kept_mean
-            if kept is not None:
-                text = (
-                    "Mean, over the lists drawn, of the least share of the greedy ranking's DCG that a draw is expected to keep"
-                )
-                yield GaugeMetricFamily("online_rank_kept_share", text, value=kept)
-            challenge = models[0].durable.service.challenge
-            if challenge is not None:
-                difference = challenge.difference()
-                for name, value in (("", difference.mean), ("_lower", difference.lower), ("_upper", difference.upper)):
-                    text = "By how much the loss of the serving model exceeds that of the challenger, and its 95 % interval"
-                    yield GaugeMetricFamily(f"online_rank_challenger_difference{name}", text, value=value)
+        yield "seconds_ahead", text, self._models.seconds_ahead
+        text = "By how many seconds the system clock was set forward since the process began; negative: back"
+        yield "clock_step_seconds", text, CLOCK.step
+        stopped = sum(model.commits.failure is not None for model in models)
+        yield "learning_stopped", "Models that learn nothing, since their journal cannot be written", stopped
+        yield "snapshots_lacking", "Models of which today's is not kept", sum(model.kept.lacks_today for model in models)
+        if len(models) != 1:
+            return
+        (model,), service = models, models[0].durable.service
+        yield from _with_interval("served_loss", "Mean loss of the rankings served", model.monitor.losses.interval())
+        drift = max(model.inputs.drift().values(), default=0.0)
+        yield "input_drift", "Largest population stability index of a feature", drift
+        if service.retention is not None:
+            text = "Lower bound on the expected DCG of drawn rankings as a share of the greedy ranking's"
+            yield "retention", text, service.retention
+        if service.kept_mean is not None:
+            text = "Mean, over the lists drawn, of the least share of the greedy ranking's DCG that a draw is expected to keep"
+            yield "kept_share", text, service.kept_mean
+        if service.challenge is not None:
+            text = "By how much the loss of the serving model exceeds that of the challenger"
+            yield from _with_interval("challenger_difference", text, service.challenge.difference())
+
+
+def _with_interval(name: str, text: str, found: Any) -> Iterator[tuple[str, str, float]]:
+    for suffix, value in (("", found.mean), ("_lower", found.lower), ("_upper", found.upper)):
+        yield f"{name}{suffix}", f"{text}, and its 95 % interval at any time", value

@@ -2,61 +2,71 @@
 
 import html
 import json
+import re
 from typing import Any
 
+import msgspec
+
 import online_rank
-from online_rank.serving.schemas import (
-    ACCEPTED,
-    DONE,
-    EXAMPLES,
-    EXPLAINED,
-    FORGET,
-    FORGOTTEN,
-    LEARNED,
-    RANKED,
-    STATS,
-    request_schema,
-)
+from online_rank.serving import messages as m
 from online_rank.serving.tenants import KEY
 
-__all__ = ["description", "description_page"]
+__all__ = ["OPEN_TO_ALL", "description", "description_page"]
 
-_ERROR = {
-    "type": "object",
-    "properties": {
-        "error": {"type": "string"},
-        "request_id": {"type": "string", "description": "in X-Request-Id, too: that of the request, or a new one"},
-    },
-    "required": ["error", "request_id"],
-}
-_OK = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
-
-_READY = {
-    "type": "object",
-    "properties": {
-        "ok": {"type": "boolean"},
-        "seconds_ahead": {"type": "number", "description": "how far stored times lie ahead of the clock, if they do"},
-        "remedy": {"type": "string"},
-    },
-    "required": ["ok"],
-}
-_TO = {
-    "type": "object",
-    "required": [],
-    "additionalProperties": False,
-    "properties": {"to": {"type": "string", "format": "date", "description": "a day of which the model is kept (--snapshots)"}},
-    "example": {"to": "2026-11-25"},
-}
 _KEY = {"type": "string", "pattern": f"^{KEY.pattern}$"}
-_REFUSALS = {
-    "400": "not a valid request; nothing has changed",
-    "405": "another method than POST",
-    "408": "the body took too long",
-    "411": "the request does not give its length",
-    "413": "the body is too large",
-    "415": "the body is not declared as JSON",
-    "503": "too many requests at once, or the journal cannot be written",
+_REFUSED = {
+    400: "not a valid request, or not a key; nothing has changed",
+    401: "the token is missing or wrong",
+    403: "the token has another role",
+    404: "there is no such model",
+    405: "the method is another one",
+    408: "the body took too long",
+    409: "no model was replaced, or the model keeps what is to be forgotten where it cannot be taken away",
+    411: "the request does not give its length",
+    413: "the body is too large",
+    415: "the body is not declared as what it has to be",
+    429: "there are too many keys, or several models are being sent or received already",
+    503: "too many requests at once, or the journal cannot be written: send requests elsewhere, or restart it",
 }
+_OF_BODY = (400, 405, 408, 411, 413, 415, 503)
+_FILE, _JSON, _HTML = "application/octet-stream", "application/json", "text/html"
+
+#: What it does; the types of its body and of its answer, or their media types; and what it is refused with.
+_ENDPOINTS: dict[str, tuple[str, Any, Any, tuple[int, ...]]] = {
+    "post /rank": ("Rank the documents of a query", [m.Rank], [m.Ranked], _OF_BODY),
+    "post /explain": ("Explain why one document scores higher than another", [m.Explain], [m.Explained], _OF_BODY),
+    "post /learn": (
+        "Learn from feedback on a ranking; on the disk when it is answered",
+        [m.Grades, m.Clicks, m.Event, m.Teach, m.Command],
+        [m.Learned, m.Accepted, m.Done],
+        _OF_BODY,
+    ),
+    "get /model": ("The model file", None, _FILE, (429,)),
+    "post /model": ("Serve the model of another file, which is checked in full", _FILE, _JSON, (*_OF_BODY, 429)),
+    "post /model/rollback": (
+        "Restore the model that was replaced last, or the one with which a day began",
+        [m.RollBack],
+        _JSON,
+        (*_OF_BODY, 404, 409, 429),
+    ),
+    "delete /models/{key}": ("Delete a model with all that is stored about its queries", None, _JSON, (503,)),
+    "post /forget": (
+        "Forget queries, and features made of their context; when it is answered, files have none of it",
+        [m.Forget],
+        [m.Forgotten],
+        (*_OF_BODY, 409),
+    ),
+    "get /stats": ("Counts and figures", None, [m.Stats], ()),
+    "get /healthz": ("Whether the service works; 503: restart it", None, [m.Ready], (503,)),
+    "get /readyz": ("Whether requests can be taken", None, [m.Ready], (503,)),
+    "get /metrics": ("Figures for Prometheus", None, "text/plain", ()),
+    "get /events": ("The data of the page, once a second", None, "text/event-stream", ()),
+    "get /": ("The page", None, _HTML, ()),
+    "get /docs": ("This description, for people", None, _HTML, ()),
+    "get /openapi.json": ("This description, for programs", None, _JSON, ()),
+}
+#: Paths that need no token.
+OPEN_TO_ALL = frozenset({"/", "/healthz", "/readyz", "/docs", "/openapi.json"})
 
 
 def description(key: str | None, with_token: bool, values: tuple[str, ...] = ("number", "boolean")) -> dict[str, Any]:
@@ -71,146 +81,89 @@ def description(key: str | None, with_token: bool, values: tuple[str, ...] = ("n
     values
         The JSON types of features that the models take.
     """
-    parameters = [] if key is None else [{"name": key, "in": "query", "required": True, "schema": _KEY}]
-    keyed = {"parameters": parameters} if parameters else {}
-    secured: dict[str, Any] = {"security": [{"token": []}]} if with_token else {}
-    closed = {"401": "the token is missing or wrong", "403": "the token has another role"} if with_token else {}
-    unknown = {"400": "not a key", "404": "there is no model under this key"} if key is not None else {}
-    of_model = closed | unknown
-    of_file = of_model | {"429": "several models are being sent or received already"}
-
-    def get(summary: str, kind: str = "application/json", schema: Any = None, also: Any = (), **more: str) -> dict[str, Any]:
-        content = {kind: {} if schema is None else {"schema": schema}}
-        responses = {"200": {"description": "OK", "content": content}} | _errors(more)
-        return {"get": {"summary": summary, **dict(also), "responses": responses}}
-
-    full = {"429": "there are too many keys"} if key is not None else {}
-
-    def post(summary: str, request: dict[str, Any], response: dict[str, Any], more: dict[str, str] = full) -> dict[str, Any]:
-        return {
-            "post": {
-                "summary": summary,
-                **keyed,
-                **secured,
-                "requestBody": {"required": True, "content": {"application/json": {"schema": request}}},
-                "responses": {
-                    "200": {"description": "OK", "content": {"application/json": {"schema": response}}},
-                    **_errors(closed | more | _REFUSALS),
-                },
-            }
-        }
-
-    def replacing(summary: str, kind: str, schema: Any = None) -> dict[str, Any]:
-        refused = {**_REFUSALS, **of_file, "400": "not a model that can be served", "409": "no model was replaced"}
-        refused |= {} if schema is None else {"404": "no model of that day is kept"}
-        content: dict[str, Any] = {} if schema is None else {"schema": schema}
-        return {
-            "post": {
-                "summary": summary,
-                **keyed,
-                **secured,
-                "requestBody": {"required": True, "content": {kind: content}},
-                "responses": {"200": {"description": "it serves, and is on the disk"}, **_errors(refused)},
-            }
-        }
-
-    learn = {
-        "oneOf": [request_schema(kind, values) for kind in ("grades", "clicks", "event", "teach", "cmd")],
-        "example": EXAMPLES["grades"],
-    }
-    deleting = {
-        "delete": {
-            "summary": "Delete a model with all that is stored about its queries",
-            "parameters": [{"name": "key", "in": "path", "required": True, "schema": _KEY}],
-            **secured,
-            "responses": {
-                "200": {"description": "nothing is left of it"},
-                **_errors({**closed, "400": "not a key", "404": "there is no such model", "503": "it cannot be deleted"}),
-            },
-        }
-    }
+    paths: dict[str, dict[str, Any]] = {}
+    for name, (summary, body, answer, codes) in _ENDPOINTS.items():
+        method, path = name.split()
+        in_path = "{key}" in path
+        if in_path and key is None:
+            continue
+        operation, refused = dict[str, Any](summary=summary), {*codes}
+        if path not in OPEN_TO_ALL and path != "/metrics" and key is not None:
+            given = {"name": "key", "in": "path"} if in_path else {"name": key, "in": "query"}
+            operation["parameters"] = [{**given, "required": True, "schema": _KEY}]
+            refused |= {400, 404, 429}
+        if with_token and path not in OPEN_TO_ALL:
+            operation["security"] = [{"token": []}]
+            refused |= {401, 403}
+        if body is not None:
+            operation["requestBody"] = {"required": True, "content": _content(body)}
+        answers = {"200": {"description": "OK", "content": _content(answer)}}
+        errors = {str(code): {"description": _REFUSED[code], "content": _content([m.Refusal])} for code in sorted(refused)}
+        paths.setdefault(path, {})[method] = {**operation, "responses": answers | errors}
+    schemes = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}} if with_token else {}
     return {
         "openapi": "3.1.0",
         "info": {"title": "online_rank", "version": online_rank.__version__, "summary": "A ranker that learns online"},
-        "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}} if with_token else {},
-        "paths": {
-            "/rank": post("Rank the documents of a query", request_schema("rank", values), RANKED),
-            "/explain": post(
-                "Explain why one document scores higher than another", request_schema("explain", values), EXPLAINED, unknown
-            ),
-            "/learn": post(
-                "Learn from feedback on a ranking; on the disk when it is answered", learn, {"anyOf": [LEARNED, ACCEPTED, DONE]}
-            ),
-            "/model": get("The model file", "application/octet-stream", also=keyed | secured, **of_file)
-            | replacing("Serve the model of another file, which is checked in full", "application/octet-stream"),
-            "/model/rollback": replacing(
-                "Restore the model that was replaced last, or the one with which a day began", "application/json", _TO
-            ),
-            **({"/models/{key}": deleting} if key is not None else {}),
-            "/forget": {
-                "post": {
-                    "summary": "Forget queries, and features made of their context; when it is answered, files have none of it",
-                    **keyed,
-                    **secured,
-                    "requestBody": {"required": True, "content": {"application/json": {"schema": FORGET}}},
-                    "responses": {
-                        "200": {"description": "OK", "content": {"application/json": {"schema": FORGOTTEN}}},
-                        **_errors({**_REFUSALS, **of_model, "409": "the model keeps it where it cannot be taken away"}),
-                    },
-                }
-            },
-            "/stats": get("Counts and figures", schema=STATS, also=keyed | secured, **of_model),
-            "/healthz": get("Whether the service works; 503: restart it", schema=_OK, **{"503": "restart it"}),
-            "/readyz": get("Whether requests can be taken", schema=_READY, **{"503": "send requests elsewhere"}),
-            "/metrics": get("Figures for Prometheus", "text/plain", also=secured, **closed),
-            "/events": get(
-                "The data of the page, once a second", "text/event-stream", also=keyed | secured, **closed, **unknown
-            ),
-            "/": get("The page", "text/html"),
-            "/docs": get("This description, for people", "text/html"),
-            "/openapi.json": get("This description, for programs"),
-        },
+        "components": {"schemas": _schemas(values), **schemes},
+        "paths": paths,
     }
 
 
-def _errors(texts: dict[str, str]) -> dict[str, Any]:
-    """Error responses by their status."""
-    return {
-        status: {"description": text, "content": {"application/json": {"schema": _ERROR}}} for status, text in texts.items()
-    }
+def _content(kind: Any) -> dict[str, Any]:
+    """A body by its media type: a message, one of several, or anything of a media type."""
+    if isinstance(kind, str):
+        return {kind: {}}
+    references = [{"$ref": f"#/components/schemas/{each.__name__}"} for each in kind]
+    return {"application/json": {"schema": {"anyOf": references} if len(kind) > 1 else references[0]}}
+
+
+def _schemas(values: tuple[str, ...]) -> dict[str, Any]:
+    """The JSON schemas of all messages, whose features have these types."""
+    answers = [kind for _, _, answer, _ in _ENDPOINTS.values() if isinstance(answer, list) for kind in answer]
+    kinds = [*m.EXAMPLES, m.Forget, m.RollBack, m.Refusal, *answers]
+    _, schemas = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    texts = {"items": {"type": "string"}} if "array" in values else {}
+    for kind, example in m.EXAMPLES.items():
+        schema = schemas[kind.__name__]
+        schema["examples"] = [example]
+        if issubclass(kind, m.Query):
+            schema["anyOf"] = [{"required": ["docs"]}, {"required": ["runs"]}]
+            schema["properties"]["docs"]["additionalProperties"]["additionalProperties"] = {"type": [*values], **texts}
+    schemas["Forget"]["minProperties"] = 1
+    return schemas
 
 
 def description_page(described: dict[str, Any]) -> str:
-    """The description as a self-contained page."""
+    """The description as a self-contained page: what each path does, and the messages."""
     parts = []
     for path, methods in described["paths"].items():
         for method, operation in methods.items():
-            parts.append(f"<h2><code>{method.upper()} {html.escape(path)}</code></h2>")
-            parts.append(f"<p>{html.escape(operation['summary'])}</p>")
-            for parameter in operation.get("parameters", []):
-                which = ": which model" if parameter.get("required") else ""
-                parts.append(f"<p>Query parameter <code>{html.escape(parameter['name'])}</code>{which}.</p>")
-            if "requestBody" in operation:
-                ((kind, content),) = operation["requestBody"]["content"].items()
-                parts.append(f"<p>The body is <code>{kind}</code>.</p>")
-                schema = content.get("schema", {})
-                parts += map(_request_shown, schema.get("oneOf", [schema] if "properties" in schema else []))
+            parts.append(
+                f"<h2><code>{method.upper()} {html.escape(path)}</code></h2><p>{html.escape(operation['summary'])}</p>"
+            )
             if "security" in operation:
                 parts.append("<p>Needs the header <code>Authorization: Bearer TOKEN</code>.</p>")
-            answers = [f"<li>{code}: {html.escape(of['description'])}</li>" for code, of in operation["responses"].items()]
-            parts.append(f"<ul>{''.join(answers)}</ul>")
+            named = [f"The parameter <code>{html.escape(each['name'])}</code>." for each in operation.get("parameters", [])]
+            bodies = {"takes": operation.get("requestBody"), "answers": operation["responses"]["200"]}
+            shown = [f"It {does} {_kinds(body['content'])}." for does, body in bodies.items() if body]
+            refused = [f"<li>{code}: {html.escape(of['description'])}</li>" for code, of in operation["responses"].items()]
+            parts.append(f"<p>{' '.join(shown + named)}</p><ul>{''.join(refused[1:])}</ul>")
+    for name, schema in described["components"]["schemas"].items():
+        parts.append(f'<h2 id="{name}">{name}</h2><p>{html.escape(schema["description"])}</p><ul>')
+        for field, of in schema["properties"].items():
+            optional = "" if field in schema["required"] else " (optional)"
+            parts.append(f"<li><code>{field}</code>{optional}: {html.escape(of.get('description', ''))}</li>")
+        parts.append("</ul>")
+        parts += [f"<pre>{html.escape(json.dumps(each))}</pre>" for each in schema.get("examples", [])]
     title = html.escape(f"{described['info']['title']} {described['info']['version']}")
     return _PAGE.format(title=title, summary=html.escape(described["info"]["summary"]), parts="".join(parts))
 
 
-def _request_shown(schema: dict[str, Any]) -> str:
-    """An example of a request, and what its fields mean."""
-    fields = [
-        f"<li><code>{html.escape(name)}</code>{'' if name in schema['required'] else ' (optional)'}: "
-        f"{html.escape(field.get('description', ''))}</li>"
-        for name, field in schema["properties"].items()
-    ]
-    return f"<pre>{html.escape(json.dumps(schema['example'], indent=2))}</pre><ul>{''.join(fields)}</ul>"
+def _kinds(content: dict[str, Any]) -> str:
+    """Links to the messages of a body, or its media type."""
+    ((kind, of),) = content.items()
+    names = re.findall(r"/schemas/(\w+)", json.dumps(of))
+    return " or ".join(f'<a href="#{name}">{name}</a>' for name in names) or f"<code>{kind}</code>"
 
 
 _PAGE = """<!doctype html>

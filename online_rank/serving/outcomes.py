@@ -23,9 +23,10 @@ class Outcome(NamedTuple):
     ----------
     fields
         The kind of change: `("rank", draws so far or None, numbers of the queries crowded out, rankings that two models might
-        have drafted, share of the DCG that the draw keeps or None)`, `("learn", id, number of its query)`, `("teach", id)`,
-        `("feedback", time)`, `("close", id)` at the end of a window, `("drop", id)` if the feedback cannot be learned,
-        `("late", time or None)`, `("time", time)`, `("promote",)`, `("replace",)` for a model from a file, or
+        have drafted, share of the DCG that the draw keeps or None, time if it is not that of the query or None)`,
+        `("learn", id, number of its query, time or None)`, `("teach", id, time or None)`, `("feedback", time)` with a second
+        time if it is ahead of the clock, `("close", id)` at the end of a window, `("drop", id)` if the feedback cannot
+        be learned, `("late", time or None)`, `("time", time)`, `("promote",)`, `("replace",)` for a model from a file, or
         `("duplicate",)`.
     number
         The number of the query that waits from then on, or None.
@@ -70,6 +71,8 @@ class Reply(NamedTuple):
         What the service adds up of such losses, after this one (`LossInterval`); None without a loss.
     closed
         Replies for what happened at the same time: queries learned because their windows have ended, a promotion.
+    docs
+        The documents of a query that was ranked and waits, with their features, to watch them; None for no such query.
     is_refused
         Whether the request is of a kind that was not allowed.
     promoted
@@ -86,6 +89,7 @@ class Reply(NamedTuple):
     account: LossInterval | None = None
     closed: Sequence[Any] = ()  # of `Reply`; API pages cannot resolve a class that refers to itself
     promoted: str = ""
+    docs: Any = None
     is_refused: bool = False
 
     @property

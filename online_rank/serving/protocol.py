@@ -1,6 +1,7 @@
 """A ranker behind JSON lines, for programs in any language.
 
-Each request is a JSON object on a line of its own, and each gets one line in answer, in order:
+Each request is a JSON object on a line of its own, a message of `online_rank.serving.messages`, and each gets one line in answer,
+in order:
 
     {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}}
         -> {"id": "q1", "ranking": ["a", "b"], "scores": [0.7, 0.2]}             best first
@@ -8,89 +9,36 @@ Each request is a JSON object on a line of its own, and each gets one line in an
         -> {"id": "q1", "learned": true, "loss": 0.37}
         -> {"id": "q1", "learned": false, "duplicate": true}                     these grades were learned before
         -> {"id": "q1", "learned": false, "late": true}                          other grades were learned before: too late
-
-A service that learns from clicks draws the documents to show, which come first in the ranking, and learns from the clicks on
-them. The other documents follow, by score:
-
-    {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}}
-        -> {"id": "q1", "ranking": ["b", "a"], "scores": [0.2, 0.7], "shown": 2} show the first two, in this order
-    {"id": "q1", "clicks": ["a"]}                                                [] = looked at, nothing clicked
-        -> {"id": "q1", "learned": true, "loss": 0.5}
-    {"id": "q2", "clicks": {"a": 0.7}}                                           engagement: time, purchases, ...
-
-What learning from clicks needs to know of the draw waits with the query; none of it crosses the wire.
-
-For models that look at what is known of the query itself (`CrossFeatures`), and for those that fuse what retrievers returned
-(`RunFeatures`):
-
-    {"id": "q3", "docs": {...}, "context": {"user": "u17"}}
-    {"id": "q4", "runs": {"bm25": [["d7", 12.3], ["d2", 11.9]], "vector": {"d2": 0.83}}}
-    {"id": "q5", "runs": {...}, "docs": {"d7": {"price": 3}}}                    what else is known of the candidates
-
-A service with a window (`FeedbackPlan`) learns a query when its window ends, from all that was given until then:
-
-    {"id": "q1", "grades": {"a": 2}}                                             grades of some documents
-    {"id": "q1", "event": "purchase", "doc": "b"}                                events that were declared with their values
-    {"id": "q1", "event": "purchase", "doc": "b", "value": 0}                    taken back
-        -> {"id": "q1", "accepted": true}                                        of several, the one with the latest time counts
-        -> {"id": "q1", "accepted": true, "early": true}                         its query has not come yet
-        -> {"id": "q1", "accepted": false, "late": true}                         its window has ended: not learned
-
-Any request may have `"ts"`, its time in seconds, and `"meta"`, which is answered as it came. Also
-
-    {"id": "q1", "grades": {"a": 2}, "ungraded": 0}                              the other documents have grade 0, or "skip"
-    {"id": "q3", "docs": {...}, "grades": {...}}                                 learned at once: somebody else ranked it
-        -> {"id": "q3", "learned": true, "loss": 0.2}                            by the scores before learning
-    {"id": "q3", "docs": {...}, "greedy": true}
-        -> {"id": "q3", "ranking": [...], "scores": [...]}                       by score: nothing is drawn, nothing waits
-    {"id": "q3", "docs": {...}, "explain": ["a", "b"]}
-        -> {"id": "q3", "explanation": {"difference": 0.5, "contributions": [["clicks", 0.5]], "exact": true}}
-    {"cmd": "stats"}
-        -> {"stats": {...}}
-    {"cmd": "save"}
-        -> {"saved": "model.npz"}
-    anything else
+    anything that is no message
         -> {"error": "what is wrong", "line": 17}                                and nothing has changed
 
-Ids are strings or integers; each identifies one query.
+A service that learns from clicks draws the documents to show, which come first in the ranking, and learns from the clicks on
+them. What it needs to know of the draw waits with the query. A service with a window (`FeedbackPlan`) learns a query when its
+window ends, from all that was given until then.
 """
 
 import contextlib
-import dataclasses
-import functools
 import json
 import math
 from collections.abc import Collection
 from typing import Any
 
-import numpy as np
-
 from online_rank import arguments
-from online_rank.base import abilities_of, ranker_of
+from online_rank.base import ranker_of
 from online_rank.base.growth import growth_limited
 from online_rank.base.undo import all_or_nothing
-from online_rank.limits import MAX_COUNT, is_id, is_integer
-from online_rank.query import Block, Runs
-from online_rank.serving.answers import explained, ranked
+from online_rank.limits import MAX_COUNT, is_integer
+from online_rank.serving import learning, messages, ranking, windows
+from online_rank.serving.answers import ranked
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.outcomes import Outcome, Reply
-from online_rank.serving.requests import KindRefused, asked_of, kind_of, require_feedback
-from online_rank.serving.windows import WindowedService
-from online_rank.serving.wire import decoded
+from online_rank.serving.service_state import ServiceState
 from online_rank.storage.files import from_bytes
 
 __all__ = ["Outcome", "RankingService", "Reply"]
 
-#: Approximate memory of a waiting query besides its text, and of each document besides its features: names, scores, the draw.
-_ENTRY = 500
-_DOCUMENT = 200
 
-#: Number of queries kept in parsed form until their feedback arrives, and the largest size of each in bytes.
-_READ = 256
-_LARGEST_READ = 1 << 18
-
-
-class RankingService(WindowedService):
+class RankingService(ServiceState):
     """Answers requests, and learns from grades or clicks whenever they arrive.
 
     Its state is a function of the outcomes of its requests, so replaying them (`replay`) restores it.
@@ -131,7 +79,7 @@ class RankingService(WindowedService):
     >>> service.handle(b'{"id": 1, "grades": {"a": 0, "b": 2}}').answer
     {'id': 1, 'learned': False, 'duplicate': True}
     >>> service.handle(b'{"id": 1, "grade": 2}', line=4).answer
-    {'id': 1, 'error': 'a request has the fields id and docs (or runs), id and grades, ...; this one has id, grade', 'line': 4}
+    {'id': 1, 'error': 'a request has the fields id and docs (or runs), ...; this one has id, grade', 'line': 4}
     """
 
     def handle(self, request: bytes, line: int = 0, at: float | None = None, kinds: Collection[str] | None = None) -> Reply:
@@ -146,30 +94,43 @@ class RankingService(WindowedService):
         at
             When it arrived, in seconds: its time, where it has none of its own (`"ts"`); None for the time on the clock.
         kinds
-            The kinds of requests that are answered (`kind_of`); None for all.
+            The kinds of requests that are answered, by the names of their types in small letters; None for all.
         """
+        known: dict[str, Any] = {}
         try:
-            fields = decoded(request)
-        except ValueError as error:
-            return Reply({"error": f"not a JSON object: {error}", "line": line})
+            message: Any = messages.read(request)
+            known = {} if isinstance(message, messages.Command) else {"id": message.id}
+            kind = type(message).__name__.lower()
+            if kinds is not None and kind not in kinds:
+                error = f"this is a request of the kind {kind}; here it must be of the kind {' or '.join(sorted(kinds))}"
+                return Reply({**known, "error": error, "line": line}, is_refused=True)
+            reply = self._handled(message, request, at)
+        except messages.RequestError as refused:
+            known = {} if refused.query_id is None else {"id": refused.query_id}
+            return Reply({**known, "error": str(refused), "line": line})
+        except (ValueError, TypeError, OverflowError) as refused:
+            return Reply({**known, "error": str(refused), "line": line})
         except MemoryError:
-            return Reply({"error": "not enough memory for this request", "line": line})
-        is_refused = False
-        try:
-            reply = self._handled(kind_of(fields, kinds), fields, request, at)
-        except (ValueError, TypeError, OverflowError) as error:
-            message, is_refused = str(error), isinstance(error, KindRefused)
-        except MemoryError:
-            message = "not enough memory for this request"
-        else:
-            if "meta" in fields:
-                with contextlib.suppress(MemoryError):  # What has changed must be known to the journal.
-                    reply.answer["meta"] = fields["meta"]
-            alone = reply.outcome is None or (self.plan is None and self.challenge is None)
-            return reply if alone else self._with_what_follows(reply)
-        query_id = fields.get("id")
-        known = {"id": query_id} if is_id(query_id) else {}
-        return Reply({**known, "error": message, "line": line}, is_refused=is_refused)
+            return Reply({**known, "error": "not enough memory for this request", "line": line})
+        if known and message.meta is not messages.UNSET:
+            with contextlib.suppress(MemoryError):  # What has changed must be known to the journal.
+                reply.answer["meta"] = message.meta
+        alone = reply.outcome is None or (self.plan is None and self.challenge is None)
+        return reply if alone else windows.with_what_follows(self, reply)
+
+    def advance(self, at: float) -> Reply:
+        """Let it be a time, although no request says so: queries are learned whose windows have ended by then.
+
+        For times without requests; where nothing has ended, nothing changes.
+        """
+        end = self._pending.next_end
+        if end is None or end > at:
+            return Reply({})
+        reply = Reply({}, Outcome(("time", at)))
+        with all_or_nothing(self) as changes:
+            self._count(None)
+            self._pending.advance(changes, at)
+        return windows.with_what_follows(self, reply)
 
     def answer_again(self, request: bytes) -> Reply:
         """Answer a request that was handled before, as far as possible; nothing changes.
@@ -177,21 +138,21 @@ class RankingService(WindowedService):
         A waiting query gets its earlier answer; a learned or dropped query, and feedback, get `"duplicate": true`.
         """
         try:
-            fields = decoded(request)
-            kind = kind_of(fields)
-        except ValueError as error:
+            message: Any = messages.read(request)
+        except messages.RequestError as error:
             return Reply({"error": str(error), "line": 0})
-        if kind in ("cmd", "explain") or fields.get("greedy"):
+        is_rank = isinstance(message, messages.Rank)
+        if isinstance(message, messages.Command | messages.Explain) or (is_rank and message.greedy is True):
             return self.handle(request)
-        query_id = fields["id"]
-        waiting = self._pending.get(query_id) if kind == "rank" else None
+        waiting = self._pending.get(message.id) if is_rank else None
         if waiting is None:
-            gathers = self._pending.window is not None and kind != "teach"
-            done = {} if kind == "rank" else {"accepted" if gathers else "learned": False}
-            return Reply({"id": query_id, **done, "duplicate": True})
-        asked = asked_of(decoded(waiting[0].encode()), self.null_is_missing)
-        scores = dict(zip(asked.ids if isinstance(asked, Runs) else asked, waiting[1], strict=True))
-        return Reply(ranked(query_id, scores, json.loads(waiting[2])["order"] if waiting[2] else None))
+            gathers = self._gathers and not isinstance(message, messages.Teach)
+            done = {} if is_rank else {"accepted" if gathers else "learned": False}
+            return Reply({"id": message.id, **done, "duplicate": True})
+        text, scores, drawn = waiting
+        ids = learning.block_of(self, self._pending.number(message.id) or 0, text).ids or ()
+        order = json.loads(drawn)["order"] if drawn else None
+        return Reply(ranked(message.id, dict(zip(ids, scores, strict=True)), order))
 
     def exchange_model(self, model: Any, content: bytes) -> Outcome:
         """Replace the model as `replace_model` does, between two requests.
@@ -225,189 +186,96 @@ class RankingService(WindowedService):
         if kind in ("learn", "teach", "close", "drop"):
             # What is learned again had been forgotten.
             self._learned.pop(rest[0], None)
+        outcome = Outcome(tuple(fields))
+        message: Any = messages.read(feedback) if kind in ("learn", "teach", "feedback") else None
         if kind == "rank":
-            # Journals of older versions lack the share that was kept, and the time if it is not that of the query.
-            n_shown, gone, n_asked, kept, now = (*rest, None, None)[:5]
-            if not all(is_integer(count, 0, MAX_COUNT) for count in (n_shown or 0, n_asked)):
-                raise ValueError("a ranking has counts that no file can hold")
-            arguments.number("the share of the DCG that a draw keeps", kept, 0.0, 1.001, optional=True)
-            if now is not None:
-                arguments.require_time("the time of a ranking", now)
-            if number is not None and (type(number) is not int or number != self._pending.next_number):
-                raise ValueError(f"a query waits under number {number}, but the next is {self._pending.next_number}")
-            if n_shown is not None:
-                ranker_of(self.model).n_shown = n_shown
-            if self.challenge is not None:
-                self.challenge.n_asked = n_asked
-            with all_or_nothing(self) as changes:
-                self._ranked(changes, number, waiting, gone, now, kept)
-            self._pending.spill()
+            self._rank_again(*rest, number=number, waiting=waiting)
         elif kind == "learn":
-            request = decoded(feedback)
-            self._learn(kind_of(request), request, feedback, _time_in(rest, 2))
+            learning.learn(self, message, feedback, _times(rest[2:]))
         elif kind == "teach":
-            self._teach(decoded(feedback), feedback, _time_in(rest, 1), n_bytes=None)
+            learning.teach(self, message, feedback, _times(rest[1:]), n_bytes=None)
         elif kind == "feedback":
-            for time in rest:
-                arguments.require_time("the time of feedback", time)
-            request = decoded(feedback)
-            kind = kind_of(request)
-            self._gathered(kind, request, self._given(kind, request), *rest)
+            _times(rest)
+            windows.take(self, message, windows.given_by(self, message), *rest)
         elif kind == "close":
-            self._closed(rest[0], Outcome(tuple(fields)))
+            windows.close(self, rest[0], outcome)
         elif kind == "replace":
             self.exchange_model(from_bytes(feedback), feedback)
         elif kind == "promote":
-            self._promote()
+            windows.promote(self)
         elif kind == "drop":
-            self._dropped(rest[0])
+            windows.drop(self, rest[0], outcome)
         else:
-            passes = kind != "duplicate" and rest[0] is not None
-            if passes:
-                arguments.require_time("time", rest[0])
+            now = _times(rest)
             with all_or_nothing(self) as changes:
                 self._count({"time": None, "late": "late"}.get(kind, "duplicates"))
-                if passes:
-                    self._pending.advance(changes, rest[0])
+                if now is not None:
+                    self._pending.advance(changes, now)
 
-    def _handled(self, kind: str, fields: dict[str, Any], request: bytes, at: float | None) -> Reply:
-        """Answer a request of a kind. Raises ValueError, and others, before anything changes."""
-        if kind == "cmd":
-            return self._command(fields["cmd"])
-        own, now = self._times(fields.get("ts"), at)
-        learned_at = self._time(None if at is None and "ts" not in fields else now)
-        if kind == "teach":
-            return self._teach(fields, request, learned_at, n_bytes=len(request))
-        if kind == "explain":
-            return self._explain(fields, request)
-        gathers = self.plan is not None and self.plan.window is not None
-        if kind == "rank":
-            return self._rank(fields, request, *((own, now) if gathers else (None, None)))
-        require_feedback(kind, fields)
+    def _rank_again(
+        self, n_shown: Any, gone: Any, n_asked: Any, kept: Any = None, now: Any = None, *, number: Any, waiting: Any
+    ) -> None:
+        """A query was ranked. Raises ValueError for what no service has recorded."""
+        if not all(is_integer(count, 0, MAX_COUNT) for count in (n_shown or 0, n_asked)):
+            raise ValueError("a ranking has counts that no file can hold")
+        arguments.number("the share of the DCG that a draw keeps", kept, 0.0, 1.001, optional=True)
+        if now is not None:
+            arguments.require_time("the time of a ranking", now)
+        if number is not None and (type(number) is not int or number != self._pending.next_number):
+            raise ValueError(f"a query waits under number {number}, but the next is {self._pending.next_number}")
+        if n_shown is not None:
+            ranker_of(self.model).n_shown = n_shown
+        if self.challenge is not None:
+            self.challenge.n_asked = n_asked
+        with all_or_nothing(self) as changes:
+            ranking.let_wait(self, changes, number, waiting, gone, now, kept)
+        self._pending.spill()
+
+    @property
+    def _gathers(self) -> bool:
+        """Whether feedback is gathered over a window."""
+        return self.plan is not None and self.plan.window is not None
+
+    def _handled(self, message: Any, request: bytes, at: float | None) -> Reply:
+        """Answer a request. Raises ValueError, and others, before anything changes."""
+        if isinstance(message, messages.Command):
+            return Reply({"stats": self.stats()}) if message.cmd == "stats" else Reply({}, command="save")
+        if isinstance(message, messages.Explain):
+            return ranking.explain(self, message, request)
+        gathers, ts = self._gathers, None if message.ts is messages.UNSET else message.ts
+        own: Any
+        now: Any
+        own, now = self._times(ts, at) if gathers or ts is not None else (at, at)
+        if isinstance(message, messages.Rank):
+            return ranking.rank(self, message, request, *((own, now) if gathers else (None, None)))
+        learned_at = self._time(now if ts is not None else at)
+        if isinstance(message, messages.Teach):
+            return learning.teach(self, message, request, learned_at, n_bytes=len(request))
         if gathers:
-            return self._gather(kind, fields, request, own, now)
-        if kind == "event":
+            return windows.gather(self, message, request, own, now)
+        if isinstance(message, messages.Event):
             raise ValueError("events are added up over a window, and this service has none: start it with --feedback-window")
-        return self._learn(kind, fields, request, learned_at)
+        return learning.learn(self, message, request, learned_at)
 
     def _times(self, ts: float | None, at: float | None) -> tuple[float, float]:
         """A request's own time, and the time that it is, which is not ahead of the clock; `at` is when it arrived.
 
         Raises ValueError for a time that is too far ahead.
         """
-        latest = CLOCK.now() if at is None else max(at, CLOCK.now())
+        clock = CLOCK.now()
+        latest = clock if at is None else max(at, clock)
         if ts is None:
-            own = CLOCK.now() if at is None else at
+            own = clock if at is None else at
         elif (own := CLOCK.read(ts)) > latest + self.clock_skew:
             raise ValueError(
                 f"ts is {ts}, {own - latest:,.0f} seconds ahead of the clock; {self.clock_skew:g} are accepted (--clock-skew)"
             )
         return own, min(own, latest)
 
-    def _rank(self, fields: dict[str, Any], request: bytes, at: float | None, now: float | None) -> Reply:
-        query_id, greedy = fields["id"], fields.get("greedy", False)
-        if type(greedy) is not bool:
-            raise ValueError("greedy must be true or false")
-        query, text = self._query_of(fields, n_bytes=len(request)), request.decode()
-        # Before anything is drawn, because a refused request must not change the next draw.
-        size = _ENTRY + len(text) * (1 if text.isascii() else 4) + _DOCUMENT * query.n_documents
-        self._pending.require_room(size)
-        scores = self.model.predict_one(query)
-        if greedy:
-            return Reply(ranked(query_id, scores))
-        with all_or_nothing(self) as changes:
-            answer, drawn, draw = ranked(query_id, scores), None, None
-            if abilities_of(self.model).draws:
-                ranker = ranker_of(self.model)
-                changes.undo_by(functools.partial(vars(ranker).update, {"_n_shown": ranker.n_shown}))
-                shown = self.model.show_one(query)
-                if self.challenge is not None:
-                    shown = self.challenge.drafted(self.model, query, len(shown.order)) or shown
-                if shown.teams is None:
-                    shown = dataclasses.replace(shown, kept=ranker.kept_share([*scores.values()]))
-                answer = ranked(query_id, scores, [*shown.order])
-                drawn = json.dumps(shown.to_dict(), separators=(",", ":"))
-                draw = ranker.n_shown, shown.kept
-            waiting = (query_id, size, at, text, [*scores.values()], drawn)
-            reply = self._waiting(changes, answer, draw, waiting, query, now)
-        self._pending.spill()
-        return reply
 
-    def _explain(self, fields: dict[str, Any], request: bytes) -> Reply:
-        """Explain the difference between the scores of two documents. Nothing changes."""
-        query = self._query_of(fields, n_bytes=len(request))
-        return Reply({"id": fields["id"], "explanation": explained(self.model, query, fields["explain"])})
-
-    def _waiting(
-        self,
-        changes: all_or_nothing,
-        answer: dict[str, Any],
-        draw: tuple[int, float | None] | None,
-        waiting: tuple[Any, ...],
-        read: Block,
-        now: float | None,
-    ) -> Reply:
-        """The answer to a query that was ranked, and waits for its feedback, unless it was already learned; `changes` undo it.
-
-        `draw` is the number of draws so far, and the share of the DCG that the last one keeps; `now` is the time, if it counts.
-        """
-        n_shown, kept = (None, None) if draw is None else draw
-        query_id, size, at, *_ = waiting
-        # Only a query ahead of the clock has another time than it is.
-        ahead = () if now == at else (now,)
-        number, gone = None, list[int]()
-        replaced = self._pending.number(query_id)
-        if self.learned_as(query_id) is None:
-            number, gone = self._pending.next_number, self._pending.crowded_out(query_id, size)
-        # Of those that feedback was given for the windows end: they go when they are learned.
-        forgotten = [each for each in gone if not self._pending.is_given(each)] if gone else gone
-        if replaced is not None:
-            forgotten = [*forgotten, replaced]
-        n_asked = 0
-        if self.challenge is not None and draw is not None:
-            self.challenge.n_asked += 1
-            n_asked = self.challenge.n_asked
-        reply = Reply(answer, Outcome(("rank", n_shown, gone, n_asked, kept, *ahead), number, waiting, gone=tuple(forgotten)))
-        if number is not None and size <= _LARGEST_READ:
-            if len(self._read) >= _READ:
-                self._read.pop(next(iter(self._read)), None)
-            self._read[number] = read
-        self._ranked(changes, number, waiting, gone, now, kept)
-        return reply
-
-    def _ranked(
-        self,
-        changes: all_or_nothing,
-        number: int | None,
-        waiting: tuple[Any, ...],
-        gone: list[int],
-        now: float | None,
-        kept: float | None,
-    ) -> None:
-        """A query was ranked, and waits under its number; the last of the changes, which undo it."""
-        self._count("ranked")
-        if kept is not None:
-            self._kept = self._kept + np.array((1.0, kept))
-        if number is not None:
-            query_id, size, at, *query = waiting
-            if self._pending.is_early(query_id):
-                text, _, drawn = query
-                n_late, n_unknown = self._pending.lost(query_id, at, {*self._known(text, drawn)})
-                self._counts["late"] += n_late
-                self._counts["unknown_documents"] += n_unknown
-            self._pending.put(changes, query_id, tuple(query), size, number, gone, at, now)
-
-    def _command(self, command: Any) -> Reply:
-        if command == "stats":
-            return Reply({"stats": self.stats()})
-        if command == "save":
-            return Reply({}, command="save")
-        raise ValueError(f"cmd is {str(command)[:40]!r}; there are 'save' and 'stats'")
-
-
-def _time_in(fields: list[Any], i: int) -> float | None:
-    """The time at which a query was learned, among the fields of a change; None where it has none. Raises ValueError."""
-    if len(fields) <= i:
-        return None
-    arguments.require_time("the time of a change", fields[i])
-    return float(fields[i])
+def _times(times: list[Any]) -> float | None:
+    """The first of the times among the fields of a change; None for none. Raises ValueError."""
+    known = [time for time in times if time is not None]
+    for time in known:
+        arguments.require_time("the time of a change", time)
+    return float(known[0]) if known else None

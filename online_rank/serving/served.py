@@ -12,15 +12,14 @@ from online_rank.base.anatomy import learned_measure
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.commit import CommitError, GroupCommit
 from online_rank.serving.durable import DurableService
-from online_rank.serving.forgetting import Wanted, without
 from online_rank.serving.idle import IdleClock
 from online_rank.serving.inputs import InputWatch
+from online_rank.serving.messages import Forget, RequestError, RollBack, read_as
 from online_rank.serving.monitor import Monitor
-from online_rank.serving.outcomes import PREVIOUS, REFERENCE
+from online_rank.serving.outcomes import REFERENCE
 from online_rank.serving.protocol import RankingService, Reply
-from online_rank.serving.snapshots import days, keep_for, named, today
+from online_rank.serving.snapshots import KeptModels, today
 from online_rank.serving.stored_times import latest_time
-from online_rank.serving.wire import decoded
 from online_rank.storage.files import from_bytes, to_bytes
 
 __all__ = ["Answer", "ServedModel"]
@@ -54,7 +53,7 @@ class ServedModel:
         self.n_users = 0
         self.clock = IdleClock(service, idle)
         self.n_promotions = 0
-        self._n_snapshots, self._day = snapshots, ""
+        self.kept = KeptModels(durable.store, snapshots)
         # Shares the service's account of losses, which outlives the process.
         self.monitor = Monitor(learned_measure(service.model), service._served, clicks=service.draws)
         self.inputs = self._inputs()
@@ -67,7 +66,6 @@ class ServedModel:
             )  # fmt: skip
         self._before = service.counts()
         self._replacing = asyncio.Lock()
-        self._previous: bytes | None = None
         if service.replaced is not None:
             # The process may have been killed before the file was written.
             self._keep_replaced()
@@ -149,11 +147,7 @@ class ServedModel:
 
     def _look(self, reply: Reply) -> None:
         """Look at the features of a query that was ranked."""
-        outcome = reply.outcome
-        if outcome is None or not outcome.waiting:
-            return
-        docs = decoded(outcome.waiting[3].encode()).get("docs", {})
-        if self.inputs.look(docs):
+        if reply.docs is not None and self.inputs.look(reply.docs):
             self._keep_reference()
 
     def _keep_reference(self) -> None:
@@ -167,9 +161,7 @@ class ServedModel:
     def _keep_replaced(self) -> None:
         """Keep the model that was replaced, for `roll_back`."""
         try:
-            self._previous = to_bytes(self.durable.service.replaced)
-            if self.durable.store is not None:
-                self.durable.store.put_file(PREVIOUS, self._previous)
+            self.kept.put(to_bytes(self.durable.service.replaced))
         except (OSError, TypeError, ValueError) as error:
             _log.error("the model before cannot be kept: %s", error)
 
@@ -197,55 +189,46 @@ class ServedModel:
     async def roll_back(self, request: bytes = b"{}") -> Answer:
         """Restore the model that was replaced last, or the one with which a day began; without a day, again undoes this."""
         try:
-            fields = decoded(request)
-        except ValueError as error:
-            return 400, {"error": f"not a JSON object: {error}"}
-        if not fields.keys() <= {"to"} or not isinstance(fields.get("to", ""), str):
-            return 400, {"error": 'the only field is to, a day: {"to": "2026-11-25"}; without it, the model before is restored'}
-        if "to" not in fields:
-            previous = await self._previous_file()
-            return (409, {"error": "no model was replaced"}) if previous is None else await self.replace(previous)
-        store, content = self.durable.store, None
-        kept = [] if store is None else await asyncio.to_thread(days, store)
-        if store is not None and fields["to"] in kept:
-            content = await asyncio.to_thread(store.file, named(fields["to"]))
+            day = read_as(RollBack, request).to
+        except RequestError as error:
+            return 400, {"error": f'{error}; the only field is to, a day: {{"to": "2026-11-25"}}'}
+        kept = self.kept
+        if not isinstance(day, str):
+            content = await asyncio.to_thread(kept.get)
+            return (409, {"error": "no model was replaced"}) if content is None else await self._rolled_back(content, "before")
+        days = await asyncio.to_thread(kept.days)
+        content = await asyncio.to_thread(kept.get, day) if day in days else None
         if content is None:
-            return 404, {"error": f"no model of that day is kept; there are {', '.join(kept) or 'none (see --snapshots)'}"}
-        return await self.replace(content)
+            return 404, {"error": f"no model of that day is kept; there are {', '.join(days) or 'none (see --snapshots)'}"}
+        return await self._rolled_back(content, f"with which {day} began")
+
+    async def _rolled_back(self, content: bytes, which: str) -> Answer:
+        status, answer = await self.replace(content)
+        if status == 200:
+            _log.warning("rolled back to the model %s", which)
+        return status, answer
 
     async def keep_snapshot(self) -> None:
         """Keep the model with which the day began, unless it is kept already."""
-        store, day = self.durable.store, today()
-        if not self._n_snapshots or store is None or day == self._day:
+        kept, day = self.kept, today()
+        if not kept.lacks_today:
             return
         self.n_users += 1
         try:
-            if day not in await asyncio.to_thread(days, store):
+            if day not in await asyncio.to_thread(kept.days):
                 # While a user is forgotten, a model that knows the user would be kept.
                 async with self._replacing:
-                    await asyncio.to_thread(store.put_file, named(day), self.model_file())
-            await asyncio.to_thread(keep_for, store, self._n_snapshots)
-            self._day = day
+                    await asyncio.to_thread(kept.put, self.model_file(), day)
+            await asyncio.to_thread(kept.complete, day)
         except (OSError, TypeError, ValueError) as error:
             _log.error("the model with which %s began cannot be kept: %s", day, error)
         finally:
             self.n_users -= 1
 
-    async def _snapshots_without(self, wanted: Wanted) -> tuple[dict[str, bytes], frozenset[str]]:
-        """The snapshots that have to change for a request to forget, and the names of features that go. Raises ValueError."""
-        store, changed, names = self.durable.store, dict[str, bytes](), frozenset[str]()
-        for day in [] if store is None else await asyncio.to_thread(days, store):
-            content = await asyncio.to_thread(store.file, named(day))  # type: ignore[union-attr]
-            if content is not None:
-                content, found = await asyncio.to_thread(without, content, wanted)
-                names |= found
-                changed |= {named(day): content} if found else {}
-        return changed, names
-
     async def forget(self, request: bytes) -> Answer:
-        """Forget queries, and the features that their context made (`Wanted`); the files have none of it when this returns."""
+        """Forget queries, and the features that their context made (`Forget`); the files have none of it when this returns."""
         try:
-            wanted = Wanted.of(request)
+            wanted = read_as(Forget, request)
         except ValueError as error:
             return 400, {"error": str(error)}
         self.n_users += 1
@@ -261,40 +244,21 @@ class ServedModel:
         finally:
             self.n_users -= 1
 
-    async def _forgotten(self, wanted: Wanted) -> Answer:
+    async def _forgotten(self, wanted: Forget) -> Answer:
         """Forget. Raises ValueError before anything is changed, and CommitError and OSError after."""
         self.commits.require_working()
-        previous = await self._previous_file()
-        names: frozenset[str] = frozenset()
-        if previous is not None:
-            previous, names = await asyncio.to_thread(without, previous, wanted)
-        snapshots, also = await self._snapshots_without(wanted)
+        changed, names = await asyncio.to_thread(self.kept.without, wanted)
         done = self.durable.forget(wanted)
-        done = done._replace(features=done.features | names | also)
+        done = done._replace(features=done.features | names)
         self.monitor.forget()
         self.monitor.changed()
         self.inputs.forget(done.features.__contains__)
         if self.inputs.has_reference:
             self._keep_reference()
-        if previous is not None and names:
-            await self._keep_previous(previous)
-        for name, content in snapshots.items():
-            await asyncio.to_thread(self.durable.store.put_file, name, content)  # type: ignore[union-attr]
+        for day, content in changed.items():
+            await asyncio.to_thread(self.kept.put, content, day)
         await self.commits.checkpoint()
         return 200, done.answer()
-
-    async def _previous_file(self) -> bytes | None:
-        """The model that was replaced last; None if there is none."""
-        previous = self._previous
-        if previous is None and self.durable.store is not None:
-            previous = await asyncio.to_thread(self.durable.store.file, PREVIOUS)
-        return previous
-
-    async def _keep_previous(self, content: bytes) -> None:
-        """Keep a model for `roll_back`. Raises OSError."""
-        self._previous = content
-        if self.durable.store is not None:
-            await asyncio.to_thread(self.durable.store.put_file, PREVIOUS, content)
 
     async def _replaced_by(self, model: Any, content: bytes) -> Answer:
         service, commits, store = self.durable.service, self.commits, self.durable.store
@@ -311,7 +275,6 @@ class ServedModel:
         self._latest_time = latest_time(service)
         self.inputs.serve(model)
         watched, before = self.monitor, to_bytes(service.replaced)
-        self._previous = before
         self.monitor = Monitor(learned_measure(model), service._served, clicks=service.draws)
         self.monitor.n_drifts, self.monitor.version = watched.n_drifts, watched.version + 1
         try:
@@ -320,8 +283,9 @@ class ServedModel:
             return 503, {"error": str(error)}
         # It is in the journal, with the model before it: the next checkpoint or a restart makes up for whatever fails now.
         try:
-            await self._keep_previous(before)
+            await asyncio.to_thread(self.kept.put, before)
             await commits.checkpoint()
+            _log.warning("the model was replaced by a file of %d bytes", len(content))
         except (CommitError, OSError) as error:
             _log.error("a model was replaced, but only the journal has it yet: %s", error)
         return 200, {"replaced": True}

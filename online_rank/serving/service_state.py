@@ -10,12 +10,13 @@ import numpy as np
 
 from online_rank.arguments import flag, integer
 from online_rank.arguments import number as real
-from online_rank.base import abilities_of, ranker_of
+from online_rank.base import abilities_of, ranker_of, steps_of
 from online_rank.base.anatomy import learned_measure
 from online_rank.base.schema import Array, Count, Derived, DictOf, Nested, Plain, Schema, Text, TupleOf
 from online_rank.base.undo import Undo, all_or_nothing
 from online_rank.intervals import Interval, LossInterval
 from online_rank.metrics import metric
+from online_rank.preprocessing._columns import ColumnTransformer
 from online_rank.query import Block
 from online_rank.serving.challenge import Challenge
 from online_rank.serving.clock import CLOCK
@@ -29,12 +30,16 @@ _COUNTED = ("ranked", "learned", "duplicates", "accepted", "late", "unknown_docu
 
 #: Learned ids that are remembered without a store.
 _IN_MEMORY = 100_000
+#: Number of queries kept in parsed form until their feedback arrives, and the largest size of each in bytes.
+_READ = 256
+_LARGEST_READ = 1 << 18
+
 #: How far the numbers of queries that wait may lie apart in a folder, in any case.
 _MOST_APART = 1 << 26
 
 
 class ServiceState:
-    """What a `RankingService` is made of; see there for its parameters."""
+    """The data of a `RankingService`, and how it is kept; see there for its parameters."""
 
     _schema = Schema(
         n_changes=Count(),
@@ -75,6 +80,8 @@ class ServiceState:
         flag("learn_served", learn_served)
         flag("null_is_missing", null_is_missing)
         real("clock_skew", clock_skew, 0.0)
+        for each in (model,) if challenge is None else (model, challenge.model):
+            _require_met(each)
         self.model = model
         self.measure = measure
         self.max_pending = max_pending
@@ -200,6 +207,7 @@ class ServiceState:
         """
         if abilities_of(model).draws != self.draws:
             raise ValueError("one model learns from clicks, the other from grades")
+        _require_met(model)
         target = learned_measure(model)
         ranker_of(model)
         self.begin_challenge(self.challenge, model)
@@ -312,6 +320,13 @@ class ServiceState:
             self._counts[name] += 1
         self.n_changes += 1
 
+    def _hold(self, number: int, n_bytes: int, block: Block) -> None:
+        """Keep a waiting query of so many bytes as it was read, unless it is large; not the oldest where there are too many."""
+        if n_bytes <= _LARGEST_READ:
+            if len(self._read) >= _READ:
+                self._read.pop(next(iter(self._read)), None)
+            self._read[number] = block
+
     def _remember(self, changes: all_or_nothing, query_id: Any, digest: int) -> None:
         """An id counts as learned; `changes` undo it."""
         is_full = self._find_learned is None and len(self._learned) >= _IN_MEMORY
@@ -325,3 +340,14 @@ class ServiceState:
         """A query, which waits under this number, waits no longer: the last of the changes, which undo it."""
         self._read.pop(number, None)  # type: ignore[arg-type]
         self._pending.leave(changes, query_id)
+
+
+def _require_met(model: Any) -> None:
+    """Raise ValueError if a model has weights, but a transformer before them has met no query: all its scores are 0."""
+    *before, ranker = steps_of(model)
+    for step in before if getattr(ranker, "n_features", 0) else ():
+        if isinstance(step, ColumnTransformer) and not step.n_features:
+            raise ValueError(
+                f"the model has weights behind {type(step).__name__}, which has met no query, so that all scores are 0: give "
+                "queries to learn it from (--reference FILE), or weights for features as they are"
+            )

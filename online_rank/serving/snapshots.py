@@ -1,15 +1,76 @@
-"""Snapshots: the models with which the last days began, to go back to."""
+"""Models to go back to: the one before, and those with which the last days began."""
 
 import datetime
 import re
 
 from online_rank.serving.clock import CLOCK
+from online_rank.serving.forgetting import without
+from online_rank.serving.messages import Forget
+from online_rank.serving.outcomes import PREVIOUS
 from online_rank.storage.store import StateStore
 
-__all__ = ["SNAPSHOT", "days", "keep_for", "named", "today"]
+__all__ = ["SNAPSHOT", "KeptModels", "today"]
 
 #: The names of their files, each with its day.
 SNAPSHOT = re.compile(r"snapshot-(\d{4}-\d\d-\d\d)\.npz")
+
+
+class KeptModels:
+    """The files of models, by the days that began with them; None stands for the model before.
+
+    The model before is in memory too: a disk that fails does not lose it. Methods may run in any thread, one at a time.
+
+    Parameters
+    ----------
+    store
+        Where the files are; None keeps only the model before.
+    n_days
+        For how many days they are kept.
+    """
+
+    def __init__(self, store: StateStore | None, n_days: int = 0) -> None:
+        self._store, self._n_days, self._day = store, n_days, ""
+        self._previous: bytes | None = None
+
+    @property
+    def lacks_today(self) -> bool:
+        """Whether the model with which this day began should be kept, and is not."""
+        return bool(self._n_days) and self._store is not None and self._day != today()
+
+    def days(self) -> list[str]:
+        """The days whose models are kept, in order. Raises OSError."""
+        names = [] if self._store is None else self._store.file_names()
+        return sorted(found[1] for name in names if (found := SNAPSHOT.fullmatch(name)))
+
+    def get(self, day: str | None = None) -> bytes | None:
+        """The file of a model; None if it is not kept. Raises OSError."""
+        if self._store is None or (day is None and self._previous is not None):
+            return self._previous if day is None else None
+        return self._store.file(_name(day))
+
+    def put(self, content: bytes, day: str | None = None) -> None:
+        """Keep the file of a model. Raises OSError."""
+        if day is None:
+            self._previous = content
+        if self._store is not None:
+            self._store.put_file(_name(day), content)
+
+    def complete(self, day: str) -> None:
+        """The model of this day is kept: delete those of all but the last days. Raises OSError."""
+        for old in self.days()[: -self._n_days]:
+            self._store.delete_file(_name(old))  # type: ignore[union-attr]
+        self._day = day
+
+    def without(self, wanted: Forget) -> tuple[dict[str | None, bytes], frozenset[str]]:
+        """The files that a request to forget has to change, and the names of features that go. Raises ValueError, OSError."""
+        changed, names = dict[str | None, bytes](), frozenset[str]()
+        for day in (None, *self.days()):
+            content = self.get(day)
+            if content is not None:
+                content, found = without(content, wanted)
+                names |= found
+                changed |= {day: content} if found else {}
+        return changed, names
 
 
 def today() -> str:
@@ -17,23 +78,5 @@ def today() -> str:
     return datetime.datetime.fromtimestamp(CLOCK.now(), datetime.UTC).date().isoformat()
 
 
-def named(day: str) -> str:
-    """The name of the file of a day.
-
-    Examples
-    --------
-    >>> named("2026-11-25")
-    'snapshot-2026-11-25.npz'
-    """
-    return f"snapshot-{day}.npz"
-
-
-def days(store: StateStore) -> list[str]:
-    """The days of which a store has a snapshot, in order. Raises OSError."""
-    return sorted(found[1] for name in store.file_names() if (found := SNAPSHOT.fullmatch(name)))
-
-
-def keep_for(store: StateStore, n_days: int) -> None:
-    """Delete the snapshots of all but the last days, today's included. Raises OSError."""
-    for day in days(store)[:-n_days]:
-        store.delete_file(named(day))
+def _name(day: str | None) -> str:
+    return PREVIOUS if day is None else f"snapshot-{day}.npz"

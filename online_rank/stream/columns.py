@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from online_rank.query.names import is_index_name
+from online_rank.query.names import is_index_name, is_outcome_name
 from online_rank.stream.table_sources import Column, columns_of
 
 __all__ = ["MISSING", "Column", "TablePlan", "plan_columns", "plan_roles", "require_names"]
@@ -95,7 +95,8 @@ def plan_columns(
     """Decide the role of each column of a table.
 
     Named columns have the given role. Among the others, numbers and booleans are features, except the index of a pandas frame
-    that was written to the file; text, times and empty columns are left out.
+    that was written to the file, and columns whose names are outcomes (click, purchase, order, dwell, position, propensity,
+    grade, label); text, times and empty columns are left out.
 
     Parameters
     ----------
@@ -212,6 +213,8 @@ def _why_not(column: str, kind: str, features: Sequence[str] | None, exclude: Co
         return "" if column in features else "not among the features named"
     if column in index or is_index_name(column):
         return "the index of a pandas frame"
+    if kind not in _NO_NUMBERS and is_outcome_name(column):
+        return "an outcome by its name: name the features (--features) to use it"
     return _NO_NUMBERS.get(kind, "")
 
 

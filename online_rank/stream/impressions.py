@@ -1,7 +1,7 @@
 """Click logs in tables: each row is a document of a shown list, or another candidate."""
 
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,8 @@ __all__ = ["ImpressionIterator", "iter_impressions"]
 
 _KINDS = ("above", "place")
 _ROWS = 8192
+#: So many first lists show whether positions begin at 0.
+_FIRST_LISTS, _FEWEST_LISTS = 100, 10
 
 
 class _Row(NamedTuple):
@@ -46,19 +48,23 @@ class ImpressionIterator(Iterator[tuple[Any, Clicks]]):
         Number of lists before the next one.
     n_empty : int
         Number of groups of rows without a position, which are not lists and are left out.
+    where : str
+        The table and the row where the last list began.
     """
 
     def __init__(self, sources: Sequence[Any], plan: TablePlan, events: Mapping[str, float] | None, kind: str) -> None:
         self.plan = plan
         self.n_lists = self.n_empty = 0
+        self.where = ""
         self._events, self._kind = events, kind
-        self._lists = self._grouped(sources)
+        self._lists = _from_one(self._grouped(sources))
 
     def __next__(self) -> tuple[Any, Clicks]:
         for rows in self._lists:
             made = self._list(rows)
             if made is not None:
                 self.n_lists += 1
+                self.where = rows[0].where
                 return made
             self.n_empty += 1
         raise StopIteration
@@ -93,7 +99,7 @@ class ImpressionIterator(Iterator[tuple[Any, Clicks]]):
 
     def _list(self, rows: list[_Row]) -> tuple[Any, Clicks] | None:
         """The query of a list, and its clicks; None if nothing was shown."""
-        x = _documents(rows, self.plan.features)
+        x = _documents(rows, self.plan)
         shown: list[_Row] = []
         others: list[_Row] = []
         for row in rows:
@@ -170,6 +176,7 @@ def iter_impressions(
     features: Sequence[str] | None = None,
     exclude: Collection[str] = (),
     context: Sequence[str] = (),
+    missing: str = "zero",
 ) -> ImpressionIterator:
     """Read a log of clicks: `for x, clicks in iter_impressions("log.parquet"): model.learn_one(x, clicks)`.
 
@@ -204,12 +211,13 @@ def iter_impressions(
         The column of times: a date, a time, or a number. Lists must be in their order.
     features
         The columns that are features, none of them for an empty list; None for all other columns of numbers and booleans,
-        except the index of a pandas frame.
-        Missing values are left out, which counts as 0.
+        except the index of a pandas frame, and names of outcomes (`plan_columns`).
     exclude
         Columns that are not features.
     context
         The columns with what is known of the query itself, such as who asked: the same in all rows of a list.
+    missing
+        How to treat missing values of features: `"zero"` leaves them out, which counts as 0; `"error"` refuses them.
 
     Returns
     -------
@@ -222,7 +230,7 @@ def iter_impressions(
     ------
     TypeError, ValueError
         A column is missing or has two roles, a list comes back or is older than the one before it, a document or position
-        occurs twice in a list, or a value is out of range. The message names the table and the row.
+        occurs twice in a list, positions begin at 0, or a value is out of range. The message names the table and the row.
 
     Examples
     --------
@@ -244,6 +252,7 @@ def iter_impressions(
     {'bm25': 1.0}
     """
     choice("propensity_of", propensity_of, _KINDS)
+    choice("missing", missing, ("zero", "error"))
     arguments.flag("shuffled", shuffled)
     if not sources:
         raise ValueError("nothing to read: give at least one table")
@@ -254,9 +263,20 @@ def iter_impressions(
         arguments.number(f"the value of event {name!r}", value, low=0.0)
     roles: dict[str, str | None] = {"query": query, "document": document, "position": position, "click": click}
     roles |= {"propensity": propensity, "event_time": event_time}
-    plan = plan_roles(sources[0], roles, features=features, exclude=exclude, context=context)
+    plan = plan_roles(sources[0], roles, features=features, exclude=exclude, context=context, missing=missing)
     notice_new_columns(sources, plan)
     return ImpressionIterator(sources, plan, events, "shuffled" if shuffled else propensity_of)
+
+
+def _from_one(lists: Iterator[list[_Row]]) -> Iterator[list[_Row]]:
+    """The same lists. Raises TableError if positions seem to begin at 0: each of the first lists has exactly one row there."""
+    first = list(islice(lists, _FIRST_LISTS))
+    if len(first) >= _FEWEST_LISTS and all(sum(row.position == 0 for row in rows) == 1 for rows in first):
+        raise TableError(
+            f"{first[0][0].where}: each of the first {len(first)} lists has exactly one row at position 0. Positions begin "
+            "at 1: add 1 to all; if these documents were not shown, leave their positions empty"
+        )
+    yield from chain(first, lists)
 
 
 def _is_shown(row: _Row) -> bool:
@@ -270,7 +290,7 @@ def _is_shown(row: _Row) -> bool:
     return True
 
 
-def _documents(rows: list[_Row], features: Sequence[str]) -> dict[Hashable, dict[str, float]]:
+def _documents(rows: list[_Row], plan: TablePlan) -> dict[Hashable, dict[str, float]]:
     """All candidates of a list with their features, in the order of their ids. Raises TableError.
 
     Documents with equal scores keep their order. It must not be that of the list shown, which rankers would seem to foresee.
@@ -279,6 +299,10 @@ def _documents(rows: list[_Row], features: Sequence[str]) -> dict[Hashable, dict
     for row in sorted(rows, key=lambda row: str(row.document)):
         if row.document is None or row.document != row.document or row.document in x:
             raise TableError(f"{row.where}: document {row.document!r} is missing, or stands twice in its list")
-        values = zip(features, row.features, strict=True)
-        x[row.document] = {name: float(value) for name, value in values if value is not None and value == value}
+        found = x[row.document] = {}
+        for name, value in zip(plan.features, row.features, strict=True):
+            if value is not None and value == value:
+                found[name] = float(value)
+            elif plan.missing == "error":
+                raise TableError(f'{row.where}: the value of {name!r} is missing; missing= (--missing) "zero" takes it')
     return x

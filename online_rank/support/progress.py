@@ -1,6 +1,7 @@
 """Progress bars on stderr: amount done, rate and time left. They need rich (extra `cli`)."""
 
 import contextlib
+import datetime
 import sys
 import threading
 import time
@@ -82,7 +83,7 @@ def progress(
             if appearance.is_alive():
                 appearance.join()
             if bar.rich.live.is_started:
-                bar.draw(time.monotonic())
+                bar.draw()
                 bar.rich.stop()
     finally:
         _SCREEN.release()
@@ -95,14 +96,20 @@ class _Bar(Progress):
         from rich.console import Console
         from rich.progress import BarColumn, ProgressColumn, TextColumn
         from rich.progress import Progress as RichProgress
+        from rich.text import Text
 
         class Now(ProgressColumn):
             """The kernel being compiled, if any; otherwise the progress of the call."""
 
             def render(self, task: Any) -> Any:
-                from rich.text import Text
-
-                return Text(compiling() or task.fields["text"])
+                speed, left = task.speed, task.time_remaining
+                parts = (
+                    f"{task.completed:,} {unit}",
+                    f"{speed:,.{0 if speed >= 10 else 1}f}/s" if speed else "",
+                    "" if left is None else f"{datetime.timedelta(seconds=left)} left",
+                    task.fields["figures"],
+                )
+                return Text(compiling() or "  ".join(filter(None, parts)))
 
         watch_compilation()
         console = Console(stderr=True)
@@ -114,44 +121,26 @@ class _Bar(Progress):
             transient=console.is_interactive,
             # Other output keeps its destination; on the same terminal it is printed above the bar.
             redirect_stdout=sys.stdout.isatty(),
+            get_time=time.monotonic,
+            # So that what was spent on compiling is soon forgotten.
+            speed_estimate_period=10.0,
         )
-        text = f"0 {unit}" if unit else ""
-        self.rich.add_task(label, total=total, text=text)
+        self.rich.add_task(label, total=total, figures="")
         (self._task,) = self.rich.tasks
-        self._unit, self._part = unit, part
+        self._part = part
         self._next = 0.0
-        self._marks: list[tuple[float, int]] = []
-        self._state: tuple[int, Figures | None] | None = None
+        self._state: tuple[int, Figures | None] = 0, None
 
     def __call__(self, done: int, figures: Figures | None = None) -> None:
         self._state = done, figures
         if (now := time.monotonic()) >= self._next:
             self._next = now + _REFRESH
-            self.draw(now)
+            self.draw()
 
-    def draw(self, now: float) -> None:
-        """Show the latest state, if there is one."""
-        if self._state is None:
-            return
+    def draw(self) -> None:
+        """Show the latest state."""
         done, figures = self._state
-        part = self._part()
-        total = self._task.total if part is None else done / part if part > 0.0 else None
-        # The rate of the latest 10 seconds, so that what was spent on compiling is soon forgotten.
-        self._marks = [*self._marks[-100:], (now, done)]
-        then, before = self._marks[0]
-        rate = (done - before) / (now - then) if now > then else 0.0
-        parts = [f"{done:,} {self._unit}"]
-        if rate > 0.0:
-            parts.append(f"{rate:,.{0 if rate >= 10 else 1}f}/s")
-            if total is not None:
-                parts.append(f"{_clock((total - done) / rate)} left")
-        parts += [f"{name} {value:.4f}" for name, value in (figures() if figures else {}).items()]
-        self._task.total = total
-        self.rich.update(self._task.id, completed=done, text="  ".join(parts))
-
-
-def _clock(seconds: float) -> str:
-    """Seconds as h:mm:ss or m:ss."""
-    minutes, second = divmod(max(0, round(seconds)), 60)
-    hours, minute = divmod(minutes, 60)
-    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
+        if (part := self._part()) is not None:
+            self._task.total = done / part if part > 0.0 else None
+        shown = "  ".join(f"{name} {value:.4f}" for name, value in (figures() if figures else {}).items())
+        self.rich.update(self._task.id, completed=done, figures=shown)

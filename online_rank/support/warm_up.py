@@ -51,20 +51,26 @@ def warm_up(*models: Any) -> None:
         _use(model, (np.arange(12.0).reshape(4, 3) % 5).astype(dtype), np.array([0, 1, 2, 0]))
 
 
-def _use(model: Any, X: Any, grades: np.ndarray) -> None:
-    """Let a copy of a model learn and rank two small queries, one at a time and as a block."""
+def _use(model: Any, x: Any, grades: Any, served: Any = None) -> None:
+    """Let a copy of a model learn and rank a query, and if it is no dict also two of its parts as a block."""
     import online_rank as o
 
-    qid = [0, 0, 1, 1]
     learner = model.clone()
     # The first query fixes the number of features; only later ones are plain.
-    learner.learn_one(X, grades)
-    learner.learn_one(X, grades)
-    learner.learn_many(X, grades, qid)
-    for name in ("ndcg@10", "map"):
-        o.metrics.metric(name).update(grades, learner.predict_one(X))
-    learner.rank_one(X)
-    learner.predict_many(X, qid)
+    for _ in range(2):
+        y: Any = grades
+        if learner.abilities.draws:
+            shown = learner.show_one(x)
+            y = shown.clicked([shown.order[-1]])
+            o.PositionBias(3).update(y)
+        learner.learn_one(x, y, served=served)
+    learner.rank_one(x)
+    if not isinstance(x, dict) and y is grades:
+        qid = [0, 0, 1, 1]
+        learner.learn_many(x, grades, qid)
+        learner.predict_many(x, qid)
+        for name in ("ndcg@10", "map"):
+            o.metrics.metric(name).update(grades, learner.predict_one(x))
 
 
 @contextlib.contextmanager
@@ -125,98 +131,59 @@ def models() -> Iterator[Any]:
 
 
 def _use_everything() -> None:
-    """Call every kernel of an object file as users' code does: with read-only arrays."""
-    for dtype, model in itertools.product((np.float64, np.float32), models()):
-        X, grades = (np.arange(12.0).reshape(4, 3) % 5).astype(dtype), np.array([0, 1, 2, 0])
-        _use(model, X, grades)
-        for array in (X, grades):
-            array.setflags(write=False)
-        _use(model, X, grades)
-    _learn_what_was_served()
-    _grow_trees()
-    _use_named_features()
-    _use_sparse_rows()
-    _use_clicks()
-    _use_streams()
-    _use_machines()
-
-
-def _learn_what_was_served() -> None:
-    """Learn queries whose grades come late."""
-    import online_rank as o
-
-    X, grades = np.arange(12.0).reshape(4, 3) % 5, np.array([0, 1, 2, 0])
-    for array in (X, grades):
-        array.setflags(write=False)
-    for model in (o.PerceptronRanker(), o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)})):
-        for _ in range(2):
-            model.learn_one(X, grades, served=[0.1, 0.4, 0.2, 0.3])
-    tracked = o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)}, measure_served=True)
-    _use(tracked, X, grades)
-    _use(o.StreamScaler() | tracked, X, grades)
-    o.intervals.LossInterval((1.0, 0.5, 0.25)).interval()
-
-
-def _grow_trees() -> None:
-    """Trees grow only after some queries."""
-    from online_rank import BoostedRanker
-
-    trees = BoostedRanker(depth=2, rate=1.0)
-    for t in range(16):
-        trees.learn_one(np.arange(12.0).reshape(4, 3) % (t + 2), [0, 1, 2, 0])
-    trees.rank_one(np.eye(3))
-
-
-def _use_named_features() -> None:
-    """Learn documents given as dicts, with text among their features."""
-    import online_rank as o
-
-    documents = {str(i): {"a": float(i), "b": float(i % 2)} for i in range(4)}
-    grades = dict(zip(documents, (0, 1, 2, 0), strict=True))
-    texts = {name: {**features, "t": "x y"} for name, features in documents.items()}
-    hashed = o.HashedFeatures(text=("t",))
-    for learner, query in ((o.StreamScaler() | o.PerceptronRanker(), documents), (hashed | o.PerceptronRanker(), texts)):
-        learner.learn_one(query, grades)
-        learner.rank_one(query)
-    clicked = hashed | o.SwapRanker(policy=o.PlackettLuce(seed=1))
-    for _ in range(2):
-        shown = clicked.show_one(texts)
-        clicked.learn_one(texts, shown.clicked([shown.order[-1]]))
-
-
-def _use_sparse_rows() -> None:
+    """Call every kernel of an object file as users' code does: with read-only arrays, too."""
     from scipy.sparse import csr_array
 
     import online_rank as o
 
-    X, grades = csr_array(np.arange(12.0).reshape(4, 3) % 5), np.array([0, 1, 2, 0])
-    grades.setflags(write=False)
-    _use(o.PerceptronRanker(), X, grades)
-    _use(o.GradientRanker(), X, grades)
-    _use(o.SlamRanker(), X, grades)
-    _use(o.MaxAbsStreamScaler() | o.PerceptronRanker(), X, grades)
-    _use(o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)}, measure_served=True), X, grades)
-
-
-def _use_clicks() -> None:
-    """Learn from clicks on lists that were drawn, of dicts and of arrays."""
-    import online_rank as o
-
+    grades = np.array([0, 1, 2, 0])
+    arrays = [(np.arange(12.0).reshape(4, 3) % 5).astype(dtype) for dtype in (np.float64, np.float32)]
+    X, X32 = (array.copy() for array in arrays)
+    rows = csr_array(X)
     documents = {str(i): {"a": float(i), "b": float(i % 2)} for i in range(4)}
-    X = np.arange(12.0).reshape(4, 3) % 5
-    X.setflags(write=False)
-    bias = o.PositionBias(3)
-    for policy, query in itertools.product(("PlackettLuce", "FairPairs"), (documents, X, X.astype(np.float32))):
-        ranker = o.SwapRanker(policy=getattr(o, policy)(seed=1))
-        for _ in range(2):
-            shown = ranker.show_one(query)
-            clicks = shown.clicked([shown.order[-1]])
-            ranker.learn_one(query, clicks)
-            bias.update(clicks)
-    perceptron = o.ClickPerceptron(policy=o.FairPairs(seed=1))
-    for _ in range(2):
-        shown = perceptron.show_one(X)
-        perceptron.learn_one(X, shown.clicked([shown.order[-1]]))
+    texts = {name: {**features, "t": "x y"} for name, features in documents.items()}
+    for model, array in itertools.product(models(), arrays):
+        _use(model, array, grades)
+    for array in (*arrays, X, grades):
+        array.setflags(write=False)
+    for model, array in itertools.product(models(), arrays):
+        _use(model, array, grades)
+    tracker, hashed = o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)}), o.HashedFeatures(text=("t",))
+    measured = o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)}, measure_served=True)
+    for model in (o.PerceptronRanker(), tracker):
+        _use(model, X, grades, served=[0.1, 0.4, 0.2, 0.3])
+    for model in (
+        o.PerceptronRanker(),
+        o.GradientRanker(),
+        o.SlamRanker(),
+        measured,
+        o.MaxAbsStreamScaler() | o.PerceptronRanker(),
+    ):
+        _use(model, rows, grades)
+    for policy, query in itertools.product((o.PlackettLuce(seed=1), o.FairPairs(seed=1)), (documents, X, X32)):
+        _use(o.SwapRanker(policy=policy), query, grades)
+    named = dict(zip(documents, grades.tolist(), strict=True))
+    for model, query, y in (
+        (measured, X, grades),
+        (o.StreamScaler() | measured, X, grades),
+        (o.StreamScaler() | o.PerceptronRanker(), documents, named),
+        (hashed | o.PerceptronRanker(), texts, named),
+        (hashed | o.SwapRanker(policy=o.PlackettLuce(seed=1)), texts, named),
+        (o.ClickPerceptron(policy=o.FairPairs(seed=1)), X, grades),
+    ):
+        _use(model, query, y)
+    # Trees grow only after some queries.
+    trees = o.BoostedRanker(depth=2, rate=1.0)
+    for t in range(16):
+        trees.learn_one(np.arange(12.0).reshape(4, 3) % (t + 2), [0, 1, 2, 0])
+    trees.rank_one(np.eye(3))
+    o.intervals.LossInterval((1.0, 0.5, 0.25)).interval()
+    for first in (o.StreamScaler(), o.StreamQuantileMap()):
+        parts = [(first | o.PerceptronRanker()).clone() for _ in range(2)]
+        for part in parts:
+            part.learn_one(X, grades)
+        o.distributed.mix(parts)
+    _use_streams()
 
 
 def _use_streams() -> None:
@@ -232,17 +199,6 @@ def _use_streams() -> None:
             for model in (ranker, o.StreamScaler() | ranker, o.StreamQuantileMap() | ranker):
                 o.evaluate.progressive(queries, model.clone(), {"ndcg@10": o.metrics.NDCG(k=10)})
         o.best_in_hindsight(queries[:2], max_evaluations=2, progress=False)
-
-
-def _use_machines() -> None:
-    import online_rank as o
-
-    X, grades = np.arange(12.0).reshape(4, 3) % 5, [0, 1, 2, 0]
-    for first in (o.StreamScaler(), o.StreamQuantileMap()):
-        parts = [(first | o.PerceptronRanker()).clone() for _ in range(2)]
-        for part in parts:
-            part.learn_one(X, grades)
-        o.distributed.mix(parts)
 
 
 def _build(folder: Path, targets: Iterable[str], only: Iterable[str] = ()) -> int:

@@ -12,17 +12,6 @@ from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import as_grades, require_grades
 
-__all__ = [
-    "Surrogate",
-    "hinge",
-    "lambdarank",
-    "listnet",
-    "logistic",
-    "slam",
-    "squared",
-    "structured",
-]
-
 #: tau of r(x, y) = tau(g(x) - g(y)), as the slope of tanh(slope s / 2); 0 for the identity.
 OUTPUTS = {"identity": 0.0, "tanh": 2.0, "half_tanh": 1.0}
 PAIR_WEIGHTS = {"none": (1.0, 0.0, 0.0), "grade": (0.0, 1.0, 0.0), "difference": (0.0, 1.0, -1.0)}
@@ -133,7 +122,7 @@ class Surrogate:
         if not np.isfinite(scores).all():
             raise ValueError(f"s: the score of document {int(np.argmin(np.isfinite(scores)))} is not finite")
         gradient = np.empty(len(scores))
-        value = kernels.value_and_gradient(*self.kernel_arguments, scores, grades, discounts(len(scores)), gradient).value
+        value, *_ = kernels.value_and_gradient(*self.kernel_arguments, scores, grades, discounts(len(scores)), gradient)
         return value, gradient
 
     def _grades(self, y: np.ndarray) -> np.ndarray:

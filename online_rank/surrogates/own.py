@@ -15,8 +15,6 @@ from online_rank._kernels.codes import OWN_SURROGATE, SURROGATES
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.surrogates.builtin import Surrogate
 
-__all__ = ["KernelArguments", "Loss", "OwnLoss", "resolve"]
-
 KernelArguments = tuple[np.ndarray, np.ndarray]
 
 #: The default of a ranker's argument `measure`.

@@ -46,5 +46,5 @@ def test_equal_rankers_are_not_told_apart_at_equal_seeds():
 def test_position_bias_at_equal_seeds(m):
     policy, bias, who = PlackettLuce(3), PositionBias(3), user("position")
     for t in range(6000):
-        bias.update(who.clicks(policy.show([0.0] * m, t), [2] * m, t))
+        bias.update(who.clicks(policy.show([0.0] * m, t, 0.0), [2] * m, t))
     assert bias.examination == pytest.approx((1.0, 1 / 2, 1 / 3), abs=0.03)

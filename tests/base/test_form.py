@@ -25,8 +25,9 @@ from online_rank import (
     SwapRanker,
 )
 from online_rank.base.closed import form_of
-from online_rank.base.form import Take, Tree, Trees, first_at_least, full_tree, sources_of
+from online_rank.base.form import Take, Tree, first_at_least, full_tree, sources_of
 from online_rank.preprocessing import Ramps
+from tests.reference.forms import columns, leaf, scores
 
 MODELS = {
     "perceptron": lambda: PerceptronRanker(),
@@ -77,11 +78,11 @@ def test_the_form_scores_as_the_model_does(name, named):
         assert sorted(form.names) == ["x0", "x1", "x2", "x3", "x4"]
     for X, _ in queries(10, seed=1):
         X = np.concatenate([X, [[1e9, -1e9, 0.0, 0.0, 0.0]]])
-        columns = [int(name[1:]) for name in form.names] if named else range(5)
+        order = [int(name[1:]) for name in form.names] if named else range(5)
         expected = model.predict_one(dicts(X) if named else X)
         # The quantile map gives single precision; the default blend brings one, which its text does not show.
         tolerance = 2e-6 if "StreamQuantileMap" in str(model) or name == "blend" else 1e-9
-        np.testing.assert_allclose(form(X[:, columns]), expected, rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(scores(form, X[:, order]), expected, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -92,13 +93,11 @@ def test_every_column_goes_back_to_its_feature(name):
     form = form_of(model)
     sources = sources_of(form.layers, form.n_features)
     X, _ = next(queries(1, seed=3))
-    from online_rank.base.form import transformed
-
-    before = transformed(form.layers, X)
+    before = columns(form.layers, X)
     for j in range(form.n_features):
         changed = X.copy()
         changed[0, j] += 1.0
-        moved = (transformed(form.layers, changed) != before).any(axis=0)
+        moved = (columns(form.layers, changed) != before).any(axis=0)
         assert set(np.flatnonzero(moved)) <= set(np.flatnonzero(sources == j))
 
 
@@ -115,7 +114,7 @@ def test_features_that_a_ranker_has_not_met_do_not_count():
     scaler.learn_one([{"b": 0.0, "a": 0.0}, {"b": 2.0, "a": 4.0}])
     form = form_of(scaler | ranker)
     assert [type(layer) for layer in form.layers][1:] == [Take]
-    assert form(np.array([[7.0, 4.0]])).tolist() == [2.0 * (4.0 - 2.0) / 2.0]
+    assert scores(form, np.array([[7.0, 4.0]])).tolist() == [2.0 * (4.0 - 2.0) / 2.0]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +150,7 @@ def test_a_full_tree_by_hand():
     tree = full_tree(np.array([0, 9, 1]), np.array([0.5, np.inf, -1.0]), np.array([1.0, 2.0, 3.0, 4.0]))
     assert isinstance(tree, Tree)
     X = np.array([[0.4, 0.0], [0.5, -2.0], [0.5, -1.0]])
-    assert Trees((tree,))(X).tolist() == [1.0, 3.0, 4.0]
+    assert [leaf(tree, x) for x in X] == [1.0, 3.0, 4.0]
 
 
 def test_the_first_float_that_reaches_a_target():

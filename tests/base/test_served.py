@@ -19,7 +19,6 @@ def moving_stream(n_queries=120, seed=0, every=25):
 RANKERS = {
     "drift": lambda: DriftAwareRanker(PerceptronRanker()),
     "best": lambda: BestRanker([PerceptronRanker(), PerceptronRanker(average=False)]),
-    "bandit": lambda: BestRanker([PerceptronRanker(), PerceptronRanker(average=False)], epsilon=0.2),
 }
 
 

@@ -9,6 +9,7 @@ from benchmarks import calls
 def test_a_query_takes_at_most_so_many_calls(row):
     found = calls.least(row)
     assert found.total() <= calls.BARS[row], found.most_common(10)
+    assert calls.n_files(found) <= calls.MOST_FILES.get(row, 25)
     assert not any("_kernels" in name for name in found)
 
 

@@ -258,8 +258,8 @@ def test_the_leader_costs_at_most_its_changes(half_life):
 
 
 def test_what_keeps_no_account():
-    bandit = BestRanker([PerceptronRanker(), PerceptronRanker("ndcg@10", credit="argmax")], epsilon=0.1)
-    for model in (bandit, StreamScaler() | RidgeRanker()):
+    drafting = BestRanker([PerceptronRanker(), PerceptronRanker("ndcg@10", credit="argmax")], drafts=3)
+    for model in (drafting, StreamScaler() | RidgeRanker()):
         with pytest.raises(TypeError, match="keeps no account"):
             certificate_of(model)
     with pytest.raises(KeyError, match="no comparators"):

@@ -127,9 +127,7 @@ def run(seed):
         cap, begins = None, False
         ranker = PerceptronRanker(**{**ranker_options, "norm_cap": None, "served": "current"})
     if wrapped == "drift":
-        on_drift = rng.choice(["reset", "switch"]).item()
-        eager, wary = PageHinkley(min_instances=2, threshold=0.3), PageHinkley(min_instances=1, threshold=0.1)
-        ranker = DriftAwareRanker(ranker, detector=eager, warning_detector=wary, on_drift=on_drift)
+        ranker = DriftAwareRanker(ranker, detector=PageHinkley(min_instances=2, threshold=0.3))
     elif wrapped == "best":
         ranker = BestRanker([ranker, PerceptronRanker(credit="spread", average=False), PerceptronRanker(credit="argmax")])
     vectors = {"a": rng.normal(size=d), "b": 3.0 * rng.normal(size=d)}

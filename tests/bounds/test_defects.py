@@ -160,7 +160,7 @@ def test_an_estimate_from_clicks_is_not_called_a_loss():
 def test_the_report_says_what_the_certificate_says():
     """The page printed VIOLATED where the certificate said that rounding leaves it undecided."""
     from online_rank.bounds.certificate import BoundCheck, Certificate
-    from online_rank.plot.report import _certified
+    from online_rank.cli.report import _certified
 
     check = BoundCheck("mass_hindsight_bound", "F(u) + <u, w>", 1.0, -5e-5, "undecided by rounding", True)
     totals = {"n_rounds": 1, "n_mistakes": 1, "n_skipped": 0, "loss": 1.00005, "served_loss": math.nan, "mass": 1.0}

@@ -192,10 +192,8 @@ def test_a_comparator_that_is_moved_in_vain_and_one_that_is_none():
 
 NESTED = {
     "reset": lambda: DriftAwareRanker(PerceptronRanker(), on_drift="reset"),
-    "switch": lambda: DriftAwareRanker(PerceptronRanker(), on_drift="switch"),
     "average": lambda: DriftAwareRanker(PerceptronRanker(), on_drift="restart_average"),
     "best": lambda: BestRanker([PerceptronRanker(), PerceptronRanker(credit="sort", average=False)]),
-    "bandit": lambda: BestRanker([PerceptronRanker(), PerceptronRanker(credit="argmax")], epsilon=0.3),
 }
 
 
@@ -219,9 +217,7 @@ def test_one_certificate_covers_resets_and_switches(make, scaled):
     assert drifts or not isinstance(tracker.learner, DriftAwareRanker)
     names = ["mass_hindsight_bound"]
     # A ranker that was replaced by one that had learned before leaves the exact form alone.
-    if isinstance(tracker.learner, DriftAwareRanker) and (
-        tracker.learner.on_drift != "switch" or math.isfinite(tracker._segments[1])
-    ):
+    if isinstance(tracker.learner, DriftAwareRanker):
         names += ["restarts_data_bound", "restarts_bound"]
     assert_certified(certificate, *names)
     # Against no weights at all the certificate says that the loss is at most the mass.

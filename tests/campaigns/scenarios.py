@@ -18,7 +18,8 @@ from online_rank.metrics import NDCG, OffPolicyValue, metric
 from online_rank.query import Runs, SparseRows
 from online_rank.rankers.boosted import BoostedRanker
 from online_rank.serving import Challenge, FeedbackPlan, PendingQueries
-from online_rank.serving.forgetting import Wanted, forget
+from online_rank.serving.forgetting import forget
+from online_rank.serving.messages import Forget
 from online_rank.serving.protocol import RankingService
 from tests.models import SERVED
 
@@ -281,7 +282,7 @@ def _services() -> dict[str, Callable[[], Scenario]]:
         "windows, event": (learner, json.dumps({"id": 6, "event": "click", "doc": "d1", "ts": 71.0}).encode(), None, window),
         "windows, close": (learner, ask("new", 8, ts=92.0), None, window),
     }
-    forgotten = made(learner, b"")._replace(act=lambda service: forget(service, Wanted(ids=(5,), context=("user", "c"))))
+    forgotten = made(learner, b"")._replace(act=lambda service: forget(service, Forget(ids=[5], context={"user": "c"})))
     return {
         **{f"service: {name}": functools.partial(made, *given) for name, given in acts.items()},
         **{f"service: {name} again": functools.partial(again, acts[name][1]) for name in ("rank", "learn", "teach")},

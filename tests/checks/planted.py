@@ -614,7 +614,7 @@ FAULTS = {
     MeasuresAfterwards: "honest_loss",
     Unlocked: "methods_hold_the_lock",
     HoldsWithoutSharing: "one_lock",
-    NeedsAllFeatures: "river.check_disappearing_features",
+    NeedsAllFeatures: "unknown_features",
     LosesAFeature: "late_features",
     GrowsAtRandom: "late_features",
     ForgetsItsOptimizer: "late_features",

@@ -422,7 +422,7 @@ def test_commands_on_a_terminal_show_their_progress(files):
     assert code == 0
     for label in ("reading for the comparator", "best in hindsight", "learning", "measuring"):
         assert label in screen
-    assert re.search(r"40 queries  [\d,.]+/s  0:00 left  ndcg@10 0\.\d{4}", screen)
+    assert re.search(r"40 queries  [\d,.]+/s  0:00:00 left  ndcg@10 0\.\d{4}", screen)
     screen, code = on_terminal("evaluate", files / "m.npz", files / "test.txt", columns=150, impatient=True)
     assert code == 0
     assert "measuring" in screen

@@ -1,6 +1,7 @@
 """`online-rank train --clicks`: a log of clicks in, a model out."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -112,7 +113,7 @@ def test_a_log_without_chance_whose_documents_do_not_move_is_refused(tmp_path, c
     frame.to_csv(tmp_path / "log.csv", index=False)
     code, _, err = run(capsys, str(tmp_path / "log.csv"), "--clicks", "moved", "--save", str(tmp_path / "m"))
     assert code == 2
-    assert "position 2 and position 1 share no documents that were clicked" in err
+    assert "all 59 lists whose candidates came before are equal to the list before: the log is deterministic" in err
     assert not (tmp_path / "m").exists()
 
 
@@ -227,3 +228,116 @@ def test_logs_that_compare_nothing_are_refused(arguments, message, folder, model
     assert code == 2
     assert message in err
     assert out == ""
+
+
+def wrong(folder, name, change):
+    """A log that is not what it is said to be."""
+    log = log_of(False, 300)
+    change(log).to_csv(folder / f"{name}.csv", index=False)
+    return str(folder / f"{name}.csv")
+
+
+def only_shown(log):
+    return log[log.position.notna()].assign(propensity=log.above)
+
+
+@pytest.mark.parametrize(
+    ("origin", "change", "message"),
+    [
+        ("above", only_shown, "row 1: document '.*' is the only candidate that was left, but its probability is 0.333333"),
+        (
+            "place",
+            lambda log: log[log.position.notna()].assign(propensity=1 / 34),
+            r"row \d+, .*row \d+, .*row \d+: the log is not .* the inverse probabilities are 8.5 times what they can be",
+        ),
+        ("above", lambda log: log[log.position == 1].assign(propensity=log.place), "'.*' is the only candidate that was left"),
+        ("above", lambda log: log.assign(propensity=1.0), "has probability 1, although 5 other candidates were left"),
+        ("shuffled", lambda log: log_of(True, 300), "the list shown before comes again"),
+        ("shuffled", lambda log: log[log.position == 1], "each list has one document and no other candidate"),
+        ("shuffled", lambda log: log.assign(position=log.position - 1), "has exactly one row at position 0"),
+    ],
+)
+def test_a_log_that_is_not_what_it_is_said_to_be_is_refused(origin, change, message, tmp_path, models, capsys):
+    log = wrong(tmp_path, "log", change)
+    options = ("--clicks", origin, "--exclude", "topic,above,place", "--event", "click=1")
+    for command, given in (("train", [log, "--save", str(tmp_path / "m")]), ("compare", [*models, log])):
+        code, out, err = run(capsys, *given, *options, command=command)
+        assert code == 2
+        assert re.search(message, err), err
+        assert out == ""
+    assert not (tmp_path / "m").exists()
+
+
+def test_an_outcome_is_no_feature_and_a_leak_is_named(folder, tmp_path, capsys):
+    log = pd.read_csv(folder / "shuffled.csv", index_col=0)
+    clicked = log.click.eq("click")
+    some = np.random.default_rng(0).random(len(log)) < 0.4
+    log.assign(purchase=(clicked & some) * 1, later=(clicked & some) * 2).to_csv(tmp_path / "log.csv", index=False)
+    code, _, err = run(
+        capsys, str(tmp_path / "log.csv"), "--clicks", "shuffled", "--exclude", "topic", "--event", "click=1", "--json"
+    )
+    assert code == 0
+    assert "online-rank: 1 features: x\n" in err
+    assert "purchase (an outcome by its name" in err
+    assert re.search(r"foretells the clicks, .*: later \(100.0% of pairs that it tells apart, 39% of all\); left out", err)
+
+
+def test_what_graded_training_takes(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    log = pd.read_csv(folder / "shuffled.csv", index_col=0)
+    log.to_csv("log.csv", index=False)
+    held = log_of(False, 2000)[6 * 1500 :].drop(columns=["above", "place"])
+    held.to_csv("held.csv", index=False)
+    options = ["--clicks", "shuffled", "--exclude", "topic", "--event", "click=1"]
+    code, out, _ = run(capsys, "log.csv", *options, "--dry-run", "--json")
+    assert code == 0
+    columns = {column["name"]: column for column in json.loads(out)["columns"]}
+    assert (columns["x"]["role"], columns["position"]["role"]) == ("feature", "position")
+    assert columns["position"]["missing"] == pytest.approx(1 / 3)
+    code, out, _ = run(capsys, "log.csv", *options, "--test", "held.csv", "--strict", "--save", "m", "--json")
+    assert code == 0
+    report = json.loads(out)
+    assert report["verdict"].startswith("the model beats the logged ranking: ")
+    assert report["test"]["lists"] == 500
+    assert report["test"]["value_first"]["lower"] < 0.77 < report["test"]["value_first"]["upper"]
+    with pytest.raises(ValueError, match="other"):
+        load("m").learn_one({"a": {"other": 1.0}, "b": {"other": 2.0}}, [0, 1])
+    log.assign(x=log.x.where(log.index % 7 > 0)).to_csv("gaps.csv", index=False)
+    code, _, err = run(capsys, "gaps.csv", *options)
+    assert code == 2
+    assert "row 1: the value of 'x' is missing; missing= (--missing)" in err
+    assert run(capsys, "gaps.csv", *options, "--missing", "zero", "--quiet")[0] == 0
+    assert run(capsys, "gaps.csv", *options, "--missing", "mean")[0] == 2
+
+
+@pytest.mark.parametrize("origin", ["shuffled", "above", "moved"])
+def test_signs_are_kept(origin, folder, tmp_path, capsys):
+    options = ("--clicks", origin, *OPTIONS.get(origin, ("--exclude", "topic")), "--event", "click=1", "--quiet")
+    log, model = str(folder / f"{origin}.csv"), str(tmp_path / "m")
+    for sign in ("+", "-"):
+        assert run(capsys, log, *options, "--sign", f"x={sign}", "--save", model)[0] == 0
+        scores = load(model).predict_one({"bad": {"x": -1.0}, "good": {"x": 1.0}})
+        assert scores["good"] > scores["bad"] if sign == "+" else scores["good"] <= scores["bad"]
+    code, _, err = run(capsys, log, *options, "--sign", "y=+")
+    assert code == 2
+    assert "--sign y: " in err
+
+
+def test_lists_that_moved_tell_no_winner(folder, capsys):
+    log = str(folder / "moved.csv")
+    options = ("--clicks", "moved", "--topic", "topic", "--event", "click=1")
+    code, out, _ = run(capsys, log, *options, "--test", log)
+    assert code == 0
+    out = " ".join(out.split())
+    assert "this log cannot tell whether the model beats the logged ranking: its lists were not drawn" in out
+    assert "an estimate, if the examination above is right" in out
+
+
+def test_a_report_of_clicks(folder, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    options = ("--clicks", "shuffled", "--exclude", "topic", "--event", "click=1")
+    code, *_ = run(capsys, str(folder / "shuffled.csv"), *options, "--report", str(tmp_path / "page"))
+    assert code == 0
+    page = (tmp_path / "page" / "index.html").read_text()
+    assert "the model beats the logged ranking" in page
+    assert "Weights of the features" in page

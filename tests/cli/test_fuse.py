@@ -275,12 +275,15 @@ def test_clicks_on_lists_with_probabilities_and_without_any(clicked, capsys):
         assert set(report["value_first"]) == ({"today", "learned"} if origin == "above" else set())
 
 
-def test_clicks_of_more_than_one_are_learned_without_a_value(clicked, capsys):
+def test_clicks_of_more_than_one_are_valued_as_fractions_of_the_largest(clicked, capsys):
     (clicked / "log.csv").write_text((clicked / "log.csv").read_text().replace(",1\n", ",3\n"))
     code, out, err = run(capsys, "bm25.run", "vector.run", "--click-log", "log.csv", "--clicks", "shuffled", "--json")
     assert code == 0, err
     report = json.loads(out)
-    assert report["value_first"] == {}
+    # As with clicks of 1: the rule ranks b first, which is never clicked.
+    assert report["value_first"]["today"]["mean"] == 0.0
+    assert 0.5 < report["value_first"]["learned"]["mean"] < 1.1
+    assert report["verdict"].startswith("what was learned beats today's rule, minmax,")
     assert report["shares"]["vector"] > 0.5
 
 

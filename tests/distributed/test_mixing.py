@@ -22,7 +22,6 @@ from online_rank import (
     SwapRanker,
 )
 from online_rank.distributed import fork, from_bytes, learn_shard, mix, to_bytes
-from online_rank.rankers.inside import total_mass
 from tests.helpers import linear_queries, state_of
 from tests.reference import mixing as reference
 
@@ -39,20 +38,19 @@ def learned(model, queries):
     return model
 
 
-def trained(base, rounds, weights="uniform"):
+def trained(base, rounds):
     for parts in rounds:
-        base = mix([learned(fork(base), part) for part in parts], base, weights=weights)
+        base = mix([learned(fork(base), part) for part in parts], base)
     return base
 
 
 @pytest.mark.parametrize("scaled", [False, True])
-@pytest.mark.parametrize("weights", ["uniform", "mass"])
 @pytest.mark.parametrize("options", [{"credit": "spread"}, {"relative_margin": 0.3, "credit": "argmax"}])
-def test_rounds_of_machines_equal_the_slow_twin(scaled, weights, options):
+def test_rounds_of_machines_equal_the_slow_twin(scaled, options):
     rounds = [cut(queries, 3) for queries in cut(linear_queries(36, d=3, seed=4), 3)]
     ranker = PerceptronRanker(average=True, **options)
-    mixed = trained(StreamScaler() | ranker if scaled else ranker, rounds, weights)
-    w, served, documents = reference.train(rounds, 3, scaled=scaled, weights=weights, **options)
+    mixed = trained(StreamScaler() | ranker if scaled else ranker, rounds)
+    w, served, documents = reference.train(rounds, 3, scaled=scaled, **options)
     last = mixed["PerceptronRanker"] if scaled else mixed
     assert last.weights == pytest.approx(w, rel=1e-9, abs=1e-12)
     assert last.served_weights == pytest.approx(served, rel=1e-9, abs=1e-12)
@@ -70,14 +68,11 @@ def test_two_machines_by_hand():
     right.learn_one([[1.0], [-1.0]], [1, 1])
     loss = 1.0 - 1.0 / np.log2(3.0)
     assert mix([right, wrong], base).weights == pytest.approx([0.5 * 2.0 * loss])
-    assert mix([right, wrong], base, weights="mass").weights == pytest.approx([2.0 * loss])
     assert mix([right, wrong], base).served_weights == pytest.approx([2.0 * loss])  # the only vector there was
-    assert mix([right, right], base, weights="mass").weights == pytest.approx([0.0])
 
 
-@pytest.mark.parametrize("weights", ["uniform", "mass"])
 @pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
-def test_an_average_with_a_half_life_is_that_of_the_mixed_weights(form, weights):
+def test_an_average_with_a_half_life_is_that_of_the_mixed_weights(form):
     """Its sum of vectors, by hand: each machine's own, after the base's, at the machine's share."""
     half_life, queries = 3.0, [(form(X), y) for X, y in linear_queries(30, d=3, seed=4) if len(set(y)) > 1]
     forget = 0.5 ** (1 / half_life)
@@ -91,10 +86,8 @@ def test_an_average_with_a_half_life_is_that_of_the_mixed_weights(form, weights)
                 shard.learn_one(X, y)
                 sums[-1], numbers[-1] = forget * sums[-1] + shard.weights, forget * numbers[-1] + 1
             assert shard.served_weights == pytest.approx(sums[-1] / numbers[-1])
-        masses = [total_mass(shard) - total_mass(base) for shard in shards]
-        shares = [mass / sum(masses) for mass in masses] if weights == "mass" else [0.5, 0.5]
-        base = mix(shards, base, weights=weights)
-        total, number = (sum(share * of for share, of in zip(shares, one, strict=True)) for one in (sums, numbers))
+        base = mix(shards, base)
+        total, number = sum(sums) / 2, sum(numbers) / 2
         assert base.served_weights == pytest.approx(total / number)
     assert from_bytes(to_bytes(base)).served_weights.tolist() == base.served_weights.tolist()
 
@@ -237,8 +230,6 @@ def test_what_does_not_fit_together_is_refused():
     base = learned(StreamScaler() | PerceptronRanker(), linear_queries(5))
     with pytest.raises(ValueError, match="models is empty"):
         mix([])
-    with pytest.raises(ValueError, match="weights is 'best'"):
-        mix([fork(base)], base, weights="best")
     with pytest.raises(ValueError, match=r"models\[1\] has other steps or settings"):
         mix([fork(base), StreamScaler() | PerceptronRanker("ap")], base)
     with pytest.raises(ValueError, match=r"models\[0\] did not begin as a fork of base"):
@@ -249,8 +240,6 @@ def test_what_does_not_fit_together_is_refused():
     named.learn_one([{"a": 1.0}, {"a": 2.0}], [0, 1])
     with pytest.raises(ValueError, match="name their features and others do not"):
         mix([learned(PerceptronRanker(), linear_queries(3)), named])
-    with pytest.raises(TypeError, match="weights='mass' is for a PerceptronRanker"):
-        mix([RidgeRanker()] * 2, weights="mass")
 
 
 def test_steps_without_state_are_passed_over():
@@ -278,9 +267,9 @@ def test_learn_shard_goes_from_bytes_to_bytes(measure):
 # Certificates
 
 
-def tracked(rounds, weights="uniform", raw=False, **options):
+def tracked(rounds, raw=False, **options):
     tracker = LossTracker(PerceptronRanker(**options), {"u": np.array([1.0, -0.5, 2.0, 0.25])}, raw=raw, measure_served=True)
-    mixed = trained(StreamScaler() | tracker if raw else tracker, rounds, weights)
+    mixed = trained(StreamScaler() | tracker if raw else tracker, rounds)
     return mixed["LossTracker"] if raw else mixed
 
 
@@ -326,11 +315,11 @@ def test_what_the_exact_form_alone_covers():
     queries = linear_queries(40)
     rounds = [cut(queries[:20], 4), cut(queries[20:], 2)]
     exact = ["mass_hindsight_bound"]
-    differing, by_mass = tracked(rounds), tracked([cut(queries, 4)], "mass")
+    differing = tracked(rounds)
     after = learned(tracked([cut(queries, 4)]), queries[:5])
     base = learned(LossTracker(PerceptronRanker(), {"u": np.ones(4)}), queries[:5])
     began = mix([learned(fork(base), part) for part in cut(queries[5:], 2)], base)
-    for tracker in (differing, by_mass, after, began):
+    for tracker in (differing, after, began):
         certificate = tracker.certificate()
         assert [check.name for check in certificate.bounds] == exact
         assert certificate.holds

@@ -65,8 +65,8 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bits(tmp_path, after):
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     learn_rounds(model(), ROUNDS[:1], checkpoint=tmp_path / "c")
-    with pytest.raises(CheckpointError, match="its weights differ"):
-        learn_rounds(model(), ROUNDS[:1], checkpoint=tmp_path / "c", weights="mass")
+    with pytest.raises(CheckpointError, match="its measure differ"):
+        learn_rounds(model(), ROUNDS[:1], checkpoint=tmp_path / "c", measure="ap")
     with pytest.raises(CheckpointError, match="its parts differ"):
         learn_rounds(model(), ROUNDS, checkpoint=tmp_path / "c")
     with pytest.raises(CheckpointError, match="its model has other parameters"):

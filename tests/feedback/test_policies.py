@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from online_rank import PerceptronRanker, save
+from online_rank.base.ranker import best_first
 from online_rank.feedback import FairPairs, PlackettLuce
 from online_rank.storage import load
 from tests.reference import clicks as reference
@@ -22,7 +23,7 @@ def test_law_of_the_draws():
     n = 20_000
     counts = collections.Counter(policy.show(scores, draw, confidence=0.1).order for draw in range(n))
     deviation = math.sqrt(0.0002 / 4)
-    ranks = [2.5, 1, 4, 2.5]
+    ranks = [2, 1, 4, 3]
     logits = [0.1 * (8 * (s - 0.2) / deviation - 4 * math.log(rank)) for s, rank in zip(scores, ranks, strict=True)]
     expected = {order: n * p for order, p in reference.rankings(logits, 2)}
     assert len(expected) == 12
@@ -119,3 +120,17 @@ def test_little_to_show(policy, m):
 def test_bad_input(call, message):
     with pytest.raises((TypeError, ValueError), match=message):
         call()
+
+
+@pytest.mark.parametrize("scores", [[1.0] * 6, [2.0, 1.0, 1.0, 1.0, 1.0, 0.0], [0.0, 0.0, 5.0, 5.0, 0.0]])
+@pytest.mark.parametrize("confidence", [1.0, 0.5])
+def test_ties_keep_the_price_of_exploring(scores, confidence):
+    # By enumeration of all rankings: the expected discount of each document, at least `retention` of that of its greedy place.
+    policy, m = PlackettLuce(k=None), len(scores)
+    kept = np.zeros(m)
+    for order, probability in reference.rankings(policy.logits(scores, confidence).tolist(), m):
+        kept[list(order)] += probability / np.log2(np.arange(2.0, m + 2.0))
+    greedy = np.empty(m)
+    greedy[best_first(np.array(scores))] = 1.0 / np.log2(np.arange(2.0, m + 2.0))
+    assert (kept / greedy).min() >= policy.retention(confidence)
+    assert (kept / greedy).min() >= policy.kept_share(scores, confidence) >= policy.retention(confidence)

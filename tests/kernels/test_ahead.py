@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there are objects for Linux alone"),
 ]
 
-ENTRIES = ("arrays.all_finite", "averages.scale_and_shift", "dense.score", "ranks.beside_ranks")
+ENTRIES = ("arrays.all_finite", "averages.scale_and_shift", "dense.score", "preprocessing.beside_ranks")
 PLAIN = {k: v for k, v in os.environ.items() if k not in ("ONLINE_RANK_JIT", "NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK")}
 
 
@@ -61,10 +61,10 @@ def test_entries_answer_as_numba_does_and_need_none(folder):
 def test_a_kernel_that_sorts_has_its_memory(folder):
     code = (
         "import sys, numpy as np\n"
-        "from online_rank._kernels import ranks\n"
+        "from online_rank._kernels import preprocessing\n"
         "X = np.random.default_rng(0).normal(size=(60, 3)).round(1)\n"
         "out = np.empty((60, 3))\n"
-        "print(ranks.beside_ranks(X, np.arange(0, 61, 20), 0, out), out.tolist())\n"
+        "print(preprocessing.beside_ranks(X, np.arange(0, 61, 20), 0, out), out.tolist())\n"
         "print('numba' in sys.modules)\n"
     )
     *ahead, last = run(code, ONLINE_RANK_CACHE_DIR=folder)
@@ -231,6 +231,7 @@ def test_what_later_queries_call_is_recorded():
         "warm_up._use_everything()\n"
         "for kernel, kinds in _merged(_jit.recorded):\n"
         "    print(kernel.entry_name, *[getattr(kind, 'mutable', '') for kind in kinds[1:2]])\n"
+        "    print(kernel.entry_name, 'rows' if hasattr(kinds[0], 'types') else 'array')\n"
         "print(*{str(kind.dtype) for _, kinds in _jit.recorded for kind in kinds if hasattr(kind, 'layout')})\n"
     )
     *lines, dtypes = run(code, _ONLINE_RANK_RECORD="1", NUMBA_DISABLE_JIT="1")
@@ -239,8 +240,10 @@ def test_what_later_queries_call_is_recorded():
     assert {"perceptron.learn False", "gradient.learn False", "direct.learn False"} <= {*lines}
     found = {line.partition(" ")[0] for line in lines}
     later = {"trees.find_splits", "trees.add_tree", "graded.ranking_losses", "perceptron.compare", "perceptron.learn_watched"}
-    others = {"sparse_gradient.learn", "sparse_clicks.learn", "clicks.harvest", "intervals.radius", "hindsight.objective"}
+    others = {"clicks.learn", "clicks.harvest", "intervals.radius", "hindsight.objective"}
     assert later | others <= found
+    # Of arrays and of sparse rows.
+    assert {"gradient.learn array", "gradient.learn rows", "clicks.learn array", "clicks.learn rows"} <= {*lines}
 
 
 _SCATTERED = """

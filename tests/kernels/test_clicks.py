@@ -28,6 +28,14 @@ def exponentials(order, logits):
     return e, unshown
 
 
+def drawn(kind, gains, logits, rest, n_shown=None):
+    """Documents drawn, of which the first were shown, all unless `n_shown` says otherwise."""
+    n = len(gains)
+    shown = n if n_shown is None else n_shown
+    places, no_chances = np.arange(n), np.empty(0)
+    return clicks.Drawn(kind, shown, places, np.array(gains, float), places, np.array(logits, float), float(rest), no_chances)
+
+
 @pytest.mark.parametrize("logits", LOGITS.values(), ids=LOGITS)
 @pytest.mark.parametrize(("m", "k"), [(2, 2), (5, 5), (6, 3), (6, 6)])
 def test_rho_of_every_pair_of_every_ranking(logits, m, k):
@@ -37,18 +45,6 @@ def test_rho_of_every_pair_of_every_ranking(logits, m, k):
         for a, b in itertools.combinations(range(k), 2):
             rho = kernels.swap_weight(e, unshown, e[b + 1 :].sum(), a, b)
             assert rho == pytest.approx(reference.swap_probability(order, a, b, logits - logits.max()), abs=1e-12)
-
-
-def test_rho_of_several_positions_has_the_bits_of_each():
-    rng = np.random.default_rng(5)
-    for n, unshown in ((2, 0.0), (3, 1.0), (10, 0.2), (24, 0.0)):
-        e = np.exp(-rng.uniform(0.0, 300.0, n))
-        for b in range(1, n):
-            below = e[b + 1 :].sum()
-            for first in (1, b):
-                rho = np.empty(first)
-                kernels.swap_weights(e, unshown, below, b, rho)
-                assert rho.tolist() == [kernels.swap_weight(e, unshown, below, a, b) for a in range(first)]
 
 
 def test_rho_when_no_number_can_hold_the_ratio():
@@ -86,10 +82,8 @@ def test_credit_of_every_click_pattern_of_every_ranking(name, m, k):
         rest = reference.rest_of(order, logits)
         for gains in itertools.product(engagement, repeat=k):
             credit, e = np.empty(k), np.empty(k)
-            drawn = logits[list(order)], -np.inf if rest is None else rest
-            total, wrong, _ = kernels.swap_credit(
-                PLACKETT_LUCE, np.array(gains), *drawn, scores[list(order)], np.nan, e, credit
-            )
+            ranking = drawn(PLACKETT_LUCE, gains, logits[list(order)], -np.inf if rest is None else rest)
+            total, wrong, _ = kernels.swap_credit(ranking, scores[list(order)], np.nan, e, credit)
             expected = np.zeros(m)
             for (i, j), push in reference.pushes(
                 order, gains, scores, lambda a, b, order=order: reference.swap_probability(order, a, b, logits)
@@ -105,7 +99,7 @@ def test_credit_of_every_click_pattern_of_every_ranking(name, m, k):
                 math.fsum(4 * w for (i, j), w in weights.items() if scores[i] <= scores[j]), abs=1e-12
             )
 
-            _, _, within = kernels.swap_credit(PLACKETT_LUCE, np.array(gains), *drawn, scores[list(order)], 0.5, e, credit)
+            _, _, within = kernels.swap_credit(ranking, scores[list(order)], 0.5, e, credit)
             near = {pair: 4 * w for pair, w in weights.items() if scores[pair[0]] - scores[pair[1]] <= 0.5}
             assert within == pytest.approx(math.fsum(near.values()), abs=1e-12)
             for position, i in enumerate(order):
@@ -149,10 +143,8 @@ def credit_of(gains, order, n_shown, logits, scores, baseline, kind=PLACKETT_LUC
     n = len(order)
     e, credit, met = np.empty(n), np.empty(n), np.zeros((2, kernels.PLACES, kernels.PLACES))
     drawn_rest = reference.rest_of(order, logits) if rest is None else rest
-    sums = kernels.baseline_credit(
-        kind, np.array(gains, float), n_shown, np.arange(n), np.array([logits[i] for i in order]),
-        -np.inf if drawn_rest is None else drawn_rest, np.array([scores[i] for i in order]), baseline, e, credit, met,
-    )  # fmt: skip
+    ranking = drawn(kind, gains, [logits[i] for i in order], -np.inf if drawn_rest is None else drawn_rest, n_shown)
+    sums = kernels.baseline_credit(ranking, np.array([scores[i] for i in order]), baseline, e, credit, met)
     return credit, sums, met
 
 
@@ -271,20 +263,19 @@ def test_without_rho_the_position_is_an_advantage():
 def test_neighbours_of_fair_pairs():
     gains, scores = np.array([1.0, 0.0, 0.0, 1.0]), np.array([0.0, 0.0, 2.0, 0.0])
     credit, e = np.empty(4), np.empty(4)
-    total, wrong, _ = kernels.swap_credit(0, gains, np.zeros(4), -np.inf, scores, np.nan, e, credit)
+    total, wrong, _ = kernels.swap_credit(drawn(0, gains, np.zeros(4), -np.inf), scores, np.nan, e, credit)
     push = 0.5 * (1 / (1 + math.exp(-2.0))) * (1 - 1 / (1 + math.exp(-2.0)))
     assert (total, wrong) == (1.0, 1.0)
     assert credit == pytest.approx([0.5 * 0.25, -0.5 * 0.25, -push, push], abs=1e-15)
-    total, _, _ = kernels.swap_credit(1, gains, np.zeros(4), -np.inf, scores, np.nan, e, credit)
+    total, _, _ = kernels.swap_credit(drawn(1, gains, np.zeros(4), -np.inf), scores, np.nan, e, credit)
     assert total == 0.0
     assert not credit.any()
 
 
 def test_grades_are_pairs_of_equal_chances():
     credit, e = np.empty(3), np.empty(3)
-    total, wrong, _ = kernels.swap_credit(
-        ALL_PAIRS, np.array([0.0, 2.0, 1.0]), np.zeros(3), 0.0, np.zeros(3), np.nan, e, credit
-    )
+    graded = drawn(ALL_PAIRS, [0.0, 2.0, 1.0], np.zeros(3), 0.0)
+    total, wrong, _ = kernels.swap_credit(graded, np.zeros(3), np.nan, e, credit)
     assert total == wrong == 1.0
     # Pairs (1, 0), (2, 0), (1, 2) with weights 1, .5, .5 of 2, times s'(0) = 1/4.
     assert credit == pytest.approx(np.array([-1.5, 1.5, 0.0]) / 2 / 4, abs=1e-15)
@@ -314,15 +305,16 @@ def test_logits_by_hand():
     logits = np.empty(4)
     assert kernels.mixed_logits(scores, 0.5, logits)
     deviation = math.sqrt((1.0 + 1.0 + 0.0 + 0.0) / 4)
-    expected = [8 * -1 / deviation - 4 * math.log(4), 8 * 1 / deviation, -4 * math.log(2.5), -4 * math.log(2.5)]
+    # The tied documents have the second and the third rank, in their order.
+    expected = [8 * -1 / deviation - 4 * math.log(4), 8 * 1 / deviation, -4 * math.log(2), -4 * math.log(3)]
     assert logits == pytest.approx(0.5 * np.array(expected), abs=1e-12)
 
 
 @pytest.mark.parametrize("scores", [[], [3.0], [2.0, 2.0, 2.0], [0.1] * 7])
-def test_logits_of_ties_are_zero(scores):
+def test_logits_of_ties_fall_with_their_order(scores):
     logits = np.full(len(scores), np.nan)
-    kernels.mixed_logits(np.array(scores), 1.0, logits)
-    assert logits.tolist() == [0.0] * len(scores)
+    assert kernels.mixed_logits(np.array(scores), 1.0, logits)
+    assert logits == pytest.approx([-4.0 * math.log(rank) for rank in range(1, len(scores) + 1)], abs=1e-12)
 
 
 @pytest.mark.parametrize("scale", [1e-150, 1.0, 1e150])
@@ -349,9 +341,10 @@ def test_draw_takes_the_largest_and_sums_the_rest():
 
 def test_confidence_by_hand():
     # theta^2 / G = 9 and 1; the coordinate without gradients does not count: e = 5 - 1, e / (e + 2).
-    assert kernels.confidence(np.array([3.0, -1.0, 0.0]), np.array([1.0, 1.0, 0.0])) == pytest.approx(4 / 6, abs=1e-15)
-    assert kernels.confidence(np.array([0.5]), np.array([1.0])) == 0.0
-    assert kernels.confidence(np.zeros(3), np.zeros(3)) == 0.0
-    assert kernels.confidence(np.empty(0), np.empty(0)) == 0.0
+    assert kernels.evidence(np.array([3.0, -1.0, 0.0]), np.array([1.0, 1.0, 0.0])) == (9.0 + 1.0, 2.0)
+    assert kernels.confidence(10.0, 2.0) == pytest.approx(4 / 6, abs=1e-15)
+    assert kernels.confidence(0.25, 1.0) == 0.0
+    assert kernels.confidence(*kernels.evidence(np.zeros(3), np.zeros(3))) == 0.0
+    assert kernels.confidence(*kernels.evidence(np.empty(0), np.empty(0))) == 0.0
     # The square of 1e300 is infinite, and infinity / infinity would be no confidence at all.
-    assert kernels.confidence(np.array([1e300]), np.array([1.0])) == 1.0
+    assert kernels.confidence(*kernels.evidence(np.array([1e300]), np.array([1.0]))) == 1.0

@@ -97,7 +97,7 @@ def test_a_credit_without_hinges_is_refused():
     update = credit_dispatch.Update(99, query, v, np.zeros(2), 0.0, 1.0, 0.5, dispatch.room_for_pairs(2))
     pairs_of_none = dispatch.prepare_hinges(update, work)
     with pytest.raises(ValueError, match="no kernel has a comparator's hinges"):
-        dispatch.hinges(update, pairs_of_none, np.zeros(2), np.zeros(2), True, work)
+        dispatch.hinge(update, pairs_of_none, np.zeros(2), work)
 
 
 def test_every_credit_has_a_code_of_its_own():

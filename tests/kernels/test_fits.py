@@ -1,5 +1,7 @@
 """Entries refuse arrays that do not fit together before they read or write one of them; and no score leads out of a ranking."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,6 @@ from online_rank._kernels import (
     dense,
     graded,
     hashing,
-    judge,
     letor,
     metrics,
     names,
@@ -18,12 +19,10 @@ from online_rank._kernels import (
     quantile_map,
     slam,
     sparse,
-    sparse_clicks,
     trees,
 )
 from online_rank._kernels import perceptron as kernels
-from online_rank._kernels import sparse_click_perceptron as sparse_clicked
-from online_rank._kernels.click_comparators import compare_on_clicks
+from online_rank._kernels.click_perceptron import compare_on_clicks
 from online_rank._kernels.codes import DOCUMENTS, N_COUNTERS
 from online_rank.feedback.arrays import ShownBlock
 from online_rank.measures.learned import discounts
@@ -34,6 +33,11 @@ from tests.kernels.calling import graded as graded_query
 
 UNFIT = pytest.raises(ValueError, match="arrays of a kernel do not fit together")
 X, W = np.ones((4, 3)), np.ones(3)
+
+
+def rows(starts, columns):
+    """Sparse rows of ones, of three columns."""
+    return SparseRows(np.array(starts), np.array(columns, np.int32), np.ones(len(columns)), 3)
 
 
 def table(values):
@@ -49,17 +53,16 @@ def table(values):
         (dense.score, (X, np.ones(2), np.empty(4))),
         (dense.score, (X, W, np.empty(3))),
         (dense.score_with_norms, (X, np.ones(4), np.empty(4))),
-        (sparse.score_by, (np.array([0, 1]), np.array([3], np.int32), np.ones(1), W, np.empty(1))),
-        (sparse.score_by, (np.array([0, 1]), np.array([-1], np.int32), np.ones(1), W, np.empty(1))),
-        (sparse.score_by, (np.array([0, 2]), np.array([1], np.int32), np.ones(1), W, np.empty(1))),
-        (sparse.score_by, (np.array([1, 0, 1]), np.array([1], np.int32), np.ones(1), W, np.empty(2))),
-        (sparse.repeats, (np.array([0, 9]), np.array([1], np.int32))),
+        (sparse.score_with_norms, (rows([0, 1], [3]), W[:, None], np.empty(1))),
+        (sparse.score_with_norms, (rows([0, 1], [-1]), W[:, None], np.empty(1))),
+        (sparse.score_with_norms, (rows([0, 2], [1]), W[:, None], np.empty(1))),
+        (sparse.score_with_norms, (rows([1, 0, 1], [1]), W[:, None], np.empty(2))),
         (graded.ranking_losses, (0, 0, 1, np.ones(4), np.arange(4), np.array([0, 5]), table([1.0] * 8), np.empty(1))),
         (graded.ranking_losses, (0, 0, 1, np.ones(4), np.arange(4), np.array([0, 4]), table([1.0] * 3), np.empty(1))),
-        (judge.judge_rankings, (0, 0, 1, np.ones((2, 4)), np.arange(3), table([1.0] * 8), np.empty(2))),
+        (graded.judge_rankings, (0, 0, 1, np.ones((2, 4)), np.arange(3), table([1.0] * 8), np.empty(2))),
         (metrics.metric_values, (0, 0, 1, 0, np.ones(4), np.arange(4), np.array([0, 9]), *2 * [table([1.0] * 9)], np.empty(1))),
         (preprocessing.scale, (X, 1, W, np.ones(2), True, np.empty((4, 3)))),
-        (preprocessing.standardise_queries, (X, np.array([0, 5]), np.empty((4, 3)))),
+        (preprocessing.normalise_queries, (X, np.array([0, 5]), False, np.empty((4, 3)))),
         (
             trees.score_trees,
             (
@@ -71,11 +74,12 @@ def table(values):
     ids=lambda value: getattr(value, "__name__", ""),
 )  # fmt: skip
 def test_arrays_that_do_not_fit_are_refused(kernel, arguments):
-    before = [np.copy(value) for value in arguments]
+    before = copy.deepcopy(arguments)
     with UNFIT:
         kernel(*arguments)
     for value, was in zip(arguments, before, strict=True):
-        np.testing.assert_array_equal(value, was)
+        for part, part_was in zip(value, was, strict=True) if isinstance(value, tuple) else [(value, was)]:
+            np.testing.assert_array_equal(part, part_was)
 
 
 @pytest.mark.parametrize("place", range(10))
@@ -87,11 +91,11 @@ def test_learning_refuses_an_array_that_is_too_short(place):
     refuses_shorter(kernels.learn, arguments, place)
 
 
-@pytest.mark.parametrize("place", range(9))
+@pytest.mark.parametrize("place", [*range(7), 8, 9])
 def test_slam_refuses_an_array_that_is_too_short(place):
     arguments = [
         X, np.array([0, 1, 2, 0]), np.array([0, 4]), np.ones(1), table(discounts(4)[:4]), SlamRanker()._config, np.ones(3),
-        np.zeros(DOCUMENTS + 1), np.empty((1, 10)),
+        np.empty(0), np.zeros(DOCUMENTS + 1), np.empty((1, 10)),
     ]  # fmt: skip
     refuses_shorter(slam.learn, arguments, place)
 
@@ -114,8 +118,8 @@ def clicks_on_two(**changed):
     own = {name: value for name, value in changed.items() if name in ShownBlock._fields}
     given = {
         "X": X, "offsets": np.array([0, 4]), "shown": shown._replace(**own), "weights": np.ones(1), "wealth": 1.0,
-        "beginning": np.empty(0), "w": np.zeros(3), "state": np.ones((4, 3)),
-        "baseline": np.zeros((2, clicks.PLACES, clicks.PLACES)), "rounds": np.empty((1, 10)),
+        "w": np.zeros(3), "average": np.empty(0), "state": np.ones((4, 3)), "beginning": np.empty(0),
+        "baseline": np.zeros((2, clicks.PLACES, clicks.PLACES)), "counters": np.zeros(6), "rounds": np.empty((1, 10)),
     }  # fmt: skip
     return {**given, **{name: value for name, value in changed.items() if name not in own}}
 
@@ -142,6 +146,7 @@ def clicks_on_two(**changed):
         ("beginning", np.zeros(2)),
         ("state", np.ones((3, 3))),
         ("baseline", np.zeros((2, 5, 5))),
+        ("counters", np.zeros(5)),
         ("rounds", np.empty((0, 10))),
     ],
 )
@@ -154,16 +159,26 @@ def test_learning_from_clicks_refuses_what_does_not_fit(name, value):
     # The same documents as sparse rows, and the perceptron on clicks.
     if name in ("X", "w", "state", "beginning"):
         return
-    rows = np.arange(0, 13, 3), np.tile(np.arange(3, dtype=np.int32), 4), np.ones(12)
-    feedback, rounds = (unfit["offsets"], unfit["shown"], unfit["weights"]), unfit["rounds"]
+    sparse_rows = SparseRows(np.arange(0, 13, 3), np.tile(np.arange(3, dtype=np.int32), 4), np.ones(12), 3)
+    feedback, rest = (unfit["offsets"], unfit["shown"], unfit["weights"]), (unfit["counters"], unfit["rounds"])
     with UNFIT:
-        sparse_clicks.learn(*rows, *feedback, 1.0, np.zeros((3, 8)), unfit["baseline"], np.zeros(6), rounds)
+        clicks.learn(sparse_rows, *feedback, 1.0, np.zeros((3, 8)), False, None, None, unfit["baseline"], *rest)
     if name != "baseline":
         settings = table([1.0] * 4), np.array([0.5, 1.0, 0.0])
         with UNFIT:
-            clicked.learn(unfit["X"], *feedback, *settings, np.zeros(3), np.zeros(3), np.zeros(3), np.zeros(6), rounds)
+            clicked.learn(unfit["X"], *feedback, *settings, np.zeros(3), np.zeros(3), np.zeros((1, 3)), *rest)
         with UNFIT:
-            sparse_clicked.learn(*rows, *feedback, *settings, np.zeros((3, 5)), True, np.zeros(6), rounds)
+            clicked.learn(sparse_rows, *feedback, *settings, np.zeros((3, 5)), True, None, *rest)
+
+
+@pytest.mark.parametrize(("width", "squares"), [(4, None), (5, np.zeros((1, 2)))])
+def test_the_perceptron_on_clicks_needs_room_for_squared_updates(width, squares):
+    given = clicks_on_two()
+    feedback = given["offsets"], given["shown"], given["weights"], table([1.0] * 4), np.array([0.5, 1.0, 0.0])
+    w, average = (np.zeros((3, width)), True) if squares is None else (np.zeros(3), np.zeros(3))
+    with UNFIT:
+        clicked.learn(rows([0, 1, 2, 3, 4], [0, 1, 2, 0]) if squares is None else X, *feedback, w, average, squares,
+                      np.zeros(6), np.empty((1, 10)))  # fmt: skip
 
 
 TABLE = np.full((8, 2), -1)
@@ -217,7 +232,6 @@ def parsing(**changed):
         (clicks.exponentials, (np.ones(3), 0.0, np.empty(2))),
         (clicks.swap_weight, (np.ones(3), 0.0, 0.0, 0, 3)),
         (clicks.harvest, (np.ones(3), np.ones(2), 0.0, np.zeros((3, 3)))),
-        (sparse_clicks.confidence, (np.zeros(5),)),
         (compare_on_clicks, comparing(scores=np.ones((2, 3)))),
         (compare_on_clicks, comparing(out=np.zeros(3))),
         (compare_on_clicks, comparing(discounts=table([1.0] * 3))),
@@ -235,20 +249,9 @@ def parsing(**changed):
         (names.move_names, (TABLE, TABLE[:7].copy())),
         (hashing.hash_names, (TEXT, 32, np.empty(2, np.int32), np.ones(2))),
         (hashing.hash_names, (TEXT, 4, np.empty(2, np.int32), np.ones(1))),
-        (sparse.take_rows, (np.ones((3, 2)), np.array([3]), np.empty((1, 2)))),
-        (sparse.take_rows, (np.ones((3, 2)), np.array([1]), np.empty((1, 3)))),
-        (
-            sparse.divide_by_largest,
-            (np.array([0, 1]), np.array([3], np.int32), np.ones(1), np.array([0, 1]), W, np.empty(1), False),
-        ),
-        (
-            sparse.divide_by_largest,
-            (np.array([0, 1]), np.array([-1], np.int32), np.ones(1), np.array([0, 1]), W, np.empty(1), True),
-        ),
-        (
-            sparse.divide_by_largest,
-            (np.array([0, 1]), np.array([1], np.int32), np.ones(1), np.array([0, 2]), W, np.empty(1), False),
-        ),
+        (sparse.divide_by_largest, (rows([0, 1], [3]), np.array([0, 1]), W, np.empty(1), False)),
+        (sparse.divide_by_largest, (rows([0, 1], [-1]), np.array([0, 1]), W, np.empty(1), True)),
+        (sparse.divide_by_largest, (rows([0, 1], [1]), np.array([0, 2]), W, np.empty(1), False)),
         (letor.parse_rows, parsing(place=(0, len(LINE) + 1, 0, 1, 0, 0))),
         (letor.parse_rows, parsing(place=(0, len(LINE) - 1, 0, 1, 0, 0))),
         (letor.parse_rows, parsing(meta=np.empty((1, 8), np.int64))),

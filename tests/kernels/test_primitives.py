@@ -23,14 +23,12 @@ def compiled(name):
         return numba.njit(lambda a: primitive(a))
     if name in VECTORS:
         return numba.njit(lambda a, b: primitive(a, b))
-    if name == "four_rows_by_two":
-        return numba.njit(lambda X, i, a, b: primitive(X, i, a, b))
     if name == "four_row_squares":
         return numba.njit(lambda X, i: primitive(X, i))
     return numba.njit(lambda X, i, w: primitive(X, i, w))
 
 
-COMPILED = {name: compiled(name) for name in (*VECTORS, *ROWS, "four_rows_by_two", "four_row_squares")}
+COMPILED = {name: compiled(name) for name in (*VECTORS, *ROWS, "four_row_squares")}
 
 
 def in_lanes(terms):
@@ -64,9 +62,6 @@ def test_sums_are_those_of_four_lanes(seed, n, single, strided):
             sums += [in_lanes(wide[1 + r] * wide[1 + r]) for r in range(rows)]
         for function in (getattr(primitives, name), COMPILED[name]):
             assert list(np.ravel(function(X, 1, w))) == sums, name
-    sums = [in_lanes(wide[1 + r] * vector) for vector in (w, wide[0]) for r in range(4)]
-    for function in (primitives.four_rows_by_two, COMPILED["four_rows_by_two"]):
-        assert list(function(X, 1, w, X[0])) == sums
     for function in (primitives.four_row_squares, COMPILED["four_row_squares"]):
         assert list(function(X, 1)) == [in_lanes(wide[1 + r] ** 2) for r in range(4)]
 

@@ -117,7 +117,7 @@ def test_estimates_and_interval_on_a_long_log(tmp_path):
 def test_positions_without_weight_need_no_ranking_in_common():
     policy, value, first = PlackettLuce(k=2, seed=1), OffPolicyValue((1.0, 0.0)), OffPolicyValue()
     for t in range(400):
-        clicks = policy.show({"a": 0.0, "b": 0.0, "c": 0.0}, t).clicked([])
+        clicks = policy.show({"a": 0.0, "b": 0.0, "c": 0.0}, t, confidence=0.0).clicked([])
         for each in (value, first):
             each.update(clicks, ["b", "another"])
     with np.errstate(all="raise"):
@@ -127,7 +127,7 @@ def test_positions_without_weight_need_no_ranking_in_common():
 def test_a_value_of_the_first_position_from_placements():
     policy, value, known = PlackettLuce(k=2, seed=1), OffPolicyValue(), OffPolicyValue()
     for t in range(400):
-        shown = policy.show({"a": 0.0, "b": 0.0, "c": 0.0}, t)
+        shown = policy.show({"a": 0.0, "b": 0.0, "c": 0.0}, t, confidence=0.0)
         placed = Impression(shown.order, placements=(1 / 3, 1 / 3))
         for each, impression in ((known, shown), (value, placed)):
             each.update(impression.clicked([d for d in shown.order if d == "b"]), ["b", "a", "c"])
@@ -203,7 +203,7 @@ def test_swaps_prefer_nobody_without_a_preference(attraction):
 def test_the_better_ranker_is_found_from_a_log(policy, tmp_path):
     comparison, who = SwapComparison(4), user("trust", seed=3)
     for t in range(4000):
-        shown = policy.show([0.0] * 5, t)
+        shown = policy.show([0.0] * 5, t, confidence=0.0)
         comparison.update(who.clicks(shown, GRADES, t), [0, 2, 3, 4, 1], [1, 3, 4, 0, 2])
     assert comparison.interval().lower > 0.5
     assert comparison.get() > 0.0
@@ -231,3 +231,13 @@ def test_no_difference_between_equal_rankings():
     assert difference_of(shown.clicked(shown.order[:1]), (0, 1, 2, 3, 4), (0, 1, 2, 3, 4)) == 0.0
     assert SwapComparison().get() == 0.0
     assert math.isnan(OffPolicyValue().interval().mean)
+
+
+def test_weights_that_cannot_be_right_give_no_interval():
+    # Probabilities of three documents of a catalogue of 34, as published logs have them: weights of 34 where 3 are expected.
+    rng, value = np.random.default_rng(0), OffPolicyValue()
+    for _ in range(300):
+        shown = Impression(tuple(rng.permutation(3).tolist()), propensities=(1 / 34,) * 3)
+        value.update(shown.clicked([0] if rng.random() < 0.1 else []), [0, 1, 2])
+    with pytest.raises(ValueError, match=r"importance weights average 9\.97 over 300 rankings.*candidates that were not shown"):
+        value.interval()

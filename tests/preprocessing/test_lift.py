@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 import pandas as pd
 import pytest
-from river import checks, compose, feature_extraction, feature_selection, linear_model, preprocessing, stats
+from river import compose, feature_extraction, feature_selection, linear_model, preprocessing, stats
 
 from online_rank import ForEachDocument, PerceptronRanker, RankingPipeline, RunFeatures, Runs, StreamScaler
 from online_rank.query import read_query
@@ -220,23 +220,6 @@ def test_what_leaves_must_be_finite_numbers():
     infinite = ForEachDocument(compose.FuncTransformer(lambda x: {"a": x["a"] * 1e308}))
     with pytest.raises(ValueError, match="feature 'a' of document 1 is inf"):
         infinite.transform_one([{"a": 1.0}, {"a": 10.0}])
-
-
-def test_one_dict_is_one_document():
-    lifted, plain = ForEachDocument(preprocessing.StandardScaler()), preprocessing.StandardScaler()
-    for x in ({"a": 1.0}, {"a": 3.0}):
-        lifted.learn_one(x)
-        plain.learn_one(x)
-    assert lifted.transform_one({"a": 5.0}) == plain.transform_one({"a": 5.0})
-    selector = ForEachDocument(feature_selection.SelectKBest(stats.PearsonCorr(), k=1))
-    for i in range(5):
-        selector.learn_one({"a": float(i), "b": 1.0}, i)
-    assert selector.transform_one({"a": 1.0, "b": 1.0}) == {"a": 1.0}
-
-
-@pytest.mark.slow
-def test_river_checks():
-    checks.check_estimator(ForEachDocument(preprocessing.StandardScaler()))
 
 
 @every_transformer

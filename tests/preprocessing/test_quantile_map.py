@@ -14,10 +14,10 @@ from scipy.stats import kstest, rankdata
 
 from online_rank import BlendRanker, PerceptronRanker, StreamQuantileMap, StreamTargetEncoder
 from online_rank._kernels import quantile_map as kernels
-from online_rank.base.schema import mismatches
 from online_rank.distributed import fork, mix
 from online_rank.preprocessing import Ramps
 from online_rank.storage.files import from_bytes, to_bytes
+from tests.helpers import mismatches
 from tests.reference import preprocessing as reference
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from online_rank import PerceptronRanker, StreamTargetEncoder
-from online_rank.base.schema import mismatches
+from tests.helpers import mismatches
 from tests.reference.preprocessing import Encoder
 
 

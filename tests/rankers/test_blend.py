@@ -22,12 +22,11 @@ from online_rank import (
     measure,
 )
 from online_rank._kernels import blend as kernels
-from online_rank.base.schema import mismatches
-from online_rank.preprocessing import Ramps
 from online_rank.rankers.hedge import HedgeAccount
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.stream import WebLike
 from online_rank.stream.synth import NoisyTeacher
+from tests.helpers import mismatches
 
 
 def queries(n=60, seed=0):
@@ -231,38 +230,6 @@ def test_bad_parameters_and_files():
     unknown = BlendRanker([PairwiseRanker(linear_model.LogisticRegression())])
     with pytest.raises(TypeError, match="PairwiseRanker"):
         to_bytes(unknown)
-
-
-def test_equal_transformers_without_state_work_once_for_a_query(monkeypatch):
-    def members():
-        # The second one's first step learns: what it gives is its own, though it has the same values at first.
-        return [
-            Ramps(3) | PerceptronRanker(),
-            StreamScaler() | Ramps(3) | PerceptronRanker(),
-            Ramps(3) | GradientRanker("logistic", optimizer="adagrad"),
-            Ramps(4) | PerceptronRanker(),
-        ]
-
-    model, alone, widths = BlendRanker(members()), members(), []
-    transform = Ramps._transform
-
-    def counted(self, X, offsets, out):
-        widths.append(self.n_knots)
-        return transform(self, X, offsets, out)
-
-    for X, y in queries(30):
-        for member in alone:
-            member.learn_one(X, y)
-        with monkeypatch.context() as patch:
-            patch.setattr(Ramps, "_transform", counted)
-            model.learn_one(X, y)
-            assert sorted(widths) == [3, 3, 4]
-            widths.clear()
-            model.predict_one(X)
-            assert sorted(widths) == [3, 3, 4]
-            widths.clear()
-        for own, member in zip(model.learners, alone, strict=True):
-            assert own.predict_one(X) == member.predict_one(X)
 
 
 @pytest.mark.slow

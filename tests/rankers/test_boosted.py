@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from online_rank import BoostedRanker, PerceptronRanker, StreamQuantileMap
 from online_rank._kernels import trees as kernels
 from online_rank.base.draws import counted_generator
-from online_rank.base.schema import mismatches
 from online_rank.metrics import NDCG
 from online_rank.query import read_query
 from online_rank.rankers import boosted
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.stream.synth import NoisyTeacher
+from tests.helpers import mismatches
 from tests.reference import trees as reference
 
 
@@ -111,7 +111,7 @@ def test_every_tree_is_that_of_plain_loops(monkeypatch, page):
         model.learn_one(X, y)
         window.append((bins, y, [score(row) for row in bins]))
         # A tree counts once all of its steps are done; until it does, no other begins.
-        if pending is not None and not model._growing:
+        if pending is not None and not model._pace:
             trees.append(pending)
             pending = None
             window = [(b, grades, [score(row) for row in b]) for b, grades, _ in window]
@@ -135,7 +135,7 @@ def test_every_tree_is_that_of_plain_loops(monkeypatch, page):
                 rows += list(range(len(g), len(g) + len(b))) if q in used else []
                 g, h, all_bins = g + first, h + second, all_bins + b[:, columns].tolist()
             pending = columns, reference.grow(all_bins, rows, g, h, 2, 4, 64)
-            if not model._growing:
+            if not model._pace:
                 trees.append(pending)
                 pending = None
                 window = [(b, grades, [score(row) for row in b]) for b, grades, _ in window]
@@ -181,7 +181,7 @@ def test_trees_grow_at_the_longest_gap_and_old_ones_are_dropped():
     model, grown = BoostedRanker(window=20, depth=2, rate=10.0, decay=0.2, longest_gap=4), []
     for X, y in queries(200):
         model.learn_one(X, y)
-        grown.append(model._n_grown + (model._growing > 0))
+        grown.append(model._n_grown + (model._pace > 0))
     assert set(np.diff(grown[60::4]).tolist()) == {1}
     assert model.n_trees == 25
     ever_slower = taught(200, window=20, depth=2, rate=10.0, decay=0.2)
@@ -340,7 +340,7 @@ def window(name, value):
 )
 def test_state_that_kernels_could_not_take_is_refused(change, message):
     model = taught(90, window=20, rate=5.0)
-    assert model._growing
+    assert model._pace
     assert mismatches(model) == []
     change(model)
     assert re.search(message, mismatches(model)[0])

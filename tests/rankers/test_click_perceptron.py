@@ -201,3 +201,23 @@ def test_the_cost_is_below_its_bound_in_expectation(seed):
     F, Q = np.mean(limits, axis=0)
     bound = mass_data_bound(comparator_loss=F, norm=float(np.linalg.norm(u)), squared_gradient_norms=Q)
     assert np.mean(costs) <= bound
+
+
+def test_what_propensities_taught_is_shown_greedily():
+    # Its confidence is that of gradients, which says nothing: drawn with it, the worst documents came first.
+    rng = np.random.default_rng(0)
+    model = StreamScaler() | ClickPerceptron(credit="propensity", examination=(1.0, 0.5, 0.3))
+    for _ in range(300):
+        x = {name: {"quality": rng.random()} for name in "abc"}
+        order = rng.permutation([*x]).tolist()
+        seen = [d for place, d in enumerate(order, start=1) if rng.random() < (1.0, 0.5, 0.3)[place - 1]]
+        model.learn_one(x, Impression(order).clicked([d for d in seen if rng.random() < x[d]["quality"]]))
+    assert model["ClickPerceptron"].confidence < 0.1
+    x = {"poor": {"quality": 0.1}, "good": {"quality": 0.9}, "fair": {"quality": 0.5}}
+    shown = [model.show_one(x) for _ in range(5)]
+    assert shown == [Impression(("good", "fair", "poor"))] * 5
+    assert model["ClickPerceptron"].retention == 1.0
+    model.learn_one(x, shown[0].clicked(["fair"]))
+    # A policy that was given draws.
+    drawn = ClickPerceptron(PlackettLuce(k=3), credit="propensity").show_one(x)
+    assert drawn.logits is not None

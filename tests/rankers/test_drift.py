@@ -151,20 +151,6 @@ def test_the_round_is_its_own():
     assert model.learner.last_round != inner
 
 
-def test_switch_goes_on_with_what_learned_since_the_warning():
-    before, after = drifting()
-    model = DriftAwareRanker(PerceptronRanker(), detector=At((72,)), on_drift="switch", warning_detector=At((3, 66)))
-    teach(model, before + after[:12])
-    # The warning at query 3 was the only one so far; the one at 66 replaced it, after its query was learned.
-    background = teach(PerceptronRanker(), after[6:12])
-    assert model.drift_positions == (72,)
-    assert model.learner.weights.tolist() == background.weights.tolist()
-    assert model._background is None
-    assert not teach(
-        DriftAwareRanker(PerceptronRanker(), detector=At((72,)), on_drift="switch", warning_detector=At()), before + after[:12]
-    ).learner.weights.any()
-
-
 def test_better_is_no_drift():
     before, after = drifting()
     model = teach(DriftAwareRanker(PerceptronRanker(), detector=At((60,))), before)
@@ -196,7 +182,7 @@ def test_positions_are_bounded():
     assert model.drift_positions[-1] == model._n_queries
 
 
-@pytest.mark.parametrize("on_drift", ["reset", "switch", "restart_average"])
+@pytest.mark.parametrize("on_drift", ["reset", "restart_average"])
 def test_a_block_with_drifts_is_the_loop(on_drift):
     before, after = drifting(300)
     stream = before + after
@@ -223,7 +209,7 @@ def test_a_block_with_drifts_is_the_loop(on_drift):
 )
 def test_a_rejected_block_undoes_drifts(inner):
     before, after = drifting()
-    model = teach(DriftAwareRanker(inner(), detector=At((75,)), on_drift="switch", warning_detector=At((72,))), before)
+    model = teach(DriftAwareRanker(inner(), detector=At((75,))), before)
     twin = copy.deepcopy(model)
     X, y = (np.concatenate(part) for part in zip(*after[:20], strict=True))
     qid = np.repeat(np.arange(20), [len(y) for _, y in after[:20]])
@@ -243,7 +229,7 @@ def test_named_features_reach_new_rankers():
             yield [dict(zip("abcd", row, strict=True)) for row in X.tolist()], y
 
     before, after = drifting()
-    model = DriftAwareRanker(PerceptronRanker(), detector=At((70,)), on_drift="switch", warning_detector=At((65,)))
+    model = DriftAwareRanker(PerceptronRanker(), detector=At((70,)))
     teach(model, named(before + after[:9]))
     model.learn_one([{"d": 1.0, "e": 2.0}, {"a": 1.0}], [2, 0])
     assert model.drift_positions == (70,)
@@ -261,7 +247,7 @@ def test_a_ranker_that_has_learned_goes_on():
 def test_files_hold_the_detectors(detector, tmp_path):
     before, after = drifting(300)
     model = teach(
-        DriftAwareRanker(PerceptronRanker(), detector=detector, on_drift="switch", warning_detector=drift.ADWIN(0.1, clock=1)),
+        DriftAwareRanker(PerceptronRanker(), detector=detector),
         before + after[:2],
     )
     save(model, tmp_path / "model.npz")
@@ -295,25 +281,7 @@ def test_refused():
         DriftAwareRanker(PerceptronRanker(), on_drift="panic")
     with pytest.raises(TypeError, match="PointwiseRanker has none"):
         DriftAwareRanker(StreamScaler() | PointwiseRanker(linear_model.LinearRegression()), on_drift="restart_average")
-    for name in ("detector", "warning_detector"):
-        with pytest.raises(TypeError, match=f"(?s)^{name} is .*a drift detector of river for numbers"):
-            DriftAwareRanker(PerceptronRanker(), **{name: drift.binary.DDM()})
+    with pytest.raises(TypeError, match=r"(?s)^detector is .*a drift detector of river for numbers"):
+        DriftAwareRanker(PerceptronRanker(), detector=drift.binary.DDM())
     with pytest.raises(ValueError, match="ndgc"):
         DriftAwareRanker(PerceptronRanker(), measure="ndgc@10")
-
-
-def test_a_background_that_has_taken_the_place_is_no_background_any_more():
-    model = DriftAwareRanker(PerceptronRanker(), on_drift="switch")
-    model._background = learning = PerceptronRanker()
-    model._react()
-    assert model._learner is learning
-    assert model._background is None
-
-
-def test_a_background_that_refuses_a_query_is_dropped():
-    model = DriftAwareRanker(PerceptronRanker(), on_drift="switch")
-    # Its scores overflow, which those of the learner do not.
-    model._background = PerceptronRanker.from_weights([1e200, 0.0])
-    model.learn_one([[1e150, 1.0], [0.0, 2.0]], [0, 1])
-    assert model._background is None
-    assert model.n_features == 2

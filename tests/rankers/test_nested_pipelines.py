@@ -103,7 +103,7 @@ def test_an_average_is_restarted_inside_a_pipeline():
 MODELS = {
     "best": lambda: BestRanker([PerceptronRanker(), StreamScaler() | PerceptronRanker()]),
     "drift": lambda: DriftAwareRanker(StreamScaler() | PerceptronRanker()),
-    "drift, map": lambda: DriftAwareRanker(StreamQuantileMap() | PerceptronRanker(), on_drift="switch"),
+    "drift, map": lambda: DriftAwareRanker(StreamQuantileMap() | PerceptronRanker()),
 }
 
 

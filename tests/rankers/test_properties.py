@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from online_rank.base import QueryTransformer, parts_of, ranker_of
-from online_rank.checks._learning import late_and_known
-from online_rank.checks._subject import answer_many, answer_of, as_block, numbers, state_of
+from online_rank.checks._subject import answer_many, answer_of, as_block, late_and_known, numbers, state_of
 from online_rank.storage.files import from_bytes, to_bytes
 from tests.models import NOT_SAVED, REGISTRY, is_ranker, variants
 

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from online_rank import RidgeRanker, measure
 from online_rank._kernels import ridge as kernels
-from online_rank.base.schema import mismatches
 from online_rank.checks._subject import same
 from online_rank.rankers import ridge
 from online_rank.rankers.ridge import _LAMBDAS
 from online_rank.storage.files import to_bytes
 from online_rank.stream.synth import NoisyTeacher
+from tests.helpers import mismatches
 from tests.reference import ridge as reference
 
 

@@ -85,32 +85,6 @@ def test_half_life_follows_a_change():
     assert slow.best_ranker is slow.learners[0]
 
 
-def test_bandit_teaches_one_a_query_each_in_turn_at_first():
-    model = BestRanker(rankers(), epsilon=0.2, seed=4)
-    stream, learned, by_best = queries(400), np.zeros(3), 0
-    for t, (X, y) in enumerate(stream):
-        best, before = model._best, [learner.last_round for learner in model.learners]
-        model.learn_one(X, y)
-        (who,) = (i for i, learner in enumerate(model.learners) if repr(learner.last_round) != repr(before[i]))
-        if t < 30:
-            assert who == t % 3
-        else:
-            learned[who] += 1
-            by_best += who == best
-    # With probability 0.2 any of three learns, else the best: 0.8 + 0.2 / 3 = 0.867, +- 3 deviations over 370 queries.
-    assert by_best / 370 == pytest.approx(0.8 + 0.2 / 3, abs=3 * np.sqrt(0.867 * 0.133 / 370))
-    assert (learned > 0).all()
-
-
-def test_seed():
-    a, b, c = (BestRanker(rankers(), epsilon=0.5, seed=seed) for seed in (1, 1, 2))
-    for X, y in queries(150):
-        for model in (a, b, c):
-            model.learn_one(X, y)
-    assert a.mean_losses.tolist() == b.mean_losses.tolist()
-    assert a.mean_losses.tolist() != c.mean_losses.tolist()
-
-
 @pytest.mark.parametrize(
     "first", [lambda: PerceptronRanker(), lambda: PointwiseRanker(linear_model.LinearRegression()), lambda: GradientRanker()]
 )
@@ -143,7 +117,7 @@ def test_a_clone_has_learned_nothing():
 
 
 def test_in_a_pipeline_and_in_a_file(tmp_path):
-    model = StreamScaler() | BestRanker(rankers(), epsilon=0.3)
+    model = StreamScaler() | BestRanker(rankers())
     for X, y in queries(50):
         model.learn_one(X, y)
     save(model, tmp_path / "model.npz")
@@ -163,8 +137,6 @@ def test_refused():
         BestRanker([PerceptronRanker(), StreamScaler()])
     with pytest.raises(ValueError, match="half_life is 0"):
         BestRanker(rankers(), half_life=0)
-    with pytest.raises(ValueError, match=r"epsilon is 1\.5"):
-        BestRanker(rankers(), epsilon=1.5)
     with pytest.raises(ValueError, match="ndgc"):
         BestRanker(rankers(), measure="ndgc")
 
@@ -312,7 +284,7 @@ class TestDrafts:
     def test_bad_input(self):
         with pytest.raises(ValueError, match="drafts is 0"):
             BestRanker([PerceptronRanker(), PerceptronRanker()], drafts=0)
-        for parameters in ({"rankers": [PerceptronRanker()]}, {"epsilon": 0.1}, {"half_life": 3.0}):
+        for parameters in ({"rankers": [PerceptronRanker()]}, {"half_life": 3.0}):
             with pytest.raises(ValueError, match="drafts needs two rankers"):
                 BestRanker(**{"rankers": [PerceptronRanker()] * 2, "drafts": 3, **parameters})
         model = self.model(1.0, -1.0)

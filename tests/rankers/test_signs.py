@@ -8,10 +8,12 @@ import scipy.sparse as sp
 
 from online_rank import (
     BestRanker,
+    ClickPerceptron,
     CrossFeatures,
     DriftAwareRanker,
     ForEachDocument,
     HashedFeatures,
+    Impression,
     LossTracker,
     MaxAbsStreamScaler,
     PerceptronRanker,
@@ -21,6 +23,7 @@ from online_rank import (
     StreamQuantileMap,
     StreamScaler,
     StreamTargetEncoder,
+    SwapRanker,
 )
 from online_rank.base.signs import signs_of_columns, signs_of_features
 from online_rank.bounds import best_in_hindsight
@@ -313,3 +316,26 @@ def test_the_best_weights_with_signs_in_hindsight(credit):
     assert (free.weights * np.array([1.0, -1.0, 0.0, -1.0]) < 0.0).any()
     assert best.gap <= 1e-3 * best.objective
     assert best.objective >= free.objective - free.gap
+
+
+@pytest.mark.parametrize("ranker", [SwapRanker, ClickPerceptron])
+def test_signs_of_what_clicks_teach(ranker):
+    rng = np.random.default_rng(0)
+    free, model = ranker(), ranker(signs={"up": 1, "down": 1})
+    for _ in range(60):
+        x = {d: {"up": rng.normal(), "down": rng.normal()} for d in "abcd"}
+        shown = Impression.shuffled(rng.permutation([*x]).tolist(), 4)
+        clicks = shown.clicked([d for d in x if x[d]["up"] > x[d]["down"]])
+        for each in (free, model):
+            each.learn_one(x, clicks)
+        weights = dict(zip(model.feature_names, model.served_weights.tolist(), strict=True))
+        assert min(weights.values()) >= 0.0
+    assert free.served_weights[1] < 0.0 < model.served_weights[0]
+    again = from_bytes(to_bytes(model))
+    for each in (model, again):
+        each.learn_one(x, clicks)
+    assert again.signs == {"up": 1, "down": 1}
+    assert (again.served_weights == model.served_weights).all()
+    sparse = ranker(signs={"1": 1})
+    sparse.learn_one(sp.csr_matrix(np.eye(2)), Impression.shuffled([0, 1]).clicked([1]))
+    assert sparse.served_weights[0] == 0.0

@@ -301,7 +301,7 @@ def test_the_scale_of_features_changes_nothing():
 
 def test_a_block_is_a_loop():
     queries, one, many = teacher(50), SwapRanker(), SwapRanker()
-    shown = [PlackettLuce(k=6, seed=9).show(np.zeros(len(X)), t) for t, (X, _) in enumerate(queries)]
+    shown = [PlackettLuce(k=6, seed=9).show(np.zeros(len(X)), t, 0.0) for t, (X, _) in enumerate(queries)]
     clicks = [
         user("informational", max_grade=4).clicks(s, y, t) for t, (s, (_, y)) in enumerate(zip(shown, queries, strict=True))
     ]

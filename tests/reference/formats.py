@@ -57,7 +57,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "boosted": lambda: BoostedRanker(depth=2, window=8, rate=10.0),
     "blend-light": lambda: BlendRanker("light"),
     "best": lambda: BestRanker([PerceptronRanker(), RidgeRanker()]),
-    "drift": lambda: DriftAwareRanker(PerceptronRanker(), detector=drift.ADWIN(clock=1), on_drift="switch"),
+    "drift": lambda: DriftAwareRanker(PerceptronRanker(), detector=drift.ADWIN(clock=1)),
     "swap": lambda: SwapRanker(),
     "lifted": lambda: ForEachDocument(preprocessing.StandardScaler()) | PerceptronRanker(),
 }

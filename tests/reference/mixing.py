@@ -32,7 +32,7 @@ def standardised(X, documents):
     return [[(x[j] - means[j]) / deviations[j] if deviations[j] > 0.0 else 0.0 for j in columns] for x in X]
 
 
-def train(rounds, d, *, scaled, weights="uniform", **settings):
+def train(rounds, d, *, scaled, **settings):
     """Rounds of K parts of queries. Returns the weights that learn, those that serve, and the documents of all."""
     base = Machine([0.0] * d, [], [], 0.0, 0.0)
     for parts in rounds:
@@ -41,12 +41,9 @@ def train(rounds, d, *, scaled, weights="uniform", **settings):
             for X, y in part:
                 machine.learn(X.tolist(), y.tolist(), scaled, **settings)
         masses = [machine.mass - base.mass for machine in machines]
-        shares = [1.0 / len(parts)] * len(parts)
-        if weights == "mass" and sum(masses) > 0.0:
-            shares = [mass / sum(masses) for mass in masses]
         n, m = len(base.vectors), len(base.documents)
         base = Machine(
-            [sum(mu * machine.w[j] for mu, machine in zip(shares, machines, strict=True)) for j in range(d)],
+            [sum(machine.w[j] for machine in machines) / len(parts) for j in range(d)],
             base.vectors + [v for machine in machines for v in machine.vectors[n:]],
             base.documents + [x for machine in machines for x in machine.documents[m:]],
             base.squares + sum(machine.squares - base.squares for machine in machines),

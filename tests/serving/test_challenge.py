@@ -11,7 +11,7 @@ from online_rank.intervals import PairedLosses
 from online_rank.intervals.losses import served_loss
 from online_rank.measures.learned import measure
 from online_rank.rankers.fixed import FixedRanker
-from online_rank.serving import Challenge, FeedbackPlan, RankingService
+from online_rank.serving import Challenge, FeedbackPlan, RankingService, windows
 from online_rank.serving.durable import DurableService
 from online_rank.serving.served import ServedModel
 from online_rank.storage.files import to_bytes
@@ -197,7 +197,7 @@ def test_votes_on_a_drafted_list_come_too_late_after_the_promotion():
         service.handle(b'{"id": %d, "docs": {"a": {"x": 1}, "b": {"x": 2}}}' % i)
         drawn = json.loads(service._pending.get(i)[2])
         drafted = i if drawn.get("teams") else drafted
-    service._promote()
+    windows.promote(service)
     learned = service.stats()["learned"]
     answer = service.handle(b'{"id": %d, "clicks": ["a"]}' % drafted).answer
     assert answer == {"id": drafted, "learned": False, "late": True}
@@ -260,3 +260,25 @@ def test_a_query_that_is_not_learned_is_not_compared(monkeypatch):
     assert service.challenge.sums.tolist() == before
     assert send(service, id=i, grades=grades).answer["learned"]
     assert service.challenge.sums.tolist() != before
+
+
+class Unsure(SwapRanker):
+    """A ranker that draws at random, whatever it knows."""
+
+    def _confidence(self):
+        return 0.0
+
+
+def test_a_challenger_is_compared_by_the_lists_that_it_would_show():
+    # Its ranking is right, and its draws are random: such a model was promoted, and then showed these.
+    right, unsure = (kind.from_weights([1.0], policy=PlackettLuce(k=4)) for kind in (SwapRanker, Unsure))
+    docs = {"a": {"1": 4.0}, "b": {"1": 3.0}, "c": {"1": 2.0}, "d": {"1": 1.0}}
+    assert unsure.rank_one([[4.0], [3.0], [2.0], [1.0]]) == [0, 1, 2, 3]
+    service = RankingService(right, challenge=Challenge(unsure, promote_at=0.95))
+    for number in range(400):
+        answer = send(service, id=number, docs=docs).answer
+        send(service, id=number, clicks=["a"] if answer["ranking"][0] == "a" else [])
+    # The loss of the serving model less that of the challenger.
+    difference = service.challenge.difference()
+    assert (difference.n, unsure.n_shown) == (200, 0)
+    assert difference.upper < 0.0

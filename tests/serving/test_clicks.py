@@ -13,6 +13,7 @@ import online_rank
 from online_rank import PerceptronRanker, PlackettLuce, StreamQuantileMap, StreamScaler, SwapRanker
 from online_rank.feedback import FairPairs, Impression, kept_share
 from online_rank.metrics import NDCG
+from online_rank.serving import ranking
 from online_rank.serving.challenge import Challenge
 from online_rank.serving.metrics import Figures
 from online_rank.serving.models import Models
@@ -78,12 +79,12 @@ def test_grades_on_what_was_shown_measure_what_was_shown():
     ("clicks", "message"),
     [
         (["e"], "document 'e' was not shown"),
-        ("d1", r"clicks must be \[document, ...\] or"),
-        (3, "clicks must be"),
-        ({"d1": "long"}, "engagement with document 'd1' is of type str"),
-        ({"d1": True}, "is of type bool"),
-        ({"d1": -1}, "gains are numbers >= 0"),
-        ([["d1"]], "unhashable"),
+        ("d1", r"clicks is \"d1\": expected `object . array`, got `str` \(documents"),
+        (3, "clicks is 3: expected `object . array`"),
+        ({"d1": "long"}, r"clicks\['d1'\] is \"long\": expected `float`"),
+        ({"d1": True}, "is true: expected `float`, got `bool`"),
+        ({"d1": -1}, "is -1: expected `float` >= 0.0"),
+        ([["d1"]], r"clicks\[0\] is \[\"d1\"\]: expected `str`"),
     ],
 )
 def test_bad_clicks_change_nothing(clicks, message):
@@ -242,7 +243,7 @@ def test_a_greedy_request_is_answered_by_the_scores_and_changes_nothing():
         assert not reply.changed
         assert to_bytes(service) == before
         assert "no query is waiting" in service.handle(request(id="g", clicks=[])).answer["error"]
-        assert service.handle(request(id="g", docs=docs, greedy=1)).answer["error"] == "greedy must be true or false"
+        assert service.handle(request(id="g", docs=docs, greedy=1)).answer["error"].startswith("greedy is 1: expected `bool`")
 
 
 def test_grades_for_a_drawn_ranking_measure_all_of_it():
@@ -259,7 +260,7 @@ def test_a_ranking_that_cannot_wait_was_not_drawn(monkeypatch):
     service, same = (RankingService(SwapRanker(PlackettLuce(k=3, seed=1))) for _ in range(2))
     first, second = queries(2)
     with monkeypatch.context() as patched:
-        patched.setattr(service, "_waiting", lambda *_: (_ for _ in ()).throw(MemoryError))
+        patched.setattr(ranking, "let_wait", lambda *_: (_ for _ in ()).throw(MemoryError))
         assert "error" in service.handle(request(id=0, docs=first)).answer
     assert service.model.n_shown == 0
     assert service.handle(request(id=1, docs=second)).answer == same.handle(request(id=1, docs=second)).answer

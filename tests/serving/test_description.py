@@ -15,10 +15,9 @@ for package in ("starlette", "prometheus_client", "httpx"):
 import httpx  # noqa: E402
 
 from online_rank import HashedFeatures, PerceptronRanker, PlackettLuce, StreamScaler, SwapRanker  # noqa: E402
-from online_rank.serving import FeedbackPlan, Models, RankingApp, RankingService  # noqa: E402
+from online_rank.serving import FeedbackPlan, Models, RankingApp, RankingService, messages  # noqa: E402
+from online_rank.serving.messages import EXAMPLES, Message  # noqa: E402
 from online_rank.serving.openapi import description  # noqa: E402
-from online_rank.serving.requests import FIELDS, kind_of  # noqa: E402
-from online_rank.serving.schemas import EXAMPLES, request_schema  # noqa: E402
 
 DOCS = Path(__file__).parents[2] / "docs" / "service.md"
 WINDOW = FeedbackPlan(window=100, events={"click": 1, "purchase": 3})
@@ -39,38 +38,42 @@ def described(app):
     return asyncio.run(main())
 
 
-def schemas_of(paths):
-    """The schemas of requests in a description, by their sets of fields."""
+def schemas_of(described):
+    """The schemas of requests in a description, by kind."""
     found = {}
     for path in ("/rank", "/explain", "/learn"):
-        schema = paths[path]["post"]["requestBody"]["content"]["application/json"]["schema"]
-        for each in schema.get("oneOf", [schema]):
-            found[frozenset(each["required"]), frozenset(each["properties"])] = each
+        schema = described["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        for each in schema.get("anyOf", [schema]):
+            name = each["$ref"].removeprefix("#/components/schemas/")
+            found[name] = described["components"]["schemas"][name]
     return found
 
 
-def test_every_field_of_every_kind_of_request_is_described():
-    read = {(frozenset(needed), frozenset(needed | allowed)) for needed, allowed in FIELDS.values()}
-    assert {*schemas_of(description(None, with_token=False)["paths"])} == read
+def test_every_kind_of_request_is_described():
+    assert {*schemas_of(description(None, with_token=False))} == {kind.__name__ for kind in EXAMPLES}
 
 
 def test_every_field_has_a_meaning_on_the_page():
-    for kind in FIELDS:
-        for name, field in request_schema(kind)["properties"].items():
+    for schema in schemas_of(description(None, with_token=False)).values():
+        for name, field in schema["properties"].items():
             assert field.get("description"), name
 
 
-@pytest.mark.parametrize("kind", FIELDS)
+@pytest.mark.parametrize("kind", EXAMPLES)
 def test_examples_are_of_their_kind(kind):
     jsonschema = pytest.importorskip("jsonschema")
-    assert kind_of(EXAMPLES[kind]) == kind
-    jsonschema.Draft202012Validator(request_schema(kind)).validate(EXAMPLES[kind])
+    schemas = schemas_of(description(None, with_token=False))
+    valid = [name for name, schema in schemas.items() if jsonschema.Draft202012Validator(schema).is_valid(EXAMPLES[kind])]
+    assert valid == [kind.__name__]
+
+
+def test_the_guide_has_the_messages():
+    assert messages.guide() in DOCS.read_text(), "python -m tests.test_docs writes them"
 
 
 def test_features_are_described_as_the_model_takes_them():
     def types(service):
-        schema = described(RankingApp(Models(lambda: service)))["paths"]["/rank"]["post"]["requestBody"]
-        docs = schema["content"]["application/json"]["schema"]["properties"]["docs"]
+        docs = schemas_of(described(RankingApp(Models(lambda: service))))["Rank"]["properties"]["docs"]
         return docs["additionalProperties"]["additionalProperties"]["type"]
 
     assert types(RankingService(PerceptronRanker())) == ["number", "boolean"]
@@ -92,17 +95,15 @@ def test_every_option_of_stream_and_serve_is_in_the_guide():
     assert sorted(option for option in options if not re.search(rf"`{option}[` ]", guide)) == ["--help"] * ("--help" in options)
 
 
-def test_every_path_and_every_field_is_in_the_guide():
+def test_every_path_is_in_the_guide():
     guide = DOCS.read_text()
     for path in description(None, with_token=False)["paths"]:
         assert f" {path}`" in guide, path
-    for name in set().union(*(needed | allowed for needed, allowed in FIELDS.values())):
-        assert f'"{name}"' in guide, name
 
 
 def test_the_description_is_openapi_3_1():
     jsonschema = pytest.importorskip("jsonschema")
-    for schema in schemas_of(description("shop", with_token=True)["paths"]).values():
+    for schema in description("shop", with_token=True)["components"]["schemas"].values():
         jsonschema.Draft202012Validator.check_schema(schema)
 
 
@@ -138,9 +139,10 @@ def test_answers_are_as_described_whatever_is_sent(kind):
 def test_what_no_schema_allows_is_refused(kind, data):
     jsonschema = pytest.importorskip("jsonschema")
     values = st.sampled_from([None, "a", 0, 1.5, -1, True, [], ["a"], {}, {"a": 1}, {"a": {"x": 1}}, {"a": {"x": "1"}}, "skip"])
-    names = st.sampled_from(sorted({name for needed, allowed in FIELDS.values() for name in needed | allowed} - {"cmd"}))
+    fields = set().union(*(kind.__struct_fields__ for kind in EXAMPLES if issubclass(kind, Message)))
+    names = st.sampled_from(sorted(fields))
     request = data.draw(st.dictionaries(names, values, max_size=4)) | {"id": 1}
-    found = schemas_of(description(None, with_token=False)["paths"]).values()
+    found = schemas_of(description(None, with_token=False)).values()
     if any(jsonschema.Draft202012Validator(schema).is_valid(request) for schema in found):
         return
     service = SERVICES[kind]()

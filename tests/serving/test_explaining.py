@@ -5,8 +5,8 @@ import json
 import pytest
 
 from online_rank import PerceptronRanker, RidgeRanker, StreamQuantileMap
+from online_rank.serving.messages import read
 from online_rank.serving.protocol import RankingService
-from online_rank.serving.requests import kind_of
 
 DOCS = {"a": {"clicks": 3.0, "age": 1.0}, "b": {"clicks": 1.0, "age": 5.0}, "c": {"clicks": 2.0, "age": 5.0}}
 
@@ -49,10 +49,10 @@ def test_nothing_changes_and_a_learned_model_is_explained_as_it_ranks(ranker):
 @pytest.mark.parametrize(
     ("explain", "told"),
     [
-        (["a"], "two documents"),
+        (["a"], "expected `array` of length 2 (two documents"),
         (["a", "a"], "two documents"),
-        ("ab", "two documents"),
-        (["a", 1], "two documents"),
+        ("ab", 'explain is "ab": expected `array`'),
+        (["a", 1], "explain[1] is 1: expected `str`"),
         (["a", "z"], "no document 'z'"),
     ],
 )
@@ -61,7 +61,7 @@ def test_documents_that_cannot_be_explained(explain, told):
 
 
 def test_the_kind_of_request():
-    assert kind_of({"id": 1, "docs": {}, "explain": []}) == "explain"
-    for fields in ({"id": 1, "explain": []}, {"id": 1, "docs": {}, "explain": [], "greedy": True}):
+    assert read(b'{"id": 1, "docs": {}, "explain": ["a", "b"]}').explain == ("a", "b")
+    for more in (b"", b', "docs": {}, "greedy": true'):
         with pytest.raises(ValueError, match="a request has the fields"):
-            kind_of(fields)
+            read(b'{"id": 1, "explain": ["a", "b"]%s}' % more)

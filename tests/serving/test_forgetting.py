@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -31,9 +32,10 @@ from online_rank.base.columns import as_array  # noqa: E402
 from online_rank.preprocessing import StatelessTransformer  # noqa: E402
 from online_rank.serving import Challenge, FeedbackPlan, Models, RankingApp, RankingService  # noqa: E402
 from online_rank.serving.durable import DurableService, read_service  # noqa: E402
-from online_rank.serving.forgetting import Wanted, forget  # noqa: E402
-from online_rank.serving.served import ServedModel  # noqa: E402
-from online_rank.storage.files import to_bytes  # noqa: E402
+from online_rank.serving.forgetting import forget  # noqa: E402
+from online_rank.serving.messages import Forget, read, read_as  # noqa: E402
+from online_rank.serving.snapshots import KeptModels  # noqa: E402
+from online_rank.storage.files import from_bytes, to_bytes  # noqa: E402
 from online_rank.storage.tree import strings_of  # noqa: E402
 from tests.models import REGISTRY  # noqa: E402
 
@@ -102,13 +104,13 @@ def test_ids_are_forgotten_alone():
     service = make()
     for i in (1, 2):
         service.handle(json.dumps(ranked(i, USER)).encode())
-    done = forget(service, Wanted(ids=(2, 3)))
+    done = forget(service, Forget(ids=[2, 3]))
     assert done.answer() == {"forgotten": {"waiting": 1, "early": 0, "learned": 0, "features": 0}}
     assert service.n_waiting == 1
 
 
 def user(name):
-    return Wanted(context=("user", name))
+    return Forget(context={"user": name})
 
 
 def taught(*users, model=None):
@@ -214,11 +216,11 @@ def test_a_document_is_forgotten_with_the_queries_that_have_it():
         assert "ranking" in service.handle(json.dumps(query).encode()).answer
     for query_id, document in (("e1", "d7"), ("e2", "d8")):
         service.handle(json.dumps({"id": query_id, "event": "click", "doc": document, "ts": 5}).encode())
-    done = forget(service, Wanted(document="d7"))
+    done = forget(service, Forget(document="d7"))
     assert done.answer()["forgotten"] == {"waiting": 1, "early": 1, "learned": 0, "features": 0}
     fused = RankingService(hybrid(["bm25"]))
     assert "ranking" in fused.handle(json.dumps({"id": "q", "runs": runs}).encode()).answer
-    assert len(forget(fused, Wanted(document="d7")).queries) == 1
+    assert len(forget(fused, Forget(document="d7")).queries) == 1
 
 
 def test_an_id_may_be_spelled_with_escapes():
@@ -232,16 +234,29 @@ def test_only_queries_that_may_have_the_id_are_parsed(monkeypatch):
     service, parsed = make(), []
     for i in range(20):
         service.handle(json.dumps(ranked(f"q{i}", USER if i == 3 else "other")).encode())
-    monkeypatch.setattr("online_rank.serving.forgetting.decoded", lambda text: parsed.append(text) or json.loads(text))
+    monkeypatch.setattr("online_rank.serving.forgetting.read", lambda text: parsed.append(text) or read(text))
     assert forget(service, user(USER)).answer()["forgotten"]["waiting"] == 1
     assert len(parsed) == 1
+
+
+def test_users_by_number_and_by_text_are_one_and_ids_are_two():
+    """`CrossFeatures` names the features of both alike; nothing else is alike."""
+    service = make()
+    for query_id, value in ((3, 3), ("3", "3"), (4, 33), (5, 3.0), (6, True), ("7", "13")):
+        service.handle(json.dumps(ranked(query_id, value)).encode())
+    assert forget(service, read_as(Forget, b'{"ids": ["3"]}')).answer()["forgotten"]["waiting"] == 1
+    assert service._pending.ids() == [3, 4, 6, "7"]
+    for request in (b'{"context": {"user": "3"}}', b'{"context": {"user": 3}}'):
+        once = from_bytes(to_bytes(service))
+        assert forget(once, read_as(Forget, request)).answer()["forgotten"]["waiting"] == 1
+        assert once._pending.ids() == [4, 6, "7"]
 
 
 def test_early_feedback_is_forgotten_too():
     service = make(FeedbackPlan(window=100, events={"click": 1}))
     for query_id in ("q1", f"{USER}:1", "q2"):
         service.handle(json.dumps({"id": query_id, "event": "click", "doc": "a", "ts": 5}).encode())
-    done = forget(service, Wanted(ids=("q2", f"{USER}:1"), context=("user", USER)))
+    done = forget(service, Forget(ids=["q2", f"{USER}:1"], context={"user": USER}))
     assert done.answer()["forgotten"]["early"] == 2
     assert service.stats()["early"] == 1
     service._pending._check_state()
@@ -259,7 +274,7 @@ def test_a_model_that_keeps_names_elsewhere_says_so_and_changes_nothing(model, m
     service.handle(json.dumps(ranked("q", USER)).encode())
     service.handle(b'{"id": "q", "grades": {"a": 1, "b": 0}}')
     with pytest.raises(ValueError, match=message):
-        forget(service, Wanted(ids=("q",), context=("user", USER)))
+        forget(service, Forget(ids=["q"], context={"user": USER}))
     assert "q" in service._learned
 
 
@@ -286,21 +301,21 @@ def test_the_challenger_and_the_model_before_forget_too(tmp_path):
 
 def test_a_model_that_is_just_replaced_forgets_too(tmp_path, monkeypatch):
     """The file of the model before was written after what it should have forgotten."""
-    keep, begun, go_on = ServedModel._keep_previous, asyncio.Event(), asyncio.Event()
+    keep, begun, go_on = KeptModels.put, threading.Event(), threading.Event()
 
-    async def slow(served, content):
+    def slow(kept, content, day=None):
         if not begun.is_set():
             begun.set()
-            await go_on.wait()
-        await keep(served, content)
+            go_on.wait(10.0)
+        keep(kept, content, day)
 
     async def scenario(client, app):
         await traffic(client)
         wanted = {"context": {"user": USER}, "ids": [f"{USER}/0", f"{USER}/2"]}
-        monkeypatch.setattr(ServedModel, "_keep_previous", slow)
+        monkeypatch.setattr(KeptModels, "put", slow)
         headers, content = {"content-type": "application/octet-stream"}, to_bytes(make().model)
         replaced = asyncio.create_task(client.post("/model", content=content, headers=headers))
-        await begun.wait()
+        await asyncio.to_thread(begun.wait, 10.0)
         forgotten = asyncio.create_task(client.post("/forget", json=wanted))
         await asyncio.sleep(0.2)
         go_on.set()
@@ -320,20 +335,20 @@ def test_a_model_that_is_just_replaced_forgets_too(tmp_path, monkeypatch):
 )  # fmt: skip
 def test_requests_that_say_nothing_are_refused(request_):
     with pytest.raises(ValueError, match=r"."):
-        Wanted.of(request_)
+        read_as(Forget, request_)
 
 
 def test_killed_before_the_checkpoint_everything_is_as_before(tmp_path):
     durable = DurableService(make(), tmp_path)
     requests = [ranked("q1", USER), {"id": "q1", "grades": {"a": 1, "b": 0}}, ranked("q2", USER)]
     durable.append([durable.service.handle(json.dumps(each).encode()).outcome for each in requests], sync=True)
-    durable.forget(Wanted(ids=("q1",), context=("user", USER)))
+    durable.forget(Forget(ids=["q1"], context={"user": USER}))
     # The first step only: the learned ids are renamed, the generation is not written.
     next(durable.writing(durable.generation()))
     durable.close()
     again = DurableService(make(), tmp_path)
     assert (again.service.stats()["learned"], again.service.n_waiting) == (1, 1)
-    again.forget(Wanted(ids=("q1", "q2"), context=("user", USER)))
+    again.forget(Forget(ids=["q1", "q2"], context={"user": USER}))
     again.save()
     again.close()
     assert USER.encode() not in contents(tmp_path)
@@ -359,7 +374,7 @@ def test_the_command_forgets_in_a_folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["scaler | crosses | perceptron", "map | encoder | ridge", "drift, switch", "boosted", "blend, default"]
+    "name", ["scaler | crosses | perceptron", "map | encoder | ridge", "drift, reset", "boosted", "blend, default"]
 )
 def test_models_go_on_after_forgetting(name):
     from online_rank.base.forgetting import forget_names
@@ -408,13 +423,13 @@ def test_what_is_learned_after_forgetting_survives_a_crash_before_the_checkpoint
     durable = opened()
     learn(durable, 100, {"a": 0, "b": 2})
     durable.save()
-    durable.forget(Wanted(ids=(USER,)))
+    durable.forget(Forget(ids=[USER]))
     if kind == "drop":
 
         def fail(*_, **__):
             raise ValueError("no")
 
-        monkeypatch.setattr(type(durable.service), "_closed", fail)
+        monkeypatch.setattr("online_rank.serving.windows.close", fail)
     learn(durable, 200, {"a": 2, "b": 0})
     learned = durable.service.learned_as(USER)
     durable.close()

@@ -63,7 +63,7 @@ def test_explain_without_the_field_is_an_error_and_leaves_no_query():
     async def scenario(client, app):
         reply = await client.post("/explain", json=RANK)
         assert reply.status_code == 400
-        assert "field explain" in reply.text
+        assert "it must be of the kind explain" in reply.text
         reply = await client.post("/learn", json=LEARN)
         assert reply.status_code != 200
 
@@ -132,13 +132,13 @@ class TestRequests:
         [
             (b"", "not a JSON object"),
             (b"[]", "not a JSON object"),
-            (b'{"id": 1, "docs": {"a": {"x": NaN}}}', "NaN is not a JSON number"),
-            (b'{"id": 1, "docs": {"a": {"x": 1e999}}}', "must be finite"),
+            (b'{"id": 1, "docs": {"a": {"x": NaN}}}', "not a JSON object: JSON is malformed"),
+            (b'{"id": 1, "docs": {"a": {"x": 1e999}}}', "docs['a']['x'] is 1e999: number out of range"),
             (b'{"id": 1, "docs": {"a": {"x": 1}, "a": {"x": 2}}}', "stands twice"),
             (b'{"id": "q", "grades": {"a": 1}}', "no query is waiting"),
             (b'{"id": 1, "docs": {"a": {"x": "1"}}}', "x"),
             (b"\xff\xfe{}", "not a JSON object"),
-            (b'{"cmd": "quit"}', "there are 'save' and 'stats'"),
+            (b'{"cmd": "quit"}', 'cmd is "quit": invalid enum value'),
             (b"[" * 100_000, "not a JSON object"),
         ],
     )
@@ -239,7 +239,7 @@ class TestRequests:
     @settings(max_examples=100, deadline=None)
     def test_the_schemas_allow_what_is_answered_and_no_more(self, data):
         jsonschema = pytest.importorskip("jsonschema")
-        described = description(None, with_token=False)["paths"]
+        described = description(None, with_token=False)
         bad = [None, "a", ["a", "a"], {"a": "1"}, {"a": None}]
         ids = st.sampled_from(["q", 7, "x" * 1001, 2**63, 1.5, None, True])
         fields = {
@@ -250,8 +250,8 @@ class TestRequests:
         }
         request = data.draw(st.fixed_dictionaries({"id": ids}, optional=fields))
         path = "/learn" if {"grades", "clicks"} & set(request) else "/rank"
-        schema = described[path]["post"]["requestBody"]["content"]["application/json"]["schema"]
-        allowed = jsonschema.Draft202012Validator(schema).is_valid(request)
+        schema = described["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        allowed = jsonschema.Draft202012Validator({**described, **schema}).is_valid(request)
         service = RankingService(SwapRanker(PlackettLuce(k=2)) if "clicks" in request else PerceptronRanker())
         if path == "/learn":
             service.handle(b'{"id": "q", "docs": {"a": {"x": 1}, "b": {}}}')
@@ -469,7 +469,7 @@ class TestModel:
                 await asyncio.Event().wait()
 
             scope = {"type": "http", "method": "GET", "path": "/model", "query_string": b"", "headers": [], "root_path": ""}
-            await asyncio.wait_for(app(scope, None, stalled), 5.0)
+            await asyncio.wait_for(app(scope, asyncio.Event().wait, stalled), 5.0)
             assert not app._n_files
 
         run(scenario, limits=Limits(seconds=0.001))

@@ -7,7 +7,7 @@ import pytest
 
 from online_rank import PerceptronRanker, StreamScaler
 from online_rank.base.growth import GROWTH
-from online_rank.serving import FeedbackPlan
+from online_rank.serving import FeedbackPlan, windows
 from online_rank.serving.protocol import RankingService
 from tests.campaigns import interrupts
 
@@ -65,13 +65,13 @@ def test_a_query_that_was_learned_when_memory_ran_out_is_in_the_journal(monkeypa
     for i in range(2):
         service.handle(json.dumps({"id": i, "docs": {"a": {"x": 1}, "b": {"x": 2}}, "ts": 0}).encode())
         service.handle(json.dumps({"id": i, "grades": {"a": 1, "b": 0}, "ts": 1}).encode())
-    closed = RankingService._closed
+    close = windows.close
 
-    def no_memory_after(self, query_id, outcome):
-        closed(self, query_id, outcome)
+    def no_memory_after(*arguments):
+        close(*arguments)
         raise MemoryError
 
-    monkeypatch.setattr(RankingService, "_closed", no_memory_after)
+    monkeypatch.setattr(windows, "close", no_memory_after)
     reply = service.advance(20.0)
     assert service.counts()["learned"] == 1
     assert [outcome.fields for outcome in reply.outcomes] == [("time", 20.0), ("close", 0)]

@@ -1,8 +1,10 @@
 """The alerts and the dashboard ask for figures that the service gives."""
 
+import asyncio
 import json
 import pickle
 import re
+import time
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +28,32 @@ def test_every_figure_that_is_asked_for_is_given(name):
     asked = set(re.findall(r"\bonline_rank_\w+", (FOLDER / name).read_text())) - {"online_rank"}
     assert len(asked) > 5
     assert asked <= given
+
+
+def test_what_alerts_watch_beside_requests(tmp_path, monkeypatch):
+    """The clock, the journal and the model of the day."""
+
+    async def main():
+        app = RankingApp(Models(lambda: RankingService(PerceptronRanker()), directory=tmp_path, snapshots=7))
+        (model,) = app.models.open_models.values()
+
+        def figure(name):
+            return float(re.search(rf"^online_rank_{name} (\S+)$", app.figures.text(), re.MULTILINE)[1])
+
+        assert (figure("clock_step_seconds"), figure("snapshots_lacking"), figure("learning_stopped")) == (0.0, 1.0, 0.0)
+        await model.keep_snapshot()
+        assert figure("snapshots_lacking") == 0.0
+        real = time.time
+        monkeypatch.setattr(time, "time", lambda: real() - 3600.0)
+        model.durable.service.handle(b'{"id": 1, "docs": {}}')
+        assert figure("clock_step_seconds") == pytest.approx(-3600.0, abs=1.0)
+        monkeypatch.undo()
+        model.durable.service.handle(b'{"id": 2, "docs": {}}')
+        assert figure("clock_step_seconds") == 0.0
+        monkeypatch.setattr(model.commits, "_failure", OSError("the disk is full"))
+        assert figure("learning_stopped") == 1.0
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

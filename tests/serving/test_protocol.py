@@ -15,6 +15,7 @@ from online_rank import BlendRanker, LossTracker, PerceptronRanker, StreamScaler
 from online_rank.bounds import certificate_of
 from online_rank.measures.learned import measure
 from online_rank.metrics import metric
+from online_rank.serving import windows
 from online_rank.serving.outcomes import waiting_query
 from online_rank.serving.pending import PendingQueries
 from online_rank.serving.plan import FeedbackPlan
@@ -214,39 +215,39 @@ def test_remembered_ids_are_bounded_without_a_folder(monkeypatch):
     ("request_", "message"),
     [
         (b"", "not a JSON object"),
-        (b"[1]", "not a JSON object: it is of type list"),
+        (b"[1]", "not a JSON object: Expected `object`, got `array`"),
         (b"\xff", "not a JSON object"),
         (b"[" * 100_000, "not a JSON object"),
         (b'{"id": 1, "docs": {}', "not a JSON object"),
-        (b'{"id": 1, "docs": {"a": {"x": NaN}}}', "NaN is not a JSON number"),
-        (b'{"id": 1, "docs": {"a": {"x": 1e999}}}', "feature 'x' of document 'a' is inf"),
+        (b'{"id": 1, "docs": {"a": {"x": NaN}}}', "not a JSON object: JSON is malformed: invalid character"),
+        (b'{"id": 1, "docs": {"a": {"x": 1e999}}}', "docs['a']['x'] is 1e999: number out of range"),
         (b'{"id": 1, "docs": {"a": {"x": ' + b"9" * 400 + b"}}}", "too large|inf"),
-        (b'{"id": 1, "docs": {"a": {"x": ' + b"9" * 5000 + b"}}}", "not a JSON object"),
+        (b'{"id": 1, "docs": {"a": {"x": ' + b"9" * 5000 + b"}}}", "integer value out of range"),
         (b'{"id": 1, "docs": {"a": {"x": "3"}}}', "features are numbers"),
         (b'{"id": 1, "docs": {"a": {"x": null}}}', "features are numbers"),
-        (b'{"id": 1, "docs": {"a": {"x": [1]}}}', "features are numbers"),
-        (b'{"id": 1, "docs": {"a": 3}}', "docs must be"),
-        (b'{"id": 1, "docs": [{"x": 3}]}', "docs must be"),
+        (b'{"id": 1, "docs": {"a": {"x": [1]}}}', "docs['a']['x'][0] is 1: expected `str`, got `int`"),
+        (b'{"id": 1, "docs": {"a": 3}}', "docs['a'] is 3: expected `object`, got `int`"),
+        (b'{"id": 1, "docs": [{"x": 3}]}', 'docs is [{"x": 3}]: expected `object`, got `array`'),
         (b'{"id": 1, "docs": {"a": {}, "a": {}}}', "'a' stands twice"),
         (b'{"id": 1, "docs": {"a": {"x": 1, "x": 2}}}', "'x' stands twice"),
-        (b'{"id": true, "docs": {}}', "id must be"),
-        (b'{"id": 1.0, "docs": {}}', "id must be"),
-        (b'{"id": null, "docs": {}}', "id must be"),
-        (b'{"id": 9223372036854775808, "docs": {}}', "id must be"),
-        (b'{"id": "' + b"x" * 1001 + b'", "docs": {}}', "id must be"),
+        (b'{"id": true, "docs": {}}', "id is true: expected `int | str`, got `bool`"),
+        (b'{"id": 1.0, "docs": {}}', "id is 1.0: expected `int | str`, got `float`"),
+        (b'{"id": null, "docs": {}}', "id is null: expected `int | str`, got `null`"),
+        (b'{"id": 9223372036854775808, "docs": {}}', "expected `int` <= 9223372036854775807"),
+        (b'{"id": "' + b"x" * 1001 + b'", "docs": {}}', "expected `str` of length <= 1000"),
         (b'{"id": 1}', "a request has the fields"),
         (b"{}", "this one has none"),
         (b'{"id": 1, "docs": {}, "clicks": {}}', "a request has the fields"),
-        (b'{"cmd": "reset"}', "there are 'save' and 'stats'"),
-        (b'{"cmd": {"a": 1}}', "there are 'save' and 'stats'"),
+        (b'{"cmd": "reset"}', "cmd is \"reset\": invalid enum value 'reset' (`stats` answers"),
+        (b'{"cmd": {"a": 1}}', 'cmd is {"a": 1}: expected `str`'),
         (b'{"id": 7, "grades": {"a": 1, "b": 0}}', "no grade for document 'c'"),
         (b'{"id": 7, "grades": {"a": 1, "b": 0, "c": 0, "d": 1}}', "'d', which is not in x|no grade|'d'"),
-        (b'{"id": 7, "grades": {"a": 1.5, "b": 0, "c": 0}}', "1.5"),
-        (b'{"id": 7, "grades": {"a": -1, "b": 0, "c": 0}}', "-1"),
-        (b'{"id": 7, "grades": {"a": 1001, "b": 0, "c": 0}}', "1001"),
-        (b'{"id": 7, "grades": {"a": "1", "b": 0, "c": 0}}', "grade"),
-        (b'{"id": 7, "grades": {"a": null, "b": 0, "c": 0}}', "grade"),
-        (b'{"id": 7, "grades": [1, 0, 0]}', "grades must be"),
+        (b'{"id": 7, "grades": {"a": 1.5, "b": 0, "c": 0}}', "grades['a'] is 1.5: expected `int`"),
+        (b'{"id": 7, "grades": {"a": -1, "b": 0, "c": 0}}', "grades['a'] is -1: expected `int` >= 0"),
+        (b'{"id": 7, "grades": {"a": 0, "b": 1001, "c": 0}}', "grades['b'] is 1001: expected `int` <= 1000"),
+        (b'{"id": 7, "grades": {"a": 0, "b": 0, "c": "1"}}', "grades['c'] is \"1\": expected `int`"),
+        (b'{"id": 7, "grades": {"a": null, "b": 0, "c": 0}}', "grades['a'] is null: expected `int`"),
+        (b'{"id": 7, "grades": [1, 0, 0]}', "grades is [1, 0, 0]: expected `object`"),
     ],
 )
 def test_bad_requests_are_answered_with_their_line_and_change_nothing(request_, message):
@@ -464,11 +465,11 @@ def test_what_has_changed_is_answered_and_journalled_where_memory_runs_out_after
 
     service = RankingService(PerceptronRanker(), plan=FeedbackPlan(window=10))
     monkeypatch.setattr(PendingQueries, "_spill", full)
-    for name in ("_close_due", "_count"):
+    for part, name in ((windows, "_close_due"), (service, "_count")):
         reply = service.handle(b'{"id": "%s", "docs": {"a": {"x": 1}, "b": {}}, "ts": 1}' % name.encode())
         assert reply.answer["ranking"] == ["a", "b"]
         assert reply.outcome is not None
-        monkeypatch.setattr(service, name, full)
+        monkeypatch.setattr(part, name, full)
     reply = service.handle(b'{"id": "third", "docs": {"a": {"x": 1}, "b": {}}, "ts": 2}')
     assert "memory" in reply.answer["error"]
     assert (reply.outcome, service.n_waiting) == (None, 2)

@@ -61,12 +61,12 @@ def test_runs_wait_for_clicks_and_are_answered_again():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"runs": [["d", 1.0]]}, "runs must be {retriever"),
-        ({"runs": {"bm25": [[7, 1.0]]}}, "'bm25' has the document 7; documents are strings"),
-        ({"runs": {"bm25": [["d"]]}}, "it must be (document id, score)"),
-        ({"runs": {"bm25": {"d": "high"}}}, "the score of 'd' is 'high'"),
+        ({"runs": [["d", 1.0]]}, 'runs is [["d", 1.0]]: expected `object`'),
+        ({"runs": {"bm25": [[7, 1.0]]}}, "runs['bm25'][0][0] is 7: expected `str`"),
+        ({"runs": {"bm25": [["d"]]}}, "runs['bm25'][0] is [\"d\"]: expected `array` of length 2"),
+        ({"runs": {"bm25": {"d": "high"}}}, "runs['bm25']['d'] is \"high\": expected `float`"),
         ({"runs": {"bm25": {"d": 1.0}}, "context": {"user": "u"}}, "no step of RankingPipeline uses the context"),
-        ({"runs": {"bm25": {"d": 1.0}}, "context": ["u"]}, "context is of type list"),
+        ({"runs": {"bm25": {"d": 1.0}}, "context": ["u"]}, 'context is ["u"]: expected `object`'),
         ({"runs": {"bm25": {"d": 1.0}}, "clicks": ["d"]}, "a request has the fields"),
         ({"context": {}}, "a request has the fields"),
     ],

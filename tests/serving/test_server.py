@@ -335,7 +335,7 @@ def test_descriptors_are_left_for_the_files_of_models():
         resource.setrlimit(resource.RLIMIT_NOFILE, (1024, before[1]))
         # 1024 less 128 in the backlog, 128 for the process, and 6 a model.
         assert most_connections(Limits(connections=5000), 100) == 1024 - 128 - 128 - 600
-        assert most_connections(Limits(connections=200), 100) == 200
+        assert most_connections(Limits(connections=150), 100) == 150
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
@@ -401,7 +401,7 @@ def test_threads_of_a_server_allocate_from_one_arena():
     assert arenas("many") > 0
 
 
-RANKED = json.dumps({"id": 1, "docs": {f"document {i} of many": {"x": i} for i in range(5000)}}).encode()
+RANKED = json.dumps({"id": 1, "docs": {f"document {i} of many": {"x": i} for i in range(1500)}}).encode()
 
 
 def posted(body):
@@ -427,18 +427,20 @@ def test_latency_has_the_time_in_which_the_event_loop_reads_nothing(is_new):
     async def scenario(port, running):
         reader, _ = await connected(port, posted(b'{"id": 0, "docs": {}}'))
         assert await status_and_rest(reader) == 200  # The first one takes longer.
-        with socket.create_connection(("127.0.0.1", port)) as client:
+        client = socket.create_connection(("127.0.0.1", port))
+        for blocked in (0.2, 0.0):
+            before = figure(running, TAKEN)
+            await asyncio.sleep(0.1)  # What an idle connection waits for is no request, and what comes now is in another turn.
+            if is_new:
+                client.close()
+                client = socket.create_connection(("127.0.0.1", port))
             client.setblocking(False)
-            if not is_new:
-                await asyncio.sleep(0.05)  # It is accepted.
-            for blocked in (0.2, 0.0):
-                before = figure(running, TAKEN)
-                await asyncio.sleep(0.01)  # The request comes in another turn of the loop.
-                client.send(posted(b'{"id": 1, "docs": {}}'))
-                time.sleep(blocked)
-                assert (await asyncio.get_running_loop().sock_recv(client, 1000)).startswith(b"HTTP/1.1 200")
-                assert blocked <= figure(running, TAKEN) - before < blocked + 0.1
-                await asyncio.sleep(0.2)  # What an idle connection waits for is no request.
+            client.send(posted(b'{"id": 1, "docs": {}}'))
+            time.sleep(blocked)
+            assert (await asyncio.get_running_loop().sock_recv(client, 1000)).startswith(b"HTTP/1.1 200")
+            assert blocked <= figure(running, TAKEN) - before < blocked + 0.1
+            await asyncio.sleep(0.2)
+        client.close()
         assert figure(running, "online_rank_event_loop_delay_seconds_sum") > 0.05
 
     serving(scenario)

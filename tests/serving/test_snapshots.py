@@ -125,7 +125,7 @@ def test_a_user_is_forgotten_in_snapshots_too(tmp_path, pass_days):
             await teach(client, i, "u17-secret")
             pass_days(1)
             await settle(app)
-        if app.models.open_models[""]._n_snapshots == 7:
+        if app.models.open_models[""].kept._n_days == 7:
             answer = await client.post("/forget", json={"context": {"user": "u17-secret"}})
             assert answer.json()["forgotten"]["features"] == 1
             assert (await client.post("/model/rollback", json={"to": "2026-11-27"})).status_code == 200

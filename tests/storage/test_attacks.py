@@ -47,15 +47,14 @@ def test_kernels_do_not_write_past_a_last_round_that_is_too_short(shape):
         from_bytes(forged(to_bytes(taught(PerceptronRanker())), {"_last_round": np.zeros(shape)}))
 
 
-def test_a_background_ranker_of_another_width_is_refused():
+def test_a_ranker_inside_of_another_width_is_refused():
     """D1: its kernel read past its weights."""
-    model = taught(DriftAwareRanker(PerceptronRanker(), on_drift="switch"))
+    model = taught(DriftAwareRanker(PerceptronRanker()))
     other = PerceptronRanker()
     other.learn_one(X[:, :2], Y)
-    model._background = taught(PerceptronRanker())
     assert from_bytes(to_bytes(model)).n_features == 3
-    model._background = other
-    with pytest.raises(TypeError, match="_background has 2 features"):
+    model._learner = other
+    with pytest.raises(TypeError, match="_learner has 2 features"):
         to_bytes(model)
 
 

@@ -8,7 +8,7 @@ import pytest
 from online_rank import PerceptronRanker
 from online_rank.serving import RankingService
 from online_rank.serving.durable import DurableService, read_service
-from online_rank.serving.forgetting import Wanted
+from online_rank.serving.messages import Forget
 from online_rank.storage.checkpoint import CheckpointError
 
 HOUR = 3600.0
@@ -129,13 +129,13 @@ def test_what_is_forgotten_leaves_the_database_although_it_has_expired(tmp_path,
     taught(durable, "a")
     clock.now += 25 * HOUR
     assert [taught(durable, "a"), taught(durable, "b")] == ["learned", "learned"]
-    assert durable.forget(Wanted(("a",))).learned == ("a",)
+    assert durable.forget(Forget(ids=["a"])).learned == ("a",)
     assert taught(durable, "a") == "learned"
     durable.save()
     assert rows(tmp_path)[-2:] == ["b", "a"]
     clock.now += 25 * HOUR
     n_rows = len(rows(tmp_path))
-    assert durable.forget(Wanted(("a",))).learned == ()
+    assert durable.forget(Forget(ids=["a"])).learned == ()
     durable.save()
     assert "a" not in rows(tmp_path)
     assert len(rows(tmp_path)) == n_rows

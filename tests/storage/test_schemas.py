@@ -23,7 +23,6 @@ from online_rank.base.schema import (
     Real,
     Schema,
     StateError,
-    mismatches,
     settings_names,
 )
 from online_rank.bounds import LossTracker
@@ -37,6 +36,7 @@ from online_rank.storage.objects import class_of, name_of, schema
 from online_rank.storage.river_classes import RIVER
 from online_rank.stream.clicks import user
 from online_rank.support import registry
+from tests.helpers import mismatches
 from tests.models import BASES, arguments_of
 
 #: Listed classes that may not stand in files, each with the reason.

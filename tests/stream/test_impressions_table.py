@@ -251,3 +251,30 @@ def test_a_list_goes_on_in_the_next_table_and_does_not_come_back_in_a_later_one(
         iter_impressions(frame.drop("bm25"), frame, features=["propensity"])
     with pytest.raises(ValueError, match="nothing to read"):
         iter_impressions()
+
+
+def test_positions_from_0_are_refused():
+    rows = [(t, f"d{d}", d, float(d == 1), float(d)) for t in range(12) for d in range(3)]
+    log = pl.DataFrame(rows, schema=["query", "document", "position", "click", "x"], orient="row")
+    with pytest.raises(TableError, match="row 1: each of the first 12 lists has exactly one row at position 0"):
+        next(iter_impressions(log))
+    # Where a list has none or several there, these are of documents that were not shown.
+    assert len(list(iter_impressions(log[1:]))) == 12
+    both = log.with_columns(position=pl.Series([0, 0, 1] * 12), click=pl.Series([0.0, 0.0, 1.0] * 12))
+    assert len(list(iter_impressions(both))) == 12
+
+
+def test_outcomes_are_features_only_if_they_are_named():
+    log = pl.DataFrame(LOG).with_columns(purchase=pl.Series([1, 0, 0, 0, 1]), dwell_seconds=2.0, clicks=3.0)
+    plan = iter_impressions(log, propensity="propensity").plan
+    assert plan.features == ("bm25", "clicks")
+    assert "purchase, dwell_seconds (an outcome by its name: name the features (--features) to use it)" in plan.in_words()[1]
+    assert iter_impressions(log, features=["purchase"]).plan.features == ("purchase",)
+
+
+def test_missing_values_are_zero_or_refused():
+    assert len(list(iter_impressions(pl.DataFrame(LOG), features=["bm25"], missing="zero"))) == 2
+    with pytest.raises(TableError, match="row 4: the value of 'bm25' is missing; missing="):
+        list(iter_impressions(pl.DataFrame(LOG), features=["bm25"], missing="error"))
+    with pytest.raises(ValueError, match="missing is 'mean'"):
+        iter_impressions(pl.DataFrame(LOG), missing="mean")

@@ -22,30 +22,10 @@ TRIPLES = {
 
 #: Symbols present in any process that loads the object; a kernel that calls anything else is left to numba.
 _OF_LIBM = {
-    "ceil",
-    "exp",
-    "floor",
-    "fmod",
-    "ldexp",
-    "log",
-    "log10",
-    "log1p",
-    "log2",
-    "nextafter",
-    "pow",
-    "rint",
-    "sqrt",
-    "sqrtf",
-    "tanh",
-    "trunc",
-}
-_OF_LIBC = {"free", "malloc", "memcpy", "memmove", "memset", "realloc"}
-#: Symbols defined by `runtime`.
-_OF_RUNTIME = {
-    "NRT_Allocate", "NRT_Free", "NRT_MemInfo_alloc", "NRT_MemInfo_alloc_aligned", "NRT_MemInfo_call_dtor",
-    "NRT_MemInfo_new_varsize_dtor", "NRT_MemInfo_varsize_realloc", "numba_gil_ensure", "numba_xxdot", "numba_xxgemm",
-    "numba_xxgemv", "numba_attempt_nocopy_reshape", "numba_ldexp", "numba_nextafter",
+    "ceil", "exp", "floor", "fmod", "ldexp", "log", "log10", "log1p", "log2", "nextafter", "pow", "rint", "sqrt", "sqrtf",
+    "tanh", "trunc",
 }  # fmt: skip
+_OF_LIBC = {"free", "malloc", "memcpy", "memmove", "memset"}
 
 
 def environment(target: str) -> dict[str, str]:
@@ -80,12 +60,13 @@ def build(calls: Iterable[tuple[Any, tuple[Any, ...]]], target: str, folder: Pat
 
     signatures: dict[str, list[tuple[str, Any, tuple[Any, ...]]]] = {}
     modules, left_out, needs_blas = [], {}, set()
+    runtime = {item.name for item in module_of_wrappers(triple).functions if item.blocks}
     for kernel, arguments in _merged(calls):
         name = kernel.entry_name
         try:
             compiled = _without_wrappers(kernel, arguments)
             part = compiled.library._final_module
-            if unknown := _unknown_symbols(part):
+            if unknown := _unknown_symbols(part, runtime):
                 raise Unsuited(f"it calls {', '.join(sorted(unknown))}")
             # Tried separately first, so that a kernel that cannot be wrapped leaves nothing in the module.
             signature = (compiled.fndesc.llvm_func_name, compiled.signature.return_type, arguments)
@@ -156,10 +137,10 @@ def _without_wrappers(kernel: Any, arguments: tuple[Any, ...]) -> Any:
     return bare.overloads[arguments]
 
 
-def _unknown_symbols(module: Any) -> set[str]:
+def _unknown_symbols(module: Any, runtime: set[str]) -> set[str]:
     """The functions that a kernel calls and that neither the runtime nor a loading process has: loading would fail silently."""
     elsewhere = {item.name for item in [*module.functions, *module.global_variables] if item.is_declaration}
-    known = _OF_LIBM | _OF_LIBC | _OF_RUNTIME
+    known = _OF_LIBM | _OF_LIBC | runtime
     return {
         name
         for name in elsewhere - known

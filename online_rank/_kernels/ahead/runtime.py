@@ -50,10 +50,10 @@ def add_runtime(module: Any) -> None:
     b.ret(b.call(declared(module, "malloc", POINTER, [INT64]), [function.args[0]]))
     _add_reshape(module)
     free = declared(module, "free", ir.VoidType(), [POINTER])
-    function, b = _begin(module, "NRT_Free", ir.VoidType(), [POINTER])
-    b.call(free, [function.args[0]])
-    b.ret_void()
-    _add_lists(module, free)
+    for name in ("NRT_Free", "NRT_MemInfo_call_dtor"):
+        function, b = _begin(module, name, ir.VoidType(), [POINTER])
+        b.call(free, [function.args[0]])
+        b.ret_void()
     _add_blas(module)
     for name, of_libm, arguments in (
         ("numba_ldexp", "ldexp", [_DOUBLE, INT32]),
@@ -61,40 +61,6 @@ def add_runtime(module: Any) -> None:
     ):
         function, b = _begin(module, name, _DOUBLE, arguments)
         b.ret(b.call(declared(module, of_libm, _DOUBLE, arguments), list(function.args)))
-
-
-def _add_lists(module: Any, free: Any) -> None:
-    """Lists of numbers, such as that of a sort: their data stand apart, and the destructor, which they need not, says so."""
-    malloc = declared(module, "malloc", POINTER, [INT64])
-
-    def field(b: Any, block: Any, number: int, kind: Any = POINTER) -> Any:
-        return b.bitcast(b.gep(block, [INT64(8 * number)]), kind.as_pointer())
-
-    function, b = _begin(module, "NRT_MemInfo_new_varsize_dtor", POINTER, [INT64, POINTER])
-    block, data = b.call(malloc, [INT64(_SIZE)]), b.call(malloc, [function.args[0]])
-    for piece, other in ((block, data), (data, block)):
-        with b.if_then(b.icmp_unsigned("==", piece, ir.Constant(POINTER, None)), likely=False):
-            b.call(free, [other])
-            b.ret(ir.Constant(POINTER, None))
-    for number, value in enumerate((INT64(1), INT64(1), INT64(0), data, function.args[0], INT64(0))):
-        b.store(value, field(b, block, number, value.type))
-    b.ret(block)
-
-    function, b = _begin(module, "NRT_MemInfo_varsize_realloc", POINTER, [POINTER, INT64])
-    block, size = function.args
-    place = field(b, block, 3)
-    moved = b.call(declared(module, "realloc", POINTER, [POINTER, INT64]), [b.load(place), size])
-    with b.if_then(b.icmp_unsigned("!=", moved, ir.Constant(POINTER, None))):
-        b.store(moved, place)
-        b.store(size, field(b, block, 4, INT64))
-    b.ret(moved)
-
-    function, b = _begin(module, "NRT_MemInfo_call_dtor", ir.VoidType(), [POINTER])
-    (block,) = function.args
-    with b.if_then(b.icmp_signed("!=", b.load(field(b, block, 1, INT64)), INT64(0))):
-        b.call(free, [b.load(field(b, block, 3))])
-    b.call(free, [block])
-    b.ret_void()
 
 
 def _add_blas(module: Any) -> None:

@@ -78,9 +78,8 @@ class _Call:
     def add(self, symbol: str, result: Any, arguments: tuple[Any, ...]) -> None:
         b = self.b
         _, args, n = self.function.args
-        given = [kind for kind in arguments if not isinstance(kind, types.Omitted)]
-        self._need(b.icmp_signed("==", n, INT64(len(given))))
-        for k, kind in enumerate(given):
+        self._need(b.icmp_signed("==", n, INT64(len(arguments))))
+        for k, kind in enumerate(arguments):
             self._take(b.load(b.gep(args, [INT64(k)])), kind)
         returned = _type_of_result(result)
         slot, error = b.alloca(returned), b.alloca(POINTER)
@@ -114,6 +113,11 @@ class _Call:
         known = self.module.globals
         return known[name] if name in known else ir.GlobalVariable(self.module, BYTE, name)
 
+    def _need_class(self, value: Any, of_python: str, of_numpy: str) -> None:
+        b, own = self.b, self._field(value, 8, POINTER)
+        known = self._global(of_python), self._slot(of_numpy)
+        self._need(b.or_(*(b.icmp_unsigned("==", own, kind) for kind in known)))
+
     def _take(self, value: Any, kind: Any) -> None:
         """Check an argument, and append its values in numba's calling convention."""
         b = self.b
@@ -136,22 +140,14 @@ class _Call:
             self._need(b.or_(b.icmp_unsigned("==", value, true), b.icmp_unsigned("==", value, false)))
             self.values.append(b.zext(b.icmp_unsigned("==", value, true), BYTE))
         elif kind == types.int64:
-            own = self._field(value, 8, POINTER)
-            self._need(
-                b.or_(b.icmp_unsigned("==", own, self._global("PyLong_Type")), b.icmp_unsigned("==", own, self._slot("int64")))
-            )
+            self._need_class(value, "PyLong_Type", "int64")
             overflow = b.alloca(INT32)
             convert = declared(self.module, "PyLong_AsLongLongAndOverflow", INT64, [POINTER, INT32.as_pointer()])
             number = b.call(convert, [value, overflow])
             self._need(b.icmp_signed("==", b.load(overflow), INT32(0)))
             self.values.append(number)
         elif kind == types.float64:
-            own = self._field(value, 8, POINTER)
-            self._need(
-                b.or_(
-                    b.icmp_unsigned("==", own, self._global("PyFloat_Type")), b.icmp_unsigned("==", own, self._slot("float64"))
-                )
-            )
+            self._need_class(value, "PyFloat_Type", "float64")
             self.values.append(b.call(declared(self.module, "PyFloat_AsDouble", DOUBLE, [POINTER]), [value]))
         else:
             raise Unsuited(f"an argument of type {kind}")

@@ -8,10 +8,8 @@ from online_rank.cli.declaring import is_given, refuse_others, value
 from online_rank.cli.options import OF_CLICKS, Clicks, Files, Json, Measure
 from online_rank.cli.reading import ToMeasure, warned_on_stderr
 
-__all__ = ["compare"]
-
 #: What applies to a log of clicks.
-_WITH_CLICKS = {"a", "b", "files", "clicks", "query", "document", "event", "exclude", "places", "json"}
+_WITH_CLICKS = {"a", "b", "files", "clicks", "query", "document", "event", "exclude", "missing", "places", "json"}
 
 
 def compare(

@@ -4,8 +4,6 @@ from typing import Annotated
 
 from online_rank.cli.declaring import flag, value
 
-__all__ = ["demo"]
-
 
 def demo(
     queries: Annotated[int, value("N", "Queries until the end or a change.", min=100)] = 6000,

@@ -8,8 +8,6 @@ from online_rank.cli.declaring import flag
 from online_rank.cli.options import Files, Json, Measuring, ModelFile
 from online_rank.cli.reading import ToMeasure, warned_on_stderr
 
-__all__ = ["evaluate"]
-
 
 def evaluate(
     model: ModelFile,

@@ -6,8 +6,6 @@ from online_rank.cli.declaring import value
 from online_rank.cli.options import FILE, Json, ModelFile, TrecRuns
 from online_rank.cli.reading import ToRank, warned_on_stderr
 
-__all__ = ["explain"]
-
 
 def explain(
     model: ModelFile,
@@ -20,12 +18,8 @@ def explain(
     json: Json = False,
 ) -> None:
     """Explain why one document ranks above another: the contribution of each feature to the difference of their scores."""
-    from online_rank.cli.explain import explain as explain_file
-    from online_rank.cli.explain import explain_runs
+    from online_rank.cli.explain import explain as run
     from online_rank.cli.runs import one_of
 
     with warned_on_stderr():
-        if one_of(file, runs):
-            explain_file(model, file or "", id, (a, b), reading, json)
-        else:
-            explain_runs(model, runs or [], id, (a, b), json)
+        run(model, *one_of(file, runs), id, (a, b), reading, json)

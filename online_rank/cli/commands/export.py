@@ -7,8 +7,6 @@ from online_rank.cli.options import ModelFile, Out
 from online_rank.cli.reading import warned_on_stderr
 from online_rank.export.table import TARGETS
 
-__all__ = ["export"]
-
 
 def export(
     model: ModelFile,

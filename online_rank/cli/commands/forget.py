@@ -6,8 +6,6 @@ import typer
 
 from online_rank.cli.declaring import value
 
-__all__ = ["forget"]
-
 
 def forget(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="The --checkpoint folder of a service that does not run.")],

@@ -8,8 +8,6 @@ from online_rank.cli.declaring import value
 from online_rank.cli.options import Fusion, Json, LogOrigin, Written
 from online_rank.cli.reading import warned_on_stderr
 
-__all__ = ["fuse"]
-
 
 def fuse(
     files: Annotated[list[str], typer.Argument(metavar="RUN", help="TREC runs of at least two retrievers.")],

@@ -4,8 +4,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["repair"]
-
 
 def repair(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="The --checkpoint folder of a service that does not run.")],

@@ -4,8 +4,6 @@ import typer
 
 from online_rank.cli.options import Save, Service
 
-__all__ = ["stream"]
-
 
 def stream(context: typer.Context, service: Service, save: Save = None) -> None:
     """Rank and learn by JSON lines on stdin and stdout, for programs in any language.

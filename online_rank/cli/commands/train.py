@@ -7,12 +7,10 @@ import typer
 from online_rank.cli.declaring import flag, refuse_others, value
 from online_rank.cli.options import OF_CLICKS, Checkpoints, Clicks, Output, Training
 
-__all__ = ["train"]
-
 #: What applies to a log of clicks.
 _WITH_CLICKS = {
     "files", "clicks", "query", "document", "event", "topic", "features", "exclude", "event_time", "scale", "save", "json",
-    "quiet",
+    "quiet", "test", "missing", "sign", "report", "strict", "dry_run",
 }  # fmt: skip
 
 
@@ -36,22 +34,20 @@ def train(
 
     With --clicks: a table with the columns query, document, position and click, and propensity for above and place.
     """
+    from online_rank.cli.settings import Settings
+
+    settings = Settings.of(training)
     if log.clicks is not None:
         from online_rank.cli.click_log import learn, read_as
 
         refuse_others(context, _WITH_CLICKS, "--clicks")
-        learn(read_as(training.files or [], log, training.reading, topic), training.scale, output)
+        learn(read_as(settings.files, log, settings.reading, topic), settings, output, dry_run)
         return
     if topic is not None or log.event:
         raise typer.BadParameter(f"--{'event' if log.event else 'topic'} needs --clicks")
-    from online_rank.cli.settings import Settings
+    from online_rank.cli import train as graded
 
-    settings = Settings.of(training)
     if dry_run:
-        from online_rank.cli.dry_run import look
-
-        look(settings, output.json)
+        graded.dry_run(settings, output.json)
     else:
-        from online_rank.cli.train import run
-
-        run(settings, checkpoints, output, workers)
+        graded.run(settings, checkpoints, output, workers)

@@ -2,8 +2,6 @@
 
 import online_rank
 
-__all__ = ["warm_up"]
-
 
 def warm_up() -> None:
     """Compile the kernels, for example in a container image; otherwise the first command compiles them."""

@@ -11,18 +11,21 @@ import math
 import os
 import platform
 import re
+import shlex
+import sys
 import time
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 import online_rank
-from online_rank import arguments
+from online_rank import arguments, plot
 from online_rank.base import ranker_of, serving_steps
 from online_rank.bounds import Certificate
+from online_rank.cli.printing import measured
 from online_rank.evaluate import Trace
 from online_rank.metrics import metric
 from online_rank.preprocessing._columns import ColumnTransformer, names_made
@@ -31,15 +34,16 @@ from online_rank.rankers import BlendRanker
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["QueryLog", "SeenQuery", "write_report"]
-
 #: Number of first queries that are left out of the worst (nothing had been learned) and the slowest (kernels were compiling).
 _WARM_UP = 10
 
 _SHOWN_DOCUMENTS = 5
 
-#: Name of the trace's metric of a random ranking.
-_RANDOM = "random ranking"
+#: The figures of a pass: their labels, names and forms.
+_OF_PASSES = (
+    ("queries", "queries", ","), ("documents", "documents", ","), ("updates", "mistakes", ","),
+    ("queries with nothing to learn", "skipped", ","), ("cumulative loss", "loss", ",.2f"), ("seconds", "elapsed", ".1f"),
+)  # fmt: skip
 
 
 class SeenQuery(NamedTuple):
@@ -107,19 +111,10 @@ class QueryLog:
         self._seen: SeenQuery | None = None
         self._n_queries = 0
         self._ids: tuple[str, Sequence[str]] = ("", ())
-        # Heaps whose first entry is dropped next. Query numbers are distinct, so the queries themselves are never compared.
-        self._worst: list[tuple[float, int, SeenQuery]] = []
-        self._slowest: list[tuple[float, int, SeenQuery]] = []
-
-    @property
-    def worst(self) -> list[SeenQuery]:
-        """The queries with the lowest values, the lowest first."""
-        return [entry[2] for entry in sorted(self._worst, reverse=True)]
-
-    @property
-    def slowest(self) -> list[SeenQuery]:
-        """The queries that took longest, the longest first."""
-        return [entry[2] for entry in sorted(self._slowest, reverse=True)]
+        #: The queries with the lowest values, the lowest first.
+        self.worst: list[SeenQuery] = []
+        #: The queries that took longest, the longest first.
+        self.slowest: list[SeenQuery] = []
 
     def reading(self, queries: Iterable[tuple[Any, Any, Any, Sequence[str]]]) -> Iterator[tuple[Any, Any]]:
         """The pairs (x, y) of a stream of (x, y, query id, document ids), as from `iter_letor(with_qid=True,
@@ -133,9 +128,9 @@ class QueryLog:
             self._n_queries += 1
             if self._seen is not None and self._n_queries > _WARM_UP:
                 seen = self._seen._replace(seconds=seconds)
-                self._keep(self._slowest, seconds, seen)
+                self.slowest = heapq.nlargest(self.kept, [*self.slowest, seen], key=lambda query: query.seconds)
                 if not math.isnan(seen.value):
-                    self._keep(self._worst, -seen.value, seen)
+                    self.worst = heapq.nsmallest(self.kept, [*self.worst, seen], key=lambda query: query.value)
 
     def update(self, y_true: Any, y_pred: Any) -> None:
         """Record the scores of the query that was read last."""
@@ -159,12 +154,6 @@ class QueryLog:
         missed = tuple((names[i], rank, float(scores[i]), int(y[i])) for rank, i in others[:3])
         return SeenQuery(self._n_queries + 1, qid, value, 0.0, len(y), top, missed)
 
-    def _keep(self, heap: list[tuple[float, int, SeenQuery]], size: float, seen: SeenQuery) -> None:
-        """Put a query on a heap; drop the smallest if there are too many."""
-        heapq.heappush(heap, (size, seen.number, seen))
-        if len(heap) > self.kept:
-            heapq.heappop(heap)
-
 
 def write_report(
     folder: str | os.PathLike[str],
@@ -174,7 +163,6 @@ def write_report(
     trace: Trace,
     log: QueryLog,
     model: Any,
-    command: str,
     certificate: Certificate | None = None,
     feature_names: Sequence[str] | None = None,
 ) -> Path:
@@ -196,8 +184,6 @@ def write_report(
         What watched the queries.
     model
         The model at the end of the run.
-    command
-        The command that repeats the run.
     certificate
         A certificate of the run, if there is one.
     feature_names
@@ -215,48 +201,83 @@ def write_report(
     n_features = figures["features"]
     pictures = []
     if trace.n_queries:
-        pictures.append(_picture(_plot().trace(trace), "The measure before each query was learned from"))
+        pictures.append(_picture(plot.trace(trace), "The measure before each query was learned from"))
     if intervals := [interval for interval in trace.served_intervals() if interval.n]:
         caption = "Mean loss of what was served, and where its expectation is at all times, with probability 95 %"
-        pictures.append(_picture(_plot().served_loss(intervals), caption))
+        pictures.append(_picture(plot.served_loss(intervals), caption))
     if trace.loss > 0.0:
-        pictures.append(_picture(_plot().loss(trace), "Cumulative loss of the weights that learn"))
+        pictures.append(_picture(plot.loss(trace), "Cumulative loss of the weights that learn"))
     if isinstance(ranker_of(model), BlendRanker):
         with contextlib.suppress(TypeError, ValueError):  # No trees, or none that has split yet.
-            pictures.append(_picture(_plot().importance(model), "Features by which the trees of the blend split"))
+            pictures.append(_picture(plot.importance(model), "Features by which the trees of the blend split"))
     elif n_features:
-        given = list(feature_names or ())[:n_features]
-        names: Sequence[Hashable] = [*given, *(f"feature {j + 1}" for j in range(len(given), n_features))]
-        for step in serving_steps(model)[:-1]:
-            # A step that makes several columns of one feature names them.
-            names = names_made(step, tuple(names)) if isinstance(step, ColumnTransformer) else names
-        pictures.append(_picture(_plot().weights(model, names=names), "Weights of the features, behind the scaling"))
+        pictures.append(_weights(model, list(feature_names or ())[:n_features], n_features))
     sections = [
         ("Figures", _figures(figures, trace)),
         ("Course", "".join(pictures) or "<p>No query was met.</p>"),
         ("Worst ranked", _worst(log)),
         ("Slowest", _slowest(log)),
         ("Settings", _table([], [(name, _shown(value)) for name, value in settings.items()])),
-        ("Run it again", _reproduction(command, [str(file) for file in settings.get("files", ())])),
+        ("Run it again", _reproduction([str(file) for file in settings.get("files", ())])),
     ]
     if certificate is not None:
         drawn = certificate.loss > 0.0 and any(0.0 < check.value < math.inf for check in certificate.bounds)
-        picture = _picture(_plot().certificate(certificate), "What each bound allows") if drawn else ""
+        picture = _picture(plot.certificate(certificate), "What each bound allows") if drawn else ""
         sections.insert(2, ("Certificate", picture + _certified(certificate)))
-    title = f"{figures['measure']} on {', '.join(os.path.basename(str(file)) for file in figures['files'])}"
+    return _write(folder, f"{figures['measure']} on {_named(figures)}", sections)
+
+
+def write_figures(
+    folder: str | os.PathLike[str],
+    *,
+    figures: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    model: Any,
+    names: Sequence[str],
+) -> Path:
+    """Write a run on clicks as a page, as `write_report` does for a run on grades.
+
+    Parameters
+    ----------
+    folder, settings, model
+        As for `write_report`.
+    figures
+        The figures of `online-rank train --clicks --json`.
+    names
+        Names of the features.
+    """
+    rows = [(name, _shown(value)) for name, value in figures.items()]
+    sections = [
+        ("Figures", f"<p>{html.escape(figures['verdict'])}</p>" + _table([], rows)),
+        ("Weights", _weights(model, names, figures["features"]) if figures["features"] else "<p>No feature was met.</p>"),
+        ("Settings", _table([], [(name, _shown(value)) for name, value in settings.items()])),
+        ("Run it again", _reproduction(figures["files"])),
+    ]
+    return _write(folder, f"clicks in {_named(figures)}", sections)
+
+
+def _named(figures: Mapping[str, Any]) -> str:
+    """The names of the files of a run."""
+    return ", ".join(os.path.basename(str(file)) for file in figures["files"])
+
+
+def _weights(model: Any, given: Sequence[str], n_features: int) -> str:
+    """A picture of the weights of a linear model."""
+    names: Any = [*given, *(f"feature {j + 1}" for j in range(len(given), n_features))]
+    for step in serving_steps(model)[:-1]:
+        # A step that makes several columns of one feature names them.
+        names = names_made(step, tuple(names)) if isinstance(step, ColumnTransformer) else names
+    return _picture(plot.weights(model, names=names), "Weights of the features, behind the scaling")
+
+
+def _write(folder: str | os.PathLike[str], title: str, sections: Iterable[tuple[str, str]]) -> Path:
+    """Write a page with headings and what is below them; returns its path."""
     body = "".join(f"<section><h2>{heading}</h2>{content}</section>" for heading, content in sections)
     path = Path(folder) / "index.html"
     path.parent.mkdir(parents=True, exist_ok=True)
     page = _PAGE.format(title=html.escape(title), style=_STYLE, body=body, version=online_rank.__version__)
     path.write_text(page, encoding="utf-8")
     return path
-
-
-def _plot() -> Any:
-    """`online_rank.plot`, which needs matplotlib, when it is needed."""
-    from online_rank import plot
-
-    return plot
 
 
 def _picture(ax: "Axes", caption: str) -> str:
@@ -277,38 +298,17 @@ def _picture(ax: "Axes", caption: str) -> str:
 
 def _figures(figures: Mapping[str, Any], trace: Trace) -> str:
     """The tables of the measure and of the passes."""
-    measure = figures["measure"]
-    over = _of(figures.get("counted", trace.n_queries), trace.n_queries)
-    rows = [("progressive: each query ranked, then learned", f"{trace.values[measure]:.4f}", over)]
-    if _RANDOM in trace.values:
-        rows.append(("a random ranking of the same queries", f"{trace.values[_RANDOM]:.4f}", over))
-    if test := figures.get("test"):
-        over = _of(test["counted"][measure], test["queries"])
-        rows.append(("held out", f"{test['metrics'][measure]:.4f}", over))
-        if measure in test.get("random", {}):
-            rows.append(("a random ranking of the same queries", f"{test['random'][measure]:.4f}", over))
+    rows = [*measured(figures, trace)]
     served = trace.served_interval()
     if served.n:
         text = f"{served.lower:.4f} to {served.upper:.4f} around {served.mean:.4f}"
         rows.append(("expected loss of what was served, 95 % at all times", text, f"{served.n:,}"))
     # One column for each pass: there are few passes, and a narrow screen has no room for a column for each figure.
-    passes = [
-        ("queries", *(f"{one['queries']:,}" for one in figures["passes"])),
-        ("documents", *(f"{one['documents']:,}" for one in figures["passes"])),
-        ("updates", *(f"{one['mistakes']:,}" for one in figures["passes"])),
-        ("queries with nothing to learn", *(f"{one['skipped']:,}" for one in figures["passes"])),
-        ("cumulative loss", *(f"{one['loss']:,.2f}" for one in figures["passes"])),
-        ("seconds", *(f"{one['elapsed']:.1f}" for one in figures["passes"])),
-    ]
+    passes = [(label, *(f"{one[name]:{form}}" for one in figures["passes"])) for label, name, form in _OF_PASSES]
     head = ["", *(f"pass {number}" for number in range(1, len(figures["passes"]) + 1))]
     rate = trace.n_queries / trace.elapsed if trace.elapsed > 0.0 else 0.0
     speed = f"<p>{figures['features']:,} features; {rate:,.0f} queries/s, read, ranked, measured and learned.</p>"
-    return _table(["", measure, "queries"], rows) + _table(head, passes) + speed
-
-
-def _of(counted: int, n_queries: int) -> str:
-    """How many queries a mean is over."""
-    return f"{counted:,}" if counted == n_queries else f"{counted:,} of {n_queries:,}"
+    return _table(["", figures["measure"], "queries"], rows) + _table(head, passes) + speed
 
 
 def _certified(certificate: Certificate) -> str:
@@ -352,8 +352,9 @@ def _slowest(log: QueryLog) -> str:
     return _table(head, rows) if rows else "<p>No query to show.</p>"
 
 
-def _reproduction(command: str, files: Sequence[str]) -> str:
+def _reproduction(files: Sequence[str]) -> str:
     """The command, the versions and the files."""
+    command = shlex.join(["online-rank", *sys.argv[1:]])
     versions = [("online_rank", online_rank.__version__), ("Python", platform.python_version())]
     versions += [(name, importlib.metadata.version(name)) for name in ("numpy", "numba", "river")]
     rows = []

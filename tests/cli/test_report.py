@@ -10,8 +10,8 @@ import pytest
 
 from online_rank import LossTracker, PerceptronRanker, evaluate
 from online_rank.cli import main
+from online_rank.cli.report import QueryLog, write_report
 from online_rank.metrics import metric
-from online_rank.plot.report import QueryLog, write_report
 from online_rank.stream.letor import iter_letor
 
 pytest.importorskip("matplotlib").use("Agg")
@@ -132,6 +132,7 @@ def test_a_certificate_is_shown(tmp_path, letor):
         "files": [str(letor)],
         "measure": "ndcg@10",
         "features": 3,
+        "counted": trace.n_queries,
         "passes": [trace.to_dict()],
     }
     path = write_report(
@@ -141,7 +142,6 @@ def test_a_certificate_is_shown(tmp_path, letor):
         trace=trace,
         log=log,
         model=tracker,
-        command="x",
         certificate=tracker.certificate(),
     )
     page = Page(path.read_text())

@@ -1,11 +1,13 @@
 """River's checks on streams, given queries."""
 
-from collections.abc import Callable
-from typing import Any
+import random
 
+import pytest
 from river import base
+from river.checks import common
 
 from online_rank.checks._subject import answer_of, as_dicts, make_queries
+from tests.models import REGISTRY, parts_of, variants
 
 #: Checks about features, which get transposed queries, {feature: {document: value}}.
 RIVER_ON_FEATURES = (
@@ -27,38 +29,40 @@ RIVER_ON_QUERIES = (
 )
 
 
-def on_queries(check: Callable, model: Any) -> None:
-    """Run a check of river on queries as dicts of dicts."""
-    if check.__name__ == "check_seeding_is_idempotent" and not model._is_stochastic:
-        return
-    check(model, [as_dicts(X, y) for X, y in make_queries()])
-
-
-def on_features(check: Callable, model: Any) -> None:
-    """Run a check of river on the features of queries."""
+@pytest.mark.parametrize("name", variants(REGISTRY))
+@pytest.mark.parametrize("check", [*RIVER_ON_QUERIES, *RIVER_ON_FEATURES])
+def test_models_pass_rivers_checks_on_streams(name, check):
+    model = REGISTRY[name]()
+    skipped = {skip for part in parts_of(model) for skip in part._unit_test_skips()}
+    if check in skipped or (check == "check_seeding_is_idempotent" and not model._is_stochastic):
+        pytest.skip("the model says that it need not pass")
+    random.seed(0)
     queries = [as_dicts(X, y) for X, y in make_queries()]
-    check(_TurnedOver(model), [(_turned_over(x), y) for x, y in queries])
+    if check in RIVER_ON_QUERIES:
+        getattr(common, check)(model, queries)
+    else:
+        getattr(common, check)(_TurnedOver(model), [(_turned_over(x), y) for x, y in queries])
 
 
 class _TurnedOver(base.Estimator):
     """A model that takes queries as {feature: {document: value}}, so that river's checks of features act on its features."""
 
-    def __init__(self, model: Any):
+    def __init__(self, model):
         self.model = model
 
     @property
-    def _supervised(self) -> bool:
+    def _supervised(self):
         return True
 
-    def learn_one(self, x: dict, y: dict) -> None:
+    def learn_one(self, x, y):
         self.model.learn_one(_turned_over(x), y)
 
-    def predict_one(self, x: dict) -> Any:
+    def predict_one(self, x):
         return answer_of(self.model, _turned_over(x))
 
 
-def _turned_over(x: dict[Any, dict]) -> dict[Any, dict]:
-    turned: dict[Any, dict] = {}
+def _turned_over(x):
+    turned = {}
     for outer, inner in x.items():
         for key, value in inner.items():
             turned.setdefault(key, {})[outer] = value

@@ -1,0 +1,96 @@
+"""How a service treats positions: what its model can learn from clicks, and what it shows to learn it."""
+
+import json
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+from pathlib import Path
+from typing import Any
+
+from online_rank.base import ranker_of, steps_of
+from online_rank.rankers import ClickPerceptron, ExaminedRanker
+
+ESTIMATED, NONE = "estimated", "none"
+
+
+def with_examination(model: Any, given: str | None, has_events: bool) -> Any:
+    """A model that learns from clicks as `--examination` says: a file, "estimated" or "none"; None if it was not given.
+
+    A model that learns from clicks by itself needs it only if it shows lists without chance.
+
+    Raises
+    ------
+    ValueError
+        A model for grades would learn from events the positions of documents.
+    OSError
+        The file cannot be read.
+    """
+    ranker = ranker_of(model)
+    if not ranker.abilities.takes_clicks:
+        if given is None and has_events:
+            raise ValueError(
+                "--event teaches a model for grades at which positions documents were shown, unless --examination says how "
+                'often each is looked at: a FILE, "estimated" from the clicks on its lists, or "none" if they do not matter'
+            )
+        if given in (None, NONE):
+            return model
+        examined = ExaminedRanker(ranker, examination=None if given == ESTIMATED else _examination_in(str(given)))
+        return reduce(or_, [*steps_of(model)[:-1], examined])
+    if given not in (None, ESTIMATED, NONE) and _needs_examination(ranker):
+        ranker.examination = _examination_in(str(given))
+    return model
+
+
+def met(model: Any, reference: str) -> Any:
+    """The model, whose transformers have met the queries of a file, a line each as `POST /rank` takes them."""
+    with open(reference, encoding="utf-8") as lines:
+        for line in lines:
+            query = json.loads(line)["docs"]
+            for step in steps_of(model)[:-1]:
+                step.learn_one(query)
+                query = step.transform_one(query)
+    return model
+
+
+def how_it_serves(model: Any, events: Sequence[str]) -> list[str]:
+    """What a service shows, how much of the greedy DCG that keeps, and what feedback it can learn from, in lines."""
+    ranker = ranker_of(model)
+    kinds = f" and events ({', '.join(events)})" if events else ""
+    if not ranker.abilities.draws:
+        corrected = ", as if positions did not matter" if events else ""
+        return [f"ranks greedily; learns from grades{kinds}{corrected}"]
+    kept = ranker.retention
+    if kept == 1.0:
+        shows = "ranks greedily"
+    elif kept > 0.0:
+        shows = f"draws the lists to show, and keeps at least {kept:.0%} of the DCG of ranking greedily"
+    else:
+        confidence = getattr(ranker, "confidence", 0.0)
+        shows = f"draws the lists to show, at confidence {confidence:.2f}: no share of the DCG of ranking greedily is sure"
+    if _needs_examination(ranker) and ranker.examination is None:
+        return [
+            f"{shows}; learns from no feedback: neither the probabilities of its lists are known, nor how often each position "
+            "is looked at (--examination FILE)"
+        ]
+    return [f"{shows}; learns from clicks{kinds} on what it shows"]
+
+
+def _needs_examination(ranker: Any) -> bool:
+    """Whether clicks on the lists that a ranker shows teach it only with the examination of positions."""
+    return isinstance(ranker, ClickPerceptron) and ranker.credit == "propensity" and ranker.policy is None
+
+
+def _examination_in(file: str) -> tuple[float, ...]:
+    """The numbers of a file: a JSON list, the figures of `train --clicks moved --json`, or numbers between white space."""
+    text = Path(file).read_text("utf-8")
+    try:
+        found = json.loads(text)
+        numbers = tuple(map(float, found["examination"] if isinstance(found, dict) else found))
+    except (ValueError, KeyError, TypeError):
+        try:
+            numbers = tuple(map(float, text.replace(",", " ").split()))
+        except ValueError:
+            numbers = ()
+    if not numbers or not all(0.0 < p <= 1.0 for p in numbers):
+        raise ValueError(f"{file}: --examination takes one probability above 0 for each position, the first for the first")
+    return numbers

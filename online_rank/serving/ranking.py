@@ -1,0 +1,94 @@
+"""A service ranks: the answer to a query, which then waits for its feedback."""
+
+import dataclasses
+import functools
+import json
+from typing import Any
+
+import numpy as np
+
+from online_rank.base import abilities_of, ranker_of
+from online_rank.base.undo import all_or_nothing
+from online_rank.serving import messages
+from online_rank.serving.answers import explained, ranked
+from online_rank.serving.learning import known_documents, page_for, query_of
+from online_rank.serving.outcomes import Outcome, Reply
+from online_rank.serving.service_state import ServiceState
+
+__all__ = ["explain", "let_wait", "rank"]
+
+#: Approximate memory of a waiting query besides its text, and of each document besides its features: names, scores, the draw.
+_ENTRY = 500
+_DOCUMENT = 200
+
+
+def explain(state: ServiceState, message: messages.Explain, request: bytes) -> Reply:
+    """Explain the difference between the scores of two documents. Nothing changes. Raises ValueError."""
+    query = query_of(state, message, n_bytes=len(request))
+    return Reply({"id": message.id, "explanation": explained(state.model, query, message.explain)})
+
+
+def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float | None, now: float | None) -> Reply:
+    """Rank a query of a time, if that counts, `at` the time `now`. Raises ValueError."""
+    query, text, pending = query_of(state, message, n_bytes=len(request)), request.decode(), state._pending
+    # Before anything is drawn, because a refused request must not change the next draw.
+    size = _ENTRY + len(text) * (1 if text.isascii() else 4) + _DOCUMENT * query.n_documents
+    pending.require_room(size)
+    scores = state.model.predict_one(query)
+    if message.greedy is True:
+        return Reply(ranked(message.id, scores))
+    with all_or_nothing(state) as changes:
+        answer, drawn, n_shown, kept, n_asked = ranked(message.id, scores), None, None, None, 0
+        if abilities_of(state.model).draws:
+            ranker, challenge = ranker_of(state.model), state.challenge
+            changes.undo_by(functools.partial(vars(ranker).update, {"_n_shown": ranker.n_shown}))
+            shown = state.model.show_one(query)
+            if challenge is not None:
+                shown = challenge.drafted(shown, state.model, query) or shown
+                challenge.n_asked += 1
+                n_asked = challenge.n_asked
+            if shown.teams is None:
+                shown = dataclasses.replace(shown, kept=ranker.kept_share([*scores.values()]))
+            answer = ranked(message.id, scores, [*shown.order])
+            drawn = json.dumps(shown.to_dict(), separators=(",", ":"))
+            n_shown, kept = ranker.n_shown, shown.kept
+        # Clicks on the page before may still come.
+        query_id = page_for(state, message.id, json.loads(drawn)["order"] if drawn else query.ids or ())
+        waiting = (query_id, size, at, text, [*scores.values()], drawn)
+        number, gone = None, list[int]()
+        replaced = pending.number(query_id)
+        if state.learned_as(query_id) is None:
+            number, gone = pending.next_number, pending.crowded_out(query_id, size)
+            state._hold(number, size, query)
+        # Of those that feedback was given for the windows end: they go when they are learned.
+        forgotten = [each for each in gone if not pending.is_given(each)] if gone else gone
+        if replaced is not None:
+            forgotten = [*forgotten, replaced]
+        # Only a query ahead of the clock has another time than it is.
+        fields = ("rank", n_shown, gone, n_asked, kept, None if now == at else now)
+        reply = Reply(answer, Outcome(fields, number, waiting, gone=tuple(forgotten)), docs=message.docs or {})
+        let_wait(state, changes, number, waiting, gone, now, kept)
+    pending.spill()
+    return reply
+
+
+def let_wait(
+    state: ServiceState,
+    changes: all_or_nothing,
+    number: int | None,
+    waiting: tuple[Any, ...],
+    gone: list[int],
+    now: float | None,
+    kept: float | None,
+) -> None:
+    """A query was ranked, and waits under its number, if it has one; the last of the changes, which undo it."""
+    state._count("ranked")
+    if kept is not None:
+        state._kept = state._kept + np.array((1.0, kept))
+    if number is not None:
+        query_id, size, at, *query = waiting
+        if state._pending.is_early(query_id):
+            n_late, n_unknown = state._pending.lost(query_id, at, {*known_documents(state, number, query)})
+            state._counts["late"] += n_late
+            state._counts["unknown_documents"] += n_unknown
+        state._pending.put(changes, query_id, tuple(query), size, number, gone, at, now)
