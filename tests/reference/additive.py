@@ -109,7 +109,7 @@ class Newton:
             self.gram = self.keep * self.gram
         self.mass = self.keep * self.mass + h.sum()
         self.since += 1
-        if self.since >= 5 or self.mass >= 1.1 * self.solved:
+        if self.since >= 8 or self.mass >= 1.1 * self.solved:
             self.w = self.w + np.linalg.solve(self.gram + self.ridge * np.eye(len(self.w)), self.pending)
             self.pending = np.zeros(len(self.w))
             self.solved, self.since = self.mass, 0
