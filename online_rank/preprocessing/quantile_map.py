@@ -391,6 +391,16 @@ class StreamQuantileMap(ColumnTransformer):
         self._grow(n_new)
         self._n_features += n_new
 
+    def were_zero(self, columns: list[int]) -> None:
+        """The latest features were 0 in the documents before, not missing; `columns` are some of them, in order."""
+        self._lacking = np.array(self._lacking)
+        self._lacking[columns] = 0.0
+        rows = [row.copy() for row in self._rows]
+        for row in rows:
+            row[columns] = 0.0
+        self._rows = tuple(rows)
+        self._find_knots(columns[0], columns[-1] + 1, self._total)
+
     def learn_run(self, X: np.ndarray) -> None:
         """Learn the documents of such a run: numbers, or NaN for what is missing."""
         if len(X):

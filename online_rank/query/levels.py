@@ -1,12 +1,12 @@
 """Documents with missing values, text and times, as an array with a column for each number and each level of a category.
 
-A level is a feature of its own, `(feature, "is", level)`, 1 in the documents that have it and missing in others. So
-a list of texts has several levels, and a model keeps levels as it keeps features.
+A level is a feature of its own, `(feature, "is", level)`: 1 in the documents that have it and 0 in others. So a list of texts
+has several levels, and a model keeps levels as it keeps features.
 """
 
 import datetime
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,7 @@ __all__ = ["Levels", "is_level", "read_documents"]
 
 _IS = "is"
 _ONLY_DICTS = {dict}
+_Column: TypeAlias = Callable[[Hashable, float], np.ndarray]
 #: Values of pandas that stand for nothing, known by the names of their classes.
 _MISSING = ("NAType", "NaTType")
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -39,6 +40,8 @@ class Levels:
 
     def __init__(self, names: Sequence[Hashable], most: int) -> None:
         self.n_features = len(names)
+        #: The columns of levels.
+        self.columns = [j for j, name in enumerate(names) if is_level(name)]
         self._most = most
         self._numbers = set[Hashable]()
         self._levels: dict[Hashable, dict[str | None, tuple[Hashable, ...]]] = {}
@@ -69,7 +72,7 @@ class Levels:
 def read_documents(
     documents: Sequence[Mapping[Hashable, Any]], ids: Any, levels: Levels
 ) -> tuple[np.ndarray, tuple[Hashable, ...]]:
-    """The documents as float64 (n, columns), NaN where a value is missing, and the names of the columns.
+    """The documents as float64 (n, columns), NaN where a number is missing, and the names of the columns.
 
     Missing are absent names, None, NaN, and the NA and NaT of pandas. Numbers and booleans are numbers, times are seconds since
     1970, texts are levels, and lists of texts several.
@@ -103,18 +106,16 @@ def read_documents(
             values.append(value)
     columns: dict[Hashable, np.ndarray] = {}
     for name, (rows, values) in found.items():
-        _read_feature(name, rows, values, ids, levels, lambda column: columns.setdefault(column, np.full(n, np.nan)))
+        _read_feature(name, rows, values, ids, levels, lambda column, value: columns.setdefault(column, np.full(n, value)))
     return np.column_stack([*columns.values()]) if columns else np.empty((n, 0)), tuple(columns)
 
 
-def _read_feature(
-    name: Hashable, rows: list[int], values: list[Any], ids: Any, levels: Levels, column: Callable[[Hashable], np.ndarray]
-) -> None:
-    """Write the values of one feature to its column, or to those of its levels."""
+def _read_feature(name: Hashable, rows: list[int], values: list[Any], ids: Any, levels: Levels, column: _Column) -> None:
+    """Write the values of one feature to its column, or to those of its levels; `column` makes those filled with a value."""
     kind = levels.kind_of(name)
     floats = as_floats(values) if kind != "text" else None
     if floats is not None:
-        column(name)[rows] = floats
+        column(name, np.nan)[rows] = floats
         return
     for i, value in zip(rows, values, strict=True):
         read = _read_value(value)
@@ -129,10 +130,10 @@ def _read_feature(
             )
         kind = own
         if isinstance(read, float):
-            column(name)[i] = read
+            column(name, np.nan)[i] = read
         else:
             for level in read:
-                column(levels.name(name, level))[i] = 1.0
+                column(levels.name(name, level), 0.0)[i] = 1.0
 
 
 def _read_value(value: Any) -> float | list[str] | str | None:

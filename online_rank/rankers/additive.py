@@ -1,7 +1,7 @@
 """A learner with one curve for each feature."""
 
 import itertools
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -173,6 +173,16 @@ class AdditiveRanker(_Remembering):
         self._places = np.concatenate([self._places, np.full((n_new, 2), _OPEN)])
         self._drawn = None
 
+    def _extend(self, names: Iterable[Hashable] | None, n_new: int = 0) -> None:
+        before = self._n_features
+        super()._extend(names, n_new)
+        new = self._own_names()[before:]
+        if levels := [before + k for k, name in enumerate(new) if is_level(name)]:
+            # Earlier documents did not have these levels: their value was 0, and so are g and q.
+            self._front.were_zero(levels)
+            self._sums[levels, 0, 1, curves.POINTS] = 0.0
+            self._sums[levels, :, 1, curves.POINTS // 2 - 1 : curves.POINTS // 2 + 1] = self._numbers[DOCUMENTS] / 2.0
+
     def _added(self, n_new: int) -> int:
         own = curves.N_COLUMNS * curves.N_MEMBERS + 4 * (curves.POINTS + 1) + 2 * min(self._n_features + n_new, _MOST_COLUMNS)
         return super()._added(n_new) + self._front._added(n_new) + n_new * own
@@ -209,6 +219,7 @@ class AdditiveRanker(_Remembering):
     def _placed(self, X: np.ndarray, columns: np.ndarray) -> np.ndarray:
         known = np.flatnonzero(columns >= 0)
         placed = np.full((len(X), self._n_features), np.nan)
+        placed[:, self._levels().columns] = 0.0
         placed[:, columns[known]] = X[:, known]
         return placed
 
@@ -229,16 +240,12 @@ class AdditiveRanker(_Remembering):
         """Give new features, and those that were missing for the first time, their columns in the second-order member."""
         places = self._places.copy()
         d = len(self._pending)
-        names = self._own_names()
         for j in np.flatnonzero((places[:, 0] == _OPEN) | (places[:, 1] == kernels.WANTED)).tolist():
             if self._signs[j] != 0:
                 places[j] = -1
-            elif places[j, 0] == _OPEN and not is_level(names[j]):
+            elif places[j, 0] == _OPEN:
                 places[j] = (d, kernels.UNMET) if d < _MOST_COLUMNS else -1
                 d += int(places[j, 0] >= 0)
-            elif places[j, 0] == _OPEN:
-                places[j] = (-1, d) if d < _MOST_COLUMNS else -1
-                d += int(places[j, 1] >= 0)
             elif d < _MOST_COLUMNS:
                 places[j, 1] = d
                 d += 1

@@ -261,6 +261,26 @@ def test_categories_have_a_weight_for_each_level():
     assert unknown[0] == unknown[1]
 
 
+def test_levels_equal_columns_of_ones_and_zeros():
+    rng = np.random.default_rng(0)
+    texts, ones = AdditiveRanker(), AdditiveRanker()
+    for _ in range(30):
+        brands, y = rng.integers(0, 5, 8), rng.integers(0, 3, 8)
+        x = [{"brand": "abcde"[k]} for k in brands]
+        for model in (texts, ones):
+            if model is texts:
+                model.learn_one(x, y)
+            else:
+                known = [name[2] for name in texts.feature_names]
+                model.learn_one([{level: float(one["brand"] == level) for level in known} for one in x], y)
+    known = [name[2] for name in texts.feature_names]
+    np.testing.assert_allclose(
+        texts.predict_one([{"brand": level} for level in known]), ones.predict_one([
+            {level: float(level == other) for level in known} for other in known
+        ]), rtol=1e-6, atol=1e-9,
+    )  # fmt: skip
+
+
 def test_absent_none_and_nan_are_missing_in_every_form():
     model = AdditiveRanker()
     for X, y in queries(60, missing=0.2):
