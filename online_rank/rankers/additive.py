@@ -9,7 +9,7 @@ import numpy as np
 from online_rank import arguments
 from online_rank._kernels import additive as kernels
 from online_rank._kernels import curves
-from online_rank._kernels.codes import ADAPTIVE, DOCUMENTS, ROOT
+from online_rank._kernels.codes import ADAPTIVE, CAPPED_SQUARES, DOCUMENTS, MASS, ROOT
 from online_rank.base import Abilities, Ranker, share_lock
 from online_rank.base.asked import as_numbers
 from online_rank.base.columns import as_array
@@ -23,7 +23,7 @@ from online_rank.preprocessing import StreamQuantileMap
 from online_rank.query import Block, SparseRows, require_finite, single, with_features
 from online_rank.query.levels import Levels, is_level, read_documents
 from online_rank.rankers.halving import halved
-from online_rank.rankers.hedge import LEAST, HedgeAccount, opening
+from online_rank.rankers.hedge import LEAST, HedgeAccount, opening, step_of
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.signs import checked_signs
 
@@ -88,10 +88,16 @@ class AdditiveRanker(_Remembering):
         _losses=Array(len(_CANDIDATES), low=0.0),
         _account=Array(len(HedgeAccount._fields), low=LEAST),
         _n_queries=Count(),
+        _n_served=Count(),
         _at=Real(optional=True),
     )
 
     _replaced = frozenset({"_config", "_keep", "_seconds", "_signs"})
+
+    #: The largest step of the blend; losses of candidates do not fade, and all begin alike.
+    rate = 1.0
+    half_life = None
+    prior = None
 
     #: A feature takes about 4 kB.
     max_features = 1 << 14
@@ -130,7 +136,7 @@ class AdditiveRanker(_Remembering):
         self._numbers = np.zeros(kernels.N_NUMBERS)
         self._losses = np.zeros(len(_CANDIDATES))
         self._account = opening()
-        self._n_queries = 0
+        self._n_queries = self._n_served = 0
         self._at: float | None = None
         self._derive()
         share_lock(self)
@@ -152,6 +158,57 @@ class AdditiveRanker(_Remembering):
     def weights(self) -> np.ndarray:
         """The weight of each of the `MEMBERS` in what is served, over its scale, float64 (4,)."""
         return self._choice()[: len(MEMBERS)] * self._scales()
+
+    @property
+    def has_curves(self) -> bool:
+        """Whether it has curves: not if its first query was sparse."""
+        return self._linear is None
+
+    @property
+    def n_queries(self) -> int:
+        """Number of queries learned."""
+        return self._n_queries
+
+    @property
+    def n_served(self) -> int:
+        """Number of queries learned from scores that were served."""
+        return self._n_served
+
+    @property
+    def account(self) -> HedgeAccount:
+        """The losses served so far, and the terms of their bound."""
+        return HedgeAccount(*self._account.tolist())
+
+    @property
+    def candidates(self) -> np.ndarray:
+        """The weights that each candidate gives the members, over their scales, float64 (N, 4), a copy."""
+        return _CANDIDATES.copy()
+
+    @property
+    @locked
+    def candidate_losses(self) -> np.ndarray:
+        """Cumulative loss of each candidate, float64 (N,), a copy; the first is that of the last weights."""
+        return self._losses.copy()
+
+    @property
+    def candidate_prior(self) -> np.ndarray:
+        """The share of each candidate before the first query, float64 (N,), a copy."""
+        return _PRIOR.copy()
+
+    @property
+    def step(self) -> float:
+        """eta, the step of the next query."""
+        return step_of(self._account, self.rate, len(_CANDIDATES), False)
+
+    @property
+    def mass(self) -> float:
+        """V, the total mass of the updates of the perceptron."""
+        return float(self._numbers[MASS])
+
+    @property
+    def squares(self) -> float:
+        """The sum of the squared norms of these updates, and of twice their margins times their masses."""
+        return float(self._numbers[CAPPED_SQUARES])
 
     def _scales(self) -> np.ndarray:
         squares, weights = self._numbers[kernels.SCALES :].reshape(-1, 2).T
@@ -358,6 +415,7 @@ class AdditiveRanker(_Remembering):
             front.learn_run(X)
         _, *table = front.table
         served = _NONE if block.served is None else block.served
+        self._n_served += len(w) if len(served) else 0
         learned = kernels.learn(
             X, y, offsets, w, discounts(len(y)), self._config, *table, self._weights, self._sums, self._signs, self._places,
             self._gram, self._pending, self._numbers, _CANDIDATES, self._losses, self._account, _PRIOR, self._kept(block),

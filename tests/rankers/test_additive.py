@@ -12,6 +12,7 @@ from scipy import sparse
 
 from online_rank import AdditiveRanker, PerceptronRanker, load, save
 from online_rank._kernels import curves
+from online_rank.bounds import certificate_of
 from online_rank.checks import yield_checks
 from online_rank.checks._subject import state_of
 from online_rank.rankers.hedge import HedgeAccount
@@ -105,6 +106,20 @@ def test_what_is_served_is_a_sum_of_curves_with_the_loss_of_the_account():
     account = HedgeAccount(*model._account)
     bound = model._losses.min() + np.log(10) / min(1.0, np.log(10) / account.mixability_gap) + account.mixability_gap
     assert account.served <= bound + account.serving_gap + 1e-9
+
+
+def test_the_certificate_states_the_mass_bound_of_what_was_served():
+    model = AdditiveRanker()
+    for X, y in queries(80):
+        model.learn_one(X, y)
+    certificate = certificate_of(model)
+    assert certificate.holds
+    price = np.log(10) / model.step + model.account.mixability_gap + model.account.serving_gap + model.account.luck
+    assert certificate.bound("additive_mass_bound") == pytest.approx(model.mass + price)
+    assert certificate.bound("blend_bound") == pytest.approx(model.candidate_losses.min() + price)
+    assert certificate.loss == pytest.approx(model.account.served)
+    model.learn_one(X, y, served=np.arange(len(y), dtype=float))
+    assert "additive_mass_bound" in certificate_of(model).not_covered
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.2])
