@@ -5,14 +5,16 @@ Every function takes the data, and optionally the Axes to draw on, and returns t
 lines are labelled directly, without a legend.
 """
 
+from online_rank.plot.additive import curves
 from online_rank.plot.bars import certificate, explanation, importance, weights
 from online_rank.plot.clicks import position_bias
-from online_rank.plot.curves import LossCurve, loss, trace
+from online_rank.plot.losses import LossCurve, loss, trace
 from online_rank.plot.served import served_loss
 
 __all__ = [
     "LossCurve",
     "certificate",
+    "curves",
     "explanation",
     "importance",
     "loss",

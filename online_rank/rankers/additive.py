@@ -69,7 +69,70 @@ class _Remembering(Ranker):
 
 
 class AdditiveRanker(_Remembering):
-    """A sum of one curve for each feature."""
+    r"""Learns one curve for each feature; what it serves is their sum. It takes raw features.
+
+    **Columns.** g is the normal score of a value among those of the stream (the sketches of `StreamQuantileMap`), q that of its
+    rank among the documents of the query. A feature has the columns g, 15 ramps :math:`r_k(g) - r_k(0)` with :math:`r_k(g) =
+    \mathrm{clip}((g - P_k) / D, 0, 1)` on 16 knots from -2 to 2, q, two target encodings, of g and of q, and presence. A target
+    encoding is :math:`10 S / (C + 20)`, S and C the sums of the standardised grades and of the weights of the documents that
+    were near, linear between 20 points, as they were before the query. So a score is :math:`\sum_j f_j(g_j) + h_j(q_j)`, and
+    `curve` gives f and h.
+
+    **Members.** One perceptron learns all columns, as `PerceptronRanker(credit="adaptive", relative_margin=1.0)` does. Members
+    are its last weights, two averages of them with different half-lives, and a Newton learner of the logistic loss of pairs on
+    the columns g and presence of the first 300 features. They are blended, alone and in pairs, by the rule of `BlendRanker` on
+    running scales, so that their sum is one curve for each feature. `online_rank.bounds.certificate_of` compares the loss with
+    that of the best candidate, and bounds it by the mass of the updates (`additive_mass_bound`).
+
+    **Missing values.** NaN, None, null and absent names are missing: their columns are 0, except for an encoding and a weight
+    of their own. A feature that most documents lack needs nothing else. Features may come at any time.
+
+    **Categories.** In dicts, and in frames with a column of texts, a text is a category with a column of ones and zeros for
+    each level, up to `max_levels`; all others share one. A list of texts has all of its levels. Booleans are numbers. Dates and
+    times are seconds since 1970, whose q is of use however far they grow.
+
+    **Sparse rows** are learned by a `PerceptronRanker`, as they are: a stream that begins with `SparseRows`, a sparse matrix of
+    scipy, or dicts of many names of which each document has few.
+
+    Parameters
+    ----------
+    measure
+        The measure of the loss (see `online_rank.measure`).
+    half_lives
+        Half-lives of the two averages, the long one first: in queries, or as texts in time, `("7d", "2h")`. Then `learn_one`
+        needs `at=`, the time of each query.
+    relative
+        Whether the columns of q are there. Without them the score of a document depends on itself alone.
+    max_levels
+        Most levels of a category.
+    signs
+        `{feature: 1 or -1}`: its curves never fall, or never rise. Such a feature has no target encodings, and the Newton
+        learner leaves it out. The feature number n of an array is called `"n"`.
+    seed
+        Seed of all draws.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A parameter is of the wrong type, or out of its range.
+
+    References
+    ----------
+    Herbster & Warmuth, *Tracking the best expert*, 1998, for members that forget; Karnin, Lang & Liberty, *Optimal Quantile
+    Approximation in Streams*, 2016.
+
+    Examples
+    --------
+    >>> from online_rank import AdditiveRanker
+    >>> model = AdditiveRanker()
+    >>> query = {"a": {"price": 10.0, "brand": "acme"}, "b": {"price": 90.0}, "c": {"price": None, "brand": "other"}}
+    >>> for _ in range(3):
+    ...     model.learn_one(query, {"a": 2, "b": 0, "c": 1})
+    >>> model.rank_one(query)
+    ['a', 'c', 'b']
+    >>> sorted(model.explain_one(query, "a", "b").contributions)
+    ['brand', 'price']
+    """
 
     _schema = Schema(
         _measure=Derived(),
@@ -322,9 +385,14 @@ class AdditiveRanker(_Remembering):
     def _curves(self) -> np.ndarray:
         """The served curves, (d, 2, 2, N_CELLS)."""
         if self._drawn is None:
-            self._drawn = np.empty((self._n_features, 2, 2, curves.N_CELLS))
-            curves.draw_curves(self._choice()[: len(MEMBERS)], self._weights, self._sums, self._drawn)
+            self._drawn = self._drawn_by(self._choice()[: len(MEMBERS)])
         return self._drawn
+
+    def _drawn_by(self, weights: np.ndarray) -> np.ndarray:
+        """The curves of the members by their weights (4,), (d, 2, 2, N_CELLS)."""
+        drawn = np.empty((self._n_features, 2, 2, curves.N_CELLS))
+        curves.draw_curves(weights, self._weights, self._sums, drawn)
+        return drawn
 
     def _score(self, X: Any) -> np.ndarray:
         return self._score_queries(X, single(X.shape[0]))
@@ -339,6 +407,51 @@ class AdditiveRanker(_Remembering):
         scores = np.empty(len(X))
         curves.score(_as_read(X), offsets, counts, knots, cells, finders, self.relative, self._curves(), scores)
         return scores
+
+    @locked
+    def curve(self, feature: Hashable, member: str | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The curve of a feature: linear between values of the stream at which it bends.
+
+        Parameters
+        ----------
+        feature
+            Its name; of an array its number, "1", "2", ..., as a text.
+        member
+            One of `MEMBERS`, alone and over its scale; None for what is served.
+
+        Returns
+        -------
+        Values, ascending; f there, the part that depends on the value alone; and h for a value whose rank in the query is that
+        which it has in the stream, q = g.
+
+        Raises
+        ------
+        KeyError
+            There is no such feature, or no curves because queries are sparse.
+        ValueError
+            There is no such member.
+        """
+        arguments.choice("member", member, MEMBERS, optional=True)
+        if self._linear is not None or feature not in self._own_names():
+            raise KeyError(f"there is no curve of {feature!r}")
+        j = self._own_names().index(feature)
+        drawn = self._curves() if member is None else self._drawn_by(_ALONE[MEMBERS.index(member)] / self._scales())
+        values, scores = self._front.knots(j)
+        bends = curves.FIRST + curves.STEP * np.arange(curves.POINTS)
+        bends = bends[(bends > scores[:1].sum()) & (bends < scores[-1:].sum())]
+        # Between knots at neighbouring numbers there is no value.
+        values = np.unique(np.concatenate([values, np.interp(bends, scores, values)])) if len(values) else values
+        g = np.interp(values, *self._front.knots(j)) if len(values) else values
+        cells = np.clip((g - curves.FIRST) / curves.STEP + 1.0, 0.0, curves.POINTS + 0.5).astype(np.intp)
+        own, ranked = (starts[cells] + slopes[cells] * g for starts, slopes in drawn[j])
+        return values, own, ranked
+
+    def missing_value(self, feature: Hashable) -> float:
+        """What a missing value of a feature adds to a score, on the scale of `curve`. Raises KeyError without a curve."""
+        with self._lock:
+            if self._linear is not None or feature not in self._own_names():
+                raise KeyError(f"there is no curve of {feature!r}")
+            return float(self._curves()[self._own_names().index(feature), 0, 0, curves.MISSING])
 
     def _added_up(self, block: Block) -> tuple[Sequence[Hashable], np.ndarray] | None:
         """The raw features, categories as one, and what each adds to the scores of one query."""
