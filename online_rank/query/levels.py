@@ -47,7 +47,7 @@ class Levels:
         self._levels: dict[Hashable, dict[str | None, tuple[Hashable, ...]]] = {}
         for name in names:
             if is_level(name):
-                self._levels.setdefault(name[0], {})[name[2]] = name  # type: ignore[index]
+                self._levels.setdefault(name[0], {})[name[2]] = name  # type: ignore[index, assignment]
             else:
                 self._numbers.add(name)
 
