@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
+from online_rank.feedback import PositionBias
 from online_rank.plot._style import (
     COLOURS,
     DARK,
     FONT,
+    GREY,
     bars,
     lines,
     logarithmic_axes,
@@ -20,7 +22,7 @@ from online_rank.plot._style import (
 
 PALE_BLUE, PALE_GREY = "#9FC5DC", "#BDBDBD"
 
-__all__ = ["neighbour_gaps", "sensitivity", "throughput"]
+__all__ = ["neighbour_gaps", "position_bias", "sensitivity", "throughput"]
 
 
 def sensitivity(
@@ -121,3 +123,29 @@ def throughput(
     """Rates as bars, the fastest on top; names that contain `ours` are coloured."""
     ordered = dict(sorted(rates.items(), key=lambda item: -item[1]))
     return bars(ordered, [COLOURS[0] if ours in name else PALE_GREY for name in ordered], unit, ax)
+
+
+def position_bias(bias: PositionBias, truth: Sequence[float] | np.ndarray) -> Axes:
+    """The examination of each position, relative to the first, with intervals.
+
+    Parameters
+    ----------
+    bias
+        The estimate from clicks.
+    truth
+        The true examination.
+    """
+    ax = styled(None, "position", "examination, relative to the first position")
+    position = np.arange(1, bias.k + 1)
+    estimate, (low, high) = np.array(bias.examination), bias.interval()
+    ax.errorbar(
+        position, estimate, (estimate - low, high - estimate), color=COLOURS[0], fmt="o", markersize=4, linewidth=1.2, capsize=2
+    )
+    ax.plot(position, np.asarray(truth)[: bias.k], color=GREY, linewidth=1.2, linestyle=(0, (4, 1.5)), zorder=1)
+    ax.annotate(
+        "truth", (position[-1], truth[bias.k - 1]), xytext=(5, 0), textcoords="offset points", color=DARK, fontsize=FONT,
+        va="center",
+    )  # fmt: skip
+    ax.set_ylim(0.0, 1.05)
+    ax.set_xticks(position)
+    return ax

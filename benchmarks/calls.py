@@ -98,9 +98,9 @@ BARS = {
     "dicts: learn_one": 46,
     "dicts: rank_one": 33,
     "a tracker of served losses, arrays: learn_one": 76,
-    "clicks, dicts: learn_one": 45,
-    "service, ranking": 109,
-    "service, learning": 106,
+    "clicks, dicts: learn_one": 46,
+    "service, ranking": 115,
+    "service, learning": 118,
 }
 
 #: The most files that a query may pass, by row.

@@ -54,12 +54,12 @@ def measured_bias(folder: Path, fold: int, seed: int, n: int) -> PositionBias:
 
 def position_bias(folder: Path, n: int = 10_000, seeds: Sequence[int] = (10, 11, 12, 13)) -> str:
     """How far `PositionBias` is from the truth, with a picture of the first run."""
-    from online_rank import plot
+    from benchmarks import _pictures
 
     truth = 1.0 / np.arange(1, K + 1)
     found = [measured_bias(folder, fold, seed, n) for fold in range(5) for seed in seeds]
     errors = [float(np.abs(np.log(bias.examination / truth)).mean()) for bias in found]
-    plot.position_bias(found[0], truth=truth).figure.savefig(RESULTS / "clicks_position_bias.png")
+    _pictures.position_bias(found[0], truth).figure.savefig(RESULTS / "clicks_position_bias.png")
     return f"""## Position bias
 
 Users who look at position p with probability 1/p. Mean |log error| of `PositionBias` after {n:,} impressions of `SwapRanker()`:

@@ -29,7 +29,7 @@ def numbers(out, start):
 
 
 def test_every_example_is_tested():
-    tested = {"clicks", "hybrid", "letor", "neural", "news"}
+    tested = {"clicks", "hybrid", "letor", "neural", "news", "shop"}
     assert {path.stem for path in EXAMPLES.glob("*.py")} == tested
     assert all(f"test_{name}" in globals() for name in tested)
 
@@ -82,3 +82,21 @@ def test_hybrid(run):
     # Documents are no better because they are new.
     shares = {name: numbers(out, name)[0] for name in ("title", "body", "vector", "newest")}
     assert min(shares, key=shares.__getitem__) == "newest"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lists", ["3000", "28000"])
+def test_shop(run, lists, capfd):
+    out = run("shop", lists)
+    today, other = numbers(out, "NDCG@10 of today's two rankings")[-2:]
+    assert "exit status 2, saved: False" in out
+    learned, shown = numbers(out, "NDCG@10 of the model")[-2:]
+    # The lists that are shown are those that the model knows to be best.
+    assert learned == shown > max(today, other) + 0.05
+    drawn = numbers(out, "NDCG@10 of the lists of today's ranking")[-1]
+    until, onwards, later = (numbers(out, f"NDCG@10 of the lists shown {when}")[-1] for when in ("until", "from", "after"))
+    assert "the challenger is better than the serving model" in out
+    assert drawn > 0.92 * today
+    assert until > drawn - 0.01
+    assert onwards > until
+    assert later > onwards - 0.01

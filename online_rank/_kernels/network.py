@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from online_rank._kernels._jit import inlined, inner, kernel
+from online_rank._kernels.arrays import copy_to
 from online_rank._kernels.codes import TANH
 from online_rank._kernels.fits import require
 from online_rank._kernels.hashing import uniform
@@ -143,7 +144,7 @@ def forward(X, parameters, layers, key, buffers):
         _activate(H, biases, layers.activation)
         if layers.dropout > 0.0:
             after = units(buffers.dropped, layers.widths, number, m)
-            after[:] = H
+            copy_to(after.ravel(), H.ravel())
             _drop(after, layers.dropout, key, m * n_units(layers.widths[:number]))
             H = after
         below = H

@@ -163,12 +163,17 @@ def ranker_of(model: Any) -> Any:
     return ranker
 
 
+def _serving_models(model: Any) -> Iterator[Any]:
+    """A model, then the inner model that serves the scores of its last step, and so on."""
+    while model is not None:
+        yield model
+        last = steps_of(model)[-1]
+        model = last._serving if isinstance(last, Wrapper) else None
+
+
 def serving_chain(model: Any) -> Iterator[Any]:
     """The last step of a model, then the last step of the inner model that serves its scores, and so on."""
-    while model is not None:
-        last = steps_of(model)[-1]
-        yield last
-        model = last._serving if isinstance(last, Wrapper) else None
+    return (steps_of(inner)[-1] for inner in _serving_models(model))
 
 
 def serving_ranker(model: Any) -> Any:
@@ -212,13 +217,8 @@ def serving_steps(model: Any) -> list[Any]:
     >>> [type(step).__name__ for step in serving_steps(DriftAwareRanker(StreamScaler() | PerceptronRanker()))]
     ['StreamScaler', 'PerceptronRanker']
     """
-    transformers = []
-    while True:
-        transformers += transformers_of(model)
-        ranker = ranker_of(model)
-        model = ranker._serving if isinstance(ranker, Wrapper) else None
-        if model is None:
-            return [*transformers, ranker]
+    models = [*_serving_models(model)]
+    return [*(step for inner in models for step in transformers_of(inner)), *map(ranker_of, models[-1:])]
 
 
 def parts_of(model: Any) -> Iterator[Any]:

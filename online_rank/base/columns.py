@@ -222,6 +222,10 @@ class QueryEstimator(QueryStep, abc.ABC):
         """Names of the features in the order of the state's columns; None when features are known by position."""
         return None if self._columns is None else self._columns.names
 
+    def _by_name(self, values: np.ndarray) -> np.ndarray | dict[Hashable, Any]:
+        """Values of the features (d,), copied; as a dict for features with names."""
+        return values.copy() if self._columns is None else dict(zip(self._columns.names, values.tolist(), strict=True))
+
     def _asks_blocks_of(self, n_features: int | None) -> bool:
         n = self._n_features
         return self._asks_blocks and self._columns is None and n > 0 and n_features in (None, n)

@@ -17,7 +17,7 @@ from online_rank.base.function import QueryFunction
 from online_rank.base.ranker import Ranker
 from online_rank.base.rounds import Round
 from online_rank.base.schema import Derived, Schema
-from online_rank.base.signs import require_signs_hold
+from online_rank.base.signs import signs_of_features
 from online_rank.base.step import QueryStep, require_query_step
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import Undo, all_or_nothing, record
@@ -92,7 +92,7 @@ class RankingPipeline(Ranking, Transforming, compose.Pipeline):
             ranker, other = (step, self[0]) if at_start else (self._last_step, step)
             raise TypeError(f"{type(other).__name__} cannot follow {type(ranker).__name__}: a ranker is the last step")
         super()._add_step((name, step) if name is not None else step, at_start)
-        require_signs_hold(self)
+        signs_of_features(self)  # Raises if transformers undo the signs of weights that the ranker has.
         self._known = None
         share_lock(self)
 

@@ -8,11 +8,6 @@ from online_rank.base.anatomy import Wrapper, steps_of
 Signs = Mapping[Any, int]
 
 
-def require_signs_hold(model: Any) -> None:
-    """Raise TypeError or ValueError if transformers of a model undo the signs of weights that a ranker behind them has."""
-    signs_of_features(model)
-
-
 def signs_of_features(model: Any) -> list[Signs]:
     """The signs of the features that the user gives, for each ranker with signs inside a model.
 
@@ -23,7 +18,7 @@ def signs_of_features(model: Any) -> list[Signs]:
     ValueError
         Only some of the columns made of a feature have its sign.
     """
-    *transformers, last = steps_of(model) or [None]
+    *transformers, last = steps_of(model)
     if isinstance(last, Wrapper):
         found = [signs for inner in last._wrapped for signs in signs_of_features(inner)]
     else:

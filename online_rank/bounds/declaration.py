@@ -86,11 +86,6 @@ class Bound(NamedTuple):
         """Whether it covers plain runs; certificates of other runs then give the reason why it does not apply."""
         return all(value in self.runs[name] for name, value in PLAIN.items())
 
-    def is_of(self, model: Any) -> bool:
-        """Whether it is about models of this class."""
-        # Not isinstance: river lets a pipeline pass for its last step.
-        return issubclass(type(model), self.of)
-
     def misses(self, run: Mapping[str, str]) -> str | None:
         """Why the bound does not cover a run with these properties, or None."""
         for name, value in run.items():

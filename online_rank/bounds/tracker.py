@@ -31,7 +31,7 @@ from online_rank.bounds.perceptron_run import run_of_perceptron
 from online_rank.bounds.totals import Totals
 from online_rank.intervals import Interval, LossInterval, PairedLosses
 from online_rank.intervals.losses import add_losses
-from online_rank.measures.learned import discounts, losses_of_rankings
+from online_rank.measures.learned import discounts
 from online_rank.query import Block
 from online_rank.rankers.averaged import scores_by
 from online_rank.rankers.blend import BlendRanker
@@ -455,9 +455,7 @@ class LossTracker(NestedRanker):
         """Rank, learn and measure arrays in one kernel; `answers` receives the scores, whose losses go to the rounds too."""
         learned = learn_watched(self._learner, asked, block, rounds, self._aligned, values, answers, self._updates)
         if measured and learned == len(block.w):
-            losses = np.empty(len(rounds))
-            losses_of_rankings(self._measure, answers, block.y, block.offsets, losses)
-            rounds[:, _SERVED_LOSS] = losses
+            rounds[:, _SERVED_LOSS] = self._measure.losses(answers, block.y, block.offsets)
         return learned
 
     def _add_up(self, block: Block, rounds: np.ndarray, values: np.ndarray, *, answered: bool) -> None:
@@ -479,10 +477,10 @@ class LossTracker(NestedRanker):
 
     def _add_pairs(self, block: Block, rounds: np.ndarray) -> None:
         """Add by how much rankings by the comparators lose more than those that were served."""
-        counted, losses = rounds[:, _SKIPPED] == 0.0, np.empty(len(rounds))
+        counted = rounds[:, _SKIPPED] == 0.0
         served = np.clip(rounds[:, _SERVED_LOSS], 0.0, 1.0)
         for sums, u in zip(self._paired, self._aligned * self._scaled_by, strict=True):
-            losses_of_rankings(self._measure, scores_by(u, block.X), block.y, block.offsets, losses)
+            losses = self._measure.losses(scores_by(u, block.X), block.y, block.offsets)
             add_losses(sums, (0.5 + 0.5 * (losses - served))[counted])
 
     def _round_is_served(self, block: Block, answered: bool) -> bool:
@@ -529,7 +527,7 @@ class LossTracker(NestedRanker):
             if not self._learn_query(query, rounds[t : t + 1]):
                 return t
             if answered is not None and not self._nested and query.served is None:
-                losses_of_rankings(self._measure, answered, query.y, query.offsets, row[_SERVED_LOSS : _SERVED_LOSS + 1])
+                row[_SERVED_LOSS] = self._measure.losses(answered, query.y, query.offsets).item()
             if decisive is not None and (row[_LOSS] > 0.0 or row[_MASS] > 0.0):
                 scores = np.array([scores_by(u, query.X) for u in self._aligned * self._scaled_by])
                 if isinstance(ranker, ClickPerceptron):

@@ -196,10 +196,10 @@ class Service(NamedTuple):
     remember: Annotated[
         str, value("TIME", "Recognise repeated feedback for so long after a query was learned; it needs a --checkpoint.")
     ] = "24h"
-    max_pending: Annotated[
-        int, value("N", "Most queries waiting for feedback; one is dropped after 10 N further queries.", min=1)
-    ] = 10_000
-    max_pending_bytes: Annotated[int, value("BYTES", "Memory for the queries waiting for feedback, in bytes.", min=1)] = 1 << 28
+    wait: Annotated[
+        str, value("TIME", "How long a query waits for its feedback; with a window at least as long as the window.")
+    ] = "7d"
+    wait_bytes: Annotated[int, value("BYTES", "Memory for the queries waiting for feedback, in bytes.", min=1)] = 1 << 28
     clock_skew: Annotated[
         str, value("TIME", "By how much the time of a request may be ahead of the clock; beyond that it is refused.")
     ] = "5m"

@@ -30,8 +30,6 @@ from online_rank.storage.files import write_atomically
 
 __all__ = ["check", "forget", "maker", "repair", "say_where_it_goes_on"]
 
-#: For how many further queries a query waits for its feedback, for each query that may wait.
-_AGES = 10
 #: What `forget` prints of what it found.
 _FOUND = {
     "waiting": "waiting queries", "early": "queries with feedback that had not come", "learned": "learned ids",
@@ -91,9 +89,8 @@ def maker(service: Service) -> Callable[[], RankingService]:
         return RankingService(
             copy.deepcopy(model),
             measure=service.measure,
-            max_pending=service.max_pending,
-            max_age=_AGES * service.max_pending,
-            max_pending_bytes=service.max_pending_bytes,
+            wait=seconds_of(service.wait, "--wait"),
+            wait_bytes=service.wait_bytes,
             clock_skew=seconds_of(service.clock_skew, "--clock-skew"),
             origin=origin,
             challenge=copy.deepcopy(challenge),

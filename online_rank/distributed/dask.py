@@ -2,14 +2,13 @@
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from online_rank import arguments
 from online_rank.distributed.mixing import learn_shard
 from online_rank.distributed.rounds import Execute, Training, learn_rounds
 from online_rank.stream.letor import plan
-from online_rank.support.progress import Progress
 
 __all__ = ["Training", "local_client", "on_dask", "train"]
 
@@ -131,7 +130,7 @@ def train(
 def on_dask(client: Any) -> Execute:
     """Runs the machines of `learn_rounds` on a Dask cluster."""
 
-    def run(content: bytes, parts: Sequence[Any], measure: str | None, show: Progress) -> list[bytes]:
+    def run(content: bytes, parts: Sequence[Any], measure: str | None, show: Callable[[int], None]) -> list[bytes]:
         from dask.distributed import as_completed
 
         # Not scattered: data held by a single worker would be lost with it.

@@ -138,30 +138,18 @@ def learn_shard(content: bytes, part: Iterable[tuple], *, measure: str | None = 
     Bytes that `from_bytes` reads as a dict: `"model"`, which has learned the part; its figures `"queries"`, `"documents"`,
     `"loss"`, `"mistakes"` and `"skipped"`; and `"measured"`, the sum of the measure over `"counted"` queries.
     """
-    served: Any = None if measure is None else metric(measure)
-    model = fork(from_bytes(content))
+    model, figures = fork(from_bytes(content)), dict.fromkeys(("queries", "documents", "loss", "mistakes", "skipped"), 0.0)
+    measured, counted = 0.0, 0
     if measure is None:
-        n_queries, n_documents, loss, mistakes, skipped = 0, 0, 0.0, 0, 0
         for x, y in part:
             model.learn_one(x, y)
-            round_ = model.last_round
-            n_queries, n_documents = n_queries + 1, n_documents + len(y)
-            loss, mistakes, skipped = loss + round_.loss, mistakes + (round_.mass > 0.0), skipped + round_.skipped
-        measured, counted = 0.0, 0
+            last = model.last_round
+            for name, value in zip(figures, (1, len(y), last.loss, last.mass > 0.0, last.skipped), strict=True):
+                figures[name] += value
     else:
+        served: Any = metric(measure)
         trace = progressive(part, model, {measure: served}, progress=False)
-        n_queries, n_documents, loss = trace.n_queries, trace.n_documents, trace.loss
-        mistakes, skipped, counted = trace.mistakes, trace.skipped, served.n_queries
-        measured = served.get() * counted
-    return to_bytes(
-        {
-            "model": model,
-            "queries": n_queries,
-            "documents": n_documents,
-            "loss": loss,
-            "mistakes": int(mistakes),
-            "skipped": int(skipped),
-            "measured": measured,
-            "counted": counted,
-        }
-    )
+        figures |= {name: value for name, value in trace.to_dict().items() if name in figures}
+        measured, counted = served.get() * served.n_queries, served.n_queries
+    figures = {name: value if name == "loss" else int(value) for name, value in figures.items()}
+    return to_bytes({"model": model, **figures, "measured": measured, "counted": counted})

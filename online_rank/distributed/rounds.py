@@ -12,13 +12,13 @@ from online_rank.distributed.mixing import learn_shard, mix, require_mixable
 from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import adopt, settings_of
-from online_rank.support.progress import Progress, progress
+from online_rank.support.progress import progress
 
 _SUMS = ("queries", "documents", "loss", "mistakes", "skipped", "measured", "counted")
 
 #: Runs `learn_shard(content, part, measure)` for each part, anywhere, and calls the last argument with how many are done.
 #: Returns the answers in the order of the parts.
-Execute = Callable[[bytes, Sequence[Any], str | None, Progress], list[bytes]]
+Execute = Callable[[bytes, Sequence[Any], str | None, Callable[[int], None]], list[bytes]]
 
 
 class Training(NamedTuple):
@@ -60,7 +60,7 @@ class Training(NamedTuple):
     elapsed: float
 
 
-def here(content: bytes, parts: Sequence[Any], measure: str | None, show: Progress) -> list[bytes]:
+def here(content: bytes, parts: Sequence[Any], measure: str | None, show: Callable[[int], None]) -> list[bytes]:
     """All machines of a round one after the other, in this process."""
     answers = []
     for part in parts:
@@ -131,7 +131,7 @@ def learn_rounds(
             if number < done or not parts:
                 continue
             content = to_bytes(model)
-            answers = run(content, parts, measure, _after(show, before - len(parts)))
+            answers = run(content, parts, measure, _from(before - len(parts), show))
             reports = [from_bytes(answer) for answer in answers]
             adopt(model, mix([report.pop("model") for report in reports], model))
             sums = {name: sum((report[name] for report in reports), sums[name]) for name in _SUMS}
@@ -151,14 +151,9 @@ def learn_rounds(
     )
 
 
-class _after(Progress):
+def _from(start: int, show: Callable[[int], None]) -> Callable[[int], None]:
     """Shows how many parts are done, including those of earlier rounds."""
-
-    def __init__(self, show: Progress, before: int) -> None:
-        self._show, self._before = show, before
-
-    def __call__(self, done: int, figures: Any = None) -> None:
-        self._show(self._before + done, figures)
+    return lambda done: show(start + done)
 
 
 def _described(rounds: Sequence[Sequence[Any]]) -> str:

@@ -163,7 +163,9 @@ def _meet(
 ) -> dict[str, float | None]:
     """Test models on one query, and let them learn from it. Returns the losses of what each would have served."""
     x, y, arguments = _lesson(item)
-    answers = {name: model.predict_one(x, **_known(arguments)) for name, model in models.items()}
+    # The arguments of `learn_one` that are known when a query is ranked.
+    known = {"context": arguments["context"]} if "context" in arguments else {}
+    answers = {name: model.predict_one(x, **known) for name, model in models.items()}
     # Clicks are no grades, and give no loss.
     graded = not isinstance(y, Feedback)
     losses = {name: served_loss(target, scores, y) if graded else None for name, scores in answers.items()}
@@ -188,11 +190,6 @@ def _lesson(item: Any) -> tuple[Any, Any, Mapping[str, Any]]:
         return item
     what = f"a tuple of {len(item)}" if isinstance(item, tuple) else f"of type {type(item).__name__}"
     raise TypeError(f'stream: an item is {what}; it is a tuple (x, y), or (x, y, arguments) with a dict such as {{"w": 2.0}}')
-
-
-def _known(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of `learn_one` that are known when a query is ranked."""
-    return {"context": arguments["context"]} if "context" in arguments else {}
 
 
 def _state(model: Any, metrics: dict[str, Any], trace: Trace, source: Any) -> dict[str, Any]:

@@ -86,6 +86,12 @@ class Measure(NamedTuple):
         """
         return 1.0 - self.value(scores, grades, ties)
 
+    def losses(self, scores: np.ndarray, grades: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """The pessimistic loss of each query of a block, float64 (q,): 0 if nothing can be lost, 1 for scores not finite."""
+        losses = np.empty(len(offsets) - 1)
+        ranking_losses(*self, scores, grades, offsets, discounts(len(grades)), losses)
+        return losses
+
     def ideal(self, grades: Any) -> float:
         """The normaliser of the measure: the unnormalised value of an ideal ranking of `grades`.
 
@@ -137,16 +143,6 @@ AnyMeasure: TypeAlias = Measure | OwnMeasure
 def measure_of(given: Any) -> AnyMeasure:
     """What an argument `measure` of a ranker stands for: a name of the library, or a measure of the user's own."""
     return own_measure(given) if is_own(given) else measure(given)
-
-
-def losses_of_rankings(
-    target: AnyMeasure, scores: np.ndarray, grades: np.ndarray, offsets: np.ndarray, out: np.ndarray
-) -> None:
-    """Write the pessimistic loss of each query of a block to `out` (q,): 0 if nothing can be lost, 1 for scores not finite."""
-    if isinstance(target, OwnMeasure):
-        out[:] = target.losses(scores, grades, offsets)
-    else:
-        ranking_losses(*target, scores, grades, offsets, discounts(len(grades)), out)
 
 
 _table = np.empty(0)

@@ -15,6 +15,7 @@ from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, SparseRows, document_name, require_finite
 from online_rank.query.forms import as_floats, flat
+from online_rank.query.names import encoded, in_lines
 from online_rank.query.sparse import as_rows, merged
 
 #: As many columns as a model may have features.
@@ -155,15 +156,7 @@ def hashed(names: Sequence[Iterable[Hashable]], bits: int, values: np.ndarray) -
     (array([11,  3, 11], dtype=int32), array([-1., -1., -1.]))
     """
     columns = np.empty(len(values), dtype=np.int32)
-    try:
-        text = "\n".join(["\n".join(part) for part in names if part]).encode("utf-8", "surrogatepass")  # type: ignore[arg-type]
-    except TypeError:
-        text = None
-    if text is None or text.count(b"\n") != len(values) - 1:
-        # Names that are numbers, or contain the separator: byte 255 does not occur in UTF-8, so they differ from all other
-        # names.
-        texts = [_as_text(name).encode("utf-8", "surrogatepass") for name in flat(names)]
-        text = b"\n".join(name.replace(b"\n", b"\xff") for name in texts)
+    text = in_lines(flat(names), lambda name: encoded(_as_text(name)))
     hash_names(np.frombuffer(text, np.uint8), bits, columns, values)
     return columns
 

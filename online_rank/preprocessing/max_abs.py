@@ -52,8 +52,7 @@ class MaxAbsStreamScaler(QueryEstimator, QueryTransformer):
     @locked
     def largest(self) -> np.ndarray | dict:
         """The largest absolute value of each feature: an array of shape (d,), or a dict for features with names."""
-        largest = self._largest[: self._n_features]
-        return largest.copy() if self.feature_names is None else dict(zip(self.feature_names, largest.tolist(), strict=True))
+        return self._by_name(self._largest[: self._n_features])
 
     _rises = True
 

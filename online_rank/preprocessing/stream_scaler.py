@@ -77,11 +77,6 @@ class StreamScaler(ColumnTransformer):
         """Variance (divisor n) of each feature: an array of shape (d,), or a dict for features with names."""
         return self._by_name(self._m2 / max(self._count, 1))
 
-    def _by_name(self, values: np.ndarray) -> np.ndarray | dict:
-        if self.feature_names is None:
-            return values.copy()
-        return dict(zip(self.feature_names, values.tolist(), strict=True))
-
     _rises = True
 
     def _scale(self) -> np.ndarray:

@@ -39,11 +39,8 @@ def as_feedback(y: Any, n_queries: int, n_documents: int, ids: Sequence[Hashable
         each = tuple(y)
     else:
         return as_grades(y, n_documents, ids)
-    strange = next((one for one in each if type(one) is not type(each[0])), None)
-    if strange is not None:
-        raise TypeError(
-            f"y holds {type(each[0]).__name__} and {type(strange).__name__}; it is one {type(each[0]).__name__} a query"
-        )
+    if len(kinds := [*dict.fromkeys(map(type, each))]) > 1:
+        raise TypeError(f"y holds {kinds[0].__name__} and {kinds[1].__name__}; it is one {kinds[0].__name__} a query")
     if len(each) != n_queries:
         raise ValueError(f"y has the {type(each[0]).__name__} of {len(each)} queries, but x has {n_queries}")
     return each

@@ -5,7 +5,7 @@ import operator
 import os
 import re
 import reprlib
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -118,19 +118,26 @@ def are_texts(names: Iterable[Hashable]) -> bool:
 def hashes_of(names: Sequence[Hashable]) -> np.ndarray:
     """The hashes of names, int64 (n, 2). Names that are not strings all get the same hash."""
     hashes = np.empty((len(names), 2), np.int64)
-    try:
-        text = _encoded("\n".join(names))  # type: ignore[arg-type]
-    except TypeError:
-        text = None
-    if text is None or text.count(b"\n") != len(names) - 1:
-        # Bytes 255 (a separator within a name) and 254 do not occur in UTF-8.
-        parts = (_encoded(name).replace(b"\n", b"\xff") if isinstance(name, str) else b"\xfe" for name in names)
-        text = b"\n".join(parts)
+    # Byte 254 does not occur in UTF-8.
+    text = in_lines(names, lambda name: encoded(name) if isinstance(name, str) else b"\xfe")
     hash_texts(np.frombuffer(text, np.uint8), _SEEDS, hashes)
     return hashes
 
 
-def _encoded(text: str) -> bytes:
+def in_lines(names: Sequence[Hashable], as_bytes: Callable[[Any], bytes]) -> bytes:
+    """Names in UTF-8, one a line; `as_bytes` encodes them if not all are strings, or one contains a line break."""
+    try:
+        text = encoded("\n".join(names))  # type: ignore[arg-type]
+    except TypeError:
+        text = None
+    if text is None or text.count(b"\n") != len(names) - 1:
+        # Byte 255, in place of a line break, does not occur in UTF-8, so such names differ from all others.
+        text = b"\n".join(as_bytes(name).replace(b"\n", b"\xff") for name in names)
+    return text
+
+
+def encoded(text: str) -> bytes:
+    """A text in UTF-8, which need not be valid."""
     return text.encode("utf-8", "surrogatepass")
 
 

@@ -19,7 +19,7 @@ from online_rank.query import MAX_GRADE, Block, answer_in_kind, read_query
 from online_rank.rankers.averaged import AveragedRanker, averaging
 from online_rank.rankers.breaks import natural_breaks
 from online_rank.surrogates.builtin import OUTPUTS
-from online_rank.surrogates.own import KernelArguments, resolve
+from online_rank.surrogates.own import KernelArguments, learned_by, resolve
 
 #: Largest norm of a gradient that is learned from, so that no sum of squares overflows.
 LARGEST_GRADIENT = {"float32": 1e15, "float64": 1e150}
@@ -293,9 +293,7 @@ class DirectRanker(AveragedRanker):
         if not self._n_features:
             # Documents without any feature: there are no parameters yet for a kernel to read or write.
             return super()._learn(block, rounds)
-        if self._own is None:
-            return self._descend(block, self._surrogate, rounds)
-        return self._own.learned(self._surrogate, lambda surrogate: self._descend(block, surrogate, rounds), len(block.w))
+        return learned_by(self._own, self._surrogate, lambda surrogate: self._descend(block, surrogate, rounds), len(block.w))
 
     def _descend(self, block: Block, surrogate: KernelArguments, rounds: np.ndarray) -> int:
         X, y, offsets, w, *_ = block

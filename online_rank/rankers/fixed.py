@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from online_rank._kernels.arrays import all_finite
-from online_rank._kernels.judge import judge_rankings
+from online_rank._kernels.graded import judge_rankings
 from online_rank.base import Abilities, Ranker
 from online_rank.base.form import Head, Linear
 from online_rank.base.growth import with_zeros

@@ -14,7 +14,7 @@ from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures.learned import discounts
 from online_rank.query import Block
 from online_rank.rankers.averaged import LinearRanker, averaging
-from online_rank.surrogates.own import KernelArguments, resolve
+from online_rank.surrogates.own import KernelArguments, learned_by, resolve
 
 #: Step sizes for features of standard deviation about 1; for "scale_free" the initial wealth of the bets.
 LEARNING_RATES = {"sgd": 0.1, "adagrad": 0.1, "adam": 0.01, "scale_free": 0.1}
@@ -154,9 +154,7 @@ class GradientRanker(LinearRanker):
         return {"_state": self._state[:, :0].copy()}
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        if self._own is None:
-            return self._descend(block, self._surrogate, rounds)
-        return self._own.learned(self._surrogate, lambda surrogate: self._descend(block, surrogate, rounds), len(block.w))
+        return learned_by(self._own, self._surrogate, lambda surrogate: self._descend(block, surrogate, rounds), len(block.w))
 
     def _descend(self, block: Block, surrogate: KernelArguments, rounds: np.ndarray) -> int:
         X, weights, average = self._for_kernel(block.X)

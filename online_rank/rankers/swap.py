@@ -159,13 +159,13 @@ class SwapRanker(ExploringRanker):
         if self._strength:
             before = self._strength, self._weights, self._beginning, None if self._rows is None else self._rows.copy()
             self._scale_beginning(block, shown)
-            learned = self._learn_shown(block, shown, rounds)
+            learned = self._update_weights(block, shown, rounds)
             if not learned:
                 self._strength, self._weights, self._beginning, self._rows = before
             return learned
-        return self._learn_shown(block, shown, rounds)
+        return self._update_weights(block, shown, rounds)
 
-    def _learn_shown(self, block: Block, shown: ShownBlock, rounds: np.ndarray) -> int:
+    def _update_weights(self, block: Block, shown: ShownBlock, rounds: np.ndarray) -> int:
         X, weights, average = self._for_kernel(block.X)
         state, beginning = (self._state, self._beginning) if self._rows is None else (None, None)
         return kernels.learn(

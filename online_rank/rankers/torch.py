@@ -3,11 +3,8 @@
 import contextlib
 import json
 import math
-import os
-import secrets
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,6 +27,9 @@ _CALLING = threading.RLock()
 #: Largest norm of a gradient that is learned from, so that no sum of squares overflows.
 _LARGEST_GRADIENT = {"float32": 1e15, "float64": 1e150}
 
+#: What continues learning.
+_LEARNED = ("_weights", "_average", "_state", "_counters")
+
 
 class TorchRanker(AveragedRanker):
     r"""Ranker whose scores come from a PyTorch module, learned one query at a time with this library's surrogates.
@@ -45,7 +45,7 @@ class TorchRanker(AveragedRanker):
 
     The module itself is not changed. A flat copy of its parameters learns, so copies, clones and pickles work as for every
     ranker, and a query that fails changes nothing. `online_rank.save` refuses it, because a module is code;
-    `save_weights` writes all numbers to a file without pickle.
+    `state_dict` has all numbers, for files without pickle.
 
     Parameters
     ----------
@@ -146,79 +146,63 @@ class TorchRanker(AveragedRanker):
         return str(next(iter(self._parameters().values())).dtype).removeprefix("torch.")
 
     @locked
-    def save_weights(self, path: str | os.PathLike[str]) -> None:
-        """Write all that was learned to a safetensors file (whole or not at all).
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """All that was learned, as copies of arrays by name.
 
-        It has the parameters that serve rankings, and the buffers, by their names in the module, so any program can load them
-        into a module of the same shape. `load_weights` also restores the rest, and continues learning as this ranker would.
+        What serves rankings, parameters and buffers, has its names in the module, so any program can load it into a module of
+        the same shape. What continues learning has names that begin with `online_rank`. A file without pickle keeps it:
+        `safetensors.numpy.save_file(ranker.state_dict(), path)`.
         """
-        tensors = dict(zip(self._parameters(), self._pieces(self._served), strict=True))
-        tensors |= {name: buffer for (name, _), buffer in zip(self.module.named_buffers(), self._buffers, strict=True)}
-        learner = {name: getattr(self, name) for name in ("_weights", "_average", "_state", "_counters")}
-        tensors |= {f"online_rank{name}": value for name, value in learner.items()}
         names = None if self._columns is None else list(self._columns.names)
         try:
             about = json.dumps({"n_features": self._n_features, "names": names})
         except TypeError:
-            raise TypeError("feature names must be strings or numbers to be written to a file") from None
-        tensors = {name: value.copy() for name, value in tensors.items()}
-        target = Path(path)
-        temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
-        try:
-            temporary.write_bytes(_safetensors().save(tensors, {"online_rank": about}))
-            os.replace(temporary, target)
-        finally:
-            temporary.unlink(missing_ok=True)
+            raise TypeError("feature names must be strings or numbers to be kept in an array") from None
+        arrays = dict(zip(self._parameters(), self._pieces(self._served), strict=True)) | self._named_buffers()
+        arrays |= {f"online_rank{name}": getattr(self, name) for name in _LEARNED}
+        arrays["online_rank_features"] = np.frombuffer(about.encode(), np.uint8)
+        return {name: np.array(value) for name, value in arrays.items()}
 
     @locked
-    def load_weights(self, path: str | os.PathLike[str]) -> None:
-        """Load what a ranker with the same module and optimizer has learned from a file of `save_weights`.
+    def load_state_dict(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go on from what `state_dict` gave of a ranker with the same module and optimizer.
 
         Raises
         ------
-        OSError
-            The file cannot be read.
         ValueError
-            It is not such a file, or it belongs to another module, optimizer or way of averaging, or to documents that this
+            It is not such a dict, or it belongs to another module, optimizer or way of averaging, or to documents that this
             module does not take. The ranker is then unchanged.
         """
-        content = Path(path).read_bytes()
         try:
-            tensors = _safetensors().load(content)
-            header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-            about = json.loads(header["__metadata__"]["online_rank"])
+            about = json.loads(bytes(state["online_rank_features"]))
             n_features, names = about["n_features"], about["names"]
             names = None if names is None else tuple(names)
             sound = type(n_features) is int and n_features >= 0 and (names is None or len(set(names)) == n_features)
         except Exception as error:
-            raise ValueError(f"{path} is not a file of TorchRanker.save_weights: {error}") from None
+            raise ValueError(f"state is not that of TorchRanker.state_dict: {error!r}") from None
         if not sound:
-            raise ValueError(f"{path} has impossible features")
-        buffers = [(name, buffer) for (name, _), buffer in zip(self.module.named_buffers(), self._buffers, strict=True)]
-        wanted = {f"online_rank{name}": getattr(self, name) for name in ("_weights", "_average", "_state", "_counters")}
-        for name, present in (*wanted.items(), *buffers):
-            value = tensors.get(name)
+            raise ValueError("state has impossible features")
+        wanted, buffers = {f"online_rank{name}": getattr(self, name) for name in _LEARNED}, self._named_buffers()
+        for name, present in (wanted | buffers).items():
+            value = state.get(name)
             if value is None or value.shape != present.shape or value.dtype != present.dtype or not np.isfinite(value).all():
                 found = "nothing" if value is None else f"{value.dtype} {value.shape}"
-                raise ValueError(f"{path}: {name} should be finite, {present.dtype} {present.shape}, but is {found}")
-        self._check_features(path, n_features)
-        for name in wanted:
-            setattr(self, name.removeprefix("online_rank"), tensors[name].copy())
-        self._buffers = tuple(tensors[name].copy() for name, _ in buffers)
-        self._columns, self._n_features = None if names is None else Columns(names), n_features
-
-    def _check_features(self, path: str | os.PathLike[str], n_features: int) -> None:
-        """Raise ValueError if the module does not take documents with so many features."""
+                raise ValueError(f"state: {name} should be finite, {present.dtype} {present.shape}, but is {found}")
         if self.shape is not None and n_features > math.prod(self.shape):
-            raise ValueError(
-                f"{path} is for {n_features} features, but shape={self.shape} has room for {math.prod(self.shape)}"
-            )
+            raise ValueError(f"state is for {n_features} features, but shape={self.shape} has room for {math.prod(self.shape)}")
         if n_features:
             try:
                 with _torch().no_grad():
                     self._forward(np.zeros((1, n_features)), _torch().from_numpy(self._served), self._buffers, False)
             except ValueError as error:
-                raise ValueError(f"{path} is for {n_features} features: {error}") from None
+                raise ValueError(f"state is for {n_features} features: {error}") from None
+        for name in _LEARNED:
+            setattr(self, name, np.array(state[f"online_rank{name}"]))
+        self._buffers = tuple(np.array(state[name]) for name in buffers)
+        self._columns, self._n_features = None if names is None else Columns(names), n_features
+
+    def _named_buffers(self) -> dict[str, np.ndarray]:
+        return {name: buffer for (name, _), buffer in zip(self.module.named_buffers(), self._buffers, strict=True)}
 
     @property
     def _device(self) -> Any:
@@ -386,14 +370,6 @@ def _torch() -> Any:
     except ImportError:
         raise ImportError('TorchRanker needs torch: pip install "online_rank[torch]"') from None
     return torch
-
-
-def _safetensors() -> Any:
-    try:
-        import safetensors.numpy
-    except ImportError:
-        raise ImportError('weights are written by safetensors: pip install "online_rank[torch]"') from None
-    return safetensors.numpy
 
 
 def _largest_square(rows: np.ndarray) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 from online_rank.base import parts_of, steps_of
 from online_rank.base.anatomy import Wrapper
 from online_rank.base.step import QueryStep
-from online_rank.limits import ALWAYS_DOCUMENTS, CELLS_A_BYTE, MAX_CELLS, MAX_DOCUMENTS, MAX_KNOWN_CELLS
+from online_rank.limits import ALWAYS_DOCUMENTS, CELLS_A_BYTE, MAX_CELLS, MAX_KNOWN_CELLS
 from online_rank.query import Block
 
 __all__ = [
@@ -51,25 +51,22 @@ def require_known(given: Any, documents: Any) -> None:
             raise ValueError(f"document {name[:100]!r} is not among those of the query")
 
 
-def require_moderate(model: Any, docs: dict[str, dict], n_bytes: int) -> None:
-    """Raise ValueError for too many documents, or if a step would turn them into a much larger array."""
-    if len(docs) > MAX_DOCUMENTS:
-        raise ValueError(f"docs has {len(docs)} documents; a query may have {MAX_DOCUMENTS}")
-    known, kept, given, more = 0, 0, sum(map(len, docs.values())), 2
+def require_moderate(model: Any, query: Block, n_bytes: int) -> None:
+    """Raise ValueError if a step would turn the documents of a query into a much larger array."""
+    n, n_features = query.n_documents, _n_features(query)
+    known, kept, given, more = 0, 0, n_features, 2
     for step in parts_of(model):
         known, kept = max(known, _known(step)), max(kept, getattr(step, "_n_documents_kept", 0))
         more = max(more, getattr(step, "_n_numbers_a_score", 0))
         if getattr(step, "_given", None) is not None:
             given = step._given(known + given)
-    n = len(docs)
-    if n * max(known + given, kept, n) * more <= 2 * MAX_CELLS:  # Regardless of names and steps.
+    if n * max(known + given, kept, n) * more <= 2 * MAX_CELLS:  # Regardless of the steps.
         return
-    n_features = len(set().union(*docs.values()))
-    for step, cells, known in arrays_of(model, len(docs), n_features):
+    for step, cells, known in arrays_of(model, n, n_features):
         allowed = cells_allowed(n_bytes, known)
         if cells > allowed:
             raise ValueError(
-                f"docs has {len(docs)} documents, and they or the model have {max(n_features, known)} features: "
+                f"docs has {n} documents, and they or the model have {max(n_features, known)} features: "
                 f"{type(step).__name__} needs an array of {cells} numbers, and a request of {n_bytes} bytes may ask for "
                 f"{allowed}. Rank fewer documents; or use HashedFeatures or MaxAbsStreamScaler with PerceptronRanker or "
                 "GradientRanker, where documents stay sparse"
@@ -97,10 +94,10 @@ def arrays_of(
             n_features = n_features if step._given is None else step._given(n_features)
 
 
-def require_short_context(docs: dict[str, dict], context: Any, n_bytes: int) -> None:
+def require_short_context(query: Block, context: Any, n_bytes: int) -> None:
     """Raise ValueError for a context whose texts are too long to become part of the names of all features."""
-    n_features = len(set().union(*docs.values()))
-    length = sum(len(value) for value in context.values() if isinstance(value, str)) if isinstance(context, dict) else 0
+    n_features = _n_features(query)
+    length = sum(len(value) for value in context.values() if isinstance(value, str))
     allowed = 2 * cells_allowed(n_bytes)
     if n_features * length > allowed:
         raise ValueError(
@@ -118,6 +115,10 @@ def require_few_pairs(query: Block, n_bytes: int) -> None:
             f"grades: the query has {n} documents of {n_features} features, and a model that draws rankings compares each "
             f"graded document with all others: a query of {n_bytes} bytes may have {allowed} comparisons, and as many numbers"
         )
+
+
+def _n_features(query: Block) -> int:
+    return len(set().union(*query.X)) if query.names is None else len(query.names)
 
 
 def _known(step: Any) -> int:

@@ -5,7 +5,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Iterator
 
-from online_rank.serving.durable import DurableService, is_fatal
+from online_rank.serving.durable import DurableService, is_fatal, is_for_room
 from online_rank.serving.protocol import Outcome
 
 __all__ = ["CommitError", "GroupCommit"]
@@ -14,12 +14,14 @@ _log = logging.getLogger("online_rank.serving")
 _DONE = object()
 #: Seconds that a change nobody waits for may wait for others, to be written with them.
 _COMPANY = 0.005
+#: Seconds until it is tried again whether there is room on the disk.
+_SECONDS_TO_ROOM = 1.0
 #: Seconds between two steps of a checkpoint while requests come in: few of them meet a step, and none more than one.
 _ROOM = 0.25
 
 
 class CommitError(RuntimeError):
-    """Changes could not be written to the disk: they are not acknowledged, and no more changes are accepted."""
+    """Changes could not be written to the disk: they are not acknowledged, and no others are accepted now."""
 
 
 class GroupCommit:
@@ -31,7 +33,8 @@ class GroupCommit:
     a turn. While requests come in, its steps leave room for them.
 
     If a checkpoint cannot be written, the journal continues, and the checkpoint is tried again
-    (`DurableService.checkpoint_failure`). If the journal cannot be written, everything stops (`failure`).
+    (`DurableService.checkpoint_failure`). If the disk is full, nothing may change (`full`) until what has changed by then is
+    written; that is tried every second. If the journal cannot be written otherwise, everything stops (`failure`).
 
     Parameters
     ----------
@@ -53,6 +56,7 @@ class GroupCommit:
         self._task: asyncio.Task[None] | None = None
         self._soon: asyncio.TimerHandle | None = None
         self._failure: Exception | None = None
+        self._full: OSError | None = None
 
     @property
     def failure(self) -> Exception | None:
@@ -60,14 +64,26 @@ class GroupCommit:
         return self._failure
 
     @property
+    def full(self) -> OSError | None:
+        """Why there is no room for changes; None while there is. What waits for room has not been acknowledged."""
+        return self._full
+
+    @property
     def is_idle(self) -> bool:
-        """Whether everything added is in the journal."""
-        return self._task is None and not self._outcomes
+        """Whether everything added is in the journal, or waits for room."""
+        return self._task is None and (not self._outcomes or self._full is not None)
+
+    @property
+    def is_working(self) -> bool:
+        """Whether the service may change."""
+        return self._failure is None and self._full is None
 
     def require_working(self) -> None:
-        """Raise CommitError after a failure: the service must not change any more."""
+        """Raise CommitError after a failure, and while the disk is full: the service must not change."""
         if self._failure is not None:
-            raise CommitError(f"the journal cannot be written: {self._failure}") from self._failure
+            raise _no_journal(self._failure)
+        if self._full is not None:
+            raise _no_room(self._full)
 
     def add(self, *outcomes: Outcome) -> None:
         """Add a change that no request waits for; it is written with the next one that is waited for, or in a moment."""
@@ -94,22 +110,16 @@ class GroupCommit:
         self._is_busy = True
         return self._future(self._waiting)
 
-    async def wait(self) -> None:
-        """Wait until everything added before is on the disk. Raises CommitError."""
-        await self._future(self._waiting)
-        self.require_working()
-
     async def checkpoint(self) -> None:
         """Write a checkpoint of the current service. Raises CommitError if that fails."""
         self.require_working()
         await self._future(self._asking)
 
     async def flush(self) -> None:
-        """Wait until everything added is in the journal, or writing has failed."""
-        while not self.is_idle and self._failure is None:
-            self._start()
-            if self._task is not None:
-                await asyncio.wait([self._task])
+        """Wait until everything added is in the journal, or cannot be written."""
+        self._start()
+        if self._task is not None:
+            await asyncio.wait([self._task])
 
     def _future(self, among: list[asyncio.Future[None]]) -> Awaitable[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -132,6 +142,8 @@ class GroupCommit:
         try:
             while self._outcomes or self._waiting or self._asking or self._steps is not None or self._durable.is_due:
                 await self._turn()
+                if self._full is not None:
+                    break
                 await self._give_way()
         except Exception as error:
             # Any error: the waiting requests must get it.
@@ -149,9 +161,16 @@ class GroupCommit:
         try:
             if outcomes or waiting:
                 await asyncio.to_thread(self._durable.append, outcomes, bool(waiting))
-        except BaseException:
+        except BaseException as error:
             self._waiting = waiting + self._waiting
-            raise
+            if not is_for_room(error):
+                raise
+            self._outcomes = outcomes + self._outcomes
+            self._wait_for_room(error)
+            return
+        if self._full is not None:
+            self._full = None
+            _log.warning("there is room on the disk again: learning goes on")
         _settle(waiting)
         steps = self._steps if self._seconds_to_step <= 0.0 else None
         if steps is not None or self._durable.is_untidy:
@@ -207,10 +226,30 @@ class GroupCommit:
         _settle(saving, CommitError(f"the checkpoint cannot be written: {error}"))
         asyncio.get_running_loop().call_later(self._durable.seconds_to_wait + 0.01, self._start)
 
+    def _wait_for_room(self, error: OSError) -> None:
+        """Refuse what waits for the disk, and try again later; what happened after a snapshot cannot be told from it."""
+        if self._full is None:
+            _log.error("the disk is full: nothing is learned until there is room: %s", error)
+        self._full = error
+        self._refuse_all(_no_room(error))
+        self._soon = asyncio.get_running_loop().call_later(_SECONDS_TO_ROOM, self._start)
+
     def _fail(self, error: Exception) -> None:
-        self._failure, self._steps, self._outcomes = error, None, []
+        self._failure, self._outcomes = error, []
+        self._refuse_all(_no_journal(error))
+
+    def _refuse_all(self, error: CommitError) -> None:
         waiting, self._waiting, self._asking, self._saving = self._waiting + self._asking + self._saving, [], [], []
-        _settle(waiting, CommitError(f"the journal cannot be written: {error}"))
+        self._steps = None
+        _settle(waiting, error)
+
+
+def _no_journal(error: Exception) -> CommitError:
+    return CommitError(f"the journal cannot be written: {error}")
+
+
+def _no_room(error: Exception) -> CommitError:
+    return CommitError(f"the disk is full; nothing is learned until there is room: send this again later: {error}")
 
 
 async def _nothing() -> None:

@@ -6,8 +6,8 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -24,13 +24,16 @@ from online_rank.storage.saved import saved_state
 from online_rank.storage.state import StateDirectory
 from online_rank.storage.store import Change, Generation, SavedState, StateStore
 
-__all__ = ["DurableService", "is_fatal", "read_service"]
+__all__ = ["DurableService", "is_fatal", "is_for_room", "read_service"]
 
 _log = logging.getLogger("online_rank.serving")
 
 #: Seconds until a failed checkpoint is tried again: initially, and at most.
 _PATIENCE = 1.0
 _MOST_PATIENCE = 60.0
+
+#: Bits of the filter of learned ids: with 50,000 of them one in thirty unknown ids is looked up in vain.
+_BITS = 1 << 19
 
 #: The outcomes after which feedback on an id comes too late.
 _ENDS = ("learn", "teach", "close", "drop")
@@ -99,12 +102,14 @@ class DurableService:
         self.store: StateStore | None = None
         self._gone: list[int] = []
         self._remember = remember
+        #: A bit for each of two places of a learned id: most ids are new, and no thread has to ask the database.
+        self._seen = bytearray(_BITS // 8)
         #: When the seconds began for which the service runs.
         self._began = time.monotonic()
-        #: Learned ids to be forgotten with the next checkpoint, if they were not learned after these changes.
-        self._forgotten: dict[str | int, int] = {}
+        #: Learned ids, in JSON, to be forgotten with the next checkpoint, if they were not learned after these changes.
+        self._forgotten: dict[str, int] = {}
         # How often something was forgotten, and how often before nothing of it was left in the files.
-        self._n_forgets = self._n_purged = 0
+        self._n_forgets = self._n_covered = self._n_purged = 0
         self._saved_at = service.n_changes
         self._patience, self._not_before = _PATIENCE, 0.0
         if store is not None:
@@ -165,6 +170,8 @@ class DurableService:
             self._gone += outcome.gone
         numbers = [outcome.number for outcome in happened if outcome.number is not None]
         learned = [(outcome.fields[1], change) for change, outcome in enumerate(happened, first) if _is_end(outcome)]
+        for query_id, _ in learned:
+            self._see(json.dumps(query_id))
         self.service.stored(max(numbers, default=0), learned)
 
     def save(self) -> None:
@@ -195,7 +202,8 @@ class DurableService:
         except (TypeError, ValueError, MemoryError) as error:
             self._failed(error)
             raise
-        forgotten = tuple((json.dumps(query_id), change) for query_id, change in self._forgotten.items())
+        # What is forgotten from now on is still in this generation.
+        self._n_covered, forgotten = self._n_forgets, tuple(self._forgotten.items())
         return Generation(self.service.n_changes, snapshot, tuple(self._gone), self._now - self._remember, forgotten)
 
     def writing(self, generation: Generation | None) -> Iterator[None]:
@@ -206,25 +214,21 @@ class DurableService:
         OSError, ValueError, MemoryError
             It could not be written; `checkpoint_failure` keeps the reason.
         """
-        # What is forgotten from now on is still in this generation.
-        return self._writing(generation, self._forgotten.copy(), self._n_forgets)
-
-    def _writing(self, generation: Generation | None, forgotten: dict[str | int, int], n_forgets: int) -> Iterator[None]:
         if generation is None or self.store is None:
             return
         try:
             yield from self.store.replacing(generation)
-            if n_forgets > self._n_purged:
+            if self._n_covered > self._n_purged:
                 yield
                 self.store.purge()
         except (OSError, ValueError, MemoryError) as error:
             self._failed(error)
             raise
         del self._gone[: len(generation.gone)]
-        for query_id, change in forgotten.items():
-            if self._forgotten.get(query_id) == change:
-                del self._forgotten[query_id]
-        self._n_purged = n_forgets
+        for text, change in generation.forgotten:
+            if self._forgotten.get(text) == change:
+                del self._forgotten[text]
+        self._n_purged = self._n_covered
         self._saved_at = generation.change
         self.checkpoint_failure, self._patience = None, _PATIENCE
 
@@ -238,9 +242,10 @@ class DurableService:
         """
         with all_or_nothing(self.service) as changes:
             done = forget(self.service, wanted)
-            changes.include_entries(self._forgotten, wanted.ids or ())
+            ids = [*map(json.dumps, wanted.ids or ())]
+            changes.include_entries(self._forgotten, ids)
             # Another thread may be writing: the list and the dictionary stay the same objects.
-            self._forgotten.update(dict.fromkeys(wanted.ids or (), self.service.n_changes))
+            self._forgotten.update(dict.fromkeys(ids, self.service.n_changes))
             self._n_forgets += 1
             self._gone += done.queries
         return done
@@ -286,7 +291,7 @@ class DurableService:
             # At once, because the journal can only be replayed with the parameters that it began with.
             self.save()
         else:
-            given, self.service = self.service, _restored(store.saved, str(store))
+            given, self.service = self.service, _restored(store.saved, str(store), self._see)
             changed = go_on(self.service, given, str(store), replace_model)
             # Counted before the replayed changes: otherwise a service killed again and again would never write a checkpoint.
             self._saved_at = store.saved.start
@@ -304,15 +309,28 @@ class DurableService:
 
     def _find_learned(self, query_id: str | int) -> int | None:
         """The digest of the feedback from which a query was learned; None if that is unknown, forgotten or too long ago."""
-        found = None if self.store is None else self.store.learned(json.dumps(query_id))
-        if found is None or found[0] <= self._forgotten.get(query_id, 0) or found[2] < self._now - self._remember:
+        text = json.dumps(query_id)
+        if not all(self._seen[place >> 3] >> (place & 7) & 1 for place in _places(text)):
+            return None
+        found = None if self.store is None else self.store.learned(text)
+        if found is None or found[0] <= self._forgotten.get(text, 0) or found[2] < self._now - self._remember:
             return None
         return found[1]
+
+    def _see(self, query_id: str) -> None:
+        """An id, in JSON, may be found in the store."""
+        for place in _places(query_id):
+            self._seen[place >> 3] |= 1 << (place & 7)
 
 
 def is_fatal(error: Exception) -> bool:
     """Whether an error means that the journal cannot be trusted either, since earlier writes may not be on the disk."""
     return isinstance(error, OSError) and error.errno == errno.EIO
+
+
+def is_for_room(error: BaseException) -> TypeGuard[OSError]:
+    """Whether an error means that there is no room: nothing was written, and later there may be."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def read_service(path: str | os.PathLike[str]) -> RankingService:
@@ -329,8 +347,14 @@ def read_service(path: str | os.PathLike[str]) -> RankingService:
         return _restored(saved, str(path))
 
 
-def _restored(saved: SavedState, store: str) -> RankingService:
-    """The saved service, with the changes since its generation; `store` is named in messages."""
+def _places(text: str) -> tuple[int, int]:
+    """The places of a text in the filter of this process."""
+    number = hash(text)
+    return number % _BITS, number // _BITS % _BITS
+
+
+def _restored(saved: SavedState, store: str, see: Callable[[str], None] = lambda _: None) -> RankingService:
+    """The saved service, with the changes since its generation; `store` is named in messages, `see` is told of learned ids."""
     service = saved.value
     if not isinstance(service, RankingService):
         raise CheckpointError(f"{store} does not hold the state of a service")
@@ -351,7 +375,11 @@ def _restored(saved: SavedState, store: str) -> RankingService:
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
         raise CheckpointError(f"{store}: the journal cannot be replayed: {error}") from error
     # The rows of these ids will be all that is known of them, when the journal, which was replayed here, is gone.
-    stored = {query_id: (change, digest) for query_id, change, digest in saved.learned() if change > saved.start}
+    stored = {}
+    for text, change, digest in saved.learned():
+        see(text)
+        if change > saved.start:
+            stored[text] = change, digest
     for query_id, row in service.take_learned().items():
         if stored.get(json.dumps(query_id)) != row:
             raise CheckpointError(f"{store}: the id learned by change {row[0]} is missing or damaged")

@@ -13,8 +13,9 @@ from online_rank.base.undo import all_or_nothing
 from online_rank.preprocessing.crosses import CrossFeatures, suffix_of
 from online_rank.query import Runs
 from online_rank.serving.learning import pages_of
-from online_rank.serving.messages import Forget, read
+from online_rank.serving.messages import Forget
 from online_rank.serving.protocol import RankingService
+from online_rank.serving.reading import read
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import strings_of
 

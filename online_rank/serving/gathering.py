@@ -23,7 +23,7 @@ class GatheredFeedback(WaitingQueries):
     _schema = Schema(
         n_expired=Count(),
         now=Real(finite=False),
-        _since=Real(),
+        _since=Real(finite=False),
         _n_early=Count(),
         _given=DictOf(Plain(), DictOf(Plain(), DictOf(Text(), TupleOf(Real(), Real())))),
         _ungraded=DictOf(Plain(), TupleOf(Plain(), Real())),
@@ -33,13 +33,13 @@ class GatheredFeedback(WaitingQueries):
         _ties=Derived(),
     )
 
-    def __init__(self, max_queries: int, max_age: int, max_bytes: int, plan: FeedbackPlan | None) -> None:
-        super().__init__(max_queries, max_age, max_bytes)
+    def __init__(self, max_bytes: int, plan: FeedbackPlan | None) -> None:
+        super().__init__(max_bytes)
         self.plan = plan
         self.n_expired = 0
         self.now = -math.inf
         #: When the windows begin of queries that were ranked before there were any.
-        self._since = 0.0
+        self._since = -math.inf
         self._n_early = 0
         self._given: dict[Hashable, Given] = {}
         self._ungraded: dict[Hashable, tuple[Any, float]] = {}
@@ -122,7 +122,7 @@ class GatheredFeedback(WaitingQueries):
 
     def require_room_for_early(self, n_values: int) -> None:
         """Raise ValueError where too much feedback waits for queries that have not come."""
-        if len(self._early) >= self.max_queries or (self._n_early + n_values) * _VALUE > self.max_bytes:
+        if (len(self._early) + self._n_early + n_values) * _VALUE > self.max_bytes:
             raise ValueError(f"no query waits under this id, and feedback on {len(self._early)} others is early already")
 
     def advance(self, changes: all_or_nothing, at: float) -> None:
@@ -209,7 +209,7 @@ class GatheredFeedback(WaitingQueries):
 
     def _end(self, at: float | None) -> float:
         """When the window ends of a query that was ranked at a time."""
-        return (self._since if at is None else at) + (self.window or 0.0)
+        return (self._since if at is None else max(at, self._since)) + (self.window or 0.0)
 
     def _derive(self) -> None:
         super()._derive()

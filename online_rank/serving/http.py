@@ -23,7 +23,7 @@ import logging
 import urllib.parse
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext
 from typing import Any
 
 from starlette.datastructures import QueryParams
@@ -84,7 +84,7 @@ class RankingApp:
 
     Examples
     --------
-    >>> from contextlib import asynccontextmanager
+    >>> from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext
     >>> from starlette.applications import Starlette
     >>> from starlette.routing import Mount
     >>> from online_rank import PerceptronRanker
@@ -190,7 +190,8 @@ class RankingApp:
                 return
             finally:
                 self.figures.n_in_flight -= is_counted
-            self.figures.answered(exchange.path, exchange.status, seconds)
+            if exchange.status:  # Its client has waited for an answer.
+                self.figures.answered(exchange.path, exchange.status, seconds)
             if _log.isEnabledFor(logging.DEBUG):
                 path = urllib.parse.quote(exchange.path)
                 _log.debug("%s %s: %d after %.1f ms", scope["method"], path, exchange.status, 1e3 * seconds)
@@ -215,7 +216,7 @@ class RankingApp:
         if isinstance(found, Response):
             await found(exchange.scope, exchange.receive, exchange.send)
         else:
-            await exchange.answer(*found, more)
+            await exchange.answer(*found, (*more, (b"retry-after", b"1")) if found[0] == 503 else more)
 
     def _say_that_time_stands(self) -> None:
         """Say, once, that nobody entered `running`, if something needs it. Raises RuntimeError as `running`."""
@@ -267,11 +268,13 @@ class RankingApp:
     async def _post(self, exchange: Exchange) -> Answer:
         """Answer what is posted, if there is a place for it."""
         key = self._key_of(exchange)
+        is_of_file = exchange.path in ("/model", "/model/rollback")
         self._n_requests += 1
         self._running[key] += 1
         try:
             self._require_place(key)
-            return await self._answer(exchange, key)
+            with self._place_of_file() if is_of_file else nullcontext():
+                return await self._answer(exchange, key)
         finally:
             self._n_requests -= 1
             self._running[key] -= 1
@@ -280,46 +283,43 @@ class RankingApp:
 
     def _require_place(self, key: str | None) -> None:
         """Raise Refused if too many requests are being answered, at all or of a key."""
-        free, later = self.limits.requests - self._n_requests, ((b"retry-after", b"1"),)
+        free = self.limits.requests - self._n_requests
         if free < 0:
-            raise Refused(503, f"{self.limits.requests} requests are being answered already", later)
+            raise Refused(503, f"{self.limits.requests} requests are being answered already")
         # One key alone gets half of the places, each of two a third, and so on: there is always room for another one.
         if self._key is not None and self._running[key] > free + 1:
-            raise Refused(503, f"query parameter {self._key}: {self._running[key] - 1} of its requests are under way", later)
+            raise Refused(503, f"query parameter {self._key}: {self._running[key] - 1} of its requests are under way")
 
     async def _answer(self, exchange: Exchange, key: str | None) -> Answer:
         limits, path = self.limits, exchange.path
-        if path in ("/model", "/model/rollback"):
-            self._take_file()
-            try:
-                return await self._replace(exchange, key)
-            finally:
-                self._end_of_file()
-        body = await exchange.body(limits.body, limits.seconds)
-        if path == "/forget":
-            return await (await self.models.get(key, may_make=False)).forget(body)
+        if path == "/model":
+            body = await exchange.body(limits.model, self._seconds_for_a_file, b"application/octet-stream")
+        else:
+            body = await exchange.body(limits.body, limits.seconds)
+        if path in ("/rank", "/learn"):
+            return await self.models.answer(key, body, self._kinds(exchange))
+        model = await self._model(exchange)
         if path == "/explain":
-            return (await self.models.get(key, may_make=False)).explain(body)
-        return await self.models.answer(key, body, self._kinds(exchange))
+            return model.explain(body)
+        if path == "/forget":
+            return await model.forget(body)
+        return await (model.replace(body) if path == "/model" else model.roll_back(body))
 
-    async def _replace(self, exchange: Exchange, key: str | None) -> Answer:
-        limits = self.limits
-        if exchange.path == "/model":
-            # The time limit of a model is that of a request, in proportion to its size.
-            seconds = limits.seconds * limits.model / limits.body
-            content = await exchange.body(limits.model, seconds, b"application/octet-stream")
-            return await (await self.models.get(key, may_make=False)).replace(content)
-        body = await exchange.body(limits.body, limits.seconds)
-        return await (await self.models.get(key, may_make=False)).roll_back(body)
+    @property
+    def _seconds_for_a_file(self) -> float:
+        """The time limit of a model: that of a request, in proportion to its size."""
+        return self.limits.seconds * self.limits.model / self.limits.body
 
-    def _take_file(self) -> None:
-        """Take a place for a whole model that is sent or received. Raises Refused if there is none."""
+    @contextmanager
+    def _place_of_file(self) -> Iterator[None]:
+        """A place for a whole model that is sent or received. Raises Refused if there is none."""
         if self._n_files >= self.limits.files:
             raise Refused(429, f"{self.limits.files} models are being sent or received already", ((b"retry-after", b"1"),))
         self._n_files += 1
-
-    def _end_of_file(self) -> None:
-        self._n_files -= 1
+        try:
+            yield
+        finally:
+            self._n_files -= 1
 
     def _key_of(self, exchange: Exchange) -> str | None:
         return None if self._key is None else QueryParams(exchange.scope["query_string"]).get(self._key)
@@ -337,16 +337,13 @@ class RankingApp:
 
     async def _get_model(self, exchange: Exchange) -> Response:
         model = await self._model(exchange)
-        self._take_file()
-        try:
-            content = memoryview(model.model_file())
-        except BaseException:
-            self._end_of_file()
-            raise
-        parts = (bytes(content[first : first + _A_PART]) for first in range(0, len(content), _A_PART))
-        headers = {"Content-Disposition": 'attachment; filename="model.npz"', "Content-Length": str(len(content))}
-        seconds = self.limits.seconds * self.limits.model / self.limits.body
-        return _Parts(_one_by_one(parts), "application/octet-stream", headers, self._end_of_file, seconds)
+        headers = {"Content-Disposition": 'attachment; filename="model.npz"'}
+        # It keeps its place until it is sent.
+        with ExitStack() as place:
+            place.enter_context(self._place_of_file())
+            content = model.model_file()
+            headers["Content-Length"] = str(len(content))
+            return _Parts(_cut(content), "application/octet-stream", headers, place.pop_all().close, self._seconds_for_a_file)
 
     async def _delete_model(self, exchange: Exchange) -> Answer:
         if self._key is None:
@@ -400,9 +397,11 @@ class RankingApp:
         return _status(not self._has_failed())
 
     async def _get_readiness(self, exchange: Exchange) -> Answer:
-        """Whether requests should be sent here, and whether stored times lie ahead of the clock."""
-        ahead = self.models.seconds_ahead
+        """Whether requests should be sent here, whether the disk is full, and whether stored times lie ahead of the clock."""
+        ahead, models = self.models.seconds_ahead, self.models.open_models.values()
         found = {"seconds_ahead": round(ahead, 3), "remedy": _REMEDY_OF_TIMES} if ahead else {}
+        if full := [str(model.commits.full) for model in models if model.commits.full is not None]:
+            found["disk_full"] = full[0]
         return _status(not self._has_failed() and not self._stopping.is_set(), found)
 
     def _has_failed(self) -> bool:
@@ -444,9 +443,10 @@ class _Parts(StreamingResponse):
             self._ended()
 
 
-async def _one_by_one(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
-    for part in parts:
-        yield part
+async def _cut(content: bytes) -> AsyncIterator[bytes]:
+    """The parts of a file."""
+    for first in range(0, len(content), _A_PART):
+        yield content[first : first + _A_PART]
 
 
 def _types_of_features(service: RankingService) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ __all__ = ["differences", "go_on"]
 #: What a service is, besides its model.
 _OPTIONS = ("measure", "learn_served", "null_is_missing")
 #: The limits of a service, which are not part of its identity.
-_LIMITS = ("max_pending", "max_age", "max_pending_bytes", "clock_skew")
+_LIMITS = ("wait", "wait_bytes", "clock_skew")
 
 
 def go_on(kept: RankingService, given: RankingService, store: str, replace_model: bool) -> bool:

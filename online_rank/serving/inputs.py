@@ -6,7 +6,6 @@ that watching costs little at any traffic.
 
 import bisect
 import collections
-import json
 import math
 import sys
 import time
@@ -14,6 +13,7 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from online_rank import arguments
@@ -62,6 +62,14 @@ def stability_index(reference: np.ndarray, current: np.ndarray) -> np.ndarray:
     """
     p, q = ((each + 0.5) / (each + 0.5).sum(axis=-1, keepdims=True) for each in (reference, current))
     return ((q - p) * np.log(q / p)).sum(axis=-1)
+
+
+class _Kept(msgspec.Struct):
+    """A reference in a file: names, and for each feature the upper ends of its bins and their numbers of documents."""
+
+    known: list[str] | None
+    expected: list[str]
+    features: dict[str, tuple[list[float], list[float]]]
 
 
 class InputWatch:
@@ -189,30 +197,28 @@ class InputWatch:
         self._known = None if self._known is None else {name for name in self._known if not is_forgotten(name)}
         self._expected = frozenset(name for name in self._expected if not is_forgotten(name))
 
-    def to_json(self) -> str:
+    def to_json(self) -> bytes:
         """The reference, to be kept."""
         histograms = zip(self._edges.items(), self._reference.tolist(), strict=True)
-        features = {name: [edges, histogram] for (name, edges), histogram in histograms}
+        features = {name: (edges, histogram) for (name, edges), histogram in histograms}
         known = None if self._known is None else sorted(self._known)
-        return json.dumps({"known": known, "expected": sorted(self._expected), "features": features})
+        return msgspec.json.encode(_Kept(known, sorted(self._expected), features))
 
-    def restore(self, text: str) -> None:
+    def restore(self, text: bytes) -> None:
         """Take a reference that was kept. Raises ValueError for anything else."""
         try:
-            fields = json.loads(text)
-            known = None if fields["known"] is None else {str(name) for name in fields["known"]}
-            expected = {str(name) for name in fields["expected"]}
-            edges = {str(name): [float(edge) for edge in found] for name, (found, _) in fields["features"].items()}
-            reference = np.array([histogram for _, histogram in fields["features"].values()], dtype=float)
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            kept = msgspec.json.decode(text, type=_Kept)
+        except (msgspec.DecodeError, RecursionError) as error:
             raise ValueError(f"the reference of features is damaged: {error}") from None
-        if reference.shape != (len(edges), _PARTS + 1) or not len(edges):
+        edges = {name: edges for name, (edges, _) in kept.features.items()}
+        if not edges or any(len(histogram) != _PARTS + 1 for _, histogram in kept.features.values()):
             raise ValueError("the reference of features is damaged: its histograms have another size")
+        reference = np.array([histogram for _, histogram in kept.features.values()])
         ascend = all(len(each) < _PARTS and all(map(math.isfinite, each)) and each == sorted(each) for each in edges.values())
         if not ascend or not np.isfinite(reference).all() or (reference < 0.0).any():
             raise ValueError("the reference of features is damaged: its bins do not ascend, or hold no counts")
-        self._known = None if known is None or self._known is None else self._known | known
-        self._learns_names, self._expected = False, frozenset(expected)
+        self._known = None if kept.known is None or self._known is None else self._known | {*kept.known}
+        self._learns_names, self._expected = False, frozenset(kept.expected)
         self._edges, self._reference, self._current = edges, reference, np.zeros_like(reference)
 
     def _count(self, names: set[str] | frozenset[str], counter: collections.Counter[str], total: str) -> None:

@@ -14,23 +14,15 @@ from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Clicks, Impression
 from online_rank.intervals import LossInterval
 from online_rank.intervals.losses import served_loss, served_losses
-from online_rank.limits import CELLS_A_BYTE, MAX_GROWTH, MAX_ID_LENGTH
+from online_rank.limits import CELLS_A_BYTE, MAX_DOCUMENTS, MAX_GROWTH, MAX_ID_LENGTH
 from online_rank.measures.learned import as_scores
 from online_rank.metrics.base import running_means
 from online_rank.query import Block, Runs, as_grades, read_query
 from online_rank.query.blocks import ONE, with_feedback
-from online_rank.serving import messages
-from online_rank.serving.answers import (
-    as_served,
-    completed,
-    ranked,
-    require_few_pairs,
-    require_known,
-    require_moderate,
-    require_short_context,
-)
+from online_rank.serving import answers, messages
 from online_rank.serving.challenge import drafted_by_challenge
 from online_rank.serving.outcomes import Outcome, Reply
+from online_rank.serving.reading import digest_of, feedback_of, read
 from online_rank.serving.service_state import ServiceState
 
 __all__ = [
@@ -57,8 +49,8 @@ NOT_CLICKS = "this service learns from grades: its ranker draws no rankings that
 
 def learn(state: ServiceState, message: messages.Grades | messages.Clicks, request: bytes, at: float | None) -> Reply:
     """Learn a query from the first feedback that comes for it, at a time, if the model asks for one. Raises ValueError."""
-    feedback, ungraded = messages.feedback_of(message)
-    query_id, digest = meant(state, message.id, feedback), messages.digest_of(message)
+    feedback, ungraded = feedback_of(message)
+    query_id, digest = meant(state, message.id, feedback), digest_of(message)
     if (before := state.learned_as(query_id)) is not None:
         return _came_again(state, query_id, before, digest)
     number = state._pending.number(query_id)
@@ -71,14 +63,14 @@ def learn(state: ServiceState, message: messages.Grades | messages.Clicks, reque
 
 def teach(state: ServiceState, message: messages.Teach, request: bytes, at: float | None, *, n_bytes: int | None) -> Reply:
     """Learn a query that somebody else has ranked, from its documents and their grades; `n_bytes` as for `query_of`."""
-    query_id, digest = message.id, messages.digest_of(message)
+    query_id, digest = message.id, digest_of(message)
     if (before := state.learned_as(query_id)) is not None:
         return _came_again(state, query_id, before, digest)
-    grades, ungraded = messages.feedback_of(message)
+    grades, ungraded = feedback_of(message)
     query = query_of(state, message, grades if ungraded == "skip" else None, n_bytes=n_bytes)
     if n_bytes is not None and state.draws:
-        require_few_pairs(query, n_bytes)
-    y = as_grades(grades if ungraded is None else completed(grades, query), query.n_documents, query.ids)
+        answers.require_few_pairs(query, n_bytes)
+    y = as_grades(grades if ungraded is None else answers.completed(grades, query), query.n_documents, query.ids)
     scores = state.model.predict_one(query)
     loss = served_loss(state._target, [*scores.values()], y)
     number = state._pending.number(query_id)
@@ -112,14 +104,14 @@ def learn_waiting(
                 return forget_query(state, query_id, "late", too_late(query_id, outcome), outcome.digest)
         else:
             if drawn:
-                require_few_pairs(query, len(text))
-                answered = ranked(query_id, dict(zip(query.ids or (), scores, strict=True)), json.loads(drawn)["order"])
-                scores = as_served(query.ids, answered["ranking"])
+                answers.require_few_pairs(query, len(text))
+                answered = answers.ranked(query_id, dict(zip(query.ids or (), scores, strict=True)), json.loads(drawn)["order"])
+                scores = answers.as_served(query.ids, answered["ranking"])
             if ungraded == "skip":
                 of_all = dict(zip(query.ids or (), scores, strict=True))
-                query = query_of(state, messages.read(text.encode()), feedback)
+                query = query_of(state, read(text.encode()), feedback)
                 scores = [of_all[name] for name in query.ids or ()]
-            feedback = feedback if ungraded is None else completed(feedback, query)
+            feedback = feedback if ungraded is None else answers.completed(feedback, query)
             y = as_grades(feedback, query.n_documents, query.ids)
             by = as_scores(scores)
             running_means(state._metric, by, y, query.offsets, [1])
@@ -156,26 +148,28 @@ def query_of(state: ServiceState, message: Any, only: Any = None, *, n_bytes: in
     """
     asked, context = message.asked(state.null_is_missing), message.context
     context = None if context is UNSET else context
-    is_runs = isinstance(asked, Runs)
-    if n_bytes is not None:
-        docs: Any = asked.documents if is_runs else asked
-        for model in (state.model,) if state.challenge is None else (state.model, state.challenge.model):
-            require_moderate(model, docs, n_bytes)
-            if model.abilities.takes_context and context is not None:
-                require_short_context(docs, context, n_bytes)
+    if n_bytes is not None and len(asked) > MAX_DOCUMENTS:
+        raise ValueError(f"docs has {len(asked)} documents; a query may have {MAX_DOCUMENTS}")
     if only is not None:
-        require_known(only, asked.ids if is_runs else asked)
+        is_runs = isinstance(asked, Runs)
+        answers.require_known(only, asked.ids if is_runs else asked)
         if is_runs:
             raise ValueError("ungraded is 'skip'; documents of runs cannot be left out: ranks are those of whole lists")
         asked = {name: features for name, features in asked.items() if name in only}
-    return read_query(asked, context=context, documents=abilities_of(state.model).takes_documents)
+    query = read_query(asked, context=context, documents=abilities_of(state.model).takes_documents)
+    if n_bytes is not None:
+        for model in (state.model,) if state.challenge is None else (state.model, state.challenge.model):
+            answers.require_moderate(model, query, n_bytes)
+            if model.abilities.takes_context and context is not None:
+                answers.require_short_context(query, context, n_bytes)
+    return query
 
 
 def block_of(state: ServiceState, number: int, text: str) -> Block:
     """The query that waits under a number, and was asked by this request: as it was read, or read again."""
     block = state._read.get(number)
     if block is None:
-        block = query_of(state, messages.read(text.encode()))
+        block = query_of(state, read(text.encode()))
         state._hold(number, len(text), block)
     return block
 

@@ -119,8 +119,12 @@ class _OfModels:
         yield "seconds_ahead", text, self._models.seconds_ahead
         text = "By how many seconds the system clock was set forward since the process began; negative: back"
         yield "clock_step_seconds", text, CLOCK.step
-        stopped = sum(model.commits.failure is not None for model in models)
+        stopped = sum(not model.commits.is_working for model in models)
         yield "learning_stopped", "Models that learn nothing, since their journal cannot be written", stopped
+        full = sum(model.commits.full is not None for model in models)
+        yield "disk_full", "Models that learn nothing until there is room on the disk", full
+        failing = sum(model.durable.checkpoint_failure is not None for model in models)
+        yield "checkpoints_failing", "Models whose last checkpoint could not be written", failing
         yield "snapshots_lacking", "Models of which today's is not kept", sum(model.kept.lacks_today for model in models)
         if len(models) != 1:
             return

@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from online_rank import arguments
-from online_rank.serving.commit import CommitError
 from online_rank.serving.durable import DurableService
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.served import Answer, ServedModel, answered
@@ -117,6 +116,8 @@ class Models:
         self._idle = idle
         self._open: dict[str, ServedModel] = {}
         self._opening: dict[str, asyncio.Task[None]] = {}
+        #: How many requests wait for keys to be opened: what they wait for is not put away before they have it.
+        self._awaited: collections.Counter[str] = collections.Counter()
         self._one_at_a_time = asyncio.Lock()
         self._max_bytes, self._ttl = max_bytes, ttl
         self._keys: Keys | None = None
@@ -129,7 +130,7 @@ class Models:
             self._n_bytes = sum(usage_of(self._keys.folder(key)) for key in self._keys.names)
         elif not by_key:
             with _remedy():
-                self._open[""] = only or ServedModel(self._durable(self._directory), idle, snapshots)
+                self._open[""] = only or self._served(self._directory)
 
     @property
     def open_models(self) -> dict[str, ServedModel]:
@@ -198,8 +199,12 @@ class Models:
             if key not in self._opening:
                 self._require_may_make(key, may_make)
                 self._opening[key] = asyncio.create_task(self._bring(key))
-            # Shielded: a client that disconnects must not cancel the opening for others.
-            await asyncio.shield(self._opening[key])
+            self._awaited[key] += 1
+            try:
+                # Shielded: a client that disconnects must not cancel the opening for others.
+                await asyncio.shield(self._opening[key])
+            finally:
+                self._awaited[key] -= 1
         model = self._open[key] = self._open.pop(key)
         if self._keys is not None:
             self._keys.use(key)
@@ -228,7 +233,7 @@ class Models:
             while not model.is_idle:
                 await asyncio.sleep(0.01)
             self._put_away_counts.update(model.counts())
-            model.durable.close()
+            await asyncio.to_thread(model.durable.close)
         try:
             await asyncio.to_thread(self._keys.remove, key)
         except (OSError, ValueError) as error:
@@ -323,12 +328,13 @@ class Models:
             raise KeyRefused(404, "there is no model under this key")
         return answered(tried)
 
-    def _durable(self, path: Path | None) -> DurableService:
-        return DurableService(self._make(), path, self._every, self._replace_model, self._remember)
+    def _served(self, path: Path | None) -> ServedModel:
+        durable = DurableService(self._make(), path, self._every, self._replace_model, self._remember)
+        return ServedModel(durable, self._idle, self._n_snapshots)
 
-    def _opened(self, key: str) -> DurableService:
-        """The service of a key. Raises OSError and ValueError."""
-        return self._durable(None if self._keys is None else self._keys.begin(key))
+    def _opened(self, key: str) -> ServedModel:
+        """The model of a key. Raises OSError and ValueError."""
+        return self._served(None if self._keys is None else self._keys.begin(key))
 
     def _require_may_make(self, key: str, may_make: bool) -> None:
         """Raise KeyRefused for a new key, if it must not be new."""
@@ -351,40 +357,42 @@ class Models:
         """Open the model of a key; it is in `_opening` meanwhile, then in `_open`. Raises KeyRefused."""
         try:
             async with self._one_at_a_time:
-                await self._make_room()
-                # A long journal takes seconds to replay.
-                self._open[key] = ServedModel(await asyncio.to_thread(self._opened, key), self._idle, self._n_snapshots)
-                self._names.add(key)
+                # One that was to be put away may have stayed.
+                if key not in self._open:
+                    await self._make_room()
+                    # A long journal takes seconds to replay.
+                    self._open[key] = await asyncio.to_thread(self._opened, key)
+                    self._names.add(key)
             await self._open[key].keep_snapshot()
         except (OSError, ValueError) as error:  # damaged files too
             _log.error("key %s: %s", key, error)
             raise KeyRefused(503, "the model of this key cannot be opened; the server's log says why") from None
         finally:
             del self._opening[key]
+            self._awaited = +self._awaited  # without the zeros
 
     async def _make_room(self) -> None:
         """Move models to the disk to make room for one more: those used longest ago first, but none with waiting requests."""
         tried: set[str] = set()
         while len(self._open) >= self._max_open:
-            idle = (k for k, model in self._open.items() if k not in tried and model.is_idle and model.commits.failure is None)
-            oldest = next(idle, None)
+            idle = (k for k, model in self._open.items() if model.is_idle and model.commits.is_working)
+            oldest = next((k for k in idle if k not in tried and not self._awaited[k]), None)
             if oldest is None:
                 return
             tried.add(oldest)
             await self._put_away(oldest)
 
     async def _put_away(self, key: str) -> None:
-        """Write a model to the disk, and remove it from memory unless it was used meanwhile."""
-        model = self._open[key]
+        """Write an idle model to the disk, and remove it from memory; requests for its key wait, and bring it back."""
+        model = self._open.pop(key)
+        self._put_away_counts.update(model.counts())
         try:
-            await model.commits.checkpoint()
-        except CommitError as error:
+            # Closing a database writes it, and waits for the disk: other keys are answered meanwhile.
+            await asyncio.to_thread(model.put_away)
+        except (OSError, ValueError, MemoryError) as error:
             _log.error("key %s: not written to the disk: %s", key, error)
-            return
-        if self._open.get(key) is model and model.is_idle and model.durable.is_saved:
-            model.durable.close()
-            self._put_away_counts.update(model.counts())
-            del self._open[key]
+            self._put_away_counts.subtract(model.counts())
+            self._open[key] = model
 
 
 @contextlib.contextmanager

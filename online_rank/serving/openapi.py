@@ -26,7 +26,7 @@ _REFUSED = {
     413: "the body is too large",
     415: "the body is not declared as what it has to be",
     429: "there are too many keys, or several models are being sent or received already",
-    503: "too many requests at once, or the journal cannot be written: send requests elsewhere, or restart it",
+    503: "too many requests at once, a full disk: send it again; or the journal cannot be written: restart the server",
 }
 _OF_BODY = (400, 405, 408, 411, 413, 415, 503)
 _FILE, _JSON, _HTML = "application/octet-stream", "application/json", "text/html"

@@ -8,29 +8,32 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 from online_rank.arguments import integer, require_time
+from online_rank.arguments import number as real
 from online_rank.base.schema import Schema
 from online_rank.base.undo import Undo, all_or_nothing
 from online_rank.limits import is_name
 from online_rank.serving.gathering import GatheredFeedback, n_values
 from online_rank.serving.plan import GRADE, FeedbackPlan
+from online_rank.serving.waiting import MOST_APART
 
 __all__ = ["PendingQueries"]
 
+#: Queries whose time is over that go at once.
+_AT_ONCE = 32
+
 
 class PendingQueries(GatheredFeedback):
-    """Queries that wait for their feedback, in bounded memory.
+    """Queries that wait for their feedback, for a time and in bounded memory.
 
-    The oldest are dropped when there are too many, when they take too much memory, or when too many others came after them.
-    With a window (`FeedbackPlan`), feedback on a query is gathered until the window ends; feedback that comes before its
-    query waits for it as long. Time is then that of the events, and moves with them. Windows of the oldest end sooner where
-    they would be forgotten, if anything was given to them.
+    The oldest are dropped when all of them take too much memory, and, when others come, after their time. With a window
+    (`FeedbackPlan`), feedback on a query is gathered until the window ends; feedback that comes before its query waits for it
+    as long. Time is that of the events, and moves with them. Windows of the oldest end sooner where they would be forgotten, if
+    anything was given to them.
 
     Parameters
     ----------
-    max_queries
-        Most queries that wait at the same time, and most that have feedback and no ranking yet.
-    max_age
-        Most queries that may come after a query before it is dropped.
+    max_seconds
+        Seconds for which a query waits, if it has a time; with a window at least as long as the window.
     max_bytes
         Most memory, or disk space, of all waiting queries, by the sizes passed to `remember`.
     plan
@@ -48,9 +51,9 @@ class PendingQueries(GatheredFeedback):
     Examples
     --------
     >>> from online_rank.serving import FeedbackPlan, PendingQueries
-    >>> pending = PendingQueries(max_queries=2)
-    >>> for query in ("a", "b", "c"):
-    ...     pending.remember(query, query.upper())
+    >>> pending = PendingQueries(max_seconds=60)
+    >>> for at, query in enumerate(("a", "b", "c")):
+    ...     pending.remember(query, query.upper(), at=50 * at)
     >>> pending.take("c"), "a" in pending, pending.n_evicted
     ('C', False, 1)
 
@@ -72,15 +75,14 @@ class PendingQueries(GatheredFeedback):
     def __init__(
         self,
         *,
-        max_queries: int = 10_000,
-        max_age: int = 100_000,
+        max_seconds: float = 604_800.0,
         max_bytes: int = 1 << 28,
         plan: FeedbackPlan | None = None,
     ) -> None:
-        integer("max_queries", max_queries, 1)
-        integer("max_age", max_age, 1)
+        real("max_seconds", max_seconds, above=0.0)
         integer("max_bytes", max_bytes, 1)
-        super().__init__(max_queries, max_age, max_bytes, plan)
+        super().__init__(max_bytes, plan)
+        self.max_seconds = max_seconds
 
     def remember(self, query_id: Hashable, query: Any, n_bytes: int = 0, *, at: float | None = None) -> None:
         """Let a query, which takes `n_bytes`, wait for its feedback; one that waits under the same id is replaced.
@@ -92,7 +94,7 @@ class PendingQueries(GatheredFeedback):
         n_bytes
             What it takes.
         at
-            When it was ranked, in seconds; needed where there is a window.
+            When it was ranked, in seconds; without it, it waits for however long, and it is needed where there is a window.
 
         Raises
         ------
@@ -102,10 +104,28 @@ class PendingQueries(GatheredFeedback):
         _require_names(query_id)
         self.require_room(n_bytes)
         self._require_at(at)
-        crowded = self.crowded_out(query_id, n_bytes)
+        crowded = self.crowded_out(query_id, n_bytes, at)
         with all_or_nothing(self) as changes:
             self.put(changes, query_id, query, n_bytes, self.next_number, crowded, at)
         self.spill()
+
+    def crowded_out(self, query_id: Hashable, n_bytes: int, now: float | None) -> list[int]:
+        """The numbers of the queries that must go before another one of `n_bytes` can wait under an id, the oldest first.
+
+        Those whose time is over go too, but only some at once.
+        """
+        same = self._queries.get(query_id)
+        total = self._n_bytes + n_bytes - (same[1] if same else 0)
+        longest = max(self.max_seconds, self.window or 0.0)
+        over, gone, next_number = (self.now if now is None else max(now, self.now)) - longest, list[int](), self.next_number
+        for number, size, at, _ in self._queries.values():
+            is_over = at is not None and at < over and len(gone) < _AT_ONCE
+            if total <= self.max_bytes and not is_over and next_number - number < MOST_APART:
+                break
+            if same is None or number != same[0]:
+                gone.append(number)
+                total -= size
+        return gone
 
     def add(self, query_id: Hashable, grades: Mapping[Hashable, float], *, at: float, ungraded: int | str | None = None) -> str:
         """Take grades of documents, some or all; one that was given before is replaced, unless its time is later.
@@ -256,7 +276,7 @@ class PendingQueries(GatheredFeedback):
         ranked = [at for _, _, at, _ in self._queries.values() if at is not None]
         given = [at for given in self._given.values() for kinds in given.values() for _, at in kinds.values()]
         others = [at for _, at in self._ungraded.values()]
-        return max(self.now, self._since or -math.inf, *self._early.values(), *ranked, *given, *others, -math.inf)
+        return max(self.now, self._since, *self._early.values(), *ranked, *given, *others, -math.inf)
 
     def set_back(self, now: float) -> tuple[int, list[Hashable]]:
         """Let all times that lie ahead of `now` be that time. Returns how many there were, and the queries among them."""
@@ -282,7 +302,7 @@ class PendingQueries(GatheredFeedback):
 
     def without_queries(self) -> "PendingQueries":
         """Everything but the queries, for saving: what was given so far, time, counts."""
-        bare = PendingQueries(max_queries=self.max_queries, max_age=self.max_age, max_bytes=self.max_bytes, plan=self.plan)
+        bare = PendingQueries(max_seconds=self.max_seconds, max_bytes=self.max_bytes, plan=self.plan)
         for name in ("now", "n_evicted", "n_expired", "_since", "_clock", "_n_early"):
             setattr(bare, name, getattr(self, name))
         bare._given = {query_id: {d: {**kinds} for d, kinds in given.items()} for query_id, given in self._given.items()}

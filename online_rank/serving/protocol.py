@@ -1,7 +1,7 @@
 """A ranker behind JSON lines, for programs in any language.
 
-Each request is a JSON object on a line of its own, a message of `online_rank.serving.messages`, and each gets one line in answer,
-in order:
+Each request is a JSON object on a line of its own, a message of `online_rank.serving.messages`, and each gets one line in
+answer, in order:
 
     {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}}
         -> {"id": "q1", "ranking": ["a", "b"], "scores": [0.7, 0.2]}             best first
@@ -32,6 +32,7 @@ from online_rank.serving import learning, messages, ranking, windows
 from online_rank.serving.answers import ranked
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.outcomes import Outcome, Reply
+from online_rank.serving.reading import RequestError, read
 from online_rank.serving.service_state import ServiceState
 from online_rank.storage.files import from_bytes
 
@@ -49,9 +50,8 @@ class RankingService(ServiceState):
         A ranker, or a pipeline that ends in one. One that learns from clicks draws the rankings that are served.
     measure
         The measure of served rankings when their grades arrive.
-    max_pending, max_age, max_pending_bytes
-        Most queries waiting for feedback, the number of further queries for which they wait, and their total size in bytes (see
-        `PendingQueries`).
+    wait, wait_bytes
+        Seconds for which a query waits for its feedback, and the bytes that all of them may take (see `PendingQueries`).
     learn_served
         Whether to learn from the mistakes of the scores that were served. A certificate under delay needs it
         (`online_rank.bounds`, "Late grades"). Otherwise a query is scored again when its grades arrive, which ranks better, but
@@ -98,14 +98,14 @@ class RankingService(ServiceState):
         """
         known: dict[str, Any] = {}
         try:
-            message: Any = messages.read(request)
+            message: Any = read(request)
             known = {} if isinstance(message, messages.Command) else {"id": message.id}
             kind = type(message).__name__.lower()
             if kinds is not None and kind not in kinds:
                 error = f"this is a request of the kind {kind}; here it must be of the kind {' or '.join(sorted(kinds))}"
                 return Reply({**known, "error": error, "line": line}, is_refused=True)
             reply = self._handled(message, request, at)
-        except messages.RequestError as refused:
+        except RequestError as refused:
             known = {} if refused.query_id is None else {"id": refused.query_id}
             return Reply({**known, "error": str(refused), "line": line})
         except (ValueError, TypeError, OverflowError) as refused:
@@ -138,8 +138,8 @@ class RankingService(ServiceState):
         A waiting query gets its earlier answer; a learned or dropped query, and feedback, get `"duplicate": true`.
         """
         try:
-            message: Any = messages.read(request)
-        except messages.RequestError as error:
+            message: Any = read(request)
+        except RequestError as error:
             return Reply({"error": str(error), "line": 0})
         is_rank = isinstance(message, messages.Rank)
         if isinstance(message, messages.Command | messages.Explain) or (is_rank and message.greedy is True):
@@ -187,7 +187,7 @@ class RankingService(ServiceState):
             # What is learned again had been forgotten.
             self._learned.pop(rest[0], None)
         outcome = Outcome(tuple(fields))
-        message: Any = messages.read(feedback) if kind in ("learn", "teach", "feedback") else None
+        message: Any = read(feedback) if kind in ("learn", "teach", "feedback") else None
         if kind == "rank":
             self._rank_again(*rest, number=number, waiting=waiting)
         elif kind == "learn":
@@ -243,11 +243,9 @@ class RankingService(ServiceState):
         if isinstance(message, messages.Explain):
             return ranking.explain(self, message, request)
         gathers, ts = self._gathers, None if message.ts is messages.UNSET else message.ts
-        own: Any
-        now: Any
-        own, now = self._times(ts, at) if gathers or ts is not None else (at, at)
+        own, now = self._times(ts, at)
         if isinstance(message, messages.Rank):
-            return ranking.rank(self, message, request, *((own, now) if gathers else (None, None)))
+            return ranking.rank(self, message, request, own, now)
         learned_at = self._time(now if ts is not None else at)
         if isinstance(message, messages.Teach):
             return learning.teach(self, message, request, learned_at, n_bytes=len(request))

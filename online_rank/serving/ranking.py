@@ -28,8 +28,8 @@ def explain(state: ServiceState, message: messages.Explain, request: bytes) -> R
     return Reply({"id": message.id, "explanation": explained(state.model, query, message.explain)})
 
 
-def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float | None, now: float | None) -> Reply:
-    """Rank a query of a time, if that counts, `at` the time `now`. Raises ValueError."""
+def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float, now: float) -> Reply:
+    """Rank a query of a time `at` the time `now`. Raises ValueError."""
     query, text, pending = query_of(state, message, n_bytes=len(request)), request.decode(), state._pending
     # Before anything is drawn, because a refused request must not change the next draw.
     size = _ENTRY + len(text) * (1 if text.isascii() else 4) + _DOCUMENT * query.n_documents
@@ -58,7 +58,7 @@ def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float 
         number, gone = None, list[int]()
         replaced = pending.number(query_id)
         if state.learned_as(query_id) is None:
-            number, gone = pending.next_number, pending.crowded_out(query_id, size)
+            number, gone = pending.next_number, pending.crowded_out(query_id, size, now)
             state._hold(number, size, query)
         # Of those that feedback was given for the windows end: they go when they are learned.
         forgotten = [each for each in gone if not pending.is_given(each)] if gone else gone

@@ -7,6 +7,8 @@ import logging
 from collections.abc import Collection
 from typing import Any
 
+import msgspec
+
 from online_rank.base import ranker_of
 from online_rank.base.anatomy import learned_measure
 from online_rank.serving.clock import CLOCK
@@ -14,10 +16,11 @@ from online_rank.serving.commit import CommitError, GroupCommit
 from online_rank.serving.durable import DurableService
 from online_rank.serving.idle import IdleClock
 from online_rank.serving.inputs import InputWatch
-from online_rank.serving.messages import Forget, RequestError, RollBack, read_as
+from online_rank.serving.messages import Command, Explain, Forget, Rank, RollBack
 from online_rank.serving.monitor import Monitor
 from online_rank.serving.outcomes import REFERENCE
 from online_rank.serving.protocol import RankingService, Reply
+from online_rank.serving.reading import RequestError, read, read_as
 from online_rank.serving.snapshots import KeptModels, today
 from online_rank.serving.stored_times import latest_time
 from online_rank.storage.files import from_bytes, to_bytes
@@ -86,9 +89,8 @@ class ServedModel:
         service, commits = self.durable.service, self.commits
         self.n_users += 1
         try:
-            commits.require_working()
             before = self.monitor.before_learning(service.model)
-            reply = service.handle(request, kinds=kinds)
+            reply = service.handle(request, kinds=kinds) if commits.is_working else self._without_change(request, kinds)
             self.clock.moved()
             if reply.learned:
                 on_disk = commits.add_and_wait(*reply.outcomes)
@@ -108,6 +110,25 @@ class ServedModel:
             self.n_users -= 1
         return answered(reply)
 
+    def _without_change(self, request: bytes, kinds: Collection[str] | None) -> Reply:
+        """Answer a request while nothing can be kept: a ranking is by the scores alone, and waits for no feedback.
+
+        Raises CommitError for what would change the service.
+        """
+        try:
+            message = read(request)
+        except RequestError:
+            return self.durable.service.handle(request, kinds=kinds)
+        if self.commits.failure is not None or not isinstance(message, Rank | Explain | Command):
+            self.commits.require_working()
+        if isinstance(message, Rank):
+            message.greedy = True
+            request = msgspec.json.encode(message)
+        reply = self.durable.service.handle(request, kinds=kinds)
+        if "ranking" in reply.answer:
+            reply.answer["greedy"] = True
+        return reply
+
     def explain(self, request: bytes) -> Answer:
         """Answer a request for an explanation, and no other. Nothing changes."""
         # Another kind is a mistake on this path, whatever the client may do.
@@ -115,7 +136,7 @@ class ServedModel:
 
     def let_time_pass(self) -> None:
         """Learn the queries whose windows have ended meanwhile, where no requests come."""
-        if self.commits.failure is None:
+        if self.commits.is_working:
             before = self.monitor.before_learning(self.durable.service.model)
             while (reply := self.clock.idle()).changed:
                 self.commits.add(*reply.outcomes)
@@ -140,7 +161,7 @@ class ServedModel:
             try:
                 kept = self.durable.store.file(REFERENCE)
                 if kept is not None:
-                    watch.restore(kept.decode())
+                    watch.restore(kept)
             except (OSError, ValueError) as error:
                 _log.error("a new reference of features begins: %s", error)
         return watch
@@ -154,8 +175,8 @@ class ServedModel:
         """Keep the reference of features for later processes."""
         if self.durable.store is not None:
             try:
-                self.durable.store.put_file(REFERENCE, self.inputs.to_json().encode())
-            except OSError as error:
+                self.durable.store.put_file(REFERENCE, self.inputs.to_json())
+            except (OSError, ValueError) as error:  # Names of a model may be what no file in UTF-8 has.
                 _log.error("the reference of features cannot be kept: %s", error)
 
     def _keep_replaced(self) -> None:
@@ -314,6 +335,19 @@ class ServedModel:
         with contextlib.suppress(CommitError):
             await self.commits.checkpoint()
         await self.commits.flush()
+        await asyncio.to_thread(self.durable.close)
+
+    def put_away(self) -> None:
+        """Write a checkpoint, unless there is one of all changes, and release the directory; while nobody uses it, from any
+        thread.
+
+        Raises
+        ------
+        OSError, ValueError, MemoryError
+            It cannot be written; the model goes on.
+        """
+        if not self.durable.is_saved:
+            self.durable.save()
         self.durable.close()
 
 

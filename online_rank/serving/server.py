@@ -89,6 +89,8 @@ def server(app: Any, n_models: int = 1) -> uvicorn.Server:
         http=connection,  # type: ignore[arg-type]  # whatever makes a protocol
         log_config=None,
         access_log=False,
+        # Nothing asks for the address of a client.
+        proxy_headers=False,
         server_header=False,
         date_header=False,
         ws="none",

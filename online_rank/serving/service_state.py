@@ -22,6 +22,7 @@ from online_rank.serving.challenge import Challenge
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.pending import PendingQueries
 from online_rank.serving.plan import FeedbackPlan
+from online_rank.serving.waiting import MOST_APART
 
 __all__ = ["ServiceState"]
 
@@ -30,12 +31,9 @@ _COUNTED = ("ranked", "learned", "duplicates", "accepted", "late", "unknown_docu
 
 #: Learned ids that are remembered without a store.
 _IN_MEMORY = 100_000
-#: Number of queries kept in parsed form until their feedback arrives, and the largest size of each in bytes.
+#: Number of queries kept in parsed form until their feedback arrives, and about how many bytes their requests may have.
 _READ = 256
-_LARGEST_READ = 1 << 18
-
-#: How far the numbers of queries that wait may lie apart in a folder, in any case.
-_MOST_APART = 1 << 26
+_READ_BYTES = 1 << 25
 
 
 class ServiceState:
@@ -65,9 +63,8 @@ class ServiceState:
         model: Any,
         *,
         measure: str = "ndcg@10",
-        max_pending: int = 10_000,
-        max_age: int = 100_000,
-        max_pending_bytes: int = 1 << 28,
+        wait: float = 604_800.0,
+        wait_bytes: int = 1 << 28,
         learn_served: bool = False,
         origin: str | None = None,
         plan: FeedbackPlan | None = None,
@@ -75,8 +72,8 @@ class ServiceState:
         null_is_missing: bool = False,
         clock_skew: float = 300.0,
     ) -> None:
-        integer("max_pending", max_pending, 1)
-        integer("max_pending_bytes", max_pending_bytes, 1)
+        real("wait", wait, above=0.0)
+        integer("wait_bytes", wait_bytes, 1)
         flag("learn_served", learn_served)
         flag("null_is_missing", null_is_missing)
         real("clock_skew", clock_skew, 0.0)
@@ -84,9 +81,8 @@ class ServiceState:
             _require_met(each)
         self.model = model
         self.measure = measure
-        self.max_pending = max_pending
-        self.max_age = max_age
-        self.max_pending_bytes = max_pending_bytes
+        self.wait = wait
+        self.wait_bytes = wait_bytes
         self.learn_served = learn_served
         self.origin = origin
         self.plan = plan
@@ -101,9 +97,7 @@ class ServiceState:
         self._promoted: str | None = None
         #: The model that was replaced last, by a file or by the challenger, in this process or in the journal that it replayed.
         self.replaced: Any = None
-        self._pending = PendingQueries(
-            max_queries=max_pending, max_age=max_age, max_bytes=max_pending_bytes, plan=copy.copy(plan)
-        )
+        self._pending = PendingQueries(max_seconds=wait, max_bytes=wait_bytes, plan=copy.copy(plan))
         self._require_plan()
         self._metric: Any = metric(measure)
         #: Learned ids that are in no store, with the numbers of the changes, and digests of the feedback.
@@ -123,7 +117,7 @@ class ServiceState:
     def now(self) -> float | None:
         """The latest time of requests, where there is a window and there was one."""
         now = self._pending.now
-        return None if math.isinf(now) else now
+        return None if self._pending.window is None or math.isinf(now) else now
 
     def _time(self, at: float | None) -> float | None:
         """The time at which a query is learned: its own, or that of the requests so far; None where no model asks for it."""
@@ -186,12 +180,10 @@ class ServiceState:
         """
         return LossInterval(self._served).interval(level)
 
-    def limit(self, max_pending: int, max_age: int, max_pending_bytes: int, clock_skew: float) -> None:
+    def limit(self, wait: float, wait_bytes: int, clock_skew: float) -> None:
         """Change the limits; anything beyond them is dropped at the next query. A checkpoint has to follow."""
         self.clock_skew = clock_skew
-        self.max_pending, self.max_age, self.max_pending_bytes = max_pending, max_age, max_pending_bytes
-        pending = self._pending
-        pending.max_queries, pending.max_age, pending.max_bytes = max_pending, max_age, max_pending_bytes
+        self.wait, self.wait_bytes = self._pending.max_seconds, self._pending.max_bytes = wait, wait_bytes
 
     def replace_model(self, model: Any, origin: str | None) -> None:
         """Replace the model by another one, from the file `origin`. Waiting queries and counts are kept.
@@ -256,6 +248,8 @@ class ServiceState:
 
     def learned_as(self, query_id: str | int) -> int | None:
         """The digest of the feedback from which a query was learned; None if it was not, or if that is forgotten."""
+        if self._find_learned is not None and self._pending.number(query_id) is not None:
+            return None  # A query waits unless its id was learned: the store need not be asked.
         # In this order: what leaves the memory is in the store by then.
         if (kept := self._learned.get(query_id)) is not None:
             return kept[1]
@@ -288,14 +282,12 @@ class ServiceState:
         """
         pending = self._pending
         first, last = min(waiting, default=pending.next_number), max(waiting, default=0)
-        # A byte is kept for each number from the first that waits to the last. The limit may have been larger before.
-        most = max(pending.max_age, _MOST_APART)
-        if not 0 < first <= pending.next_number or last >= pending.next_number or last - first > most:
+        if not 0 < first <= pending.next_number or last >= pending.next_number or last - first > MOST_APART:
             raise ValueError(f"queries wait under numbers from {first} to {last}, which are not within those given last")
         self._pending.begin_at(next(iter(waiting), self._pending.next_number))
         for number, (query_id, size, at, *query) in waiting.items():
-            # Nobody has seen this service yet: nothing is undone.
-            self._pending.put(all_or_nothing(), query_id, tuple(query), size, number, [], at)
+            # Nobody has seen this service yet: nothing is undone. The time is known: a query may have been ahead of it.
+            self._pending.put(all_or_nothing(), query_id, tuple(query), size, number, [], at, self._pending.now)
             self._pending.spill()
 
     def require_free(self, numbers: Iterable[int]) -> None:
@@ -321,11 +313,10 @@ class ServiceState:
         self.n_changes += 1
 
     def _hold(self, number: int, n_bytes: int, block: Block) -> None:
-        """Keep a waiting query of so many bytes as it was read, unless it is large; not the oldest where there are too many."""
-        if n_bytes <= _LARGEST_READ:
-            if len(self._read) >= _READ:
-                self._read.pop(next(iter(self._read)), None)
-            self._read[number] = block
+        """Keep a waiting query of so many bytes as it was read; the oldest go if there are too many, or many that are large."""
+        while self._read and len(self._read) >= min(_READ, _READ_BYTES // n_bytes):
+            self._read.pop(next(iter(self._read)), None)
+        self._read[number] = block
 
     def _remember(self, changes: all_or_nothing, query_id: Any, digest: int) -> None:
         """An id counts as learned; `changes` undo it."""

@@ -8,7 +8,10 @@ import numpy as np
 
 from online_rank.base.schema import Count, Derived, DictOf, ListOf, Plain, Real, Schema, Text, TupleOf
 
-__all__ = ["WaitingQueries"]
+__all__ = ["MOST_APART", "WaitingQueries"]
+
+#: How far the numbers of queries that wait may lie apart: a byte is kept for each from the first to the last.
+MOST_APART = 1 << 24
 
 #: Bytes of queries kept in memory if they are on the disk too.
 _IN_MEMORY = 1 << 26
@@ -17,7 +20,7 @@ _SPARE = 1 << 14
 
 
 class WaitingQueries:
-    """The queries of `PendingQueries`: which wait, what they take, and which have to go."""
+    """The queries of `PendingQueries`: which wait, and what they take."""
 
     _schema = Schema(
         n_evicted=Count(),
@@ -33,9 +36,7 @@ class WaitingQueries:
         _in_memory=Derived(),
     )
 
-    def __init__(self, max_queries: int, max_age: int, max_bytes: int) -> None:
-        self.max_queries = max_queries
-        self.max_age = max_age
+    def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.n_evicted = 0
         self._clock = 0
@@ -59,19 +60,6 @@ class WaitingQueries:
         """Raise ValueError for a query larger than the limit for all waiting queries."""
         if n_bytes > self.max_bytes:
             raise ValueError(f"the query takes {n_bytes} bytes, but all waiting queries together may take {self.max_bytes}")
-
-    def crowded_out(self, query_id: Hashable, n_bytes: int) -> list[int]:
-        """The numbers of the queries that must go before another one of `n_bytes` can wait under an id, the oldest first."""
-        same = self._queries.get(query_id)
-        n, total = len(self._queries) + (same is None), self._n_bytes + n_bytes - (same[1] if same else 0)
-        gone, next_number = [], self.next_number
-        for number, size, _, _ in self._queries.values():
-            if n <= self.max_queries and total <= self.max_bytes and next_number - number <= self.max_age:
-                break
-            if same is None or number != same[0]:
-                gone.append(number)
-                n, total = n - 1, total - size
-        return gone
 
     def number(self, query_id: Hashable) -> int | None:
         """The number of the query waiting under an id, or None."""

@@ -12,6 +12,7 @@ from online_rank.serving.answers import require_known
 from online_rank.serving.learning import NOT_CLICKS, forget_query, known_documents, learn_waiting, meant
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.plan import GRADE
+from online_rank.serving.reading import feedback_of
 from online_rank.serving.service_state import ServiceState
 
 __all__ = ["close", "drop", "gather", "given_by", "promote", "take", "with_what_follows"]
@@ -52,7 +53,7 @@ def given_by(state: ServiceState, message: Any) -> dict[Any, float]:
     elif isinstance(message, messages.Clicks) and not state.draws:
         raise ValueError(NOT_CLICKS)
     else:
-        documents, _ = messages.feedback_of(message)
+        documents, _ = feedback_of(message)
         given = documents if isinstance(documents, dict) else dict.fromkeys(documents, 1)
     for name, value in given.items():
         if value > MAX_GRADE or not (state.draws or value == int(value)):
@@ -64,7 +65,7 @@ def given_by(state: ServiceState, message: Any) -> dict[Any, float]:
 def take(state: ServiceState, message: Any, given: dict[Any, float], at: float, now: float | None = None) -> None:
     """Feedback was accepted."""
     kind = message.event if isinstance(message, messages.Event) else GRADE
-    ungraded = None if kind else messages.feedback_of(message)[1]
+    ungraded = None if kind else feedback_of(message)[1]
     with all_or_nothing(state) as changes:
         state._count("accepted")
         state._pending.give(changes, meant(state, message.id, given), given, kind, at, ungraded, now)

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 import sqlite3
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +36,8 @@ _ROWS = 128
 _SLICE = 2047
 
 _NUMBERS = {"SQLITE_FULL": errno.ENOSPC, "SQLITE_CANTOPEN": errno.EMFILE, "SQLITE_READONLY": errno.EROFS}
+#: SQLite tells a full disk only where the system says ENOSPC, and not from a quota or a limit of the size of files.
+_NOT_WRITTEN = ("SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE")
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT")
 
 
@@ -99,7 +102,18 @@ class Rows:
                 raise CheckpointError(f"{self.path} is damaged: {error}") from None
             if name == "SQLITE_NOMEM":
                 raise MemoryError(str(error)) from None
-            raise OSError(_NUMBERS.get(name, errno.EIO), str(error), str(self.path)) from None
+            number = self._reason() if name in _NOT_WRITTEN else _NUMBERS.get(name, errno.EIO)
+            raise OSError(number, str(error), str(self.path)) from None
+
+    def _reason(self) -> int:
+        """The number of the error with which a file of the folder cannot be written where the log ends."""
+        log = self.path.with_name(f"{self.path.name}-wal")
+        try:
+            with tempfile.TemporaryFile(dir=self.path.parent) as file:
+                os.pwrite(file.fileno(), bytes(_CACHE_KIB << 10), log.stat().st_size)
+        except OSError as error:
+            return error.errno or errno.EIO
+        return errno.EIO
 
 
 class Database(Rows):

@@ -15,6 +15,7 @@ changes of the last second before a power failure.
 """
 
 import contextlib
+import errno
 import json
 import os
 import secrets
@@ -288,8 +289,13 @@ class StateDirectory(CheckpointDirectory, StateStore):
         there, _ = identity(self.path / _COUNT)
         here = os.fstat(self._count)
         self.saved.require(there == (here.st_ino, here.st_dev), f"{_COUNT} was replaced while it was in use")
-        if os.pwrite(self._count, line, self._place) != _COUNT_SIZE:
-            raise OSError(5, "was not written", str(self.path / _COUNT))
+        try:
+            is_written = os.pwrite(self._count, line, self._place) == _COUNT_SIZE
+        except OSError:
+            # Its place on the disk is there: this is another error than a full disk, after which the changes would come again.
+            is_written = False
+        if not is_written:
+            raise OSError(errno.EIO, "was not written", str(self.path / _COUNT))
         self._place = _other(self._place)
         self._acknowledged = self.change
 

@@ -98,13 +98,6 @@ class OwnLoss:
         integers[-1] = self._address
         return integers, arguments[1]
 
-    def learned(self, arguments: KernelArguments, learn: Callable[[KernelArguments], int], n_queries: int) -> int:
-        """How many of the queries a kernel learns with these arguments; raises what made the loss fail where it stopped."""
-        learned = learn(self.bound(arguments))
-        if learned < n_queries:
-            self.raise_failure()
-        return learned
-
     def raise_failure(self) -> None:
         """Raise what made the loss fail in the last call of a kernel, if it did."""
         error, self._error = self._error, None
@@ -156,6 +149,14 @@ class OwnLoss:
         if not math.isfinite(value):
             raise ValueError(f"surrogate {self.name!r} returned the value {value}; it must be finite")
         return gradient
+
+
+def learned_by(own: OwnLoss | None, arguments: KernelArguments, learn: Callable[[KernelArguments], int], n_queries: int) -> int:
+    """How many of the queries a kernel learns with these arguments; raises what made an own loss fail where it stopped."""
+    learned = learn(arguments if own is None else own.bound(arguments))
+    if own is not None and learned < n_queries:
+        own.raise_failure()
+    return learned
 
 
 def _is_compiled(function: Any) -> bool:

@@ -6,8 +6,8 @@ pytest.importorskip("matplotlib").use("Agg")
 
 from matplotlib import pyplot  # noqa: E402
 
-from benchmarks._pictures import neighbour_gaps, sensitivity, throughput  # noqa: E402
-from online_rank import PerceptronRanker  # noqa: E402
+from benchmarks._pictures import neighbour_gaps, position_bias, sensitivity, throughput  # noqa: E402
+from online_rank import Impression, PerceptronRanker, PositionBias  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -58,3 +58,14 @@ def test_what_cannot_be_drawn():
         neighbour_gaps(Comparing(), [[1.0]])
     with pytest.raises(ValueError, match="1 entries, but there are 2"):
         sensitivity("k", [1, 2], {"a": [1.0]})
+
+
+def test_position_bias_and_its_truth():
+    bias = PositionBias(k=2)
+    for clicked in ("a", "a", "b"):
+        bias.update(Impression(("a", "b"), logits=(0.0, 0.0)).clicked([clicked]))
+    ax = position_bias(bias, truth=(1.0, 0.5))
+    points, truth = ax.get_lines()[0], ax.get_lines()[-1]
+    assert points.get_ydata() == pytest.approx([1.0, 0.75])
+    assert truth.get_ydata().tolist() == [1.0, 0.5]
+    assert [text.get_text() for text in ax.texts] == ["truth"]

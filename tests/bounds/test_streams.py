@@ -113,8 +113,8 @@ def test_a_bound_is_about_models_of_its_class_and_its_settings():
         "path_bound",
         "restarts_bound",
     ):
-        assert not BOUNDS[name].is_of(SlamRanker("ndcg")), name
-        assert not BOUNDS[name].is_of(object())
+        assert not issubclass(SlamRanker, BOUNDS[name].of), name
+        assert not issubclass(object, BOUNDS[name].of)
     plain = PerceptronRanker(average=False, relative_margin=0.0)
     for name in ("capped_bound", "delay_bound", "master_bound", "mixing_data_bound", "path_data_bound", "restarts_data_bound"):
         assert BOUNDS[name].excludes(plain) is None, name

@@ -58,13 +58,13 @@ def call(name, **changes):
 def test_a_bound_knows_the_settings_that_it_covers(names, covered, not_covered):
     for name in names:
         for model in covered:
-            assert BOUNDS[name].is_of(model)
+            assert issubclass(type(model), BOUNDS[name].of)
             assert BOUNDS[name].excludes(model) is None
         for model in not_covered:
             assert BOUNDS[name].excludes(model).startswith(f"{name} covers ")
         other = PerceptronRanker() if isinstance(covered[0], SlamRanker) else SlamRanker()
-        assert not BOUNDS[name].is_of(other)
-        assert not BOUNDS[name].is_of(object())
+        assert not issubclass(type(other), BOUNDS[name].of)
+        assert not issubclass(object, BOUNDS[name].of)
 
 
 def test_the_margin_of_a_model_is_that_of_its_bound():

@@ -146,7 +146,7 @@ def _looked_at(before: Before, name: str, damage: Damage) -> str:
 def _goes_on(durable: DurableService, place: Path) -> bytes:
     """Two more requests, a checkpoint, and what the folder holds then."""
     for line in requests(1, 9):
-        reply = durable.service.handle(line.replace(b'"id": 0', b'"id": "later"'))
+        reply = durable.service.handle(line.replace(b'"id": 0', b'"id": "later"'), at=1e9)
         durable.append([reply.outcome], sync=True)
     durable.save()
     durable.close()

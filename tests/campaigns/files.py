@@ -91,7 +91,7 @@ def _of_services() -> Iterator[Seed]:
             {"challenge": serving.Challenge(StreamScaler() | PerceptronRanker())},
         ),
     ):
-        service = RankingService(model, max_pending=4, **given)
+        service = RankingService(model, wait_bytes=8000, **given)
         feedback = {"clicks": clicks} if service.draws else {"grades": grades}
         for i in range(6):
             service.handle(line(id=i, docs=docs, ts=10 * i))

@@ -116,7 +116,7 @@ def fuzz_letor(n_inputs: int, seed: int = 0) -> Found:
 
 def fuzz_protocol(n_inputs: int, seed: int = 0) -> Found:
     lines = requests(20, 1)
-    service = RankingService(StreamScaler() | PerceptronRanker(), max_pending=5)
+    service = RankingService(StreamScaler() | PerceptronRanker(), wait_bytes=8000)
     seeds = [*lines, b'{"cmd": "stats"}', b'{"cmd": "save"}', b'{"id": 1, "docs": {}}', b'{"id": "x", "grades": {}}']
     before = hashlib.sha256(to_bytes(service)).digest()
 
@@ -130,7 +130,7 @@ def fuzz_protocol(n_inputs: int, seed: int = 0) -> Found:
         assert not refused or after == before, "a refused request changed the service"
         before = after
         if service.model.steps["StreamScaler"].n_features > 60:
-            service = from_bytes(to_bytes(RankingService(StreamScaler() | PerceptronRanker(), max_pending=5)))
+            service = from_bytes(to_bytes(RankingService(StreamScaler() | PerceptronRanker(), wait_bytes=8000)))
             before = hashlib.sha256(to_bytes(service)).digest()
         return not refused
 

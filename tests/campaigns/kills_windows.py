@@ -164,7 +164,7 @@ def serve(place: Path, port: int, files: Files) -> None:
     events = [part for name, value in _EVENTS.items() for part in ("--event", f"{name}={value}")]
     where = (str(files.first), "--port", str(port), "--checkpoint", str(place), "--every", "50")
     challenged = ("--challenger", str(files.challenger), "--promote-at", str(_PROMOTE_AT))
-    command(("serve", *where, *challenged, "--feedback-window", str(_WINDOW), *events))
+    command(("serve", *where, *challenged, "--feedback-window", str(_WINDOW), *events, "--examination", "none"))
 
 
 def quietly() -> None:

@@ -40,9 +40,9 @@ _DOCS = {"a": {"x": 1.0}, "b": {"x": 2.0, "y": -1.0}, "c": {"y": 0.5}}
 
 def _new(kind: str) -> RankingService:
     if kind == "clicks":
-        return RankingService(SwapRanker(), max_pending=4)
+        return RankingService(SwapRanker(), wait_bytes=8000)
     plan = FeedbackPlan(window=30, events={"click": 1}) if kind == "windows" else None
-    return RankingService(StreamScaler() | PerceptronRanker(), max_pending=4, plan=plan)
+    return RankingService(StreamScaler() | PerceptronRanker(), wait_bytes=8000, plan=plan)
 
 
 def _lines(kind: str, numbers: range) -> list[bytes]:

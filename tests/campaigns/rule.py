@@ -92,7 +92,7 @@ def sequence(make: Callable[[], Any], rng: random.Random, length: int, reopen: f
     """Send `length` requests to a service of its own, and look after each; with probability `reopen`, at its folder too."""
 
     def new() -> RankingService:
-        return RankingService(make(), max_pending=4, max_pending_bytes=30_000)
+        return RankingService(make(), wait_bytes=30_000)
 
     found = Found(requests=length)
     shown: dict[Any, list[str]] = {}
@@ -130,8 +130,8 @@ def sequence(make: Callable[[], Any], rng: random.Random, length: int, reopen: f
                         again = DurableService(new(), copy)
                         probe = json.dumps({"id": "probe", "docs": {"a": {"x": 1.0}, "b": {"x": -1.0, "y": 2}}}).encode()
                         service = read_service(folder)
-                        if (again.service.handle(probe).answer, to_bytes(again.service)) != (
-                            service.handle(probe).answer,
+                        if (again.service.handle(probe, at=1e9).answer, to_bytes(again.service)) != (
+                            service.handle(probe, at=1e9).answer,
                             to_bytes(service),
                         ):
                             found.wrong.append(f"request {n}: another service goes on: {line[:200]!r}")

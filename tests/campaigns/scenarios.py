@@ -193,25 +193,25 @@ def _others() -> dict[str, Callable[[], Scenario]]:
 
 def _pending() -> dict[str, Callable[[], Scenario]]:
     def waiting(plan: FeedbackPlan | None) -> PendingQueries:
-        pending = PendingQueries(max_queries=3, plan=plan)
+        pending = PendingQueries(max_bytes=3000, plan=plan)
         for i, name in enumerate("abc"):
-            pending.remember(name, ("text", [0.5, 0.25], None), 10, at=float(i))
+            pending.remember(name, ("text", [0.5, 0.25], None), 1000, at=float(i))
         if plan is not None:
             pending.add("b", {"x": 1.0}, at=3.0)
             pending.add("early", {"x": 2.0}, at=3.0)
         return pending
 
     def go_on(pending: PendingQueries) -> Any:
-        pending.remember("f", ("text", [0.5], None), 10, at=50.0)
+        pending.remember("f", ("text", [0.5], None), 1000, at=50.0)
         return pending.numbers().tolist(), pending.n_evicted, list(pending.closed(60.0)) if pending.plan else pending.take("f")
 
     plan = FeedbackPlan(window=100, events={"click": 1})
     acts: dict[str, tuple[FeedbackPlan | None, Act]] = {
-        "put": (None, lambda p: p.remember("d", ("text", [1.0], None), 20, at=4.0)),
-        "put again": (None, lambda p: p.remember("b", ("text", [1.0], None), 20, at=4.0)),
+        "put": (None, lambda p: p.remember("d", ("text", [1.0], None), 2000, at=4.0)),
+        "put again": (None, lambda p: p.remember("b", ("text", [1.0], None), 2000, at=4.0)),
         "take": (None, lambda p: p.take("b")),
-        "windows, put": (plan, lambda p: p.remember("d", ("text", [1.0], None), 20, at=4.0)),
-        "windows, early": (plan, lambda p: p.remember("early", ("text", [1.0], None), 20, at=4.0)),
+        "windows, put": (plan, lambda p: p.remember("d", ("text", [1.0], None), 2000, at=4.0)),
+        "windows, early": (plan, lambda p: p.remember("early", ("text", [1.0], None), 2000, at=4.0)),
         "windows, event": (plan, lambda p: p.add_event("c", "click", "x", at=5.0)),
         "windows, early event": (plan, lambda p: p.add("z", {"x": 1, "y": 2}, at=5.0, ungraded=0)),
         "windows, late": (plan, lambda p: p.add("a", {"x": 1}, at=300.0)),
@@ -235,7 +235,7 @@ def _services() -> dict[str, Callable[[], Scenario]]:
 
     def made(make: Callable[[], Any], act: bytes, challenge: Any = None, plan: FeedbackPlan | None = None) -> Scenario:
         rival = None if challenge is None else Challenge(challenge(), promote_at=0.95)
-        service = RankingService(make(), max_pending=3, plan=plan, challenge=rival)
+        service = RankingService(make(), wait_bytes=6000, plan=plan, challenge=rival)
         draws = service.draws
         for i in range(7):
             at = {} if plan is None else {"ts": 10.0 * i}

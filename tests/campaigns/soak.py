@@ -28,7 +28,7 @@ from tests.campaigns.kills import requests
 TENANTS, _IN_MEMORY = 20, 16
 #: Queries of a wave for each of its tenants.
 _WAVE = 50
-_LIMITS = {"max_pending": 500}
+_LIMITS = {"wait_bytes": 1 << 20}
 _EVERY = 1000
 #: Seconds for which learned ids are remembered: their number is the same after a while.
 _REMEMBER = 5.0

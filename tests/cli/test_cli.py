@@ -370,12 +370,12 @@ def test_options_of_a_new_model_are_refused_beside_a_model(files, run, verb, opt
     ],
 )
 def test_what_a_service_begins_with(beginning, expected):
-    given = {"measure": "ap", "scale": "stream", "max_pending": 7, "max_pending_bytes": 9000}
+    given = {"measure": "ap", "scale": "stream", "wait": "2h", "wait_bytes": 9000}
     make = maker(Service(**{**given, **beginning}))
     service, other = make(), make()
     assert " | ".join(type(step).__name__ for step in steps_of(service.model)) == expected
     assert service.model is not other.model
-    assert (service.measure, service.max_pending, service.max_age, service.max_pending_bytes) == ("ap", 7, 70, 9000)
+    assert (service.measure, service.wait, service.wait_bytes) == ("ap", 7200.0, 9000)
 
 
 #: The command on a terminal, with bars that appear at once, however fast it is.

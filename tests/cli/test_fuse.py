@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -301,3 +302,19 @@ def test_judgements_or_clicks(clicked, capsys):
     code, _, err = run(capsys, *runs, "--click-log", "log.csv", "--clicks", "shuffled")
     assert code != 0
     assert "no list of a query of the runs" in err
+
+
+def test_an_ordinary_log_is_not_taken_for_random_lists(clicked, capsys):
+    # The same five documents, shown as one rule ranks them: the value of the first was given as many clicks a list.
+    rows = ["list,query,document,position,click"]
+    for t in range(60):
+        rows += [f"{t},q{t % 10},{document},{place},{int(place == 1)}" for place, document in enumerate("rbcde", start=1)]
+    (clicked / "ordinary.csv").write_text("\n".join(rows) + "\n")
+    given = ["bm25.run", "vector.run", "--click-log", "ordinary.csv"]
+    code, out, err = run(capsys, *given, "--clicks", "shuffled", "--out", "fused")
+    assert (code, out) == (2, "")
+    assert re.search(r"ordinary.csv, row \d+, .*the list shown before comes again .* times as often", err)
+    code, _, err = run(capsys, *given, "--clicks", "moved", "--out", "fused")
+    assert code == 2
+    assert "the log is deterministic" in err
+    assert not (clicked / "fused").exists()

@@ -50,7 +50,7 @@ class Setting(NamedTuple):
 
 
 def make_service():
-    return RankingService(StreamScaler() | PerceptronRanker(), max_pending=20)
+    return RankingService(StreamScaler() | PerceptronRanker(), wait_bytes=40_000)
 
 
 def topic_config():

@@ -25,16 +25,16 @@ class State(dict):
 
 
 def graded():
-    return RankingService(StreamScaler() | PerceptronRanker(), max_pending=5)
+    return RankingService(StreamScaler() | PerceptronRanker(), wait_bytes=8000)
 
 
 def clicked():
-    return RankingService(StreamScaler() | SwapRanker(), max_pending=5)
+    return RankingService(StreamScaler() | SwapRanker(), wait_bytes=8000)
 
 
 def gathered():
     plan = FeedbackPlan(window=3, events={"click": 1, "purchase": 3}, unanswered="negative")
-    return RankingService(StreamScaler() | PerceptronRanker(), max_pending=5, plan=plan)
+    return RankingService(StreamScaler() | PerceptronRanker(), wait_bytes=8000, plan=plan)
 
 
 MAKERS = {"grades": graded, "clicks": clicked, "window": gathered}
@@ -47,7 +47,7 @@ def events_of(n, seed=0, kind="grades"):
     for i in range(n):
         key = f"k{rng.integers(3)}"
         docs = {f"d{j}": {"a": round(float(x), 3), "b": float(j)} for j, x in enumerate(rng.normal(size=4))}
-        events.append((key, {"id": i, "docs": docs} | ({"ts": i} if kind == "window" else {})))
+        events.append((key, {"id": i, "docs": docs, "ts": i}))
         for _ in range(int(rng.integers(4)) if kind == "window" else 0):
             # Of this query or another one: in time, early, late, doubled.
             about, at = int(rng.integers(max(0, i - 4), i + 2)), float(rng.integers(max(0, i - 1), i + 3))
@@ -180,7 +180,7 @@ def long_query(i, n_documents=10):
 
 
 def long_service():
-    return RankingService(PerceptronRanker(), max_pending=3000)
+    return RankingService(PerceptronRanker(), wait_bytes=1 << 24)
 
 
 def test_no_value_of_the_state_is_larger_than_a_broker_takes_and_only_what_changed_is_written():

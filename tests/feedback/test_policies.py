@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from online_rank import PerceptronRanker, save
-from online_rank.base.ranker import best_first
+from online_rank.base.calls import best_first
 from online_rank.feedback import FairPairs, PlackettLuce
 from online_rank.storage import load
 from tests.reference import clicks as reference

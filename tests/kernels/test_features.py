@@ -29,9 +29,10 @@ def test_a_verb_has_the_same_arguments_for_each_kind(name):
     modules = {*features.KINDS.values()}
     kernels = [getattr(module, name) for module in modules]
     assert {verb.choose.dispatch(kind) for kind in features.KINDS} == {*kernels}
+    # Entries of an object file have no signature.
     functions = [getattr(kernel, "py_func", kernel) for kernel in kernels]
     counts = {len(inspect.signature(function).parameters) for function in functions if inspect.isfunction(function)}
-    assert len(counts) == 1
+    assert len(counts) <= 1
 
 
 class Pair(NamedTuple):

@@ -190,8 +190,8 @@ def test_bounds_know_what_they_cover():
     assert BOUNDS["projection_bound"].excludes(lasting) is None
     assert "budget that lasts" in BOUNDS["projection_bound"].excludes(used_up)
     assert BOUNDS["projection_data_bound"].excludes(used_up) is None
-    assert not BOUNDS["mass_bound"].is_of(lasting)
-    assert not BOUNDS["projection_data_bound"].is_of(PerceptronRanker())
+    assert not issubclass(type(lasting), BOUNDS["mass_bound"].of)
+    assert not issubclass(PerceptronRanker, BOUNDS["projection_data_bound"].of)
     closed = {"comparator_loss": 1.0, "norm": 2.0, "R_X": 1.5, "largest_mass": 1.0, "relative_margin": 0.0}
     assert projection_bound(tolerance=0.0, **closed) == mass_bound(**closed)
     assert projection_bound(tolerance=0.5, **closed) == math.inf

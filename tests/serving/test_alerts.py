@@ -51,6 +51,8 @@ QUIET = {
     series("deleted_keys_total"): "0x200",
     series("keys"): "100x200",
     series("learning_stopped"): "0x200",
+    series("disk_full"): "0x200",
+    series("checkpoints_failing"): "0x200",
     series("seconds_ahead"): "0x200",
     series("clock_step_seconds"): "0.4x200",
     series("snapshots_lacking"): "0x200",
@@ -74,10 +76,15 @@ FAULTS = {
     "keys in use are deleted": ({series("deleted_keys_total"): "0+1x200", series("keys"): "200-1x200"}, ("DeletesKeys",)),
     "a model keeps what is to be forgotten": ({requests("/forget", 409): "0x190 0 1x20"}, ("CannotForget",)),
     "another process has the folder": ({f"up{JOB}": "0x200"}, ("Down",)),
-    "the disk is full": (
+    "the disk is broken": (
         {series("learning_stopped"): "1x200", requests("/learn", 503): "0+60x200"},
         ("CannotKeepFeedback", "LearningStopped"),
     ),
+    "the disk is full": (
+        {series("learning_stopped"): "1x200", series("disk_full"): "1x200", requests("/learn", 503): "0+60x200"},
+        ("CannotKeepFeedback", "DiskIsFull", "LearningStopped"),
+    ),
+    "a checkpoint has no room": ({series("checkpoints_failing"): "1x200"}, ("CannotWriteCheckpoints",)),
     "too many queries wait": ({series("evicted_total"): "0+50x200"}, ("ForgetsQueries",)),
     "answers are slow, as while cold keys were loaded": (durations("latency_seconds", 3, path="/rank"), ("Slow",)),
     "something blocks the event loop": (durations("event_loop_delay_seconds", 3), ("EventLoopIsLate",)),

@@ -101,7 +101,7 @@ def test_bad_clicks_change_nothing(clicks, message):
 
 def test_stats_say_what_exploring_costs():
     assert RankingService(SwapRanker(PlackettLuce(seed=1))).stats()["retention"] == 0.0  # not yet confident
-    begun = RankingService(StreamScaler() | SwapRanker.from_weights({"a": 1.0}, policy=PlackettLuce(seed=1)))
+    begun = RankingService(SwapRanker.from_weights({"a": 1.0}, policy=PlackettLuce(seed=1)))
     assert round(begun.stats()["retention"], 2) == 0.92
     assert "online_rank_retention 0.92" in Figures(Models(lambda: begun), set()).text()
     assert "retention" not in RankingService(PerceptronRanker()).stats()
@@ -192,7 +192,7 @@ def test_replay_is_exact():
 def test_command_line_is_killed_and_goes_on(tmp_path):
     command = [sys.executable, "-m", "online_rank", "stream", "--ranker", "swap", "--checkpoint", str(tmp_path / "state")]
     uninterrupted, expected = (
-        RankingService(StreamQuantileMap() | SwapRanker(), measure="ndcg@10", max_pending=10_000, max_age=100_000),
+        RankingService(StreamQuantileMap() | SwapRanker(), measure="ndcg@10"),
         [],
     )
     stream = queries(12)

@@ -19,7 +19,8 @@ def test_a_ranking_does_not_copy_the_weights():
 
     async def peak():
         served = ServedModel(DurableService(RankingService(HashedFeatures(BITS) | PerceptronRanker())))
-        await served.answer(teach)
+        for each in (ask, teach):
+            await served.answer(each)
         served.monitor._shown_at = float("-inf")
         tracemalloc.start()
         try:

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from online_rank import PerceptronRanker, RidgeRanker, StreamQuantileMap
-from online_rank.serving.messages import read
 from online_rank.serving.protocol import RankingService
+from online_rank.serving.reading import read
 
 DOCS = {"a": {"clicks": 3.0, "age": 1.0}, "b": {"clicks": 1.0, "age": 5.0}, "c": {"clicks": 2.0, "age": 5.0}}
 

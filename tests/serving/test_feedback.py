@@ -232,7 +232,7 @@ def test_totals_are_checked_when_an_event_comes():
 
 
 def test_no_feedback_is_forgotten_because_there_are_too_many_queries():
-    service = a_service(max_pending=3)
+    service = a_service(wait_bytes=3900)
     for i in range(3):
         ask(service, i, i)
     send(service, id=0, event="click", doc="b", ts=4)
@@ -245,11 +245,11 @@ def test_no_feedback_is_forgotten_because_there_are_too_many_queries():
 
 
 def test_early_feedback_is_bounded():
-    service = a_service(max_pending=2)
+    service = a_service(wait_bytes=1000)
     for i in range(2):
         assert send(service, id=i, event="click", doc="a", ts=0).answer["early"]
     assert "early already" in send(service, id=2, event="click", doc="a", ts=0).answer["error"]
-    service = a_service(max_pending_bytes=3000)
+    service = a_service(wait_bytes=3000)
     assert "early already" in send(service, id=1, grades={f"d{i}": 1 for i in range(20)}, ts=0).answer["error"]
 
 
@@ -432,7 +432,7 @@ def test_a_query_that_replaces_another_takes_its_bytes():
 @settings(max_examples=60, deadline=None)
 def test_the_numbers_of_the_queries_that_wait_are_kept_with_them(steps):
     """They are known without going through the queries, and what lies before the oldest is dropped."""
-    service, pending = RankingService(PerceptronRanker()), PendingQueries(max_queries=20)
+    service, pending = RankingService(PerceptronRanker()), PendingQueries(max_bytes=20)
     service._pending = pending
     for query_id, step in steps:
         if step == "rank":
@@ -451,9 +451,9 @@ def test_the_numbers_of_the_queries_that_wait_are_kept_with_them(steps):
 
 
 def test_the_numbers_of_queries_that_wait_no_longer_take_no_memory():
-    pending = PendingQueries(max_queries=2)
+    pending = PendingQueries(max_bytes=2)
     for number in range(40_000):
-        pending.remember(number, None)
+        pending.remember(number, None, 1)
     assert len(pending._waits) < 20_000
     assert pending.numbers().tolist() == [39_999, 40_000]
 

@@ -33,7 +33,8 @@ from online_rank.preprocessing import StatelessTransformer  # noqa: E402
 from online_rank.serving import Challenge, FeedbackPlan, Models, RankingApp, RankingService  # noqa: E402
 from online_rank.serving.durable import DurableService, read_service  # noqa: E402
 from online_rank.serving.forgetting import forget  # noqa: E402
-from online_rank.serving.messages import Forget, read, read_as  # noqa: E402
+from online_rank.serving.messages import Forget  # noqa: E402
+from online_rank.serving.reading import read, read_as  # noqa: E402
 from online_rank.serving.snapshots import KeptModels  # noqa: E402
 from online_rank.storage.files import from_bytes, to_bytes  # noqa: E402
 from online_rank.storage.tree import strings_of  # noqa: E402

@@ -87,6 +87,6 @@ def test_clicks_and_grades_do_not_take_each_others_place(tmp_path):
 
 def test_limits_may_change(tmp_path):
     run(tmp_path / "state", [query(i) for i in range(9)], RankingService(PerceptronRanker()))
-    service = run(tmp_path / "state", [query(9)], RankingService(PerceptronRanker(), max_pending=3))
-    assert (service.n_waiting, service.max_pending) == (3, 3)
+    service = run(tmp_path / "state", [query(9)], RankingService(PerceptronRanker(), wait_bytes=3900))
+    assert (service.n_waiting, service.wait_bytes) == (3, 3900)
     assert run(tmp_path / "state", [], RankingService(PerceptronRanker())).n_waiting == 3

@@ -161,7 +161,7 @@ def test_the_reference_survives_and_damage_begins_another(tmp_path, caplog):
 
     watch, _ = watched(60)
     durable = DurableService(make(), tmp_path)
-    (tmp_path / "features.json").write_text(watch.to_json())
+    (tmp_path / "features.json").write_bytes(watch.to_json())
 
     async def main():
         model = ServedModel(durable)
@@ -174,7 +174,7 @@ def test_the_reference_survives_and_damage_begins_another(tmp_path, caplog):
     asyncio.run(main())
     assert "a new reference of features begins" in caplog.text
     with pytest.raises(ValueError, match="damaged"):
-        InputWatch().restore('{"known": [], "expected": [], "features": {"a": [[1], [2]]}}')
+        InputWatch().restore(b'{"known": [], "expected": [], "features": {"a": [[1], [2]]}}')
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_the_reference_survives_and_damage_begins_another(tmp_path, caplog):
 def test_a_reference_that_somebody_wrote_is_refused(features):
     """An AttributeError kept the server from starting, and twelve edges let a later query raise IndexError."""
     with pytest.raises(ValueError, match="the reference of features is damaged"):
-        InputWatch().restore('{"known": [], "expected": [], "features": ' + features + "}")
+        InputWatch().restore(f'{{"known": [], "expected": [], "features": {features}}}'.encode())
 
 
 def test_the_server_looks_and_says(tmp_path):
@@ -218,6 +218,19 @@ def test_the_server_looks_and_says(tmp_path):
     assert found["missing"] == {"price": 10, "age": 10}
     assert "online_rank_unknown_inputs_total 10.0" in text
     assert "online_rank_input_drift 0." in text
+
+
+def test_a_name_that_no_file_can_have_is_no_failure_of_a_request(tmp_path, caplog):
+    async def main():
+        model = PerceptronRanker.from_weights({"x": 1.0, "\ud800": 1.0})
+        served = ServedModel(DurableService(RankingService(model), tmp_path))
+        served.inputs._documents = 2
+        status, _ = await served.answer(b'{"id": 1, "docs": {"a": {"x": 1}, "b": {"x": 2}}}')
+        await served.close()
+        return status
+
+    assert asyncio.run(main()) == 200
+    assert "the reference of features cannot be kept" in caplog.text
 
 
 @pytest.mark.slow

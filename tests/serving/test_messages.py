@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from online_rank.limits import MAX_DOCUMENTS
-from online_rank.serving import messages
-from online_rank.serving.messages import EXAMPLES, RequestError, digest_of, read
+from online_rank.serving import reading
+from online_rank.serving.messages import EXAMPLES
+from online_rank.serving.reading import RequestError, digest_of, read
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 VALUES = st.none() | st.booleans() | st.integers(-(2**80), 2**80) | st.floats(allow_nan=False, allow_infinity=False) | NAMES
@@ -152,14 +153,14 @@ def test_each_request_is_decoded_once(monkeypatch):
     decoded = []
 
     class Decoder:
-        type = messages._ANY.type
+        type = reading._ANY.type
 
         def decode(self, request):
             decoded.append(request)
             return before.decode(request)
 
-    before = messages._ANY
-    monkeypatch.setattr(messages, "_ANY", Decoder())
+    before = reading._ANY
+    monkeypatch.setattr(reading, "_ANY", Decoder())
     docs = {"a": {"x": 1}, "b": {"x": 2}}
     plan = FeedbackPlan(window=10, events={"click": 1})
     for service, feedback in (

@@ -7,7 +7,8 @@ import pytest
 from online_rank import PerceptronRanker, PlackettLuce, SwapRanker
 from online_rank.serving import FeedbackPlan, RankingService
 from online_rank.serving.durable import DurableService
-from online_rank.serving.forgetting import Wanted, forget
+from online_rank.serving.forgetting import forget
+from online_rank.serving.messages import Forget
 
 FIRST = {"a": {"x": 1.0}, "b": {"x": 2.0}}
 SECOND = {"c": {"x": 3.0}, "d": {"x": 4.0}}
@@ -72,6 +73,6 @@ def test_pages_are_kept_over_a_restart_and_forgotten_together(tmp_path):
     reply = again.service.handle(b'{"id": "q1", "clicks": ["a"]}')
     assert reply.answer["learned"]
     again.append(reply.outcomes, sync=True)
-    done = forget(again.service, Wanted(("q1",)))
+    done = forget(again.service, Forget(ids=["q1"]))
     assert (len(done.queries), len(done.learned)) == (1, 1)
     again.close()

@@ -6,7 +6,8 @@ import pytest
 
 from online_rank import PerceptronRanker, SwapRanker
 from online_rank.serving import FeedbackPlan, Reply, learning, ranking, windows
-from online_rank.serving.messages import Forget, read
+from online_rank.serving.messages import Forget
+from online_rank.serving.reading import read
 from online_rank.serving.service_state import ServiceState
 from online_rank.serving.snapshots import KeptModels
 from online_rank.storage.files import from_bytes, to_bytes
@@ -93,3 +94,17 @@ def test_models_to_go_back_to(tmp_path, is_stored):
     if store is not None:
         assert KeptModels(store).get() == before
         store.close()
+
+
+def test_large_queries_are_not_read_again_and_all_together_stay_small():
+    """One of more than 256 kB was decoded again when its feedback came: 3.0 ms of 150 documents with 136 features, not 0.6."""
+    state = ServiceState(PerceptronRanker())
+    block = learning.query_of(state, read(b'{"id": 1, "docs": {"a": {"x": 1}}}'))
+    for number in range(1, 100):
+        state._hold(number, 1 << 20, block)
+    assert [*state._read] == [*range(68, 100)]
+    state._hold(100, 1 << 26, block)
+    assert [*state._read] == [100]
+    for number in range(101, 500):
+        state._hold(number, 100, block)
+    assert [*state._read] == [*range(244, 500)]

@@ -34,29 +34,61 @@ def grade(query_id, **grades):
     return json.dumps({"id": query_id, "grades": grades or {"a": 0, "b": 2, "c": 1}}).encode()
 
 
-def test_pending_queries_are_bounded_by_number():
-    pending = PendingQueries(max_queries=2)
+def test_the_oldest_queries_go_first():
+    pending = PendingQueries(max_bytes=2)
     for i in range(5):
-        pending.remember(i, i * 10)
+        pending.remember(i, i * 10, 1)
     assert [i in pending for i in range(5)] == [False, False, False, True, True]
     assert (len(pending), pending.n_evicted, pending.get(3), pending.get(0)) == (2, 3, 30, None)
 
 
-def test_pending_queries_are_bounded_by_age():
-    pending = PendingQueries(max_queries=100, max_age=2)
+def test_pending_queries_are_bounded_by_time():
+    pending = PendingQueries(max_seconds=20)
     for i in range(4):
-        pending.remember(i, i)
+        pending.remember(i, i, at=10 * i)
         if i == 1:
             pending.take(1)
-    # 0 went when 3 came: 3 queries after it; 1 was taken.
+    # 0 went when 3 came, 30 seconds after it; 1 was taken.
     assert [i in pending for i in range(4)] == [False, False, True, True]
     assert pending.n_evicted == 1
 
 
+def test_only_some_of_the_queries_whose_time_is_over_go_at_once():
+    """After a pause of days, one request would have to drop all of them."""
+    pending = PendingQueries(max_seconds=20)
+    for i in range(100):
+        pending.remember(i, i, at=0)
+    lengths = []
+    for i in range(5):
+        pending.remember(f"later {i}", i, at=100)
+        lengths.append(len(pending))
+    assert lengths == [69, 38, 7, 4, 5]
+
+
+def test_queries_wait_for_a_time_and_no_others_are_dropped_for_them():
+    """10,000 could wait, whatever their size: of a service with 200 rankings a second, those of the last 50 seconds."""
+    service = RankingService(PerceptronRanker(), wait=3600.0)
+    for i in range(10_500):
+        service.handle(ask(i), at=1000.0 + 0.01 * i)
+    assert service.stats()["pending"] == 10_500
+    assert service.handle(grade(0), at=1200.0).answer["learned"]
+    service.handle(ask("later"), at=1000.0 + 3600.0 + 10.0)
+    assert "no query is waiting" in service.handle(grade(1)).answer["error"]
+    assert service.handle(grade(1100), at=5000.0).answer["learned"]
+
+
+def test_a_step_of_the_clock_drops_no_queries(monkeypatch):
+    service = RankingService(PerceptronRanker(), wait=3600.0)
+    service.handle(ask(1))
+    monkeypatch.setattr("online_rank.serving.clock._system", lambda: time.time() + 1e6)
+    service.handle(ask(2))
+    assert service.handle(grade(1)).answer["learned"]
+
+
 def test_a_query_asked_again_waits_anew():
-    pending = PendingQueries(max_queries=2)
+    pending = PendingQueries(max_bytes=2)
     for i in (1, 2, 1, 3):
-        pending.remember(i, i)
+        pending.remember(i, i, 1)
     assert [i in pending for i in (1, 2, 3)] == [True, False, True]
     with pytest.raises(KeyError):
         pending.take(2)
@@ -76,13 +108,13 @@ def test_pending_queries_are_bounded_by_bytes():
 
 def test_large_queries_do_not_wait_in_unbounded_memory():
     """As many queries as may wait, of a megabyte each, would be 10 GB."""
-    service = RankingService(PerceptronRanker(), max_pending_bytes=200_000)
+    service = RankingService(PerceptronRanker(), wait_bytes=200_000)
     docs = {f"d{i}": {f"f{j}": 0.123456789 for j in range(20)} for i in range(100)}
     for i in range(20):
         assert "ranking" in service.handle(ask(i, docs)).answer
     assert 1 <= service.stats()["pending"] <= 5
     assert service.stats()["pending"] + service.stats()["evicted"] == 20
-    small = RankingService(PerceptronRanker(), max_pending_bytes=1000)
+    small = RankingService(PerceptronRanker(), wait_bytes=1000)
     before = to_bytes(small)
     assert "takes" in small.handle(ask(1, docs)).answer["error"]
     assert to_bytes(small) == before
@@ -109,6 +141,7 @@ def test_documents_without_a_feature_in_common_do_not_become_a_large_array():
     """110 kB, each document with a feature of its own: 200 MB as an array."""
     docs = {f"d{i}": {f"f{i}": 1.0} for i in range(5000)}
     service = RankingService(StreamScaler() | PerceptronRanker())
+    service.handle(ask(1, docs))  # What is compiled takes memory, too.
     tracemalloc.start()
     try:
         answer = service.handle(ask(1, docs)).answer
@@ -137,12 +170,11 @@ def test_memory_that_runs_out_is_an_error_line_and_changes_nothing(monkeypatch):
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True, None])
 def test_bad_limits(wrong):
-    with pytest.raises((ValueError, TypeError), match="max_queries is"):
-        PendingQueries(max_queries=wrong)
-    with pytest.raises((ValueError, TypeError), match="max_age is"):
-        PendingQueries(max_queries=1, max_age=wrong)
     with pytest.raises((ValueError, TypeError), match="max_bytes is"):
-        PendingQueries(max_queries=1, max_age=1, max_bytes=wrong)
+        PendingQueries(max_bytes=wrong)
+    if wrong != 1.5:
+        with pytest.raises((ValueError, TypeError), match="max_seconds is"):
+            PendingQueries(max_seconds=wrong)
 
 
 def test_the_service_learns_what_the_model_would_from_delayed_grades():
@@ -194,7 +226,7 @@ def test_grades_that_come_twice_are_learned_once():
 
 
 def test_an_evicted_query_and_an_unknown_one_are_errors():
-    service = RankingService(PerceptronRanker(), max_pending=1)
+    service = RankingService(PerceptronRanker(), wait_bytes=1500)
     service.handle(ask(1))
     service.handle(ask(2))
     assert "no query is waiting" in service.handle(grade(1)).answer["error"]
@@ -301,7 +333,7 @@ def test_a_service_is_saved_with_everything():
     again = from_bytes(to_bytes(service))
     for each in (service, again):
         each.handle(grade(4))
-        each.handle(ask("new", {"a": {"new": 1.0}}))
+        each.handle(ask("new", {"a": {"new": 1.0}}), at=1e9)
     assert to_bytes(again) == to_bytes(service)
     assert again.stats() == service.stats()
 

@@ -430,7 +430,9 @@ def test_latency_has_the_time_in_which_the_event_loop_reads_nothing(is_new):
         client = socket.create_connection(("127.0.0.1", port))
         for blocked in (0.2, 0.0):
             before = figure(running, TAKEN)
-            await asyncio.sleep(0.1)  # What an idle connection waits for is no request, and what comes now is in another turn.
+            await asyncio.sleep(0.2)  # What an idle connection waits for is no request.
+            started = time.perf_counter()
+            await asyncio.sleep(0.01)  # What comes now is in another turn of the loop.
             if is_new:
                 client.close()
                 client = socket.create_connection(("127.0.0.1", port))
@@ -438,8 +440,7 @@ def test_latency_has_the_time_in_which_the_event_loop_reads_nothing(is_new):
             client.send(posted(b'{"id": 1, "docs": {}}'))
             time.sleep(blocked)
             assert (await asyncio.get_running_loop().sock_recv(client, 1000)).startswith(b"HTTP/1.1 200")
-            assert blocked <= figure(running, TAKEN) - before < blocked + 0.1
-            await asyncio.sleep(0.2)
+            assert blocked <= figure(running, TAKEN) - before <= time.perf_counter() - started
         client.close()
         assert figure(running, "online_rank_event_loop_delay_seconds_sum") > 0.05
 
@@ -451,6 +452,7 @@ def test_latency_has_the_time_in_which_a_client_reads_nothing():
         running.servers[0].sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         with that_reads_nothing(port, b"") as client:
             client.sendall(posted(RANKED))
+            await until(lambda: figure(running, "online_rank_requests_in_flight") == 1)
             await asyncio.sleep(0.5)
             count = TAKEN.replace("_sum", "_count")
             assert figure(running, count) == 0
@@ -458,7 +460,7 @@ def test_latency_has_the_time_in_which_a_client_reads_nothing():
             client.setblocking(False)
             while figure(running, count) == 0:
                 await asyncio.get_running_loop().sock_recv(client, 1 << 16)
-            assert 0.5 <= figure(running, TAKEN) < 2.0
+            assert figure(running, TAKEN) >= 0.5
             assert figure(running, "online_rank_requests_in_flight") == 0
 
     serving(scenario)

@@ -301,3 +301,18 @@ def test_a_folder_whose_times_are_right_is_left_as_it_is(clocks, tmp_path, capsy
     repair(str(tmp_path / "state"))
     # Those of the model, of the query, of its click, of the early feedback and of its query, and the latest of all.
     assert capsys.readouterr().out == "set back to the clock: 6 stored times\n"
+
+
+def test_a_query_ahead_of_the_clock_moves_no_time_when_a_service_begins_again(clocks, tmp_path):
+    def begun():
+        return DurableService(service(100.0), tmp_path / "state")
+
+    state, now = begun(), CLOCK.now()
+    for fields in ({"id": 1, "docs": DOCS}, {"id": 2, "docs": DOCS, "ts": now + 200}):
+        state.append(ask(state.service, **fields).outcomes, sync=True)
+    state.save()
+    state.close()
+    again = begun()
+    assert again.service.now == pytest.approx(now, abs=1.0)
+    assert ask(again.service, id=1, event="click", doc="a").answer["accepted"]
+    again.close()

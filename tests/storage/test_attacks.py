@@ -151,7 +151,7 @@ def test_a_number_of_losses_is_not_negative():
 
 
 def test_queries_whose_numbers_are_far_apart_take_no_memory():
-    pending = PendingQueries(max_age=1 << 52)
+    pending = PendingQueries()
     for name in "ab":
         pending.remember(name, ("text", [0.5], None))
 

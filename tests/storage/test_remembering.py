@@ -66,6 +66,23 @@ def test_learned_ids_are_known_although_the_memory_does_not_hold_them(tmp_path, 
     durable.close()
 
 
+def test_few_unknown_ids_are_looked_up_in_the_database(tmp_path):
+    """Each look makes the event loop give way to other threads, twice."""
+    durable = opened(tmp_path)
+    for number in range(300):
+        durable.append(
+            durable.service.handle(b'{"id": %d, "docs": {"a": {"x": 1}}, "grades": {"a": 1}}' % number).outcomes, sync=False
+        )
+    durable.close()
+    durable = opened(tmp_path)
+    looks, learned = [], durable.store.learned
+    durable.store.learned = lambda query_id: (looks.append(query_id), learned(query_id))[1]
+    assert all(durable.service.learned_as(number) is not None for number in range(300))
+    assert not any(durable.service.learned_as(f"new {number}") for number in range(300))
+    assert 300 <= len(looks) < 330
+    durable.close()
+
+
 def test_an_id_that_is_not_written_yet_is_known(tmp_path):
     durable = opened(tmp_path)
     request = b'{"id": 1, "docs": {"a": {"x": 1}, "b": {"x": 2}}, "grades": {"a": 1, "b": 0}}'

@@ -114,9 +114,9 @@ def judged_from_a_log(made, *rankings):
 
 
 def pending():
-    made = PendingQueries(max_queries=2)
+    made = PendingQueries(max_bytes=2)
     for i in range(3):
-        made.remember(i, ("{}", [0.5], None))
+        made.remember(i, ("{}", [0.5], None), 1)
     return made
 
 

@@ -83,7 +83,7 @@ def test_replay_draws_nothing(tmp_path, monkeypatch):
 
 def test_a_query_that_is_too_large_draws_nothing(tmp_path):
     def make():
-        return RankingService(SwapRanker(PlackettLuce(2, seed=3)), max_pending_bytes=2000)
+        return RankingService(SwapRanker(PlackettLuce(2, seed=3)), wait_bytes=2000)
 
     durable = DurableService(make(), tmp_path / "run")
     large = b'{"id": 9, "docs": {%s}}' % b",".join(b'"d%d": {"x": 1}' % i for i in range(100))
@@ -120,13 +120,13 @@ def test_memory_that_runs_out_after_a_draw_leaves_the_draws_as_they_were(monkeyp
 @pytest.mark.slow
 def test_a_checkpoint_of_many_waiting_queries_can_be_read_back(tmp_path):
     """They stood in a header, which the reader limited and the writer did not."""
-    durable = DurableService(RankingService(PerceptronRanker(), max_pending=10**6), tmp_path, 10**6)
+    durable = DurableService(RankingService(PerceptronRanker()), tmp_path, 10**6)
     many = [b'{"id": %d, "docs": {"a": {}, "b": {}}}' % i for i in range(30_000)]
     durable.append([durable.service.handle(line).outcome for line in many], sync=True)
     durable.save()
     expected = durable.service.stats()
     durable.close()
-    again = DurableService(RankingService(PerceptronRanker(), max_pending=10**6), tmp_path)
+    again = DurableService(RankingService(PerceptronRanker()), tmp_path)
     assert again.service.stats() == expected
     assert again.service.handle(b'{"id": 17, "grades": {"a": 0, "b": 1}}').answer["learned"]
     again.close()
@@ -136,6 +136,7 @@ def test_queries_that_no_longer_fit_into_memory_are_read_from_the_disk(tmp_path,
     monkeypatch.setattr("online_rank.serving.waiting._IN_MEMORY", 3000)
     durable, alone = serving(tmp_path, 5), RankingService(PerceptronRanker())
     for line in ASK:
+        line = line[:-1] + b', "ts": 1}'
         handled(durable, [line])
         alone.handle(line)
     assert sum(query is None for *_, query in durable.service._pending._queries.values()) >= 2
@@ -671,7 +672,7 @@ def test_what_was_learned_under_other_limits_is_replayed_under_them(tmp_path):
     killed(durable)
 
     def limited():
-        return DurableService(RankingService(PerceptronRanker(), max_pending=3), tmp_path, 1000)
+        return DurableService(RankingService(PerceptronRanker(), wait_bytes=3000), tmp_path, 1000)
 
     durable = limited()
     handled(durable, PAIRS[8:])
@@ -812,7 +813,7 @@ def test_a_query_of_the_journal_waits_under_the_next_number(tmp_path, number):
 @pytest.mark.parametrize("numbers", [(0, 1), (-1, 1), (1, 4), (1, 2**27), (2**62, 2**62 + 1)])
 def test_queries_that_wait_have_numbers_that_were_given(numbers):
     """They are those of the state, of which the journal goes on."""
-    service = RankingService(PerceptronRanker(), max_age=10)
+    service = RankingService(PerceptronRanker())
     for line in ASK[:3]:
         service.handle(line)
     waiting = {number: (f"q{number}", 10, None, "{}", [0.0], None) for number in numbers}
