@@ -171,7 +171,7 @@ class StreamQuantileMap(ColumnTransformer):
     _changes_in_place = False
 
     #: The weight of the documents that lack each feature, for rankers that pass missing values as NaN; None refuses NaN. For a
-    #: shard, `_base_lacking` belongs to its initial sketches. Older files lack both.
+    #: shard, `_base_lacking` belongs to its initial sketches.
     _lacking: np.ndarray | None = None
     _base_lacking: np.ndarray | None = None
 
@@ -386,7 +386,7 @@ class StreamQuantileMap(ColumnTransformer):
         """The end of the run of queries, from query t on, that the map stays the same for until it has learned them."""
         return max(t + 1, int(np.searchsorted(offsets, int(offsets[t]) + self._documents_left(), side="right")) - 1)
 
-    def _widen(self, n_new: int) -> None:
+    def widen(self, n_new: int) -> None:
         """Add features known by their position."""
         self._grow(n_new)
         self._n_features += n_new

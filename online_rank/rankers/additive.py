@@ -177,6 +177,7 @@ class AdditiveRanker(_Remembering):
     ) -> None:
         super().__init__()
         arguments.seed(seed)
+        arguments.flag("relative", relative)
         arguments.integer("max_levels", max_levels, 1)
         checked_signs(signs)
         self.measure = measure
@@ -223,6 +224,7 @@ class AdditiveRanker(_Remembering):
         return self._choice()[: len(MEMBERS)] * self._scales()
 
     @property
+    @locked
     def has_curves(self) -> bool:
         """Whether it has curves: not if its first query was sparse."""
         return self._linear is None
@@ -233,16 +235,19 @@ class AdditiveRanker(_Remembering):
         return self._n_queries
 
     @property
+    @locked
     def n_served(self) -> int:
         """Number of queries learned from scores that were served."""
         return self._n_served
 
     @property
+    @locked
     def account(self) -> HedgeAccount:
         """The losses served so far, and the terms of their bound."""
         return HedgeAccount(*self._account.tolist())
 
     @property
+    @locked
     def candidates(self) -> np.ndarray:
         """The weights that each candidate gives the members, over their scales, float64 (N, 4), a copy."""
         return _CANDIDATES.copy()
@@ -254,21 +259,25 @@ class AdditiveRanker(_Remembering):
         return self._losses.copy()
 
     @property
+    @locked
     def candidate_prior(self) -> np.ndarray:
         """The share of each candidate before the first query, float64 (N,), a copy."""
         return _PRIOR.copy()
 
     @property
+    @locked
     def step(self) -> float:
         """eta, the step of the next query."""
         return step_of(self._account, self.rate, len(_CANDIDATES), False)
 
     @property
+    @locked
     def mass(self) -> float:
         """V, the total mass of the updates of the perceptron."""
         return float(self._numbers[MASS])
 
     @property
+    @locked
     def squares(self) -> float:
         """The sum of the squared norms of these updates, and of twice their margins times their masses."""
         return float(self._numbers[CAPPED_SQUARES])
@@ -285,7 +294,7 @@ class AdditiveRanker(_Remembering):
         return chosen
 
     def _grow(self, n_new: int) -> None:
-        self._front._widen(n_new)
+        self._front.widen(n_new)
         self._weights = with_zeros(self._weights, n_new)
         self._sums = with_zeros(self._sums, n_new)
         # Earlier documents lacked the new features; their standardised grades add up to 0.
