@@ -261,6 +261,9 @@ class StreamQuantileMap(ColumnTransformer):
                 raise ValueError("the values of a sketch do not ascend")
             if (points[np.arange(_POINTS) < sizes[:, None]] == 0.0).any():
                 raise ValueError("a sketch holds a 0")
+        rows = np.concatenate([np.zeros(0), *self._rows])
+        if np.isinf(rows).any() or (self._lacking is None and np.isnan(rows).any()):
+            raise ValueError("a sampled document is not finite")
         if len(self._base_points) > self._n_features:
             raise ValueError("the sketches that a shard began with are of other features")
         if not self._start <= self._count or not self._start < self._due:

@@ -10,11 +10,13 @@ import polars as pl
 import pytest
 from scipy import sparse
 
-from online_rank import AdditiveRanker, PerceptronRanker, load, save
+from online_rank import AdditiveRanker, BestRanker, DriftAwareRanker, LossTracker, PerceptronRanker, load, save
 from online_rank._kernels import curves
 from online_rank.bounds import certificate_of
 from online_rank.checks import yield_checks
 from online_rank.checks._subject import state_of
+from online_rank.distributed import mix
+from online_rank.export import to_sql
 from online_rank.rankers.hedge import HedgeAccount
 from tests.reference import additive as reference
 
@@ -361,3 +363,36 @@ def test_sparse_queries_are_learned_by_a_perceptron():
     bad = [{"w1": float("nan")}, {"w2": 1.0}]
     with pytest.raises(ValueError, match="feature 'w1' of document 0 is nan"):
         words.learn_one(bad, [0, 1])
+
+
+@pytest.mark.parametrize("make", [DriftAwareRanker, lambda ranker: BestRanker([ranker, AdditiveRanker(relative=False)])])
+def test_other_rankers_hold_it_and_pass_missing_values_of_arrays(make):
+    model, alone = make(AdditiveRanker()), AdditiveRanker()
+    for X, y in queries(30, missing=0.2):
+        model.learn_one(X, y)
+        alone.learn_one(X, y)
+    if isinstance(model, DriftAwareRanker):
+        assert model.predict_one(X) == alone.predict_one(X)
+    assert state_of(pickle.loads(pickle.dumps(model))) == state_of(model)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda model, x, y: LossTracker(model), "LossTracker"),
+        (lambda model, x, y: model.show_one(x), "policy"),
+        (lambda model, x, y: model.learn_one(x, y, context={"user": "u"}), "context"),
+        (lambda model, x, y: model.learn_one(x, y, at=1.0), "at"),
+        (lambda model, x, y: AdditiveRanker.from_weights([1.0]), "from_weights"),
+        (lambda model, x, y: to_sql(model), "closed form"),
+        (lambda model, x, y: mix([model, model], model), "AdditiveRanker"),
+        (lambda model, x, y: AdditiveRanker(half_lives=(1000,)), "half_lives"),
+        (lambda model, x, y: AdditiveRanker(half_lives=(1000, 0)), r"half_lives\[1\]"),
+    ],
+)
+def test_what_it_cannot_do_is_an_error_that_says_so(call, message):
+    model = AdditiveRanker()
+    for x, y in documents(10):
+        model.learn_one(x, y)
+    with pytest.raises((TypeError, ValueError), match=message):
+        call(model, x, y)
