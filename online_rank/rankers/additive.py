@@ -481,7 +481,7 @@ class AdditiveRanker(_Remembering):
     def _kept(self, block: Block) -> np.ndarray:
         """The factors of the past for each query, (q, 3)."""
         n = len(block.w)
-        if not any(self._seconds):
+        if self._seconds == (0.0, 0.0):
             return self._keep if n == 1 else np.repeat(self._keep, n, axis=0)
         if block.at is None:
             raise ValueError(
@@ -501,7 +501,8 @@ class AdditiveRanker(_Remembering):
             learned = self._linear._learn(block, rounds)
             self._n_queries += learned
             return learned
-        block = block._replace(X=_as_read(block.X))
+        if block.X.dtype != np.float64:
+            block = with_features(block, _as_read(block.X), block.names)
         self._drawn = None
         if len(self._signs) != self._n_features:
             self._decide_signs()
@@ -513,7 +514,7 @@ class AdditiveRanker(_Remembering):
             run = block if stop - t == n else block.queries(t, stop)
             learned = self._learn_run(run, rounds[t:stop])
             t += learned
-            if (self._places[:, 1] == kernels.WANTED).any():
+            if self._n_features and self._places.min() == kernels.WANTED:
                 self._decide_places()
             elif t < stop:
                 return t
