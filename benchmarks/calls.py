@@ -99,7 +99,7 @@ BARS = {
     "dicts: rank_one": 33,
     "a tracker of served losses, arrays: learn_one": 76,
     "clicks, dicts: learn_one": 46,
-    "service, ranking": 115,
+    "service, ranking": 121,
     "service, learning": 118,
 }
 

@@ -86,7 +86,7 @@ def test_hybrid(run):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lists", ["3000", "28000"])
-def test_shop(run, lists, capfd):
+def test_shop(run, lists):
     out = run("shop", lists)
     today, other = numbers(out, "NDCG@10 of today's two rankings")[-2:]
     assert "exit status 2, saved: False" in out

@@ -16,8 +16,6 @@ from typing import Any, ClassVar
 
 from online_rank._kernels.ahead import loading
 
-__all__ = ["Kernel", "Verb", "inlined", "inner", "kernel", "leaf", "on_first_compilation", "recorded"]
-
 # _nrt is named because a kernel that is compiled for a leaf would take it from there.
 # error_model="numpy": division by zero gives inf or NaN as in numpy, and no check in the inner loops.
 # No fast flags anywhere: bits must not depend on the processor. `primitives` has sums that vectorise without.

@@ -19,8 +19,6 @@ from online_rank.cli.settings import Settings
 from online_rank.cli.train import require_known_signs, scaled
 from online_rank.support.progress import progress
 
-__all__ = ["SAYS", "ClickLog", "against", "examination_of", "learn", "learner_for", "read_as"]
-
 #: What lists of each origin are learned by, and what is assumed of users.
 SAYS = {
     "shuffled": "lists in random order: exchanges of two documents, with no assumption about users",

@@ -11,8 +11,6 @@ from online_rank.cli.files import for_model, load_model
 from online_rank.measures.learned import discounts
 from online_rank.metrics import OffPolicyValue, SwapComparison
 
-__all__ = ["compare_clicks"]
-
 _WITHOUT_VALUE = {
     "place": "the probability of a document at its position says nothing about those above it, which a value of several "
     "places needs",

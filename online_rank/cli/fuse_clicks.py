@@ -20,8 +20,6 @@ from online_rank.rankers.fixed import FixedRanker
 from online_rank.rankers.rules import FAST_SWAP_BEGINNING, rule_weights
 from online_rank.stream.trec import write_run
 
-__all__ = ["fuse_clicks"]
-
 # How strongly a `ClickPerceptron` holds on to today's rule, in units of normalised scores.
 _STRENGTH = 3.0
 

@@ -16,8 +16,6 @@ from online_rank.cli.positions import how_it_serves
 from online_rank.cli.service import say_where_it_goes_on
 from online_rank.serving.protocol import RankingService
 
-__all__ = ["Place", "make_app", "serve"]
-
 #: The environment variable with the bearer token. Not an option, because all users of a machine can see command lines.
 TOKEN = "ONLINE_RANK_TOKEN"
 #: Seconds after which the thread that writes gives way to requests; by Python's default it keeps each of them waiting for 5 ms.

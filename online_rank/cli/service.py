@@ -28,8 +28,6 @@ from online_rank.serving.protocol import RankingService
 from online_rank.serving.snapshots import SNAPSHOT
 from online_rank.storage.files import write_atomically
 
-__all__ = ["check", "forget", "maker", "repair", "say_where_it_goes_on"]
-
 #: What `forget` prints of what it found.
 _FOUND = {
     "waiting": "waiting queries", "early": "queries with feedback that had not come", "learned": "learned ids",

@@ -23,8 +23,9 @@ from online_rank.cli.reading import Missing, warnings_as_lines
 from online_rank.cli.settings import Made, Settings
 from online_rank.cli.shards import check_workers, learn_passes
 from online_rank.evaluate import Trace, progressive
-from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
+from online_rank.storage.checkpoint import CheckpointDirectory
 from online_rank.storage.files import require_replaceable, save
+from online_rank.storage.folder import CheckpointError
 from online_rank.support.progress import progress
 
 #: The figures reported about the machines.

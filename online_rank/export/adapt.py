@@ -8,8 +8,6 @@ from online_rank import arguments
 from online_rank.export.linear import serving_weights
 from online_rank.query.vectors import METRICS, unit
 
-__all__ = ["adapt"]
-
 
 def adapt(model: Any, query: Any, *, metric: str = "cosine") -> np.ndarray:
     """The vector to search an index with, so that it ranks as a model of `Vectors`: query times learned weights.

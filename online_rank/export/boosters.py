@@ -7,8 +7,6 @@ import numpy as np
 from online_rank.base.form import Tree, Trees
 from online_rank.export.reading import Names, Prepared, prepared
 
-__all__ = ["to_lightgbm", "to_xgboost"]
-
 
 def to_lightgbm(model: Any, *, name: str = "online_rank", names: Names = None) -> str:
     """Trees as the text of a LightGBM model, which `lightgbm.Booster(model_str=...)` can rank with, and continue from.

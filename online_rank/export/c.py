@@ -11,8 +11,6 @@ from online_rank.export.c_functions import HELPERS
 from online_rank.export.linear import linear_form
 from online_rank.export.reading import Names, prepared
 
-__all__ = ["to_c"]
-
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 

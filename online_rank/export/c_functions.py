@@ -1,8 +1,5 @@
 """The functions of C that the layers of a model call."""
 
-__all__ = ["HELPERS"]
-
-
 #: The functions that layers call. Each makes columns b (n, k), row by row, of columns a (n, d).
 HELPERS = {
     "find": """/* How many of the k ascending numbers are <= x. */

@@ -9,8 +9,6 @@ from online_rank.base.form import Tree, Trees
 from online_rank.export.linear import linear_form
 from online_rank.export.reading import Names, Prepared, prepared
 
-__all__ = ["to_elasticsearch"]
-
 
 def to_elasticsearch(model: Any, *, name: str = "online_rank", names: Names = None) -> dict[str, Any]:
     """A model for the LTR plugin of Elasticsearch and OpenSearch, with its feature set if you give templates.

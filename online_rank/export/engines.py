@@ -9,16 +9,6 @@ from online_rank.export.fusion import Weights, fusion_weights, normalised
 from online_rank.export.reading import Names, feature_texts
 from online_rank.query import Runs
 
-__all__ = [
-    "to_elasticsearch_linear",
-    "to_elasticsearch_rrf",
-    "to_langchain",
-    "to_opensearch_pipeline",
-    "to_solr_function",
-    "to_sql",
-    "to_vespa_global",
-]
-
 #: OpenSearch's limit of the queries in a hybrid query.
 _OPENSEARCH_MOST = 5
 _SOLR_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")

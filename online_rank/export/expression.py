@@ -7,8 +7,6 @@ import numpy as np
 
 from online_rank.base.form import Curves, Form, Linear, Network, Scale, Take, Tree, Trees
 
-__all__ = ["Definitions", "Dialect", "definitions"]
-
 
 class Dialect(NamedTuple):
     """The syntax of a language beyond arithmetic.

@@ -9,8 +9,6 @@ from online_rank.export.reading import Names
 from online_rank.export.table import TARGETS
 from online_rank.query import Runs
 
-__all__ = ["FORMATS", "export"]
-
 #: The names of the targets of `export`.
 FORMATS = tuple(TARGETS)
 

@@ -14,8 +14,6 @@ from online_rank.export.table import TARGETS
 from online_rank.preprocessing import RunFeatures
 from online_rank.query import Runs
 
-__all__ = ["ENGINES", "Engine", "Weights", "fusion_weights", "normalised"]
-
 
 class Engine(NamedTuple):
     """What an engine makes of result lists, from its documentation.

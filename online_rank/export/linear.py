@@ -8,8 +8,6 @@ import numpy as np
 from online_rank.base.closed import form_of
 from online_rank.base.form import Curves, Form, InQuery, Linear, Scale, Take
 
-__all__ = ["LinearForm", "linear_form", "serving_weights"]
-
 #: The reasons why layers are not linear.
 _REASONS = {
     Curves: "piecewise linear functions of a feature have no linear form",

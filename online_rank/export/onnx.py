@@ -8,8 +8,6 @@ import numpy as np
 from online_rank.base.form import Blend, Curves, Form, InQuery, Linear, Network, Scale, Take, Trees
 from online_rank.export.reading import Names, prepared
 
-__all__ = ["to_onnx", "to_onnx_bytes"]
-
 #: Version of the operator set; the newest that all runtimes of recent years support.
 _OPSET = 17
 _IR_VERSION = 8

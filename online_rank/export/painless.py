@@ -6,8 +6,6 @@ from typing import Any
 from online_rank.export.expression import Dialect, definitions
 from online_rank.export.reading import Names, prepared
 
-__all__ = ["to_painless"]
-
 _DIALECT = Dialect(
     choose=lambda condition, then, other: f"({condition} ? {then} : {other})",
     tanh="Math.tanh",

@@ -7,8 +7,6 @@ import numpy as np
 from online_rank.export.linear import linear_form
 from online_rank.export.reading import Names, prepared
 
-__all__ = ["to_json"]
-
 
 def to_json(model: Any, *, name: str = "online_rank", names: Names = None) -> dict[str, Any]:
     """A model as JSON: weights of raw features if it is linear, otherwise layers and a head.

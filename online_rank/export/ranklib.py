@@ -8,8 +8,6 @@ from online_rank import arguments
 from online_rank.export.linear import linear_form
 from online_rank.export.reading import Names, prepared
 
-__all__ = ["from_ranklib", "to_ranklib"]
-
 #: Header of RankLib's linear models: "## Linear Regression", "## Coordinate Ascent".
 _HEADER = re.compile(r"##\s*(Linear Regression|Coordinate Ascent)\s*$")
 

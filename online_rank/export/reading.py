@@ -12,8 +12,6 @@ from online_rank.base.form import Curves, Form, InQuery, Layer, Linear, Scale, T
 from online_rank.export.table import KINDS, TARGETS
 from online_rank.preprocessing import RunFeatures
 
-__all__ = ["Names", "Prepared", "feature_texts", "kind_of", "prepared", "raw_trees"]
-
 #: The target's names of the features: all in order, or a dict from the model's names for those that differ.
 Names: TypeAlias = Sequence[str] | Mapping[str, Any] | None
 

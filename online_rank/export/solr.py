@@ -9,8 +9,6 @@ from online_rank.base.form import Tree, Trees
 from online_rank.export.linear import linear_form
 from online_rank.export.reading import Names, Prepared, prepared
 
-__all__ = ["solr_features", "to_solr", "to_solr_normalized"]
-
 _LINEAR = "org.apache.solr.ltr.model.LinearModel"
 _TREES = "org.apache.solr.ltr.model.MultipleAdditiveTreesModel"
 _NORMALIZER = "org.apache.solr.ltr.norm.StandardNormalizer"

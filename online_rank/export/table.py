@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-__all__ = ["KINDS", "TARGETS", "Target"]
-
 #: The kinds of models, with their descriptions.
 KINDS = {
     "linear": "weighted sums of raw features",

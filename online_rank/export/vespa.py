@@ -9,8 +9,6 @@ from online_rank.export.expression import number as literal
 from online_rank.export.linear import linear_form
 from online_rank.export.reading import Names, prepared
 
-__all__ = ["to_vespa"]
-
 _ATTRIBUTE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: Vespa's rank features: bm25(title), fieldMatch(title).completeness, query(age), ...
 _RANK_FEATURE = re.compile(r"[A-Za-z_]\w*\([\w.,\" -]*\)(\.\w+)*")

@@ -11,8 +11,6 @@ from online_rank._kernels.codes import ALL_PAIRS, PLACKETT_LUCE
 from online_rank.feedback.impressions import Clicks, Impression
 from online_rank.query import Block
 
-__all__ = ["ShownBlock", "propensities_of", "shown_block"]
-
 #: Least probability that a click is divided by.
 _SMALLEST = 1e-100
 

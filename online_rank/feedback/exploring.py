@@ -19,8 +19,6 @@ import numpy as np
 
 from online_rank import arguments
 
-__all__ = ["expected_places", "kept_share", "retention"]
-
 # Number of rows of differences that are in memory at once.
 _ROWS = 256
 # Number of positions whose loss is summed one by one; an integral bounds the loss at all others.

@@ -12,8 +12,6 @@ from online_rank import arguments
 from online_rank.limits import FORMAT_VERSION, is_integer
 from online_rank.query.feedback import Feedback
 
-__all__ = ["Clicks", "Impression"]
-
 #: Logits are cut this far below the largest, as kernels cut them.
 _DEEPEST = 600.0
 

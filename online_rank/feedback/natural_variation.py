@@ -9,8 +9,6 @@ from online_rank import arguments
 from online_rank.feedback.impressions import Clicks
 from online_rank.feedback.position_bias import fitted_examination
 
-__all__ = ["NaturalVariation"]
-
 _MOST = 100
 #: Fewest clicks in comparisons between two parts of the page for these to count as compared.
 _FEWEST = 10.0

@@ -31,8 +31,6 @@ import numpy as np
 from online_rank import arguments
 from online_rank.feedback.impressions import Impression
 
-__all__ = ["OriginTest"]
-
 #: The shares of the wealth that are bet.
 _SHARES = 0.9 * 0.5 ** np.arange(6.0)
 #: By how much the expectations may be above 1: probabilities are rounded.

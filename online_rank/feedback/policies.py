@@ -15,9 +15,6 @@ from online_rank.base.schema import Schema
 from online_rank.feedback.exploring import kept_share, retention
 from online_rank.feedback.impressions import Impression
 
-__all__ = ["FEW", "HELD_BACK", "FairPairs", "Greedy", "PlackettLuce", "Policy"]
-
-
 #: If at most this many documents are shown, this many more are drawn and held back.
 FEW, HELD_BACK = 2, 4
 #: What exploring costs is computed for at most this many of the best documents, so that long lists do not take m^2.

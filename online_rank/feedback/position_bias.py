@@ -10,8 +10,6 @@ from online_rank._kernels import clicks as kernels
 from online_rank.base.schema import Array, Count, Schema
 from online_rank.feedback.impressions import Clicks
 
-__all__ = ["PositionBias", "fitted_examination"]
-
 _MOST = 100
 _N_GROUPS = 16
 # Most iterations of Newton's method, which takes about ten.

@@ -33,8 +33,6 @@ from online_rank.feedback.impressions import Clicks
 from online_rank.intervals import Interval, LossInterval
 from online_rank.intervals.losses import largest_deviation
 
-__all__ = ["OffPolicyValue", "SwapComparison"]
-
 #: Smallest effective sample size for point estimates.
 _ENOUGH = 100.0
 

@@ -9,19 +9,6 @@ from online_rank.base.step import QueryStep
 from online_rank.limits import ALWAYS_DOCUMENTS, CELLS_A_BYTE, MAX_CELLS, MAX_KNOWN_CELLS
 from online_rank.query import Block
 
-__all__ = [
-    "arrays_of",
-    "as_served",
-    "cells_allowed",
-    "completed",
-    "explained",
-    "ranked",
-    "require_few_pairs",
-    "require_known",
-    "require_moderate",
-    "require_short_context",
-]
-
 
 def ranked(query_id: Any, scores: dict[Any, float], drawn: Sequence[Any] | None = None) -> dict[str, Any]:
     """The answer to a query: its documents, best first, and their scores. The documents `drawn` to be shown come first."""

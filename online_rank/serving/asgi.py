@@ -9,8 +9,6 @@ import msgspec
 
 from online_rank.serving.trace import Trace
 
-__all__ = ["ARRIVAL", "Exchange", "Headers", "Limits", "Receive", "Refused", "Scope", "Send", "path_of"]
-
 #: The extension of a scope with the time at which a request came, and a function that waits until its answer is sent.
 ARRIVAL = "online_rank.arrival"
 

@@ -19,8 +19,6 @@ from online_rank.measures.learned import AnyMeasure
 from online_rank.metrics.interleaving import draft, vote
 from online_rank.query import Block
 
-__all__ = ["Challenge", "drafted_by_challenge"]
-
 _NAMES = ("serving", "challenger")
 
 

@@ -4,8 +4,6 @@ import logging
 import threading
 import time
 
-__all__ = ["CLOCK", "Clock"]
-
 _log = logging.getLogger("online_rank.serving")
 
 #: Seconds from which a difference of the two clocks is a step. Slower corrections (slewing) move both.

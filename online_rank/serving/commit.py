@@ -8,8 +8,6 @@ from collections.abc import Awaitable, Iterator
 from online_rank.serving.durable import DurableService, is_fatal, is_for_room
 from online_rank.serving.protocol import Outcome
 
-__all__ = ["CommitError", "GroupCommit"]
-
 _log = logging.getLogger("online_rank.serving")
 _DONE = object()
 #: Seconds that a change nobody waits for may wait for others, to be written with them.

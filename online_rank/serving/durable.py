@@ -24,8 +24,6 @@ from online_rank.storage.saved import saved_state
 from online_rank.storage.state import StateDirectory
 from online_rank.storage.store import Change, Generation, SavedState, StateStore
 
-__all__ = ["DurableService", "is_fatal", "is_for_room", "read_service"]
-
 _log = logging.getLogger("online_rank.serving")
 
 #: Seconds until a failed checkpoint is tried again: initially, and at most.

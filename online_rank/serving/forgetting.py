@@ -19,8 +19,6 @@ from online_rank.serving.reading import read
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import strings_of
 
-__all__ = ["Forgotten", "forget", "without"]
-
 
 class Forgotten(NamedTuple):
     """What was forgotten.

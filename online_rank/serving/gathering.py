@@ -11,8 +11,6 @@ from online_rank.base.undo import all_or_nothing
 from online_rank.serving.plan import FeedbackPlan, Given
 from online_rank.serving.waiting import WaitingQueries
 
-__all__ = ["GatheredFeedback", "n_values"]
-
 #: About what a value that was given takes.
 _VALUE = 300
 

@@ -41,8 +41,6 @@ from online_rank.serving.served import Answer, ServedModel
 from online_rank.serving.tokens import KINDS, ROLES, Tokens
 from online_rank.serving.workers import OnlyWorker
 
-__all__ = ["Limits", "RankingApp"]
-
 _log = logging.getLogger("online_rank.serving")
 
 #: Allows only the page itself, and the server it came from.

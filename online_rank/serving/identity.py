@@ -6,8 +6,6 @@ from online_rank.serving.protocol import RankingService
 from online_rank.storage.folder import CheckpointError
 from online_rank.storage.tree import settings_of
 
-__all__ = ["differences", "go_on"]
-
 #: What a service is, besides its model.
 _OPTIONS = ("measure", "learn_served", "null_is_missing")
 #: The limits of a service, which are not part of its identity.

@@ -5,8 +5,6 @@ import time
 from online_rank.serving.outcomes import Reply
 from online_rank.serving.protocol import RankingService
 
-__all__ = ["IdleClock"]
-
 
 class IdleClock:
     """Advances the time of a service by the wall clock once no request has moved it for a while.

@@ -20,8 +20,6 @@ from online_rank import arguments
 from online_rank.base import serving_steps
 from online_rank.base.explain import feature_weights
 
-__all__ = ["InputWatch", "stability_index"]
-
 _SECONDS_BETWEEN = 0.05
 _DOCUMENTS = 5
 _MOST_FEATURES = 300

@@ -25,22 +25,6 @@ from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.reading import digest_of, feedback_of, read
 from online_rank.serving.service_state import ServiceState
 
-__all__ = [
-    "NOT_CLICKS",
-    "asked_as",
-    "block_of",
-    "forget_query",
-    "known_documents",
-    "learn",
-    "learn_waiting",
-    "meant",
-    "page_for",
-    "pages_of",
-    "query_of",
-    "teach",
-    "too_late",
-]
-
 #: Most rankings that wait under one id, of which a further one takes the place of the last; and what marks their ids.
 _MOST_PAGES, _MARK = 10, "\x1f"
 

@@ -12,8 +12,6 @@ from online_rank.limits import INT64_HIGH, INT64_LOW, MAX_DOCUMENTS, MAX_ID_LENG
 from online_rank.query import Runs
 from online_rank.query.grades import MAX_GRADE
 
-__all__ = ["EXAMPLES", "Forget", "Message", "Query", "RollBack"]
-
 
 def _about(text: str) -> Meta:
     return Meta(description=text)

@@ -13,8 +13,6 @@ from online_rank.serving.clock import CLOCK
 from online_rank.serving.models import Models
 from online_rank.serving.served import ServedModel
 
-__all__ = ["Figures"]
-
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 #: Seconds between two measurements of the delay of the event loop.
 _BETWEEN_DELAYS = 0.1

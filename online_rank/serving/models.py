@@ -15,8 +15,6 @@ from online_rank.serving.tenants import KEY, Keys, usage_of
 from online_rank.serving.workers import REMEDY
 from online_rank.storage.folder import FolderInUse
 
-__all__ = ["KeyRefused", "Models"]
-
 #: Seconds between two looks at the folders.
 _SECONDS_BETWEEN_SWEEPS = 60.0
 _log = logging.getLogger("online_rank.serving")

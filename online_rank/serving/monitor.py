@@ -15,8 +15,6 @@ from online_rank.measures.learned import AnyMeasure
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.serving.protocol import Reply
 
-__all__ = ["Course", "Monitor"]
-
 _MAX_POINTS = 300
 _MAX_MARKS = 50
 _RECENT_HALF_LIFE = 100.0

@@ -11,8 +11,6 @@ import online_rank
 from online_rank.serving import messages as m
 from online_rank.serving.tenants import KEY
 
-__all__ = ["OPEN_TO_ALL", "description", "description_page"]
-
 _KEY = {"type": "string", "pattern": f"^{KEY.pattern}$"}
 _REFUSED = {
     400: "not a valid request, or not a key; nothing has changed",

@@ -8,8 +8,6 @@ from online_rank.feedback import Clicks
 from online_rank.intervals import LossInterval
 from online_rank.limits import is_id, is_integer
 
-__all__ = ["PREVIOUS", "REFERENCE", "Outcome", "Reply", "waiting_query"]
-
 #: File name of the model that was replaced last, in the folder of a service.
 PREVIOUS = "previous.npz"
 #: File name of the features that later ones are compared with, there too.

@@ -16,8 +16,6 @@ from online_rank.serving.gathering import GatheredFeedback, n_values
 from online_rank.serving.plan import GRADE, FeedbackPlan
 from online_rank.serving.waiting import MOST_APART
 
-__all__ = ["PendingQueries"]
-
 #: Queries whose time is over that go at once.
 _AT_ONCE = 32
 

@@ -8,8 +8,6 @@ from online_rank.arguments import choice, number
 from online_rank.base.schema import Schema
 from online_rank.query.grades import MAX_GRADE
 
-__all__ = ["GRADE", "FeedbackPlan", "Given"]
-
 #: The kind of feedback given as a grade or an engagement rather than as an event. It replaces all events.
 GRADE = ""
 _MAX_NAME = 100

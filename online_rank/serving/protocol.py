@@ -36,8 +36,6 @@ from online_rank.serving.reading import RequestError, read
 from online_rank.serving.service_state import ServiceState
 from online_rank.storage.files import from_bytes
 
-__all__ = ["Outcome", "RankingService", "Reply"]
-
 
 class RankingService(ServiceState):
     """Answers requests, and learns from grades or clicks whenever they arrive.
@@ -243,8 +241,11 @@ class RankingService(ServiceState):
         if isinstance(message, messages.Explain):
             return ranking.explain(self, message, request)
         gathers, ts = self._gathers, None if message.ts is messages.UNSET else message.ts
-        own, now = self._times(ts, at)
-        if isinstance(message, messages.Rank):
+        is_rank = isinstance(message, messages.Rank)
+        own: Any
+        now: Any
+        own, now = self._times(ts, at) if is_rank or gathers or ts is not None else (at, at)
+        if is_rank:
             return ranking.rank(self, message, request, own, now)
         learned_at = self._time(now if ts is not None else at)
         if isinstance(message, messages.Teach):

@@ -15,8 +15,6 @@ from online_rank.serving.learning import known_documents, page_for, query_of
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.service_state import ServiceState
 
-__all__ = ["explain", "let_wait", "rank"]
-
 #: Approximate memory of a waiting query besides its text, and of each document besides its features: names, scores, the draw.
 _ENTRY = 500
 _DOCUMENT = 200

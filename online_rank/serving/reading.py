@@ -16,8 +16,6 @@ from msgspec import UNSET, UnsetType
 from online_rank.limits import MAX_REQUEST_DEPTH
 from online_rank.serving.messages import EXAMPLES, Clicks, Command, Id, Message, Query
 
-__all__ = ["RequestError", "digest_of", "feedback_of", "guide", "read", "read_as"]
-
 _COLON = ord(":")
 
 

@@ -25,8 +25,6 @@ from online_rank.serving.snapshots import KeptModels, today
 from online_rank.serving.stored_times import latest_time
 from online_rank.storage.files import from_bytes, to_bytes
 
-__all__ = ["Answer", "ServedModel"]
-
 _log = logging.getLogger("online_rank.serving")
 
 #: A model is replaced if the disk has room for so many files of it: in the journal, in the next checkpoint, and to spare.

@@ -17,8 +17,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from online_rank.serving.asgi import ARRIVAL, Limits
 
-__all__ = ["EventLoop", "keep_one_arena", "listening_sockets", "most_connections", "server"]
-
 #: Connections that the system may accept before the server handles them.
 _BACKLOG = 128
 #: File descriptors reserved for everything else: open models, libraries, standard streams.

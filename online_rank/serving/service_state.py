@@ -24,8 +24,6 @@ from online_rank.serving.pending import PendingQueries
 from online_rank.serving.plan import FeedbackPlan
 from online_rank.serving.waiting import MOST_APART
 
-__all__ = ["ServiceState"]
-
 #: What is counted.
 _COUNTED = ("ranked", "learned", "duplicates", "accepted", "late", "unknown_documents", "unanswered", "refused")
 
@@ -248,8 +246,6 @@ class ServiceState:
 
     def learned_as(self, query_id: str | int) -> int | None:
         """The digest of the feedback from which a query was learned; None if it was not, or if that is forgotten."""
-        if self._find_learned is not None and self._pending.number(query_id) is not None:
-            return None  # A query waits unless its id was learned: the store need not be asked.
         # In this order: what leaves the memory is in the store by then.
         if (kept := self._learned.get(query_id)) is not None:
             return kept[1]

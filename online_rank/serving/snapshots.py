@@ -9,8 +9,6 @@ from online_rank.serving.messages import Forget
 from online_rank.serving.outcomes import PREVIOUS
 from online_rank.storage.store import StateStore
 
-__all__ = ["SNAPSHOT", "KeptModels", "today"]
-
 #: The names of their files, each with its day.
 SNAPSHOT = re.compile(r"snapshot-(\d{4}-\d\d-\d\d)\.npz")
 

@@ -7,8 +7,6 @@ from online_rank.base.forgetting import parts_of
 from online_rank.rankers.fading import FadingRanker
 from online_rank.serving.protocol import RankingService
 
-__all__ = ["latest_time", "set_back"]
-
 
 def latest_time(service: RankingService) -> float:
     """The latest time that a service has stored; minus infinity if there is none."""

@@ -13,8 +13,6 @@ from online_rank.storage.checkpoint import STATE
 from online_rank.storage.folder import Folder, open_in, sync_directory
 from online_rank.storage.state import STATE_FILES
 
-__all__ = ["KEY", "Keys", "usage_of"]
-
 _log = logging.getLogger("online_rank.serving")
 
 #: The pattern of keys.

@@ -5,8 +5,6 @@ import itertools
 import re
 from collections.abc import Iterable, Mapping
 
-__all__ = ["KINDS", "ROLES", "Tokens", "tokens_in"]
-
 #: Ranking and explaining; feedback; everything, such as models, figures, forgetting.
 ROLES = ("rank", "learn", "admin")
 #: The kinds of requests of each role but the last, which has all.

@@ -8,8 +8,6 @@ import secrets
 from collections.abc import Mapping
 from typing import Self
 
-__all__ = ["Trace", "add_trace"]
-
 _REQUEST_ID = re.compile(rb"[\w.~:/+=@-]{1,128}")
 #: W3C Trace Context: version, trace, span, flags. Later versions may have more.
 _TRACEPARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")

@@ -8,8 +8,6 @@ import numpy as np
 
 from online_rank.base.schema import Count, Derived, DictOf, ListOf, Plain, Real, Schema, Text, TupleOf
 
-__all__ = ["MOST_APART", "WaitingQueries"]
-
 #: How far the numbers of queries that wait may lie apart: a byte is kept for each from the first to the last.
 MOST_APART = 1 << 24
 

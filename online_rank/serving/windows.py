@@ -15,8 +15,6 @@ from online_rank.serving.plan import GRADE
 from online_rank.serving.reading import feedback_of
 from online_rank.serving.service_state import ServiceState
 
-__all__ = ["close", "drop", "gather", "given_by", "promote", "take", "with_what_follows"]
-
 #: Most queries that are learned after one request since their windows have ended; the others follow after the next ones.
 _MOST_CLOSED = 32
 

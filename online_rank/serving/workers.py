@@ -7,8 +7,6 @@ import socket
 import stat
 import sys
 
-__all__ = ["REMEDY", "OnlyWorker"]
-
 REMEDY = (
     "each worker would learn a model of its own. Start one (uvicorn --workers 1; gunicorn --workers 1, without --preload); for "
     "more throughput divide the keys among several servers, each with a folder of its own"

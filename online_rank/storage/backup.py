@@ -15,8 +15,6 @@ from online_rank.storage.folder import CheckpointError, Folder, open_in, sync_di
 from online_rank.storage.saved import Saved
 from online_rank.storage.state import write_count
 
-__all__ = ["back_up", "restore"]
-
 
 def back_up(folder: str | os.PathLike[str], file: str | os.PathLike[str]) -> int:
     """Copy the state in a folder to a file, in one step of SQLite's backup, while another process may write it.

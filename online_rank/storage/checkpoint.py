@@ -6,10 +6,8 @@ from typing import Any
 
 from online_rank.storage.database import Database, Query, Rows, delete, digest_of, reader, reading
 from online_rank.storage.files import ModelFileError
-from online_rank.storage.folder import CheckpointError, Folder, sync_directory
+from online_rank.storage.folder import Folder, sync_directory
 from online_rank.storage.generations import Snapshot, assembled, pieces_of, taken
-
-__all__ = ["GENERATIONS", "STATE", "CheckpointDirectory", "CheckpointError", "newest", "read_checkpoint"]
 
 #: The database in a folder.
 STATE = "state.db"

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 from online_rank.storage.folder import CheckpointError, identity, open_in, sync_directory
 
-__all__ = ["Database", "Query", "Rows", "delete", "digest_of", "insert", "reader", "reading"]
-
 #: Number of pages of the write-ahead log from which it is moved into the database.
 _MANY_PAGES = 1000
 #: Pages that the connections of the writer and of readers keep, in KiB: by the default of 2 MB, the memory of many models

@@ -30,8 +30,6 @@ from online_rank.storage.archive import ArchiveError, read_archive, write_archiv
 from online_rank.storage.folder import sync_directory
 from online_rank.storage.tree import Packed, pack, unpack
 
-__all__ = ["FORMAT_VERSION", "ModelFileError", "load", "save"]
-
 _FORMAT = "online_rank"
 _HEADER = "header.json"
 

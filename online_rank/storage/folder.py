@@ -8,8 +8,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["OWNER", "CheckpointError", "Folder", "FolderInUse", "open_in", "sync_directory"]
-
 OWNER = "owner"
 
 

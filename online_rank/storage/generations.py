@@ -17,8 +17,6 @@ from online_rank.storage.database import digest_of
 from online_rank.storage.files import ModelFileError, described, restored
 from online_rank.storage.tree import numeric
 
-__all__ = ["Snapshot", "assembled", "pieces_of", "taken"]
-
 _PIECE = 1 << 16
 
 

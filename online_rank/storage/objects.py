@@ -24,8 +24,6 @@ from online_rank.limits import is_integer
 from online_rank.storage.river_classes import RIVER, river_class, river_name
 from online_rank.support import registry
 
-__all__ = ["Budget", "check_settled", "class_of", "name_of", "registered", "restore", "schema", "split"]
-
 
 class Budget:
     """The bytes that objects of a file may still allocate besides the file's own arrays."""

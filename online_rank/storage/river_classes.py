@@ -26,8 +26,6 @@ from online_rank.base.schema import (
     TupleOf,
 )
 
-__all__ = ["COMPILED", "RIVER", "TYPES", "Declaration", "compiled_name", "river_class", "river_name"]
-
 
 class Declaration(NamedTuple):
     """The fields of a class of river: the arguments of its constructor, and its state."""

@@ -13,8 +13,6 @@ from online_rank.storage.checkpoint import STATE, newest
 from online_rank.storage.database import Query, Rows, digest_of, reading
 from online_rank.storage.folder import CheckpointError
 
-__all__ = ["Saved", "chained", "digest_of_id", "digest_of_query", "saved_state"]
-
 #: Each change with the query that waits from then on.
 _JOURNAL = Query(
     "SELECT change, outcome, number, journal.digest, content, query.digest FROM journal LEFT JOIN query USING (number)"

@@ -25,14 +25,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from online_rank.storage.checkpoint import GENERATIONS, STATE, CheckpointDirectory, CheckpointError
+from online_rank.storage.checkpoint import GENERATIONS, STATE, CheckpointDirectory
 from online_rank.storage.database import Query, delete, digest_of, insert
 from online_rank.storage.files import write_atomically
-from online_rank.storage.folder import OWNER, identity, open_in, sync_directory
+from online_rank.storage.folder import OWNER, CheckpointError, identity, open_in, sync_directory
 from online_rank.storage.saved import Saved, chained, digest_of_id, digest_of_query
 from online_rank.storage.store import Change, Generation, StateStore
-
-__all__ = ["STATE_FILES", "StateDirectory", "write_count"]
 
 _COUNT = "acknowledged"
 _COUNT_SIZE = 128

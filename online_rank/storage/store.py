@@ -6,8 +6,6 @@ from typing import Any, NamedTuple, Protocol
 
 from online_rank.storage.generations import Snapshot
 
-__all__ = ["Change", "Generation", "SavedState", "StateStore"]
-
 
 class Change(NamedTuple):
     """A change of the state, in the form of the journal.

@@ -26,8 +26,6 @@ from online_rank.limits import MAX_DEPTH, is_integer
 from online_rank.storage.objects import Budget, check_settled, class_of, name_of, registered, restore, split
 from online_rank.storage.river_classes import COMPILED, TYPES, compiled_name
 
-__all__ = ["Packed", "adopt", "numeric", "pack", "settings_of", "strings_of", "unpack"]
-
 #: Bytes that objects may allocate in addition to twice the arrays of a file.
 _SPARE_BYTES = 8 << 20
 

@@ -10,8 +10,6 @@ from typing import Any
 from online_rank.query.names import is_index_name, is_outcome_name
 from online_rank.stream.table_sources import Column, columns_of
 
-__all__ = ["MISSING", "Column", "TablePlan", "plan_columns", "plan_roles", "require_names"]
-
 #: How missing values of a feature can be treated.
 MISSING = ("error", "zero", "mean", "indicator")
 

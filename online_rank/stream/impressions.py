@@ -17,8 +17,6 @@ from online_rank.stream.table_order import QueryOrder, notice_new_columns
 from online_rank.stream.table_rows import TableError, as_text, require_queries, times_of
 from online_rank.stream.table_sources import Frame, batches_of
 
-__all__ = ["ImpressionIterator", "iter_impressions"]
-
 _KINDS = ("above", "place")
 _ROWS = 8192
 #: So many first lists show whether positions begin at 0.

@@ -13,9 +13,6 @@ from online_rank.stream.letor.repeated import REMEMBERED
 from online_rank.stream.table_rows import TableError
 from online_rank.stream.table_sources import Frame, columns_of
 
-__all__ = ["QueryOrder", "TableWarning", "notice_new_columns"]
-
-
 #: Ids that are left when missing values are written as text.
 _WRITTEN_MISSING = frozenset(["NA", "N/A", "NaN", "nan", "NULL", "null", "None", "NaT", "<NA>"])
 

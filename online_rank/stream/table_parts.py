@@ -12,8 +12,6 @@ from online_rank.stream.letor.plan import in_runs, shared_pieces
 from online_rank.stream.table_sources import row_bounds
 from online_rank.stream.tables import TableWarning, iter_table
 
-__all__ = ["TablePart", "plan_tables"]
-
 
 @dataclass(frozen=True)
 class TablePart:

@@ -9,18 +9,6 @@ import numpy as np
 from online_rank.stream.columns import TablePlan
 from online_rank.stream.table_sources import Frame
 
-__all__ = [
-    "Rows",
-    "TableError",
-    "as_text",
-    "document_ids",
-    "first_repeated",
-    "numbers_of",
-    "read_rows",
-    "require_queries",
-    "times_of",
-]
-
 #: From here on, floats skip whole numbers.
 _WHOLE = 2.0**53
 

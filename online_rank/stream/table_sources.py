@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["TABLES", "Batches", "Column", "Frame", "arrow", "batches_of", "columns_of", "is_table", "remedy_for", "row_bounds"]
-
 #: Suffixes of files that are tables.
 TABLES = (".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
 

@@ -17,8 +17,6 @@ from online_rank.stream.table_order import QueryOrder, TableWarning, notice_new_
 from online_rank.stream.table_rows import Rows, TableError, as_text, first_repeated, read_rows
 from online_rank.stream.table_sources import Batches, batches_of
 
-__all__ = ["TableIterator", "TableWarning", "iter_table"]
-
 
 class TableIterator(Iterator[tuple[Any, ...]]):
     """The queries of tables, one after the other; what `iter_table` returns.

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["lines_of", "open_bytes", "text_of"]
-
 _GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 

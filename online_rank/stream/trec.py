@@ -11,8 +11,6 @@ import numpy as np
 
 from online_rank.stream.text_lines import lines_of, text_of
 
-__all__ = ["judged_rankings", "read_judgements", "read_run", "run_lines", "write_run"]
-
 #: The share of neighbours in rank whose scores must ascend before scores are taken for distances.
 _ASCENDING = 0.9
 

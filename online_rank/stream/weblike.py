@@ -8,8 +8,6 @@ import numpy as np
 from online_rank import arguments
 from online_rank.stream.synth import WEB_GRADES, SyntheticStream, require_shares, world_of
 
-__all__ = ["WebLike"]
-
 _TRUTHS = ("linear", "additive", "forest")
 #: Number of common factors of the latent features, and of features used by the truth.
 _N_FACTORS, _N_SEEN = 10, 30

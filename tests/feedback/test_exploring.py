@@ -64,7 +64,8 @@ def test_many_documents_take_no_more_memory_than_some_rows():
 
 def test_of_long_lists_the_first_hundred_count():
     policy, scores = PlackettLuce(k=None), np.r_[np.arange(2000.0, 1900.0, -1.0), np.zeros(4900)]
-    assert policy.kept_share(scores) == kept_share(policy.logits(scores), k=100) > kept_share(policy.logits(scores), k=101)
+    # With ties broken by ranks, documents further down never lose more than these.
+    assert policy.kept_share(scores) == kept_share(policy.logits(scores), k=100) >= kept_share(policy.logits(scores), k=101)
 
 
 def test_rankers_say_what_a_query_keeps():

@@ -175,17 +175,17 @@ def test_replay_is_exact():
     saved, since, stream = b"", [], queries(40)
     for t, docs in enumerate(stream):
         asked = request(id=t, docs=docs)
-        order = service.handle(asked).answer["ranking"]
+        order = service.handle(asked, at=t).answer["ranking"]
         clicked = request(id=t, clicks=[d for d in order[:3] if docs[d]["x"] > 0])
-        service.handle(clicked)
+        service.handle(clicked, at=t)
         if t == 20:
             saved = to_bytes(service)
         elif t > 20:
-            since += [asked, clicked]
+            since += [(asked, t), (clicked, t)]
     back = from_bytes(saved)
-    assert all(back.handle(record).changed for record in since)
+    assert all(back.handle(record, at=at).changed for record, at in since)
     assert to_bytes(back) == to_bytes(service)
-    assert back.handle(request(id="new", docs=stream[0])) == service.handle(request(id="new", docs=stream[0]))
+    assert back.handle(request(id="new", docs=stream[0]), at=40) == service.handle(request(id="new", docs=stream[0]), at=40)
 
 
 @pytest.mark.slow

@@ -13,9 +13,10 @@ from online_rank import PerceptronRanker, StreamScaler
 from online_rank.cli import main
 from online_rank.evaluate import progressive
 from online_rank.metrics import NDCG
-from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError, read_checkpoint
+from online_rank.storage.checkpoint import CheckpointDirectory, read_checkpoint
 from online_rank.storage.database import Query
 from online_rank.storage.files import ModelFileError, to_bytes
+from online_rank.storage.folder import CheckpointError
 from online_rank.storage.generations import taken
 from online_rank.stream.letor import iter_letor, write_letor
 

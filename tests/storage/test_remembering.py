@@ -9,7 +9,7 @@ from online_rank import PerceptronRanker
 from online_rank.serving import RankingService
 from online_rank.serving.durable import DurableService, read_service
 from online_rank.serving.messages import Forget
-from online_rank.storage.checkpoint import CheckpointError
+from online_rank.storage.folder import CheckpointError
 
 HOUR = 3600.0
 

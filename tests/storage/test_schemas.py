@@ -172,6 +172,7 @@ MADE = {
     "CascadeUser": [lambda: user("perfect")],
     "DependentUser": [lambda: user("dependent")],
     "FairPairs": [online_rank.FairPairs],
+    "Greedy": [online_rank.Greedy],
     "OffPolicyValue": [lambda: judged_from_a_log(OffPolicyValue((0.75, 0.25)), ["c", "a", "b"])],
     "PlackettLuce": [online_rank.PlackettLuce],
     "PositionBias": [position_bias],

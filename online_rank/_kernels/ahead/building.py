@@ -10,8 +10,6 @@ import llvmlite.binding as llvm
 
 from online_rank._kernels.ahead.loading import object_name
 
-__all__ = ["TRIPLES", "build", "environment"]
-
 #: The targets, each with the triple and the processor that its code is for.
 TRIPLES = {
     "x86-64-v4": ("x86_64-unknown-linux-gnu", "x86-64-v4"),

@@ -18,8 +18,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["cache_folder", "entry", "in_use", "is_missing", "object_name", "source_digest", "targets", "why_not"]
-
 #: The folder of objects in the wheel.
 PACKAGED = Path(__file__).parent / "objects"
 

@@ -8,8 +8,6 @@ import typer
 from online_rank.cli.declaring import is_given, value
 from online_rank.cli.options import Service
 
-__all__ = ["serve"]
-
 #: What lines of the log are, and their levels.
 Lines = StrEnum("Lines", ["text", "json"])
 Level = StrEnum("Level", ["debug", "info", "warning", "error"])

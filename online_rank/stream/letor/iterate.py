@@ -16,8 +16,6 @@ from online_rank.stream.letor.rows import LetorError, LetorPosition, RowBlock, R
 from online_rank.stream.letor.source import Source
 from online_rank.stream.letor.sparse import Sparse, joined, n_bytes, part
 
-__all__ = ["LetorIterator", "iter_letor"]
-
 
 class LetorIterator(Iterator[tuple[Any, ...]]):
     """The queries of a stream, one after the other; what `iter_letor` returns.

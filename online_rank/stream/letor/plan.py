@@ -12,8 +12,6 @@ from online_rank.stream.letor.iterate import iter_letor
 from online_rank.stream.letor.rows import LetorError
 from online_rank.stream.letor.source import FileRange, is_gzip, is_stdin
 
-__all__ = ["LetorPart", "plan"]
-
 _QID = re.compile(rb"\s*[^#\s][^#]*?\sqid:([^\s#]+)")
 _BLOCK = 1 << 24
 _STEP = 1 << 16

@@ -22,8 +22,6 @@ from online_rank.stream.letor.source import Source
 from online_rank.stream.letor.sparse import Gathered, Sparse, rows_at
 from online_rank.support.progress import progress as shown_progress
 
-__all__ = ["LetorBlock", "read_letor"]
-
 
 class LetorBlock(NamedTuple):
     """A LETOR file in memory.
