@@ -14,7 +14,7 @@ from online_rank._kernels.vector_math import exp_negative
 MASS, SOLVED, SINCE = range(3)
 N_NUMBERS = 3
 #: The ridge lambda, queries to the next step at the latest, growth that calls for one, and the documents in a Hessian.
-_RIDGE, _LATEST, _GROWN, _DOCUMENTS = 5.0, 8.0, 1.1, 40
+_RIDGE, _LATEST, _GROWN, _DOCUMENTS = 2.5, 8.0, 1.1, 40
 
 
 @leaf

@@ -39,7 +39,7 @@ _PRIOR = np.full(len(_CANDIDATES), 1.0 / len(_CANDIDATES))
 #: Of the perceptron; with less, blends lose .005 NDCG@10 on real data sets and on forests.
 _MARGIN = 1.0
 #: Queries after which a Hessian counts half, and the most columns of the second-order member.
-_NEWTON_HALF_LIFE, _MOST_COLUMNS = 40.0, 300
+_NEWTON_HALF_LIFE, _MOST_COLUMNS = 30.0, 300
 #: A first query of dicts with at least so many names, of which documents have less than this share, is sparse.
 _MANY_NAMES, _FILLED = 50, 0.25
 #: A place that is still to be decided.

@@ -71,7 +71,7 @@ def learn_encodings(X20: np.ndarray, X: np.ndarray, y: np.ndarray, sums: np.ndar
 class Newton:
     """Newton steps on the logistic loss of pairs, with Hessians that fade; columns g, and presence where `presence` says so."""
 
-    def __init__(self, half_life: float = 40.0, ridge: float = 5.0) -> None:
+    def __init__(self, half_life: float = 30.0, ridge: float = 2.5) -> None:
         self.keep, self.ridge = 2.0 ** (-1.0 / half_life), ridge
         self.mass, self.solved, self.since = 0.0, 0.0, 0
         self.w = self.pending = self.gram = np.zeros(0)
