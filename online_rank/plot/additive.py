@@ -8,7 +8,8 @@ import numpy as np
 from online_rank.base import serving_chain
 from online_rank.plot._style import COLOURS, DARK, FONT, GREY, new_axes, styled
 from online_rank.query.levels import is_level
-from online_rank.rankers.additive import MEMBERS, AdditiveRanker
+from online_rank.rankers.additive import AdditiveRanker
+from online_rank.rankers.curved import MEMBERS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,7 +4,7 @@ import pytest
 pytest.importorskip("matplotlib").use("Agg")
 
 from online_rank import AdditiveRanker, PerceptronRanker, plot  # noqa: E402
-from online_rank.rankers.additive import MEMBERS  # noqa: E402
+from online_rank.rankers.curved import MEMBERS  # noqa: E402
 from tests.rankers.test_additive import documents, queries  # noqa: E402
 
 
