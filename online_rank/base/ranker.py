@@ -89,6 +89,9 @@ class Ranker(Ranking, QueryEstimator):
 
     _schema = Schema(_last_round=LastRound(), _n_shown=Count(), _n_queries=Count())
 
+    #: Raises ValueError that names the first value of a block that is no number for this ranker.
+    _require_values: Any = staticmethod(require_finite)
+
     #: Number of queries learned, for rankers that count them.
     _n_queries = 0
 
@@ -374,10 +377,6 @@ class Ranker(Ranking, QueryEstimator):
             raise self._rejection(block.queries(learned, learned + 1))
         # A copy: a view would keep the rounds of the whole block alive.
         self._last_round = rounds if n_queries == 1 else rounds[-1:].copy()
-
-    def _require_values(self, block: Block) -> None:
-        """Raise ValueError that names the first value of a block that is no number for this ranker."""
-        require_finite(block)
 
     def _rejection(self, query: Block) -> ValueError:
         """The error for a query that was not learned; raised here if the query has a bad value."""
