@@ -396,3 +396,19 @@ def test_what_it_cannot_do_is_an_error_that_says_so(call, message):
         model.learn_one(x, y)
     with pytest.raises((TypeError, ValueError), match=message):
         call(model, x, y)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_bounds_hold_on_streams_that_grade_against_what_is_served(seed):
+    rng, model = np.random.default_rng(seed), AdditiveRanker()
+    for _ in range(60):
+        X = np.exp(rng.normal(size=(int(rng.integers(2, 12)), 3)))
+        scores = np.array(model.predict_one(X)) if model.n_features else np.zeros(len(X))
+        y = np.zeros(len(X), dtype=np.int64)
+        y[np.argmin(scores)] = int(rng.integers(1, 4))
+        model.learn_one(X, y, w=float(rng.choice([0.5, 1.0])))
+    certificate = certificate_of(model)
+    assert certificate.holds
+    assert certificate.loss <= certificate.bound("additive_mass_bound")
+    # The mass theorem for the last weights, at u = 0, and its norm form: F(0) = V.
+    assert model.candidate_losses[0] <= model.mass + 1e-9
