@@ -11,7 +11,7 @@ from online_rank.arguments import integer
 from online_rank.base.anatomy import learned_measure
 from online_rank.base.calls import Ranking
 from online_rank.base.columns import QueryEstimator
-from online_rank.base.form import Head
+from online_rank.base.form import Head, Layer
 from online_rank.base.lock import locked
 from online_rank.base.rounds import LastRound, Round, largest_norm
 from online_rank.base.schema import Array, Count, Schema, schema_of
@@ -171,6 +171,10 @@ class Ranker(Ranking, QueryEstimator):
     def _head(self) -> Head:
         """The closed form of the scores. Raises TypeError, with the reason, if there is none."""
         raise TypeError("its scores have no closed form that engines can compute")
+
+    def _own_layers(self) -> Sequence[Layer]:
+        """The layers between its features and its head."""
+        return ()
 
     def _linear_weights(self, columns: Any = slice(None)) -> np.ndarray | None:
         """The weights by which it ranks, of some columns, if a score is a weighted sum of the features; otherwise None."""

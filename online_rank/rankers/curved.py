@@ -11,6 +11,7 @@ from online_rank._kernels.codes import DOCUMENTS
 from online_rank.base import Ranker, share_lock
 from online_rank.base.asked import as_numbers
 from online_rank.base.columns import as_array
+from online_rank.base.form import Curves, Head, Layer, Linear
 from online_rank.base.lock import locked
 from online_rank.preprocessing import StreamQuantileMap
 from online_rank.query import Block, SparseRows, require_finite, single, with_features
@@ -46,6 +47,7 @@ class CurvedRanker(Ranker):
     _linear: PerceptronRanker | None
     _sums: np.ndarray
     _weights: np.ndarray
+    _places: np.ndarray
     _numbers: np.ndarray
     measure: str
     signs: Mapping[Any, int] | None
@@ -141,6 +143,26 @@ class CurvedRanker(Ranker):
     def _score(self, X: Any) -> np.ndarray:
         return self._score_queries(X, single(X.shape[0]))
 
+    def _head(self) -> Head:
+        if self._linear is not None:
+            return self._linear._head()
+        if self.relative:
+            raise TypeError("its curves of ranks depend on the whole query; AdditiveRanker(relative=False) has none")
+        if self._levels().columns or (self._places[:, 1] >= 0).any():
+            raise TypeError("it has met categories or missing values, which engines cannot tell from 0")
+        return Linear(np.ones(self._n_features))
+
+    def _own_layers(self) -> Sequence[Layer]:
+        if self._linear is not None:
+            return ()
+        mapped: Any = self._front._layers(self._n_features)[0]
+        bends, made = curves.FIRST + curves.STEP * np.arange(curves.POINTS), []
+        for (_, scores), (starts, slopes) in zip(mapped.knots, self._curves()[:, 0], strict=True):
+            g = np.unique(np.concatenate([bends[(bends > scores[0]) & (bends < scores[-1])], scores[[0, -1]]]))
+            cells = _cells_of(g)
+            made.append((g, starts[cells] + slopes[cells] * g))
+        return mapped, Curves(np.arange(self._n_features), tuple(made))
+
     def _linear_weights(self, columns: Any = slice(None)) -> np.ndarray | None:
         return None if self._linear is None else self._linear._linear_weights(columns)
 
@@ -186,7 +208,7 @@ class CurvedRanker(Ranker):
         # Between knots at neighbouring numbers there is no value.
         values = np.unique(np.concatenate([values, np.interp(bends, scores, values)])) if len(values) else values
         g = np.interp(values, *self._front.knots(j)) if len(values) else values
-        cells = np.clip((g - curves.FIRST) / curves.STEP + 1.0, 0.0, curves.POINTS + 0.5).astype(np.intp)
+        cells = _cells_of(g)
         own, ranked = (starts[cells] + slopes[cells] * g for starts, slopes in drawn[j])
         return values, own, ranked
 
@@ -221,6 +243,11 @@ def _is_sparse(X: Any) -> bool:
     names = {name for x in X if isinstance(x, Mapping) for name in x}
     filled = sum(len(x) for x in X if isinstance(x, Mapping))
     return len(names) >= _MANY_NAMES and filled < _FILLED * len(X) * len(names)
+
+
+def _cells_of(g: np.ndarray) -> np.ndarray:
+    """The cell of each score on the grid."""
+    return np.clip((g - curves.FIRST) / curves.STEP + 1.0, 0.0, curves.POINTS + 0.5).astype(np.intp)
 
 
 def as_read(X: np.ndarray) -> np.ndarray:

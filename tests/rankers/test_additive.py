@@ -12,6 +12,7 @@ from scipy import sparse
 
 from online_rank import AdditiveRanker, BestRanker, DriftAwareRanker, LossTracker, PerceptronRanker, load, save
 from online_rank._kernels import curves
+from online_rank.base.closed import form_of
 from online_rank.bounds import certificate_of
 from online_rank.checks import yield_checks
 from online_rank.checks._subject import state_of
@@ -19,6 +20,7 @@ from online_rank.distributed import mix
 from online_rank.export import to_sql
 from online_rank.rankers.hedge import HedgeAccount
 from tests.reference import additive as reference
+from tests.reference.forms import scores as of_form
 
 
 def queries(n, d=4, m=(3, 30), seed=0, missing=0.0):
@@ -412,3 +414,14 @@ def test_bounds_hold_on_streams_that_grade_against_what_is_served(seed):
     assert certificate.loss <= certificate.bound("additive_mass_bound")
     # The mass theorem for the last weights, at u = 0, and its norm form: F(0) = V.
     assert model.candidate_losses[0] <= model.mass + 1e-9
+
+
+def test_without_relative_columns_it_has_a_closed_form():
+    model = AdditiveRanker(relative=False)
+    for X, y in queries(60):
+        model.learn_one(X, y)
+    np.testing.assert_allclose(of_form(form_of(model), X), model.predict_one(X), rtol=1e-4, atol=1e-5)
+    X[0, 0] = np.nan
+    model.learn_one(X, y)
+    with pytest.raises(TypeError, match="missing values"):
+        form_of(model)
