@@ -183,9 +183,6 @@ class Service(NamedTuple):
     measure: Measure = "ndcg@10"
     scale: Scaling = Scale.map
     strict: Annotated[bool, flag("--strict", "Refuse features that MODEL does not know; missing ones count as 0.")] = False
-    null_features: Annotated[
-        bool, flag("--null-features", "A feature that is null counts as missing; without it, it is refused.")
-    ] = False
     checkpoint: Annotated[
         str | None, value("DIR", "Folder that keeps everything acknowledged; a restart continues from there.")
     ] = None

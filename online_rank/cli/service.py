@@ -93,7 +93,6 @@ def maker(service: Service) -> Callable[[], RankingService]:
             origin=origin,
             challenge=copy.deepcopy(challenge),
             plan=plan,
-            null_is_missing=service.null_features,
         )
 
     return make

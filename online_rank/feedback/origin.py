@@ -137,8 +137,8 @@ class OriginTest:
             targets = [before or (), self._foreseen(candidates, X)] if m > 1 else [(), ()]
             numbers = _numbers(shown.order, np.array(chances), np.array(left), targets, marginal)
             self._bet(numbers, where)
+            self._meet(candidates, shown.order, X)
         self._last[key] = shown.order
-        self._meet(candidates, shown.order, X)
 
     def finish(self) -> None:
         """Raise ValueError if there were no lists, nothing to compare, or only lists that come again as they were."""

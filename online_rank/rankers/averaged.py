@@ -199,7 +199,7 @@ class LinearRanker(AveragedRanker):
             warnings.warn(
                 f"signs: the first query has no feature {', '.join(map(repr, lacking))}; a sign holds for "
                 "features of that name alone",
-                stacklevel=6,
+                stacklevel=7,
             )
 
     def _check_state(self) -> None:

@@ -245,7 +245,7 @@ class PerceptronRanker(LinearRanker):
                 )  # fmt: skip
             return self._watch(block, rounds, *self._nobody(block), X, np.empty(0), np.empty(0))
         if self._rows is None and self.credit == "spread":
-            warnings.warn(_SPARSE_HINT, stacklevel=4)
+            warnings.warn(_SPARSE_HINT, stacklevel=5)
         rows, table, averages = self._for_kernel(X)
         arguments = rows, y, offsets, w, discounts(len(y)), self._config, table, averages, self._counters, rounds
         return kernels.learn(*arguments) if served is None else kernels.learn_watched(*arguments, served, None)

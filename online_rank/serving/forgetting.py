@@ -166,5 +166,5 @@ def _has(text: str, wanted: Forget) -> bool:
         value = (message.context or {}).get(context[0])
         if type(value) in (str, int, bool) and str(value) == context[1]:
             return True
-    asked = message.asked(null_is_missing=True)
+    asked = message.asked()
     return document in (asked.ids if isinstance(asked, Runs) else asked)

@@ -450,7 +450,7 @@ async def _cut(content: bytes) -> AsyncIterator[bytes]:
 def _types_of_features(service: RankingService) -> tuple[str, ...]:
     """The JSON types of features that a service takes."""
     texts = ("string", "array") if abilities_of(service.model).takes_documents else ()
-    return ("number", "boolean", *texts, *(("null",) if service.null_is_missing else ()))
+    return ("number", "boolean", *texts, "null")
 
 
 def _page(key: str | None) -> str:

@@ -7,7 +7,7 @@ from online_rank.storage.folder import CheckpointError
 from online_rank.storage.tree import settings_of
 
 #: What a service is, besides its model.
-_OPTIONS = ("measure", "learn_served", "null_is_missing")
+_OPTIONS = ("measure", "learn_served")
 #: The limits of a service, which are not part of its identity.
 _LIMITS = ("wait", "wait_bytes", "clock_skew")
 

@@ -141,7 +141,7 @@ class InputWatch:
         if not chosen:
             return False
         self.n_queries += 1
-        # What is null is missing, where it is accepted at all.
+        # What is null is missing.
         present = {
             name for document in chosen for name, value in document.items() if value is not None and len(name) <= _LONGEST_NAME
         }

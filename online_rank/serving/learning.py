@@ -130,7 +130,7 @@ def query_of(state: ServiceState, message: Any, only: Any = None, *, n_bytes: in
     n_bytes
         Size of a new request, which must not ask for too large an array; None for one that was accepted before.
     """
-    asked, context = message.asked(state.null_is_missing), message.context
+    asked, context = message.asked(), message.context
     context = None if context is UNSET else context
     if n_bytes is not None and len(asked) > MAX_DOCUMENTS:
         raise ValueError(f"docs has {len(asked)} documents; a query may have {MAX_DOCUMENTS}")

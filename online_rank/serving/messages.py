@@ -24,7 +24,7 @@ Id = Annotated[_Text | _Int64, _about("identifies one query")]
 _Feature = int | float | bool | str | list[str] | None
 _Docs = Annotated[
     dict[str, dict[str, _Feature]],
-    _about("the documents of the query: `{document: {feature: value}}`"),
+    _about("the documents of the query: `{document: {feature: value}}`; null is a missing value"),
     Meta(extra_json_schema={"maxProperties": MAX_DOCUMENTS}),
 ]
 _Runs = Annotated[
@@ -75,11 +75,9 @@ class Query(Message, kw_only=True):
     runs: _Runs | UnsetType = UNSET
     context: _Context | UnsetType = UNSET
 
-    def asked(self, null_is_missing: bool = False) -> Any:
-        """The query, `{document: features}` or `Runs`; features that are null may count as missing."""
+    def asked(self) -> Any:
+        """The query, `{document: features}` or `Runs`."""
         docs: Any = self.docs or {}
-        if null_is_missing:
-            docs = {name: {key: value for key, value in each.items() if value is not None} for name, each in docs.items()}
         return docs if self.runs is UNSET else Runs(self.runs, docs)  # type: ignore[arg-type]
 
 

@@ -60,8 +60,6 @@ class RankingService(ServiceState):
         What counts as feedback, and when it is learned; None for one piece of feedback a query, learned when it comes.
     challenge
         A second model that is compared with this one, and may take its place; None for none.
-    null_is_missing
-        Whether a feature that is null counts as missing; else it is refused.
     clock_skew
         Seconds by which the time of a request (`"ts"`) may be ahead of the clock; more is refused.
 

@@ -108,6 +108,10 @@ def _fields(decoder: msgspec.json.Decoder[Any], request: bytes) -> dict[str, Any
         go_on()
     fields = {name: value for name, value in msgspec.structs.asdict(found).items() if value is not UNSET}
     _require_distinct(fields, request)
+    if b"null" in request:  # A feature that is null is missing.
+        for document in fields.get("docs", {}).values():
+            for name in [name for name, value in document.items() if value is None]:
+                del document[name]
     return fields
 
 

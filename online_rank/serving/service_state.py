@@ -67,13 +67,11 @@ class ServiceState:
         origin: str | None = None,
         plan: FeedbackPlan | None = None,
         challenge: Challenge | None = None,
-        null_is_missing: bool = False,
         clock_skew: float = 300.0,
     ) -> None:
         real("wait", wait, above=0.0)
         integer("wait_bytes", wait_bytes, 1)
         flag("learn_served", learn_served)
-        flag("null_is_missing", null_is_missing)
         real("clock_skew", clock_skew, 0.0)
         for each in (model,) if challenge is None else (model, challenge.model):
             _require_met(each)
@@ -85,7 +83,6 @@ class ServiceState:
         self.origin = origin
         self.plan = plan
         self.challenge = challenge
-        self.null_is_missing = null_is_missing
         self.clock_skew = clock_skew
         if challenge is not None:
             challenge.require_rival(model)

@@ -76,9 +76,8 @@ def test_features_are_described_as_the_model_takes_them():
         docs = schemas_of(described(RankingApp(Models(lambda: service))))["Rank"]["properties"]["docs"]
         return docs["additionalProperties"]["additionalProperties"]["type"]
 
-    assert types(RankingService(PerceptronRanker())) == ["number", "boolean"]
-    assert types(RankingService(PerceptronRanker(), null_is_missing=True)) == ["number", "boolean", "null"]
-    assert types(RankingService(HashedFeatures(8) | PerceptronRanker())) == ["number", "boolean", "string", "array"]
+    assert types(RankingService(PerceptronRanker())) == ["number", "boolean", "null"]
+    assert types(RankingService(HashedFeatures(8) | PerceptronRanker())) == ["number", "boolean", "string", "array", "null"]
 
 
 def test_every_option_of_stream_and_serve_is_in_the_guide():

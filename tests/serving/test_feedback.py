@@ -277,10 +277,9 @@ def test_documents_and_grades_together_are_learned_at_once():
     assert (service.stats()["learned"], service.served_interval().n) == (1, 0)
 
 
-def test_null_features_count_as_missing_only_by_option():
+def test_a_feature_that_is_null_is_missing():
     docs = {"a": {"x": 3.0, "y": None}, "b": {"x": 1.0, "y": 1.0}}
-    assert "error" in send(RankingService(PerceptronRanker()), id=1, docs=docs).answer
-    service = RankingService(PerceptronRanker(), null_is_missing=True)
+    service = RankingService(PerceptronRanker())
     send(service, id=1, docs=docs)
     send(service, id=1, grades={"a": 0, "b": 2})
     model = PerceptronRanker()
