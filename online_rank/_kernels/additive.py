@@ -214,7 +214,7 @@ def learn(
     counts, knots, cells, finders : the map of raw values
     W : (d, N_COLUMNS, N_MEMBERS) the weights that learn, two averages, and those of the second-order learner
     sums : (d, 2, 2, POINTS + 1) of the target encodings
-    signs : (d,) int8, 0 for none
+    signs : (d,) int64, 0 for none
     places, gram, pending : of the second-order learner (`newton.learn_newton`)
     numbers : (N_NUMBERS,)
     candidates, losses, account, prior : of the hedge

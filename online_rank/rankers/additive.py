@@ -183,7 +183,7 @@ class AdditiveRanker(CurvedRanker):
         return [self._front] if self._linear is None else [self._front, self._linear]
 
     def _derive(self) -> None:
-        self._signs = np.zeros(0, dtype=np.int8)
+        self._signs = np.zeros(0, dtype=np.int64)
 
     def _abilities(self) -> Abilities:
         return Abilities(
@@ -299,7 +299,7 @@ class AdditiveRanker(CurvedRanker):
 
     def _decide_signs(self) -> None:
         known = dict(zip(self._own_names(), range(self._n_features), strict=True))
-        self._signs = np.zeros(self._n_features, dtype=np.int8)
+        self._signs = np.zeros(self._n_features, dtype=np.int64)
         for name, sign in (self.signs or {}).items():
             if name in known:
                 self._signs[known[name]] = sign
