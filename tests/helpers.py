@@ -6,6 +6,7 @@ import numpy as np
 from river import base, compose
 
 from online_rank.base.schema import Derived, StateError, check_object, schema_of, settings_names
+from online_rank.base.undo import all_or_nothing
 from online_rank.stream.synth import NoisyTeacher
 
 NAMES = ["a", "b", "c"]
@@ -105,4 +106,39 @@ def mismatches(value):
         check_object(value, cls.__name__)
     except StateError as error:
         found.append(str(error))
+    return found
+
+
+def let_wait(pending, query_id, query, n_bytes=0, at=None):
+    """A query waits in `PendingQueries`, as a service lets it."""
+    pending.require_room(n_bytes)
+    crowded = pending.crowded_out(query_id, n_bytes, at)
+    with all_or_nothing(pending) as changes:
+        pending.put(changes, query_id, query, n_bytes, pending.next_number, crowded, at)
+    pending.spill()
+
+
+def give(pending, query_id, given, at, kind="", ungraded=None):
+    """Feedback, grades or of another kind, comes for a query in `PendingQueries`; what is late moves the time alone."""
+    with all_or_nothing(pending) as changes:
+        if pending.placed(query_id, at) == "late":
+            pending.advance(changes, at)
+        else:
+            pending.give(changes, query_id, given, kind, at, ungraded)
+
+
+def leave(pending, query_id):
+    """A query waits no longer in `PendingQueries`."""
+    with all_or_nothing(pending) as changes:
+        pending.leave(changes, query_id)
+
+
+def closed(pending, at):
+    """The ids of the queries in `PendingQueries` whose windows have ended by a time, with their totals; they wait no longer."""
+    with all_or_nothing(pending) as changes:
+        pending.advance(changes, at)
+    found = []
+    while (query_id := pending.next_closed()) is not None:
+        found.append((query_id, pending.totals(query_id)))
+        leave(pending, query_id)
     return found

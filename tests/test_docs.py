@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from online_rank.serving import reading
 from online_rank.support import registry
+from tests.reference.guide import guide
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -75,7 +75,7 @@ def rewrite():
     for page in PAGES:
         page.write_text(EXAMPLE.sub(run, page.read_text()))
     page = ROOT / "docs" / "service.md"
-    page.write_text(re.sub(r"(?<=## Requests\n\n)(\|.*\n|\n(?=\| field))+", lambda _: reading.guide(), page.read_text()))
+    page.write_text(re.sub(r"(?<=## Requests\n\n)(\|.*\n|\n(?=\| field))+", lambda _: guide(), page.read_text()))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from rich.console import Console
 from online_rank.cli.printing import table
 from online_rank.stream.columns import Column, TablePlan
 from online_rank.stream.table_sources import batches_of
+from online_rank.stream.table_text import MISSING_WORDS
 
 _BATCH_ROWS = 1 << 16
 
@@ -39,8 +40,7 @@ class _Seen:
             values = values.dt.total_seconds()
         if self.column.type == "text":
             values = values.cast(narwhals.String)
-        elif self.column.type == "number" and not values.dtype.is_integer() and not values.dtype.is_decimal():
-            # Ids of queries are read as text, whose order is another one.
+        elif values.dtype.is_float():
             values = values.cast(narwhals.Float64)
         low, high = values.min(), values.max()
         self.low = low if self.low is None else min(self.low, low)
@@ -60,7 +60,11 @@ def look(plan: TablePlan | None, files: Sequence[str], lines: Sequence[str], as_
         raise ValueError("--dry-run is for tables: name their columns by --query COLUMN --grade COLUMN")
     rows, seen = _seen(files, plan)
     if as_json:
-        print(json.dumps({"rows": rows, "columns": [one.to_dict() for one in seen], "advice": list(lines)}))
+        print(
+            json.dumps(
+                {"rows": rows, "columns": [one.to_dict() for one in seen], "missing": MISSING_WORDS, "advice": list(lines)}
+            )
+        )
         return
     console = Console(highlight=False)
     shown = table(f"{rows:,} rows", "type", "becomes", "missing", "lowest", "highest", left=("type", "becomes"))
@@ -69,7 +73,8 @@ def look(plan: TablePlan | None, files: Sequence[str], lines: Sequence[str], as_
         ends = ["" if end is None else f"{end:.6g}" if isinstance(end, float) else str(end)[:20] for end in (one.low, one.high)]
         shown.add_row(one.column.name or "(unnamed)", one.column.type, one.column.role, f"{figures['missing']:.1%}", *ends)
     console.print(shown)
-    for line in [*plan.in_words()[1:], *lines]:
+    words = ", ".join(word or "empty" for word in MISSING_WORDS)
+    for line in [*plan.in_words()[1:], *lines, f"missing: null and NaN; in csv and tsv also {words}"]:
         console.print(line)
 
 
@@ -77,7 +82,8 @@ def _seen(files: Sequence[str], plan: TablePlan) -> tuple[int, list[_Seen]]:
     """The number of rows of all files, and what is in each column."""
     seen, rows = [_Seen(column) for column in plan.columns], 0
     for file in files:
-        for frame in batches_of(file, plan.columns, _BATCH_ROWS).frames():
+        # Without their roles, ids are numbers too.
+        for frame in batches_of(file, [column._replace(role="") for column in plan.columns], _BATCH_ROWS).frames():
             rows += len(frame.rows)
             for one in seen:
                 one.add(frame.rows[one.column.name])

@@ -28,8 +28,8 @@ def for_model(reading: Reading, model: Any, files: Sequence[str]) -> Reading:
         return reading
     from online_rank.stream.table_sources import columns_of
 
-    types, _ = columns_of(files[0])
-    chosen = [str(name) for name in names if types.get(name) in ("number", "boolean", "empty")]
+    types, _, words = columns_of(files[0])
+    chosen = [str(name) for name in names if types.get(name) in ("number", "boolean", "empty") or name in words]
     if not chosen:
         raise ValueError(f"{files[0]}: no column is called as one of the features of the model: {_listed(names)}")
     roles = {reading.query, reading.grade, reading.document, reading.event_time, *(reading.exclude or ())}
@@ -91,7 +91,8 @@ def check_files(files: Sequence[str], reading: Reading, graded: bool = True) -> 
     from online_rank.stream.table_sources import is_table, remedy_for
 
     for option, value in (("--features", reading.features), ("--exclude", reading.exclude), ("--document", reading.document),
-                          ("--event-time", reading.event_time), ("--missing", reading.missing != "error")):  # fmt: skip
+                          ("--event-time", reading.event_time), ("--missing mean", reading.missing == "mean"),
+                          ("--missing indicator", reading.missing == "indicator")):  # fmt: skip
         if value and reading.query is None:
             raise ValueError(f"{option} is for tables: name their columns by --query COLUMN --grade COLUMN too")
     if graded and (reading.query is None) != (reading.grade is None):

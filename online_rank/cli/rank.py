@@ -4,6 +4,7 @@ import re
 import sys
 import warnings
 from collections.abc import Sequence
+from urllib.parse import quote
 
 from online_rank.cli.reading import Reading
 from online_rank.cli.runs import queries_for
@@ -30,7 +31,7 @@ def rank(path: str, source: Sequence[str], of_runs: bool, reading: Reading) -> N
         if repeated is None and (repeated := first_repeated(names)) is not None:
             warnings.warn(f"query {qid} has document {repeated!r} more than once in the run", stacklevel=2)
         if not rewritten and (rewritten := _word(qid, "") != qid):
-            warnings.warn(f"query {qid!r}: white space separates the columns of a run, and is written as _", stacklevel=2)
+            warnings.warn(f"query {qid!r}: white space separates the columns of a run: it is written as %20", stacklevel=2)
         scores = [*answer.values()] if isinstance(answer, dict) else answer
         sys.stdout.write("".join(run_lines(_word(qid, str(n_queries)), names, scores, TAG)))
     if not n_queries:
@@ -38,5 +39,7 @@ def rank(path: str, source: Sequence[str], of_runs: bool, reading: Reading) -> N
 
 
 def _word(text: str, default: str) -> str:
-    """Text without white space, which separates the columns of a run."""
-    return re.sub(r"\s+", "_", text.strip()) or default
+    """Text without white space, which separates the columns of a run: as in addresses, %20. Different texts stay different."""
+    if not re.search(r"\s|%[0-9A-F]{2}", text):
+        return text or default
+    return re.sub(r"[\s%]", lambda match: quote(match[0]), text)

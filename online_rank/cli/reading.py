@@ -30,13 +30,14 @@ class Reading(NamedTuple):
         Missing,
         value(
             None,
-            "Missing values in a table: refuse, read as 0, as the mean of the query's other documents, "
+            "Missing values: refuse or read as 0; in a table also as the mean of the query's other documents, "
             'or as 0 with a further feature "NAME is missing".',
         ),
     ] = Missing.error
     n_features: Annotated[
         int | None, value("N", "Number of features of LETOR text, if the first 8 MiB do not contain all of them.", min=1)
     ] = None
+    zero_based: Annotated[bool, flag("--zero-based", "The features of LETOR text are numbered from 0, not from 1.")] = False
     group_by_qid: Annotated[
         bool, flag("--group-by-qid", "Join the documents of a qid that are not contiguous; reads all input first.")
     ] = False
@@ -66,6 +67,12 @@ class Reading(NamedTuple):
     ] = None
 
     @property
+    def of_text(self) -> dict[str, Any]:
+        """The options that all readers of LETOR text take."""
+        options = {"n_features": self.n_features, "zero_based": self.zero_based}
+        return {**options, "missing": str(self.missing), "negative": str(self.negative)}
+
+    @property
     def of_tables(self) -> dict[str, Any]:
         """The options that `plan_columns` and all readers of tables take."""
         roles = {name: getattr(self, name) for name in ("query", "grade", "document", "event_time", "features")}
@@ -83,12 +90,11 @@ class Reading(NamedTuple):
 
         return iter_letor(
             list(files),
-            n_features=self.n_features,
             start=position,
             with_qid=with_ids,
             with_docid=with_ids,
-            negative=str(self.negative),  # type: ignore[arg-type]
             repeated_qid="group" if self.group_by_qid else "warn",
+            **self.of_text,
         )
 
     def plan(self, files: Sequence[str]) -> Any:
@@ -107,12 +113,12 @@ class Reading(NamedTuple):
             return plan_tables(files, n, negative=str(self.negative), **self.of_tables)
         from online_rank.stream.letor import plan
 
-        return plan(files, n, n_features=self.n_features, negative=str(self.negative))
+        return plan(files, n, **self.of_text)
 
 
 #: The options of commands that learn nothing, and of those that do not look at grades.
-ToMeasure = Annotated[Reading, Reading._fields[:9]]
-ToRank = Annotated[Reading, Reading._fields[:7]]
+ToMeasure = Annotated[Reading, Reading._fields[:10]]
+ToRank = Annotated[Reading, Reading._fields[:8]]
 
 
 @contextmanager

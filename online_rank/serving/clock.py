@@ -2,7 +2,8 @@
 
 import logging
 import threading
-import time
+from time import monotonic as _monotonic
+from time import time as _system
 
 _log = logging.getLogger("online_rank.serving")
 
@@ -20,13 +21,15 @@ class Clock:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._ahead = _system() - _monotonic()
-        self._step = 0.0
+        #: By how many seconds the system clock is ahead of this one, because it was set.
+        #: By how many seconds the system clock is ahead of this one, because it was set.
+        self.step = 0.0
 
     def now(self) -> float:
         """The time."""
         steady = _monotonic() + self._ahead
         difference = _system() - steady
-        if abs(difference - self._step) > _STEP:
+        if abs(difference - self.step) > _STEP:
             self._stepped(difference)
         return steady
 
@@ -36,32 +39,19 @@ class Clock:
         After a step nobody knows which of the clocks is right. A client has the time of one of the two: of the nearer one.
         """
         now = self.now()
-        return stamp - self._step if abs(stamp - now - self._step) < abs(stamp - now) else stamp
-
-    @property
-    def step(self) -> float:
-        """By how many seconds the system clock is ahead of this one, because it was set."""
-        return self._step
+        return stamp - self.step if abs(stamp - now - self.step) < abs(stamp - now) else stamp
 
     def _stepped(self, difference: float) -> None:
         """Log a step, once."""
         with self._lock:
-            step, before = difference - self._step, self._step
+            step, before = difference - self.step, self.step
             if abs(step) <= _STEP:
                 return
-            self._step = difference if abs(difference) > _STEP else 0.0
+            self.step = difference if abs(difference) > _STEP else 0.0
         _log.warning(
             "the system clock was set %s by %.1f seconds%s; windows, half-lives and times to live go on by the monotonic clock",
-            "forward" if step > 0.0 else "back", abs(step), "" if self._step or not before else ", to what it was",
+            "forward" if step > 0.0 else "back", abs(step), "" if self.step or not before else ", to what it was",
         )  # fmt: skip
-
-
-def _system() -> float:
-    return time.time()
-
-
-def _monotonic() -> float:
-    return time.monotonic()
 
 
 #: The clock of this process.

@@ -53,35 +53,27 @@ class GroupCommit:
         self._called = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._soon: asyncio.TimerHandle | None = None
-        self._failure: Exception | None = None
-        self._full: OSError | None = None
-
-    @property
-    def failure(self) -> Exception | None:
-        """The reason why writing has stopped; None while all is well."""
-        return self._failure
-
-    @property
-    def full(self) -> OSError | None:
-        """Why there is no room for changes; None while there is. What waits for room has not been acknowledged."""
-        return self._full
+        #: Why writing has stopped; None while all is well.
+        self.failure: Exception | None = None
+        #: Why there is no room for changes; None while there is. What waits for room has not been acknowledged.
+        self.full: OSError | None = None
 
     @property
     def is_idle(self) -> bool:
         """Whether everything added is in the journal, or waits for room."""
-        return self._task is None and (not self._outcomes or self._full is not None)
+        return self._task is None and (not self._outcomes or self.full is not None)
 
     @property
     def is_working(self) -> bool:
         """Whether the service may change."""
-        return self._failure is None and self._full is None
+        return self.failure is None and self.full is None
 
     def require_working(self) -> None:
         """Raise CommitError after a failure, and while the disk is full: the service must not change."""
-        if self._failure is not None:
-            raise _no_journal(self._failure)
-        if self._full is not None:
-            raise _no_room(self._full)
+        if self.failure is not None:
+            raise _no_journal(self.failure)
+        if self.full is not None:
+            raise _no_room(self.full)
 
     def add(self, *outcomes: Outcome) -> None:
         """Add a change that no request waits for; it is written with the next one that is waited for, or in a moment."""
@@ -89,7 +81,7 @@ class GroupCommit:
             return
         self._outcomes += outcomes
         self._is_busy = True
-        if self._failure is not None or (self._steps is None and self._durable.is_due):
+        if self.failure is not None or (self._steps is None and self._durable.is_due):
             self._start()
         elif self._soon is None:
             self._soon = asyncio.get_running_loop().call_later(_COMPANY, self._start)
@@ -131,8 +123,8 @@ class GroupCommit:
             self._soon.cancel()
             self._soon = None
         self._called.set()
-        if self._failure is not None:
-            self._fail(self._failure)
+        if self.failure is not None:
+            self._fail(self.failure)
         elif self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -140,7 +132,7 @@ class GroupCommit:
         try:
             while self._outcomes or self._waiting or self._asking or self._steps is not None or self._durable.is_due:
                 await self._turn()
-                if self._full is not None:
+                if self.full is not None:
                     break
                 await self._give_way()
         except Exception as error:
@@ -166,8 +158,8 @@ class GroupCommit:
             self._outcomes = outcomes + self._outcomes
             self._wait_for_room(error)
             return
-        if self._full is not None:
-            self._full = None
+        if self.full is not None:
+            self.full = None
             _log.warning("there is room on the disk again: learning goes on")
         _settle(waiting)
         steps = self._steps if self._seconds_to_step <= 0.0 else None
@@ -226,14 +218,14 @@ class GroupCommit:
 
     def _wait_for_room(self, error: OSError) -> None:
         """Refuse what waits for the disk, and try again later; what happened after a snapshot cannot be told from it."""
-        if self._full is None:
+        if self.full is None:
             _log.error("the disk is full: nothing is learned until there is room: %s", error)
-        self._full = error
+        self.full = error
         self._refuse_all(_no_room(error))
         self._soon = asyncio.get_running_loop().call_later(_SECONDS_TO_ROOM, self._start)
 
     def _fail(self, error: Exception) -> None:
-        self._failure, self._outcomes = error, []
+        self.failure, self._outcomes = error, []
         self._refuse_all(_no_journal(error))
 
     def _refuse_all(self, error: CommitError) -> None:

@@ -7,15 +7,15 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeGuard
+from typing import Annotated, Any, TypeGuard
 
 import msgspec
 
 from online_rank.base.undo import all_or_nothing
 from online_rank.serving.forgetting import Forgotten, forget
 from online_rank.serving.identity import go_on
-from online_rank.serving.messages import Forget
-from online_rank.serving.outcomes import Outcome, waiting_query
+from online_rank.serving.messages import Forget, Id
+from online_rank.serving.outcomes import Outcome
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.stored_times import set_back
 from online_rank.storage.folder import CheckpointError
@@ -35,6 +35,9 @@ _BITS = 1 << 19
 
 #: The outcomes after which feedback on an id comes too late.
 _ENDS = ("learn", "teach", "close", "drop")
+
+#: What precedes the request of a waiting query in the journal: its id, its size, its time, its scores, the draw.
+_WAITING = msgspec.json.Decoder(tuple[Id, Annotated[int, msgspec.Meta(ge=0)], float | None, list[float], str | None])
 
 
 class DurableService:
@@ -196,7 +199,7 @@ class DurableService:
         if self.store is None:
             return None
         try:
-            snapshot = taken((self.service.without_rows(), self.service.waiting_numbers()))
+            snapshot = taken((self.service.without_rows(), self.service._pending.numbers()))
         except (TypeError, ValueError, MemoryError) as error:
             self._failed(error)
             raise
@@ -293,7 +296,7 @@ class DurableService:
             changed = go_on(self.service, given, str(store), replace_model)
             # Counted before the replayed changes: otherwise a service killed again and again would never write a checkpoint.
             self._saved_at = store.saved.start
-            waiting = {*self.service.waiting_numbers().tolist()}
+            waiting = {*self.service._pending.numbers().tolist()}
             self._gone = [number for number in store.saved.queries() if number not in waiting]
             self._began -= store.saved.latest
             if changed:
@@ -405,7 +408,10 @@ def _query(waiting: tuple[Any, ...]) -> bytes:
 
 
 def _parsed(query: bytes) -> tuple[Any, ...]:
-    """A waiting query, in the form of an outcome."""
+    """A waiting query, in the form of an outcome. Raises ValueError for anything else."""
     head, _, text = query.partition(b"\n")
-    query_id, size, at, scores, drawn = msgspec.json.decode(head)
-    return waiting_query((query_id, size, at, text.decode(), scores, drawn))
+    try:
+        query_id, size, at, scores, drawn = _WAITING.decode(head)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"a query that waits has an id, a size, a time or none, scores, and a draw or none: {error}") from None
+    return query_id, size, at, text.decode(), scores, drawn

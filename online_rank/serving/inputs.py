@@ -11,7 +11,7 @@ import sys
 import time
 from array import array
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -62,12 +62,16 @@ def stability_index(reference: np.ndarray, current: np.ndarray) -> np.ndarray:
     return ((q - p) * np.log(q / p)).sum(axis=-1)
 
 
+_Edges = Annotated[list[float], msgspec.Meta(max_length=_PARTS - 1)]
+_Histogram = Annotated[list[Annotated[float, msgspec.Meta(ge=0)]], msgspec.Meta(min_length=_PARTS + 1, max_length=_PARTS + 1)]
+
+
 class _Kept(msgspec.Struct):
     """A reference in a file: names, and for each feature the upper ends of its bins and their numbers of documents."""
 
     known: list[str] | None
     expected: list[str]
-    features: dict[str, tuple[list[float], list[float]]]
+    features: dict[str, tuple[_Edges, _Histogram]]
 
 
 class InputWatch:
@@ -209,12 +213,9 @@ class InputWatch:
         except (msgspec.DecodeError, RecursionError) as error:
             raise ValueError(f"the reference of features is damaged: {error}") from None
         edges = {name: edges for name, (edges, _) in kept.features.items()}
-        if not edges or any(len(histogram) != _PARTS + 1 for _, histogram in kept.features.values()):
-            raise ValueError("the reference of features is damaged: its histograms have another size")
+        if not edges or any(each != sorted(each) for each in edges.values()):
+            raise ValueError("the reference of features is damaged: it has no bins, or bins that do not ascend")
         reference = np.array([histogram for _, histogram in kept.features.values()])
-        ascend = all(len(each) < _PARTS and all(map(math.isfinite, each)) and each == sorted(each) for each in edges.values())
-        if not ascend or not np.isfinite(reference).all() or (reference < 0.0).any():
-            raise ValueError("the reference of features is damaged: its bins do not ascend, or hold no counts")
         self._known = None if kept.known is None or self._known is None else self._known | {*kept.known}
         self._learns_names, self._expected = False, frozenset(kept.expected)
         self._edges, self._reference, self._current = edges, reference, np.zeros_like(reference)
@@ -227,14 +228,9 @@ class InputWatch:
     def _keep(self, document: dict[str, Any]) -> None:
         """Keep the values of a document for the reference."""
         for name, value in document.items():
-            if not _is_number(value):
-                continue
-            values = self._values.get(name)
-            if values is None:
-                if len(self._values) >= _MOST_FEATURES or len(name) > _LONGEST_NAME:
-                    continue
-                values = self._values[name] = array("d")
-            values.append(value)
+            is_new = name not in self._values
+            if _is_number(value) and not (is_new and (len(self._values) >= _MOST_FEATURES or len(name) > _LONGEST_NAME)):
+                self._values.setdefault(name, array("d")).append(value)
         self._n_seen += 1
 
     def _complete(self) -> None:

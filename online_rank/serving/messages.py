@@ -167,15 +167,20 @@ class RollBack(Struct, kw_only=True, forbid_unknown_fields=True):
     to: Annotated[str, _about("a day of which the model is kept; without it, the model before")] | UnsetType = UNSET
 
 
-class Ranked(TypedDict):
-    """a ranking"""
+class Answered(TypedDict):
+    """an answer to a request about a query"""
 
     id: Id
+    meta: NotRequired[_Meta]
+
+
+class Ranked(Answered):
+    """a ranking"""
+
     ranking: Annotated[list[str], _about("best first")]
     scores: Annotated[list[float], _about("of the documents in that order")]
     shown: NotRequired[Annotated[int, _about("how many of the first documents were drawn to be shown, to learn from clicks")]]
     greedy: NotRequired[Annotated[bool, _about("the disk is full: nothing was drawn, and feedback cannot be learned")]]
-    meta: NotRequired[_Meta]
 
 
 class Explanation(TypedDict):
@@ -186,33 +191,27 @@ class Explanation(TypedDict):
     exact: Annotated[bool, _about("false: shares of a model whose scores are no sum over features, such as trees")]
 
 
-class Explained(TypedDict):
+class Explained(Answered):
     """an explanation"""
 
-    id: Id
     explanation: Explanation
-    meta: NotRequired[_Meta]
 
 
-class Learned(TypedDict):
+class Learned(Answered):
     """what became of feedback"""
 
-    id: Id
     learned: bool
     loss: NotRequired[Annotated[float, _about("of the ranking that was served")]]
     duplicate: NotRequired[Annotated[bool, _about("it was learned before")]]
     late: NotRequired[Annotated[bool, _about("other feedback was learned before, or a challenge has ended")]]
-    meta: NotRequired[_Meta]
 
 
-class Accepted(TypedDict):
+class Accepted(Answered):
     """what became of feedback that is learned when its window ends"""
 
-    id: Id
     accepted: bool
     early: NotRequired[Annotated[bool, _about("its query has not come yet")]]
     late: NotRequired[Annotated[bool, _about("its window has ended: not learned")]]
-    meta: NotRequired[_Meta]
 
 
 class Done(TypedDict):

@@ -112,28 +112,25 @@ class Models:
         self._max_open = max_open
         self._max_keys = max_keys
         self._idle = idle
-        self._open: dict[str, ServedModel] = {}
+        #: The models in memory, the most recently used last.
+        self.open_models: dict[str, ServedModel] = {}
         self._opening: dict[str, asyncio.Task[None]] = {}
         #: How many requests wait for keys to be opened: what they wait for is not put away before they have it.
         self._awaited: collections.Counter[str] = collections.Counter()
         self._one_at_a_time = asyncio.Lock()
         self._max_bytes, self._ttl = max_bytes, ttl
         self._keys: Keys | None = None
-        self._n_bytes = 0
+        #: The size of all folders of keys; counted now and then, where there is a limit on it or on their time.
+        self.n_bytes = 0
         self._n_deleted = 0
         self._put_away_counts: collections.Counter[str] = collections.Counter()
         if by_key and self._directory is not None:
             with _remedy():
                 self._keys = Keys(self._directory)
-            self._n_bytes = sum(usage_of(self._keys.folder(key)) for key in self._keys.names)
+            self.n_bytes = sum(usage_of(self._keys.folder(key)) for key in self._keys.names)
         elif not by_key:
             with _remedy():
-                self._open[""] = only or self._served(self._directory)
-
-    @property
-    def open_models(self) -> dict[str, ServedModel]:
-        """The models in memory, the most recently used last."""
-        return self._open
+                self.open_models[""] = only or self._served(self._directory)
 
     @property
     def n_keys(self) -> int:
@@ -146,24 +143,19 @@ class Models:
         return set() if self._keys is None else self._keys.names
 
     @property
-    def n_bytes(self) -> int:
-        """The size of all folders of keys; counted now and then, where there is a limit on it or on their time."""
-        return self._n_bytes
-
-    @property
     def seconds_ahead(self) -> float:
         """By how many seconds times that models in memory have stored lie ahead of the clock."""
-        return max((model.seconds_ahead for model in self._open.values()), default=0.0)
+        return max((model.seconds_ahead for model in self.open_models.values()), default=0.0)
 
     def example(self) -> RankingService:
         """A service with the settings of all: the single one, or a new one."""
-        return self._make() if self.by_key else self._open[""].durable.service
+        return self._make() if self.by_key else self.open_models[""].durable.service
 
     @property
     def counts(self) -> collections.Counter[str]:
         """Counts since the process began, including models no longer in memory. They never fall."""
         total = self._put_away_counts + collections.Counter(deleted_keys=self._n_deleted)
-        for model in self._open.values():
+        for model in self.open_models.values():
             total.update(model.counts())
         return total
 
@@ -191,9 +183,9 @@ class Models:
             unusable.
         """
         if not self.by_key:
-            return self._open[""]
+            return self.open_models[""]
         key = _required(key)
-        while key not in self._open:
+        while key not in self.open_models:
             if key not in self._opening:
                 self._require_may_make(key, may_make)
                 self._opening[key] = asyncio.create_task(self._bring(key))
@@ -203,7 +195,7 @@ class Models:
                 await asyncio.shield(self._opening[key])
             finally:
                 self._awaited[key] -= 1
-        model = self._open[key] = self._open.pop(key)
+        model = self.open_models[key] = self.open_models.pop(key)
         if self._keys is not None:
             self._keys.use(key)
         return model
@@ -226,7 +218,7 @@ class Models:
         if self._keys is None:
             return
         # Later requests for this key wait for the lock, and then begin a new model.
-        model = self._open.pop(key, None)
+        model = self.open_models.pop(key, None)
         if model is not None:
             while not model.is_idle:
                 await asyncio.sleep(0.01)
@@ -253,7 +245,7 @@ class Models:
         for key in sorted(self._keys.names):
             if not self._is_unused(key) or not await self._delete_unused(key):
                 total += await asyncio.to_thread(usage_of, self._keys.folder(key))
-        self._n_bytes = total
+        self.n_bytes = total
         if self._ttl is not None:
             try:
                 async with self._one_at_a_time:
@@ -263,7 +255,7 @@ class Models:
 
     def _is_unused(self, key: str) -> bool:
         """Whether no request came to a key for longer than it is kept."""
-        model = self._open.get(key)
+        model = self.open_models.get(key)
         is_idle = key not in self._opening and (model is None or model.is_idle)
         return self._keys is not None and self._ttl is not None and is_idle and self._keys.unused(key) > self._ttl
 
@@ -292,21 +284,21 @@ class Models:
         """Let time pass for the models in memory, once a second, as long as this runs."""
         while self._idle is not None:
             await asyncio.sleep(min(1.0, self._idle))
-            for model in [*self._open.values()]:
+            for model in [*self.open_models.values()]:
                 model.let_time_pass()
 
     async def watch_the_days(self) -> None:
         """Keep the models in memory with which each day begins, as long as this runs."""
         while self._n_snapshots:
-            for model in [*self._open.values()]:
+            for model in [*self.open_models.values()]:
                 await model.keep_snapshot()
             await asyncio.sleep(_SECONDS_BETWEEN_SWEEPS)
 
     async def close(self) -> None:
         """Write all models to the disk, and close them."""
         await asyncio.gather(*self._opening.values(), return_exceptions=True)
-        await asyncio.gather(*(model.close() for model in self._open.values()))
-        self._open.clear()
+        await asyncio.gather(*(model.close() for model in self.open_models.values()))
+        self.open_models.clear()
         if self._keys is not None:
             if self._ttl is not None and self._keys.is_open:
                 with contextlib.suppress(OSError):
@@ -348,20 +340,20 @@ class Models:
     def _require_room(self) -> None:
         if len(self._names | self._opening.keys()) >= self._max_keys:
             raise KeyRefused(429, f"there are {len(self._names)} keys, and no more are allowed")
-        if self._max_bytes is not None and self._n_bytes >= self._max_bytes:
-            raise KeyRefused(429, f"the models of all keys take {self._n_bytes} bytes, and no more keys are allowed")
+        if self._max_bytes is not None and self.n_bytes >= self._max_bytes:
+            raise KeyRefused(429, f"the models of all keys take {self.n_bytes} bytes, and no more keys are allowed")
 
     async def _bring(self, key: str) -> None:
-        """Open the model of a key; it is in `_opening` meanwhile, then in `_open`. Raises KeyRefused."""
+        """Open the model of a key; it is in `_opening` meanwhile, then in `open_models`. Raises KeyRefused."""
         try:
             async with self._one_at_a_time:
                 # One that was to be put away may have stayed.
-                if key not in self._open:
+                if key not in self.open_models:
                     await self._make_room()
                     # A long journal takes seconds to replay.
-                    self._open[key] = await asyncio.to_thread(self._opened, key)
+                    self.open_models[key] = await asyncio.to_thread(self._opened, key)
                     self._names.add(key)
-            await self._open[key].keep_snapshot()
+            await self.open_models[key].keep_snapshot()
         except (OSError, ValueError) as error:  # damaged files too
             _log.error("key %s: %s", key, error)
             raise KeyRefused(503, "the model of this key cannot be opened; the server's log says why") from None
@@ -372,8 +364,8 @@ class Models:
     async def _make_room(self) -> None:
         """Move models to the disk to make room for one more: those used longest ago first, but none with waiting requests."""
         tried: set[str] = set()
-        while len(self._open) >= self._max_open:
-            idle = (k for k, model in self._open.items() if model.is_idle and model.commits.is_working)
+        while len(self.open_models) >= self._max_open:
+            idle = (k for k, model in self.open_models.items() if model.is_idle and model.commits.is_working)
             oldest = next((k for k in idle if k not in tried and not self._awaited[k]), None)
             if oldest is None:
                 return
@@ -382,7 +374,7 @@ class Models:
 
     async def _put_away(self, key: str) -> None:
         """Write an idle model to the disk, and remove it from memory; requests for its key wait, and bring it back."""
-        model = self._open.pop(key)
+        model = self.open_models.pop(key)
         self._put_away_counts.update(model.counts())
         try:
             # Closing a database writes it, and waits for the disk: other keys are answered meanwhile.
@@ -390,7 +382,7 @@ class Models:
         except (OSError, ValueError, MemoryError) as error:
             _log.error("key %s: not written to the disk: %s", key, error)
             self._put_away_counts.subtract(model.counts())
-            self._open[key] = model
+            self.open_models[key] = model
 
 
 @contextlib.contextmanager

@@ -26,6 +26,8 @@ _LARGEST_COMPARED = 10_000
 _MAX_POSITIONS = 10
 _LONGEST_NAME = 300
 _CLICKED = "reciprocal rank of the first click"
+#: Confidence of the interval.
+_LEVEL = 0.95
 _FORGET = 0.5 ** (1.0 / _RECENT_HALF_LIFE)
 
 
@@ -79,15 +81,12 @@ class Monitor:
         Whether clicks are expected; used in `figures` until feedback arrives.
     sums
         Sums of earlier losses (`LossInterval`).
-    level
-        Confidence of the interval.
     """
 
     def __init__(
         self,
         measure: str | AnyMeasure = "ndcg@10",
         sums: Any = (0.0, 0.0, 0.0),
-        level: float = 0.95,
         *,
         clicks: bool = False,
     ) -> None:
@@ -100,7 +99,6 @@ class Monitor:
         self.drifts: deque[int] = deque(maxlen=_MAX_MARKS)
         self.n_drifts = 0
         self.version = 0
-        self._level = level
         self._course = Course()
         self._bias: PositionBias | None = None
         self._detector = drift.ADWIN()
@@ -141,7 +139,7 @@ class Monitor:
     def figures(self, stats: dict[str, Any]) -> dict[str, Any]:
         """Counts of the service, and the measure of served rankings with its mean, interval and recent mean, for JSON."""
         # All are values of the measure that is named: 1 less the loss.
-        interval = self.losses.interval(self._level)
+        interval = self.losses.interval(_LEVEL)
         recent = self._recent / self._recent_weight if self._recent_weight else math.nan
         return {
             "stats": {name: _finite(value) for name, value in stats.items()},
@@ -152,7 +150,7 @@ class Monitor:
                 "mean": _finite(1.0 - interval.mean),
                 "lower": 1.0 - interval.upper,
                 "upper": 1.0 - interval.lower,
-                "level": self._level,
+                "level": _LEVEL,
                 "recent": _finite(1.0 - recent),
             },
             "drifts": list(self.drifts),
@@ -169,14 +167,14 @@ class Monitor:
         }
 
     def _count(self, kind: str, loss: float, model: Any, account: LossInterval | None = None) -> None:
-        """Show a loss, unless it comes from another kind of feedback than the others."""
+        """Show a loss, unless it comes from another kind of feedback than the others.
+
+        It is added up here, unless the service has added it to its `account`.
+        """
         if not self._is_settled:
             self._kind, self._is_settled = kind, True
-        if kind == self._kind:
-            self._add(loss, model, account)
-
-    def _add(self, loss: float, model: Any, account: LossInterval | None = None) -> None:
-        """Show a loss, and add it up, unless the service has added it to its `account`."""
+        if kind != self._kind:
+            return
         if account is None:
             self.losses.update(loss)
         else:
@@ -194,7 +192,7 @@ class Monitor:
                 self.n_drifts += 1
             self._since = (1, recent)
         if self._course.is_due(n):
-            interval = self.losses.interval(self._level)
+            interval = self.losses.interval(_LEVEL)
             total, bound = _certified(model)
             self._course.add((n, mean, interval.lower, interval.upper, recent, mean * n, total, bound))
 
@@ -257,7 +255,7 @@ def _changes(model: Any, before: np.ndarray, most: int = 3) -> list[list[Any]] |
         # Also where a model that began anew, or another one, ranks by fewer features.
         return None
     change = after - np.concatenate((before, np.zeros(len(after) - len(before))))
-    return [pair for pair in _largest(ranker, change, most) if pair[1]]
+    return [pair for pair in _named(ranker, change, _places_of_largest(change, most)) if pair[1]]
 
 
 def _weights(model: Any) -> dict[str, list[Any]]:
@@ -269,11 +267,6 @@ def _weights(model: Any) -> dict[str, list[Any]]:
     places = _places_of_largest(weights, _SHOWN_WEIGHTS)
     shown = begun[places].tolist() if isinstance(begun, np.ndarray) and len(begun) == len(weights) and begun.any() else []
     return {"weights": _named(ranker, weights, places), "begun": shown}
-
-
-def _largest(ranker: Any, values: np.ndarray, most: int) -> list[list[Any]]:
-    """Names and values of the features whose values are largest."""
-    return _named(ranker, values, _places_of_largest(values, most))
 
 
 def _places_of_largest(values: np.ndarray, most: int) -> list[int]:

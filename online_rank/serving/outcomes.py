@@ -1,12 +1,10 @@
 """The changes made by requests, as recorded in the journal, and their answers."""
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from online_rank.feedback import Clicks
 from online_rank.intervals import LossInterval
-from online_rank.limits import is_id, is_integer
 
 #: File name of the model that was replaced last, in the folder of a service.
 PREVIOUS = "previous.npz"
@@ -101,20 +99,3 @@ class Reply(NamedTuple):
     def changed(self) -> bool:
         """Whether the request changed the state of the service."""
         return self.outcome is not None
-
-
-def waiting_query(value: Any) -> tuple[Any, ...]:
-    """What a journal has of a query that waits: `Outcome.waiting`. Raises ValueError for anything else."""
-    query_id, size, at, text, scores, drawn = value
-    numbers = [size, *scores] if at is None else [size, at, *scores]
-    if (
-        not is_id(query_id)
-        or not is_integer(size, 0)
-        or type(text) is not str
-        or type(scores) is not list
-        or type(drawn) not in (str, type(None))
-        or not {*map(type, numbers)} <= {int, float}
-        or not all(map(math.isfinite, numbers))
-    ):
-        raise ValueError("a query that waits has an id, a size, scores, and perhaps a time and a draw")
-    return query_id, size, at, text, scores, drawn

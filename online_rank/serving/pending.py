@@ -4,23 +4,23 @@ import functools
 import heapq
 import itertools
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Container, Hashable, Iterable, Mapping
 from typing import Any
 
-from online_rank.arguments import integer, require_time
+from online_rank.arguments import integer
 from online_rank.arguments import number as real
-from online_rank.base.schema import Schema
+from online_rank.base.schema import Count, Derived, DictOf, Plain, Real, Schema, Text, TupleOf
 from online_rank.base.undo import Undo, all_or_nothing
-from online_rank.limits import is_name
-from online_rank.serving.gathering import GatheredFeedback, n_values
-from online_rank.serving.plan import GRADE, FeedbackPlan
-from online_rank.serving.waiting import MOST_APART
+from online_rank.serving.plan import FeedbackPlan, Given
+from online_rank.serving.waiting import WaitingQueries
 
+#: About what a value that was given takes.
+_VALUE = 300
 #: Queries whose time is over that go at once.
 _AT_ONCE = 32
 
 
-class PendingQueries(GatheredFeedback):
+class PendingQueries(WaitingQueries):
     """Queries that wait for their feedback, for a time and in bounded memory.
 
     The oldest are dropped when all of them take too much memory, and, when others come, after their time. With a window
@@ -33,7 +33,7 @@ class PendingQueries(GatheredFeedback):
     max_seconds
         Seconds for which a query waits, if it has a time; with a window at least as long as the window.
     max_bytes
-        Most memory, or disk space, of all waiting queries, by the sizes passed to `remember`.
+        Most memory, or disk space, of all waiting queries, by the sizes passed to `put`.
     plan
         What counts as feedback, and when it is learned; None for one piece of feedback a query.
 
@@ -45,30 +45,18 @@ class PendingQueries(GatheredFeedback):
         Number of queries that feedback came for, but no ranking.
     now : float
         The latest time seen; minus infinity before the first.
-
-    Examples
-    --------
-    >>> from online_rank.serving import FeedbackPlan, PendingQueries
-    >>> pending = PendingQueries(max_seconds=60)
-    >>> for at, query in enumerate(("a", "b", "c")):
-    ...     pending.remember(query, query.upper(), at=50 * at)
-    >>> pending.take("c"), "a" in pending, pending.n_evicted
-    ('C', False, 1)
-
-    Clicks at once and a purchase an hour later, learned together after two hours:
-
-    >>> pending = PendingQueries(plan=FeedbackPlan(window=7200, events={"click": 1, "purchase": 3}))
-    >>> pending.remember("q1", {"a": {"price": 9.0}, "b": {"price": 5.0}}, at=0)
-    >>> pending.add_event("q1", "click", "a", at=5), pending.add_event("q1", "click", "b", at=9)
-    ('waits', 'waits')
-    >>> pending.add_event("q1", "purchase", "b", at=3600)
-    'waits'
-    >>> for query_id, query, grades in pending.closed(at=7200):
-    ...     print(query_id, grades)
-    q1 {'a': 1, 'b': 3}
     """
 
-    _schema = Schema()
+    _schema = Schema(
+        n_expired=Count(),
+        now=Real(finite=False),
+        _since=Real(finite=False),
+        _n_early=Count(),
+        _given=DictOf(Plain(), DictOf(Plain(), DictOf(Text(), TupleOf(Real(), Real())))),
+        _ungraded=DictOf(Plain(), TupleOf(Plain(), Real())),
+        _early=DictOf(Plain(), Real()),
+        _ends=Derived(),
+    )
 
     def __init__(
         self,
@@ -79,33 +67,169 @@ class PendingQueries(GatheredFeedback):
     ) -> None:
         real("max_seconds", max_seconds, above=0.0)
         integer("max_bytes", max_bytes, 1)
-        super().__init__(max_bytes, plan)
+        super().__init__(max_bytes)
         self.max_seconds = max_seconds
+        self.plan = plan
+        self.n_expired = 0
+        self.now = -math.inf
+        #: When the windows begin of queries that were ranked before there were any.
+        self._since = -math.inf
+        self._n_early = 0
+        self._given: dict[Hashable, Given] = {}
+        self._ungraded: dict[Hashable, tuple[Any, float]] = {}
+        #: What time it was when the last feedback came for those that were not ranked yet, the earliest first.
+        self._early: dict[Hashable, float] = {}
+        # A heap of when windows end; what has changed since has another entry.
+        self._ends: list[tuple[float, int, Any]] = []
 
-    def remember(self, query_id: Hashable, query: Any, n_bytes: int = 0, *, at: float | None = None) -> None:
-        """Let a query, which takes `n_bytes`, wait for its feedback; one that waits under the same id is replaced.
+    @property
+    def window(self) -> float | None:
+        """Seconds for which a query takes feedback; None if it is learned from the first."""
+        return None if self.plan is None else self.plan.window
 
-        Parameters
-        ----------
-        query_id, query
-            Its id, and whatever `take` and `closed` are to give back.
-        n_bytes
-            What it takes.
-        at
-            When it was ranked, in seconds; without it, it waits for however long, and it is needed where there is a window.
+    @property
+    def n_early(self) -> int:
+        """Number of queries that feedback came for, and that may yet be ranked."""
+        return len(self._early)
 
-        Raises
-        ------
-        ValueError
-            Before anything changes: it takes more than `max_bytes` by itself, or `at` is missing or no time.
+    @property
+    def next_end(self) -> float | None:
+        """When the next window ends; None if none is open."""
+        while self._ends:
+            end, number, query_id = self._ends[0]
+            if self.number(query_id) == number:
+                return end
+            heapq.heappop(self._ends)
+        return None
+
+    def has_feedback(self, query_id: Hashable) -> bool:
+        """Whether anything was given to the documents of a query."""
+        return query_id in self._given
+
+    def is_given(self, number: int) -> bool:
+        """Whether anything was given to the documents of the query with a number."""
+        return bool(self._given) and any(own == number and i in self._given for i, (own, *_) in self._queries.items())
+
+    def placed(self, query_id: Hashable, at: float) -> str:
+        """What becomes of feedback that is of a time: "waits", "early" or "late"."""
+        found = self._queries.get(query_id)
+        if found is None:
+            return "early"
+        end = self._end(found[2])
+        return "late" if at > end or self.now >= end else "waits"
+
+    def give(
+        self,
+        changes: all_or_nothing,
+        query_id: Hashable,
+        given: Mapping[Hashable, float],
+        kind: str,
+        at: float,
+        ungraded: int | str | None,
+        now: float | None = None,
+    ) -> None:
+        """Take feedback that is not late; what has a later time already stays. `changes` undo it.
+
+        `now` is the time that it is, where that of the feedback is ahead of it.
         """
-        _require_names(query_id)
-        self.require_room(n_bytes)
-        self._require_at(at)
-        crowded = self.crowded_out(query_id, n_bytes, at)
-        with all_or_nothing(self) as changes:
-            self.put(changes, query_id, query, n_bytes, self.next_number, crowded, at)
-        self.spill()
+        before = self._given.get(query_id, {})
+        kept = {document: {**kinds} for document, kinds in before.items()}
+        for document, value in given.items():
+            kinds = kept.setdefault(document, {})
+            if kind not in kinds or kinds[kind][1] <= at:
+                kinds[kind] = (value, at)
+        expired = self._expired(at if now is None else now, query_id)
+        changes.include_entries(self._given, [query_id])
+        if query_id not in self._queries:
+            changes.include_entries(self._early, [query_id], sort=True)
+            self._n_early += n_values(kept) - n_values(before)
+            self._early.pop(query_id, None)
+            self._early[query_id] = self.now
+        self._given[query_id] = kept
+        if ungraded is not None and (query_id not in self._ungraded or self._ungraded[query_id][1] <= at):
+            changes.include_entries(self._ungraded, [query_id])
+            self._ungraded[query_id] = (ungraded, at)
+        self._forget_early(changes, expired)
+
+    def require_room_for_early(self, n_values: int) -> None:
+        """Raise ValueError where too much feedback waits for queries that have not come."""
+        if (len(self._early) + self._n_early + n_values) * _VALUE > self.max_bytes:
+            raise ValueError(f"no query waits under this id, and feedback on {len(self._early)} others is early already")
+
+    def advance(self, changes: all_or_nothing, at: float) -> None:
+        """It becomes a time, unless it is later already; `changes` undo it.
+
+        Early feedback whose query has not come is forgotten.
+        """
+        self._forget_early(changes, self._expired(at))
+
+    def _expired(self, at: float, coming: Hashable = None) -> list[Hashable]:
+        """It becomes a time: the queries whose early feedback is to be forgotten.
+
+        Not that of `coming`: this query, or more feedback on it, comes now.
+        """
+        self.now = max(self.now, at)
+        over = itertools.takewhile(lambda query_id: self._early[query_id] + (self.window or 0.0) <= at, self._early)
+        return [query_id for query_id in over if query_id != coming]
+
+    def lost(self, query_id: Hashable, at: float | None, documents: Container[Any]) -> tuple[int, int]:
+        """Of the values that were given early to a query, which was ranked at a time: how many are late, and how many of the
+        others are of documents that it does not have.
+        """
+        timely = self._timely(query_id, at)
+        of_others = {document: kinds for document, kinds in timely.items() if document not in documents}
+        return n_values(self._given[query_id]) - n_values(timely), n_values(of_others)
+
+    def _timely(self, query_id: Hashable, at: float | None) -> Given:
+        """What was given early to a query that was ranked at a time, until the end of its window."""
+        end = self._end(at)
+        timely = {
+            document: {kind: value for kind, value in kinds.items() if value[1] <= end}
+            for document, kinds in self._given[query_id].items()
+        }
+        return {document: kinds for document, kinds in timely.items() if kinds}
+
+    def is_early(self, query_id: Hashable) -> bool:
+        """Whether feedback came for a query, and no ranking yet."""
+        return query_id in self._early
+
+    def early_ids(self) -> list[Hashable]:
+        """The ids of the queries that feedback came for, and that may yet be ranked."""
+        return [*self._early]
+
+    def _forget_early(self, changes: all_or_nothing, expired: list[Hashable], come: Iterable[Hashable] = ()) -> None:
+        """Early feedback on some queries has expired; that on those that have come is not early any more.
+
+        The last of the changes: what has left comes back at the end if it is undone.
+        """
+        if not (early := [*expired, *come]):
+            return
+        self._n_early -= sum([n_values(self._given[query_id]) for query_id in early])
+        self.n_expired += len(expired)
+        for entries, gone in ((self._given, expired), (self._ungraded, expired), (self._early, early)):
+            changes.include_entries(entries, gone, sort=entries is self._early)
+            for query_id in gone:
+                entries.pop(query_id, None)
+
+    def next_closed(self) -> Any:
+        """The id of the waiting query whose window ended first, or None."""
+        end = self.next_end
+        return None if end is None or end > self.now else self._ends[0][2]
+
+    def totals(self, query_id: Hashable) -> dict[Hashable, float]:
+        """What the documents of a query are worth by what was given so far."""
+        given = self._given.get(query_id)
+        return {} if given is None or self.plan is None else self.plan.totals(given)
+
+    def ungraded(self, query_id: Hashable) -> int | str | None:
+        """What becomes of documents that were given nothing."""
+        if self.plan is None:
+            return None
+        return self._ungraded.get(query_id, (self.plan.ungraded, 0.0))[0]
+
+    def _end(self, at: float | None) -> float:
+        """When the window ends of a query that was ranked at a time."""
+        return (self._since if at is None else max(at, self._since)) + (self.window or 0.0)
 
     def crowded_out(self, query_id: Hashable, n_bytes: int, now: float | None) -> list[int]:
         """The numbers of the queries that must go before another one of `n_bytes` can wait under an id, the oldest first.
@@ -115,64 +239,15 @@ class PendingQueries(GatheredFeedback):
         same = self._queries.get(query_id)
         total = self._n_bytes + n_bytes - (same[1] if same else 0)
         longest = max(self.max_seconds, self.window or 0.0)
-        over, gone, next_number = (self.now if now is None else max(now, self.now)) - longest, list[int](), self.next_number
+        over, gone = (self.now if now is None else max(now, self.now)) - longest, list[int]()
         for number, size, at, _ in self._queries.values():
             is_over = at is not None and at < over and len(gone) < _AT_ONCE
-            if total <= self.max_bytes and not is_over and next_number - number < MOST_APART:
+            if total <= self.max_bytes and not is_over:
                 break
             if same is None or number != same[0]:
                 gone.append(number)
                 total -= size
         return gone
-
-    def add(self, query_id: Hashable, grades: Mapping[Hashable, float], *, at: float, ungraded: int | str | None = None) -> str:
-        """Take grades of documents, some or all; one that was given before is replaced, unless its time is later.
-
-        Parameters
-        ----------
-        query_id
-            The query.
-        grades
-            What documents are worth.
-        at
-            When that was found out, in seconds.
-        ungraded
-            What becomes of the other documents, where the plan is not meant.
-
-        Returns
-        -------
-        "waits" where it is learned at the end of the query's window, "early" where the query has yet to come, "late" where the
-        window has ended, so that it is not learned.
-
-        Raises
-        ------
-        ValueError
-            There is no window, or too much feedback waits for queries that have not come.
-        """
-        _require_names(query_id, *grades)
-        return self._add(query_id, dict(grades), GRADE, at, ungraded)
-
-    def add_event(self, query_id: Hashable, event: str, document: Hashable, value: float | None = None, *, at: float) -> str:
-        """Take an event of the plan on one document; one of that kind that was given before is replaced, unless it is later.
-
-        `value` is what it is worth, where that is not what its kind is worth; 0 takes it back. Returns and raises as `add`.
-        """
-        if self.plan is None:
-            raise ValueError("events need a plan: PendingQueries(plan=FeedbackPlan(window=..., events=...))")
-        _require_names(query_id, document)
-        return self._add(query_id, {document: self.plan.value_of(event, value)}, event, at, None)
-
-    def closed(self, at: float) -> Iterator[tuple[Hashable, Any, dict[Hashable, float]]]:
-        """The queries whose windows have ended by a time, the one that ended first at the beginning; they wait no longer.
-
-        Each with its query and what its documents are worth; nothing where there was no feedback.
-        """
-        require_time("at", at)
-        with all_or_nothing(self) as changes:
-            self.advance(changes, at)
-        while (query_id := self.next_closed()) is not None:
-            totals = self.totals(query_id)
-            yield query_id, self.take(query_id), totals
 
     def put(
         self,
@@ -197,14 +272,9 @@ class PendingQueries(GatheredFeedback):
         expired = [] if at is None else self._expired(at if now is None else now, query_id)
         changes.include_entries(self._queries, [query_id, *forgotten], sort=True)
         for each in forgotten if query_id not in self._queries else [*forgotten, query_id]:
-            earlier, size, *_ = self._queries.pop(each)
-            self._waits[earlier - self._first] = 0
-            self._n_bytes -= size
+            self._n_bytes -= self._queries.pop(each)[1]
         self.n_evicted += len(forgotten)
         self._queries[query_id] = (number, n_bytes, at, query)
-        place = number - self._first
-        self._waits.extend(bytes(max(0, place + 1 - len(self._waits))))
-        self._waits[place] = 1
         self._clock = max(self._clock, number)
         self._n_bytes += n_bytes
         # What has an end in the heap, and does not wait, is passed over there.
@@ -222,15 +292,6 @@ class PendingQueries(GatheredFeedback):
                 self._given.pop(query_id, None)
                 self._ungraded.pop(query_id, None)
 
-    def take(self, query_id: Hashable) -> Any:
-        """Remove and return the query waiting under an id. Raises KeyError if there is none."""
-        query = self._queries[query_id][3]
-        with all_or_nothing(self) as changes:
-            self.leave(changes, query_id)
-        if len(self._ends) > 2 * len(self._queries) + 1000:
-            self._derive()
-        return query
-
     def leave(self, changes: all_or_nothing, query_id: Hashable) -> None:
         """The query under an id, if there is one, waits no longer; `changes` undo it.
 
@@ -238,9 +299,7 @@ class PendingQueries(GatheredFeedback):
         """
         if query_id in self._queries:
             changes.include_entries(self._queries, [query_id], sort=True)
-            number, n_bytes, *_ = self._queries.pop(query_id)
-            self._waits[number - self._first] = 0
-            self._n_bytes -= n_bytes
+            self._n_bytes -= self._queries.pop(query_id)[1]
             for entries in (self._given, self._ungraded):
                 if query_id in entries:
                     changes.include_entries(entries, [query_id])
@@ -307,26 +366,6 @@ class PendingQueries(GatheredFeedback):
         bare._ungraded, bare._early = {**self._ungraded}, {**self._early}
         return bare
 
-    def _add(self, query_id: Hashable, given: dict[Hashable, float], kind: str, at: float, ungraded: int | str | None) -> str:
-        if self.window is None:
-            raise ValueError("feedback is gathered over a window: PendingQueries(plan=FeedbackPlan(window=...))")
-        require_time("at", at)
-        place = self.placed(query_id, at)
-        if place == "early" and query_id not in self._early:
-            self.require_room_for_early(len(given))
-        with all_or_nothing(self) as changes:
-            if place == "late":
-                self.advance(changes, at)
-            else:
-                self.give(changes, query_id, given, kind, at, ungraded)
-        return place
-
-    def _require_at(self, at: float | None) -> None:
-        if at is not None:
-            require_time("at", at)
-        elif self.window is not None:
-            raise ValueError("at is missing: with a window, queries have the time when they were ranked")
-
     def _forgotten(self, gone: set[int], coming: Hashable) -> list[Hashable]:
         """The ids of queries to forget, by their numbers; they are among the oldest, and not those under the id that comes."""
         ids = []
@@ -352,11 +391,13 @@ class PendingQueries(GatheredFeedback):
         if self._n_early != sum(n_values(self._given[query_id]) for query_id in self._early):
             raise ValueError("early feedback does not add up")
 
+    def _derive(self) -> None:
+        window = self.window
+        ends = [] if window is None else [(self._end(at), n, i) for i, (n, _, at, _) in self._queries.items()]
+        heapq.heapify(ends)
+        vars(self).update(_ends=ends)
 
-def _require_names(*names: Hashable) -> None:
-    """Raise TypeError for an id of a query or a document that no file can hold."""
-    for name in names:
-        if not is_name(name):
-            raise TypeError(
-                f"the id {name!r:.80} is of type {type(name).__name__}: ids are strings, integers of 64 bits, or tuples"
-            )
+
+def n_values(given: Given) -> int:
+    """The number of values that were given."""
+    return sum(map(len, given.values()))

@@ -235,14 +235,3 @@ def digest_of(message: Any) -> int:
     True
     """
     return zlib.crc32(_SORTED.encode(feedback_of(message)))
-
-
-def guide() -> str:
-    """The kinds of requests and their fields, as tables for the guide."""
-    lines = ["| kind | request | what it does |", "|---|---|---|"]
-    lines += [f"| {kind.__name__.lower()} | `{json.dumps(example)}` | {kind.__doc__} |" for kind, example in EXAMPLES.items()]
-    lines += ["", "| field | of | meaning |", "|---|---|---|"]
-    for name, meaning in _meanings(_ANY.type).items():
-        kinds = [kind.__name__.lower() for kind in EXAMPLES if name in kind.__struct_fields__]
-        lines.append(f'| `"{name}"` | {", ".join(kinds)} | {meaning} |')
-    return "\n".join(lines) + "\n"

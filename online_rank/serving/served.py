@@ -4,17 +4,18 @@ import asyncio
 import collections
 import contextlib
 import logging
-from collections.abc import Collection
+import time
+from collections.abc import AsyncIterator, Collection
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from online_rank.base import ranker_of
 from online_rank.base.anatomy import learned_measure
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.commit import CommitError, GroupCommit
 from online_rank.serving.durable import DurableService
-from online_rank.serving.idle import IdleClock
 from online_rank.serving.inputs import InputWatch
 from online_rank.serving.messages import Command, Explain, Forget, Rank, RollBack
 from online_rank.serving.monitor import Monitor
@@ -42,7 +43,7 @@ class ServedModel:
     durable
         The service and its journal.
     idle
-        After how many seconds without a request time goes on by itself (`IdleClock`).
+        After how many seconds without a request time goes on by itself; None for never.
     snapshots
         For how many days the model with which each began is kept; 0 for none.
     """
@@ -52,7 +53,9 @@ class ServedModel:
         self.commits = GroupCommit(durable)
         service = durable.service
         self.n_users = 0
-        self.clock = IdleClock(service, idle)
+        self._idle = idle
+        #: When the last request was answered, by the monotonic clock, and what time it was by the requests.
+        self._moved = (time.monotonic(), service.now)
         self.n_promotions = 0
         self.kept = KeptModels(durable.store, snapshots)
         # Shares the service's account of losses, which outlives the process.
@@ -89,7 +92,7 @@ class ServedModel:
         try:
             before = self.monitor.before_learning(service.model)
             reply = service.handle(request, kinds=kinds) if commits.is_working else self._without_change(request, kinds)
-            self.clock.moved()
+            self._moved = (time.monotonic(), service.now)
             if reply.learned:
                 on_disk = commits.add_and_wait(*reply.outcomes)
                 self._watch(reply, before)
@@ -134,9 +137,11 @@ class ServedModel:
 
     def let_time_pass(self) -> None:
         """Learn the queries whose windows have ended meanwhile, where no requests come."""
-        if self.commits.is_working:
-            before = self.monitor.before_learning(self.durable.service.model)
-            while (reply := self.clock.idle()).changed:
+        since, then = self._moved
+        passed, service = time.monotonic() - since, self.durable.service
+        if self.commits.is_working and self._idle is not None and then is not None and passed >= self._idle:
+            before = self.monitor.before_learning(service.model)
+            while (reply := service.advance(then + passed)).changed:
                 self.commits.add(*reply.outcomes)
                 self._watch(reply, before)
 
@@ -198,10 +203,16 @@ class ServedModel:
             model = await asyncio.to_thread(_tried, content)
         except (ValueError, TypeError) as error:
             return 400, {"error": f"this is not a model that can be served: {error}"}
+        async with self._alone():
+            return await self._replaced_by(model, content)
+
+    @contextlib.asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """Meanwhile the model is not put away, no other takes its place, and nothing else is forgotten."""
         self.n_users += 1
         try:
             async with self._replacing:
-                return await self._replaced_by(model, content)
+                yield
         finally:
             self.n_users -= 1
 
@@ -211,20 +222,15 @@ class ServedModel:
             day = read_as(RollBack, request).to
         except RequestError as error:
             return 400, {"error": f'{error}; the only field is to, a day: {{"to": "2026-11-25"}}'}
-        kept = self.kept
-        if not isinstance(day, str):
-            content = await asyncio.to_thread(kept.get)
-            return (409, {"error": "no model was replaced"}) if content is None else await self._rolled_back(content, "before")
-        days = await asyncio.to_thread(kept.days)
-        content = await asyncio.to_thread(kept.get, day) if day in days else None
+        which, days = (None if day is UNSET else day), await asyncio.to_thread(self.kept.days)
+        content = await asyncio.to_thread(self.kept.get, which) if which in (None, *days) else None
+        if content is None and which is None:
+            return 409, {"error": "no model was replaced"}
         if content is None:
             return 404, {"error": f"no model of that day is kept; there are {', '.join(days) or 'none (see --snapshots)'}"}
-        return await self._rolled_back(content, f"with which {day} began")
-
-    async def _rolled_back(self, content: bytes, which: str) -> Answer:
         status, answer = await self.replace(content)
         if status == 200:
-            _log.warning("rolled back to the model %s", which)
+            _log.warning("rolled back to the model %s", "before" if which is None else f"with which {which} began")
         return status, answer
 
     async def keep_snapshot(self) -> None:
@@ -232,17 +238,14 @@ class ServedModel:
         kept, day = self.kept, today()
         if not kept.lacks_today:
             return
-        self.n_users += 1
         try:
-            if day not in await asyncio.to_thread(kept.days):
-                # While a user is forgotten, a model that knows the user would be kept.
-                async with self._replacing:
+            # While a user is forgotten, a model that knows the user would be kept.
+            async with self._alone():
+                if day not in await asyncio.to_thread(kept.days):
                     await asyncio.to_thread(kept.put, self.model_file(), day)
-            await asyncio.to_thread(kept.complete, day)
+                await asyncio.to_thread(kept.complete, day)
         except (OSError, TypeError, ValueError) as error:
             _log.error("the model with which %s began cannot be kept: %s", day, error)
-        finally:
-            self.n_users -= 1
 
     async def forget(self, request: bytes) -> Answer:
         """Forget queries, and the features that their context made (`Forget`); the files have none of it when this returns."""
@@ -250,18 +253,15 @@ class ServedModel:
             wanted = read_as(Forget, request)
         except ValueError as error:
             return 400, {"error": str(error)}
-        self.n_users += 1
         try:
             # While a model is replaced, the one before would be kept as it was.
-            async with self._replacing:
+            async with self._alone():
                 return await self._forgotten(wanted)
         except ValueError as error:
             return 409, {"error": str(error)}
         except (CommitError, OSError) as error:
             _log.error("forgotten, but not on the disk yet: %s", error)
             return 503, {"error": f"forgotten, but files may have it still; send this again: {error}"}
-        finally:
-            self.n_users -= 1
 
     async def _forgotten(self, wanted: Forget) -> Answer:
         """Forget. Raises ValueError before anything is changed, and CommitError and OSError after."""

@@ -22,7 +22,6 @@ from online_rank.serving.challenge import Challenge
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.pending import PendingQueries
 from online_rank.serving.plan import FeedbackPlan
-from online_rank.serving.waiting import MOST_APART
 
 #: What is counted.
 _COUNTED = ("ranked", "learned", "duplicates", "accepted", "late", "unknown_documents", "unanswered", "refused")
@@ -237,10 +236,6 @@ class ServiceState:
         bare._pending = self._pending.without_queries()
         return bare
 
-    def waiting_numbers(self) -> np.ndarray:
-        """The numbers of the waiting queries, in order, int64."""
-        return self._pending.numbers()
-
     def learned_as(self, query_id: str | int) -> int | None:
         """The digest of the feedback from which a query was learned; None if it was not, or if that is forgotten."""
         # In this order: what leaves the memory is in the store by then.
@@ -275,9 +270,8 @@ class ServiceState:
         """
         pending = self._pending
         first, last = min(waiting, default=pending.next_number), max(waiting, default=0)
-        if not 0 < first <= pending.next_number or last >= pending.next_number or last - first > MOST_APART:
+        if not 0 < first <= pending.next_number or last >= pending.next_number:
             raise ValueError(f"queries wait under numbers from {first} to {last}, which are not within those given last")
-        self._pending.begin_at(next(iter(waiting), self._pending.next_number))
         for number, (query_id, size, at, *query) in waiting.items():
             # Nobody has seen this service yet: nothing is undone. The time is known: a query may have been ahead of it.
             self._pending.put(all_or_nothing(), query_id, tuple(query), size, number, [], at, self._pending.now)

@@ -8,13 +8,8 @@ import numpy as np
 
 from online_rank.base.schema import Count, Derived, DictOf, ListOf, Plain, Real, Schema, Text, TupleOf
 
-#: How far the numbers of queries that wait may lie apart: a byte is kept for each from the first to the last.
-MOST_APART = 1 << 24
-
 #: Bytes of queries kept in memory if they are on the disk too.
 _IN_MEMORY = 1 << 26
-#: Bytes of numbers that no longer wait, before they are dropped.
-_SPARE = 1 << 14
 
 
 class WaitingQueries:
@@ -29,8 +24,6 @@ class WaitingQueries:
         ),
         n_stored=Derived(),
         _fetch=Derived(),
-        _waits=Derived(lambda waiting: waiting._span() // 8),
-        _first=Derived(),
         _in_memory=Derived(),
     )
 
@@ -41,8 +34,6 @@ class WaitingQueries:
         self._n_bytes = 0
         #: Number, bytes, time and content of each query, the oldest first.
         self._queries: dict[Hashable, tuple[int, int, float | None, Any]] = {}
-        # Whether a number waits, a byte for each from the first on: going through the queries would take a millisecond.
-        self._waits, self._first = bytearray(), 1
         # If queries are on the disk too: the number written, the function that reads one, and those still in memory.
         self.n_stored = 0
         self._fetch: Callable[[int], Any] | None = None
@@ -71,15 +62,11 @@ class WaitingQueries:
 
     def numbers(self) -> np.ndarray:
         """The numbers of all queries that wait, in order, int64."""
-        return np.flatnonzero(np.array(self._waits, np.uint8)) + self._first
+        return np.fromiter((number for number, *_ in self._queries.values()), np.int64, len(self._queries))
 
     def ids(self) -> list[Hashable]:
         """The ids of all queries that wait, in order."""
         return [*self._queries]
-
-    def begin_at(self, number: int) -> None:
-        """Nothing waits yet, and the first query that does will have this number."""
-        vars(self).update(_waits=bytearray(), _first=number)
 
     def read_from(self, fetch: Callable[[int], Any]) -> None:
         """Queries are on the disk too, where `fetch` reads them by number, those that wait now and all later ones.
@@ -97,24 +84,13 @@ class WaitingQueries:
     def __len__(self) -> int:
         return len(self._queries)
 
-    def _span(self) -> int:
-        """How many numbers there are from the first that waits to the last."""
-        numbers = [row[0] for row in self._queries.values()]
-        return max(numbers) - min(numbers) + 1 if numbers else 0
-
-    def _derive(self) -> None:
-        numbers = np.array([row[0] for row in self._queries.values()], np.int64)
-        waits, first = bytearray(self._span()), int(numbers.min(initial=self.next_number))
-        np.frombuffer(waits, np.uint8)[numbers - first] = 1
-        vars(self).update(_waits=waits, _first=first)
-
     def _hold(self, query_id: Hashable, number: int, n_bytes: int) -> None:
         """The newest query is in memory, and on the disk too."""
         begin = self._in_memory[-1][3] if self._in_memory else 0
         self._in_memory.append((query_id, number, begin, begin + n_bytes))
 
     def spill(self) -> None:
-        """Keep as many queries in memory as there is room for, and drop the numbers of the oldest, which wait no longer.
+        """Keep as many queries in memory as there is room for.
 
         Where memory runs out, that comes later: what was asked for has happened.
         """
@@ -124,10 +100,6 @@ class WaitingQueries:
             return
 
     def _spill(self) -> None:
-        waiting = self._waits.find(1)
-        gone = len(self._waits) if waiting < 0 else waiting
-        if gone > _SPARE:
-            vars(self).update(_waits=self._waits[gone:], _first=self._first + gone)
         held = self._in_memory
         while held and held[-1][3] - held[0][2] > _IN_MEMORY and held[0][1] <= self.n_stored:
             query_id, number, *_ = held[0]

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from online_rank.storage.database import Database, Query, Rows, delete, digest_of, reader, reading
+from online_rank.storage.database import Database, Query, Rows, delete, digest_of, reader
 from online_rank.storage.files import ModelFileError
 from online_rank.storage.folder import Folder, sync_directory
 from online_rank.storage.generations import Snapshot, assembled, pieces_of, taken
@@ -139,21 +139,6 @@ class CheckpointDirectory(Folder):
 
     def _replaced(self, connection: Any, change: int) -> None:
         """Delete pieces that only earlier states needed."""
-
-
-def read_checkpoint(path: str | os.PathLike[str]) -> Any:
-    """The current state in a folder, or None, even while another process uses it.
-
-    Raises
-    ------
-    ModelFileError, CheckpointError
-        It is damaged.
-    OSError
-        There is none, or it cannot be read.
-    """
-    with reading(path, STATE) as rows:
-        found = newest(rows)
-    return None if found is None else found[2]
 
 
 def newest(rows: Rows) -> tuple[int, bytes, Any] | None:

@@ -18,6 +18,7 @@ import math
 import os
 import secrets
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -230,19 +231,31 @@ def write_atomically(path: str | os.PathLike[str], content: bytes, mode: int | N
     if mode is None:
         with contextlib.suppress(FileNotFoundError):
             mode = stat.S_IMODE(os.stat(target).st_mode)
+    with replaced(target, mode) as temporary:
+        temporary.write_bytes(content)
+
+
+@contextlib.contextmanager
+def replaced(target: Path, mode: int | None = 0o600) -> Iterator[Path]:
+    """An empty file with this mode beside another one, whose place it takes at the end, once all of it is on the disk.
+
+    If there is an error, it is removed, and the other one is as it was.
+    """
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600), "wb") as file:
+        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600)
+        try:
             if mode is not None:
-                os.chmod(temporary, mode)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+                os.fchmod(file, mode)
+            yield temporary
+            os.fsync(file)
+        finally:
+            os.close(file)
         os.replace(temporary, target)
     except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        if isinstance(error, OSError) and error.errno is not None:
+        if isinstance(error, OSError) and error.errno is not None and error.filename in (None, str(temporary), temporary):
             # The name of the temporary file would mean nothing to the user.
             raise OSError(error.errno, error.strerror, str(target)) from None
         raise

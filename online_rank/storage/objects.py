@@ -150,7 +150,10 @@ def _typed(made: Any, name: str, value: Any) -> Any:
     """A value as what a new object has under a name."""
     present = vars(made).get(name)
     if isinstance(present, dict):
-        return _refilled(present, value)  # river's defaultdicts and Counters keep their types.
+        # river's defaultdicts and Counters keep their types.
+        present.clear()
+        present.update(value)
+        return present
     # A kernel that is given an integer in place of a float is compiled anew, for ten seconds, or does not take it.
     is_float = type(present) is float and isinstance(made, QueryStep)
     return float(value) if is_float and type(value) is int else value
@@ -169,12 +172,6 @@ def _variadic(cls: type) -> str | None:
 def _listed(items: Any) -> list[Any]:
     """The values given to an argument such as `*steps`."""
     return list(items.items()) if isinstance(items, dict) else sorted(items, key=repr)
-
-
-def _refilled(present: dict, items: dict) -> dict:
-    present.clear()
-    present.update(items)
-    return present
 
 
 def _constructed(cls: type, parameters: dict[str, Any], where: str) -> Any:

@@ -7,6 +7,7 @@ check few of them.
 import collections
 import importlib
 import numbers
+import random
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ from online_rank.base.schema import (
     Text,
     TupleOf,
 )
+from online_rank.limits import is_name
 
 
 class Declaration(NamedTuple):
@@ -34,13 +36,15 @@ class Declaration(NamedTuple):
     state: Mapping[str, Field]
 
 
-class Anything(Field):
-    """Any value that a file may hold: it was checked on its own."""
+class Such(Field):
+    """Whatever passes a test of the value and its owner; `what` says in messages what that is."""
 
-    optional = True
+    def __init__(self, what: str, is_such: Callable[[Any, Any], bool], *, optional: bool = False) -> None:
+        self.what, self.is_such, self.optional = what, is_such, optional
 
     def _check(self, value: Any, where: str, owner: Any) -> None:
-        pass
+        if not self.is_such(value, owner):
+            raise StateError(f"{where} should be {self.what}, not {type(value).__name__}")
 
 
 class Extreme(Real):
@@ -49,52 +53,6 @@ class Extreme(Real):
     def _check(self, value: Any, where: str, owner: Any) -> None:
         if not isinstance(value, bool):
             super()._check(value, where, owner)
-
-
-class Nothing(Field):
-    """None."""
-
-    def _check(self, value: Any, where: str, owner: Any) -> None:
-        if value is not None:
-            raise StateError(f"{where} should be None")
-
-
-class KeySet(Field):
-    """A set of names."""
-
-    def __init__(self, *, optional: bool = False) -> None:
-        self.optional = optional
-
-    def _check(self, value: Any, where: str, owner: Any) -> None:
-        if not isinstance(value, set | frozenset):
-            raise StateError(f"{where} should be a set of names")
-        for name in value:
-            Plain().check(name, where, owner)
-
-
-class Compiled(Field):
-    """A part that river implements in Rust, by its name in `COMPILED`. `tree` restores it from bytes that only river
-    understands.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def _check(self, value: Any, where: str, owner: Any) -> None:
-        if compiled_name(value) != self.name:
-            raise StateError(f"{where} should be what river keeps in Rust for {self.name}")
-
-
-class SameAs(Field):
-    """An object of the same class as a setting."""
-
-    def __init__(self, setting: str) -> None:
-        self.setting = setting
-
-    def _check(self, value: Any, where: str, owner: Any) -> None:
-        expected = type(getattr(owner, self.setting))
-        if type(value) is not expected:
-            raise StateError(f"{where} should be a {expected.__name__}, not {type(value).__name__}")
 
 
 class Steps(ListOf):
@@ -106,80 +64,70 @@ class Steps(ListOf):
             raise StateError(f"{where} is empty")
 
 
-class Kinds(Field):
-    """A type of values, one of `TYPES`."""
-
-    def _check(self, value: Any, where: str, owner: Any) -> None:
-        if value not in TYPES.values():
-            raise StateError(f"{where} should be one of the types {', '.join(TYPES)}")
+def _compiled(name: str) -> Such:
+    """A part that river implements in Rust, by its name in `COMPILED`; `tree` restores it from bytes that only river reads."""
+    return Such(f"what river keeps in Rust for {name}", lambda value, _: compiled_name(value) == name)
 
 
-class Statistic(Field):
-    """A statistic of one variable that can be saved; `constant` also takes a plain value."""
-
-    def __init__(self, constant: bool = False) -> None:
-        self.constant = constant
-
-    def _check(self, value: Any, where: str, owner: Any) -> None:
-        name = river_name(type(value)) or ""
-        if name.startswith("river.stats.") or (name == "river.utils.Rolling" and not self.constant):
-            return
-        if not self.constant:
-            raise StateError(f"{where} should be a statistic, not {type(value).__name__}")
-        Plain().check(value, where, owner)
+def _is_statistic(value: Any, _: Any) -> bool:
+    name = river_name(type(value)) or ""
+    return name.startswith("river.stats.") or name == "river.utils.Rolling"
 
 
-class RandomState(Field):
-    """A generator of Python's random module."""
-
-    def _check(self, value: Any, where: str, owner: Any) -> None:
-        if type(value).__name__ != "Random":
-            raise StateError(f"{where} should be a random number generator")
+def _is_imputer(value: Any, _: Any) -> bool:
+    return is_name(value) or (river_name(type(value)) or "").startswith("river.stats.")
 
 
-#: The parts that river implements in Rust, by their names in files, with functions that make new ones.
-COMPILED: dict[str, Callable[[], Any]] = {
-    "adwin": lambda: _river("drift").ADWIN()._helper,
-    "ewmean": lambda: _river("stats").EWMean()._ewmean,
-    "ewvar": lambda: _river("stats").EWVar()._ewvar,
-    "iqr": lambda: _river("stats").IQR()._iqr,
-    "quantile": lambda: _river("stats").Quantile()._quantile,
-}
-_COMPILED_NAMES = {
-    "AdaptiveWindowing": "adwin",
-    "RsEWMean": "ewmean",
-    "RsEWVar": "ewvar",
-    "RsIQR": "iqr",
-    "RsQuantile": "quantile",
+def _is_key_set(value: Any, _: Any) -> bool:
+    return isinstance(value, set | frozenset) and all(map(is_name, value))
+
+
+#: The parts that river implements in Rust, by their names in files: the names of their classes, and functions that make them.
+COMPILED: dict[str, tuple[str, Callable[[], Any]]] = {
+    "adwin": ("AdaptiveWindowing", lambda: _river("drift").ADWIN()._helper),
+    "ewmean": ("RsEWMean", lambda: _river("stats").EWMean()._ewmean),
+    "ewvar": ("RsEWVar", lambda: _river("stats").EWVar()._ewvar),
+    "iqr": ("RsIQR", lambda: _river("stats").IQR()._iqr),
+    "quantile": ("RsQuantile", lambda: _river("stats").Quantile()._quantile),
 }
 
 #: Types that can be values of settings.
 TYPES: dict[str, type] = {"bool": bool, "complex": complex, "float": float, "int": int, "str": str, "Number": numbers.Number}
 
+#: Any value that a file may hold: it was checked on its own.
+_ANYTHING = Such("anything", lambda *_: True, optional=True)
+_NOTHING = Such("None", lambda value, _: value is None)
+_KEY_SET = Such("a set of names", _is_key_set)
+_KIND = Such(f"one of the types {', '.join(TYPES)}", lambda value, _: value in TYPES.values())
+_RANDOM = Such("a random number generator", lambda value, _: type(value) is random.Random)
+_STATISTIC = Such("a statistic", _is_statistic)
+_IMPUTER = Such("a statistic, or a plain value", _is_imputer, optional=True)
+#: An object of the same class as the setting `how`.
+_AS_HOW = Such("of the class of how", lambda value, owner: type(value) is type(owner.how))
 _COUNT = Integer(0, 2**62)
 _NUMBER = Real(-1e150, 1e150)
 _EXTREME = Extreme(finite=False)
-_CALL = TupleOf(ListOf(Anything(), kind=tuple), DictOf(Text(), Anything()))
+_CALL = TupleOf(ListOf(_ANYTHING, kind=tuple), DictOf(Text(), _ANYTHING))
 _SIZE = Integer(1, 2**31 - 1, optional=True)
 #: Only None: with a window, means and variances are objects that cannot be saved.
 _NO_WINDOW = Integer(1, 0, optional=True)
-_STEP = TupleOf(Text(), Anything())
+_STEP = TupleOf(Text(), _ANYTHING)
 _PIPELINE = {name: Derived() for name in ("_plan", "_inference_transformers", "_last_step_cached", "_last_step_params")}
 _DRIFT = {"_drift_detected": Flag()}
 _SEED = Integer(-(2**63), 2**63 - 1, optional=True)
 _WEIGHT = Real(0.0)
 _SHARE = Real(0.0, 1.0)
-_FITTING = {"_feature_name": Derived(), "_groups": DictOf(Plain(), SameAs("how"))}
-_GROUPED = {"by": ListOf(Plain(), optional=True), "how": Statistic()}
+_FITTING = {"_feature_name": Derived(), "_groups": DictOf(Plain(), _AS_HOW)}
+_GROUPED = {"by": ListOf(Plain(), optional=True), "how": _STATISTIC}
 #: Only river's default tokenisation: a pattern or a function from a file would be executable.
 _VECTORIZER = {
     "on": Plain(),
     "strip_accents": Flag(),
     "lowercase": Flag(),
-    "preprocessor": Nothing(),
-    "stop_words": KeySet(optional=True),
+    "preprocessor": _NOTHING,
+    "stop_words": Such("a set of names", _is_key_set, optional=True),
     "tokenizer_pattern": Text(r"(?u)\b\w[\w\-]+\b"),
-    "tokenizer": Nothing(),
+    "tokenizer": _NOTHING,
     "ngram_range": TupleOf(Integer(1, 100), Integer(1, 100)),
 }
 
@@ -190,7 +138,7 @@ RIVER = {
     "river.compose.Prefixer": Declaration({"prefix": Text()}, {}),
     "river.compose.Renamer": Declaration({"mapping": DictOf(Plain(), Plain())}, {}),
     "river.compose.Select": Declaration({"keys": ListOf(Plain())}, {}),
-    "river.compose.SelectType": Declaration({"types": ListOf(Kinds())}, {}),
+    "river.compose.SelectType": Declaration({"types": ListOf(_KIND)}, {}),
     "river.compose.Suffixer": Declaration({"suffix": Text()}, {}),
     "river.compose.TransformerUnion": Declaration({"transformers": ListOf(_STEP)}, {}),
     "river.drift.ADWIN": Declaration(
@@ -201,7 +149,7 @@ RIVER = {
             "min_window_length": Integer(1, 2**31 - 1),
             "grace_period": Integer(0, 2**31 - 1),
         },
-        {**_DRIFT, "_helper": Compiled("adwin")},
+        {**_DRIFT, "_helper": _compiled("adwin")},
     ),
     "river.drift.DummyDriftDetector": Declaration(
         {
@@ -213,7 +161,7 @@ RIVER = {
         },
         {
             **_DRIFT,
-            "_rng": RandomState(),
+            "_rng": _RANDOM,
             "_n": _COUNT,
             "_warmup": Integer(0, 2**31, optional=True),
             "_warmup_done": Flag(optional=True),
@@ -232,7 +180,7 @@ RIVER = {
             "p_value": Real(0.0, 1.0),
             "n": _COUNT,
             "window": ListOf(Real(), kind=collections.deque),
-            "_rng": RandomState(),
+            "_rng": _RANDOM,
         },
     ),
     "river.drift.NoDrift": Declaration({}, _DRIFT),
@@ -267,7 +215,7 @@ RIVER = {
     "river.preprocessing.AdaptiveStandardScaler": Declaration(
         {"fading_factor": _SHARE}, {"vars": DictOf(Plain(), Nested("EWVar")), "means": DictOf(Plain(), Nested("EWMean"))}
     ),
-    "river.preprocessing.Binarizer": Declaration({"threshold": _NUMBER, "dtype": Kinds()}, {}),
+    "river.preprocessing.Binarizer": Declaration({"threshold": _NUMBER, "dtype": _KIND}, {}),
     "river.preprocessing.FeatureHasher": Declaration(
         {"n_features": Integer(1, 2**31 - 1), "seed": _SEED, "alternate_sign": Flag()}, {"_seed": Integer(0, 2**32 - 1)}
     ),
@@ -277,8 +225,8 @@ RIVER = {
     ),
     "river.preprocessing.Normalizer": Declaration({"order": Integer(1, 1000)}, {}),
     "river.preprocessing.OneHotEncoder": Declaration(
-        {"categories": DictOf(Plain(), KeySet(), optional=True), "drop_zeros": Flag(), "drop_first": Flag()},
-        {"values": DictOf(Plain(), KeySet()), "_zero_dict": DictOf(Text(), Integer(0, 0))},
+        {"categories": DictOf(Plain(), _KEY_SET, optional=True), "drop_zeros": Flag(), "drop_first": Flag()},
+        {"values": DictOf(Plain(), _KEY_SET), "_zero_dict": DictOf(Text(), Integer(0, 0))},
     ),
     "river.preprocessing.OrdinalEncoder": Declaration(
         {
@@ -296,47 +244,39 @@ RIVER = {
         {"with_std": Flag(), "window_size": _NO_WINDOW},
         {"counts": DictOf(Plain(), _COUNT), "means": DictOf(Plain(), _NUMBER), "vars": DictOf(Plain(), _NUMBER)},
     ),
-    "river.preprocessing.StatImputer": Declaration(
-        {"imputers": ListOf(TupleOf(Plain(), Statistic(constant=True)))}, {"stats": Derived()}
-    ),
+    "river.preprocessing.StatImputer": Declaration({"imputers": ListOf(TupleOf(Plain(), _IMPUTER))}, {"stats": Derived()}),
     "river.stats.AbsMax": Declaration({}, {"abs_max": _EXTREME}),
     "river.stats.BayesianMean": Declaration({"prior": _NUMBER, "prior_weight": _WEIGHT}, {"_mean": Nested("Mean")}),
     "river.stats.Count": Declaration({}, {"n": _COUNT}),
-    "river.stats.EWMean": Declaration({"fading_factor": _SHARE}, {"_ewmean": Compiled("ewmean")}),
-    "river.stats.EWVar": Declaration({"fading_factor": _SHARE}, {"_ewvar": Compiled("ewvar")}),
-    "river.stats.IQR": Declaration({"q_inf": _SHARE, "q_sup": _SHARE}, {"_iqr": Compiled("iqr"), "_is_updated": Flag()}),
+    "river.stats.EWMean": Declaration({"fading_factor": _SHARE}, {"_ewmean": _compiled("ewmean")}),
+    "river.stats.EWVar": Declaration({"fading_factor": _SHARE}, {"_ewvar": _compiled("ewvar")}),
+    "river.stats.IQR": Declaration({"q_inf": _SHARE, "q_sup": _SHARE}, {"_iqr": _compiled("iqr"), "_is_updated": Flag()}),
     "river.stats.Max": Declaration({}, {"max": _EXTREME}),
     "river.stats.Mean": Declaration({}, {"n": _WEIGHT, "_mean": _EXTREME}),
     "river.stats.Min": Declaration({}, {"min": _EXTREME}),
     "river.stats.Mode": Declaration({"k": Integer(-1)}, {"counts": DictOf(Plain(), _COUNT)}),
-    "river.stats.Quantile": Declaration({"q": _SHARE}, {"_quantile": Compiled("quantile"), "_is_updated": Flag()}),
+    "river.stats.Quantile": Declaration({"q": _SHARE}, {"_quantile": _compiled("quantile"), "_is_updated": Flag()}),
     "river.stats.Sum": Declaration({}, {"sum": _EXTREME}),
     "river.stats.Var": Declaration({"ddof": Integer(0, 2**31)}, {"mean": Nested("Mean"), "_S": _EXTREME}),
     "river.utils.Rolling": Declaration(
-        {"window_size": Integer(1, 2**31 - 1)}, {"obj": Anything(), "window": ListOf(_CALL, kind=collections.deque)}
+        {"window_size": Integer(1, 2**31 - 1)}, {"obj": _ANYTHING, "window": ListOf(_CALL, kind=collections.deque)}
     ),
 }
 
 
-#: The listed names by their last part.
-_NAMES: dict[str, list[str]] = {}
-for _name in RIVER:
-    _NAMES.setdefault(_name.rpartition(".")[2], []).append(_name)
-
-
 def river_name(cls: type) -> str | None:
     """The name of a class of river in files; None if it is not listed. Imports nothing."""
-    for name in _NAMES.get(cls.__name__, ()):
-        module, _, bare = name.rpartition(".")
-        if getattr(sys.modules.get(module), bare, None) is cls:
-            return name
-    return None
+    module = ".".join(cls.__module__.split(".")[:2])
+    name = f"{module}.{cls.__name__}"
+    return name if name in RIVER and getattr(sys.modules.get(module), cls.__name__, None) is cls else None
 
 
 def compiled_name(value: Any) -> str | None:
     """The name of a part that river implements in Rust; None for anything else."""
     kind = type(value)
-    return _COMPILED_NAMES.get(kind.__name__) if kind.__module__.startswith("river._river_rust.") else None
+    if not kind.__module__.startswith("river._river_rust."):
+        return None
+    return next((name for name, (own, _) in COMPILED.items() if own == kind.__name__), None)
 
 
 def _river(module: str) -> Any:

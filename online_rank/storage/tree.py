@@ -91,8 +91,6 @@ class _Packer:
             return {"deque": self._items(value, where, depth), "maxlen": value.maxlen}
         if kind is random.Random:
             return {"random": self.encode(value.getstate(), where, depth + 1)}
-        if kind is np.random.Generator and type(value.bit_generator) is np.random.PCG64:
-            return {"generator": self.encode(value.bit_generator.state, where, depth + 1)}
         if (compiled := compiled_name(value)) is not None:
             return {compiled: value.__getstate__().hex()}
         if (own := extensions.name_of(value)) is not None:
@@ -219,8 +217,8 @@ class _Unpacker:
             return TYPES[body]
         if tag == "registered" and type(body) is str:
             return registered(body, where)
-        if tag in ("random", "generator"):
-            return _random(tag, self.decode(body, where, depth + 1), where)
+        if tag == "random":
+            return _random(self.decode(body, where, depth + 1), where)
         raise StateError(f"{where} is not understood ({json.dumps(node)[:60]})")
 
     def _items(self, node: Any, where: str, depth: int) -> list[Any]:
@@ -379,7 +377,7 @@ def _compiled(name: str, content: str, where: str) -> Any:
     """
     try:
         state = bytes.fromhex(content)
-        part, probe = (COMPILED[name]() for _ in range(2))
+        part, probe = (COMPILED[name][1]() for _ in range(2))
         if name != "adwin" and len(state) != len(part.__getstate__()):
             raise ValueError("it has another size")
         part.__setstate__(state)
@@ -395,15 +393,11 @@ def _compiled(name: str, content: str, where: str) -> Any:
     return part
 
 
-def _random(tag: str, state: Any, where: str) -> Any:
+def _random(state: Any, where: str) -> random.Random:
     """A random number generator in a given state."""
+    made = random.Random(0)
     try:
-        if tag == "random":
-            plain = random.Random(0)
-            plain.setstate(state)
-            return plain
-        generator = np.random.default_rng(0)
-        generator.bit_generator.state = state
-        return generator
+        made.setstate(state)
     except (TypeError, ValueError, LookupError, OverflowError) as error:
         raise StateError(f"{where} is not the state of a random number generator: {error}") from None
+    return made

@@ -1,14 +1,13 @@
 """The roles of a table's columns, for readers, commands, reports and exports."""
 
 import json
-import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from online_rank.query.names import is_index_name, is_outcome_name
-from online_rank.stream.table_sources import Column, columns_of
+from online_rank.stream.table_sources import Column, columns_of, name_of, require_columns
 
 #: How missing values of a feature can be treated.
 MISSING = ("error", "zero", "mean", "indicator")
@@ -139,17 +138,16 @@ def plan_roles(
     missing: str = "error",
 ) -> TablePlan:
     """As `plan_columns`, for the roles of any kind of table: the column of each role, or None."""
-    types, metadata = columns_of(source)
-    name = os.fspath(source) if isinstance(source, str | os.PathLike) else type(source).__name__
+    types, metadata, words = columns_of(source)
+    name = name_of(source)
     if set(types.values()) == {"empty"}:
         raise ValueError(f"{name}: no rows below the header, or none with a value")
     roles = _roles(name, types, named)
     for column in context:
         roles |= _roles(name, types, {"context": column}, taken=roles)
-    for column in [*(features or ()), *exclude]:
-        _require_column(name, column, types)
+    require_columns(name, [*(features or ()), *exclude], types)
     if features is not None:
-        _check_features(name, features, types, roles)
+        _check_features(name, features, types, roles, words)
     index = _index_of(metadata)
     columns = []
     for column, kind in types.items():
@@ -157,6 +155,8 @@ def plan_roles(
             columns.append(Column(column, kind, roles[column]))
             continue
         why = _why_not(column, kind, features, exclude, index)
+        if why == _NO_NUMBERS["text"] and column in words:
+            why = f"text, because of {words[column]}: name it as a feature to see it as an error, or correct the value"
         columns.append(Column(column, kind, "left out" if why else "feature", why))
     plan = TablePlan(tuple(columns) if features is None else _in_order(columns, features), missing)
     # A log of clicks may name documents alone.
@@ -174,7 +174,7 @@ def _roles(
     for role, column in given.items():
         if column is None:
             continue
-        _require_column(name, column, types)
+        require_columns(name, [column], types)
         if column in roles:
             raise ValueError(f"{name}: column {column!r} cannot be {roles[column]} and {role.replace('_', ' ')} at once")
         roles[column] = role.replace("_", " ")
@@ -188,17 +188,16 @@ def require_names(**given: Any) -> None:
             raise TypeError(f"{name} is a sequence of names of columns")
 
 
-def _require_column(name: str, column: str, there: Collection[str]) -> None:
-    if column not in there:
-        raise ValueError(f"{name}: no column {column!r}; there are {_listed([repr(one) for one in there])}")
-
-
-def _check_features(name: str, features: Sequence[str], types: dict[str, str], roles: dict[str, str]) -> None:
+def _check_features(
+    name: str, features: Sequence[str], types: dict[str, str], roles: dict[str, str], words: dict[str, str]
+) -> None:
     if len(set(features)) < len(features):
         raise ValueError("features names a column twice")
     for column in features:
         if column in roles:
             raise ValueError(f"{name}: column {column!r} cannot be {roles[column]} and a feature at once")
+        if column in words:
+            raise ValueError(f"{name}: column {column!r} has {words[column]}, which is not a number")
         if types[column] in ("text", "datetime", "other"):
             raise ValueError(f"{name}: column {column!r} is not a feature: {_NO_NUMBERS[types[column]]}")
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from online_rank.stream.columns import TablePlan
 from online_rank.stream.table_rows import document_ids, numbers_of, require_queries, times_of
-from online_rank.stream.table_sources import Batches, Frame, arrow, batches_of
+from online_rank.stream.table_sources import Batches, Frame, batches_of
+from online_rank.stream.table_text import arrow
 
 #: Approximate number of values sorted at once, and the largest number of temporary files.
 _VALUES, _MOST_FILES = 1 << 22, 256

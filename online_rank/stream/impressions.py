@@ -14,8 +14,9 @@ from online_rank.feedback.policies import FEW, HELD_BACK
 from online_rank.query import read_query
 from online_rank.stream.columns import TablePlan, plan_roles, require_names
 from online_rank.stream.table_order import QueryOrder, notice_new_columns
-from online_rank.stream.table_rows import TableError, as_text, require_queries, times_of
+from online_rank.stream.table_rows import as_text, require_queries, times_of
 from online_rank.stream.table_sources import Frame, batches_of
+from online_rank.stream.table_text import TableError
 
 _KINDS = ("above", "place")
 _ROWS = 8192

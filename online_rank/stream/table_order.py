@@ -1,6 +1,5 @@
 """The order of the queries of tables, and columns that only some of the tables have."""
 
-import os
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -9,12 +8,9 @@ import numpy as np
 
 from online_rank.query.names import is_index_name
 from online_rank.stream.columns import TablePlan
-from online_rank.stream.letor.repeated import REMEMBERED
-from online_rank.stream.table_rows import TableError
-from online_rank.stream.table_sources import Frame, columns_of
-
-#: Ids that are left when missing values are written as text.
-_WRITTEN_MISSING = frozenset(["NA", "N/A", "NaN", "nan", "NULL", "null", "None", "NaT", "<NA>"])
+from online_rank.stream.letor.rows import REMEMBERED
+from online_rank.stream.table_sources import Frame, columns_of, name_of
+from online_rank.stream.table_text import MISSING_WORDS, TableError
 
 
 class TableWarning(UserWarning):
@@ -34,7 +30,7 @@ class QueryOrder:
 
     def notice(self, qid: str, time: float, frame: Frame, i: int) -> None:
         """Check the first row of a query."""
-        if qid in _WRITTEN_MISSING and qid not in self._doubtful:
+        if qid in MISSING_WORDS and qid not in self._doubtful:
             self._doubtful.add(qid)
             told = f"{frame.where(i)}: query {qid!r} looks like a missing value that was written as text; it is read as an id"
             warnings.warn(told, TableWarning, stacklevel=6)
@@ -60,8 +56,7 @@ def notice_new_columns(sources: Sequence[Any], plan: TablePlan) -> None:
     """Warn about columns that the first table lacks."""
     known = {column.name for column in plan.columns}
     for source in sources[1:]:
-        new = [name for name in columns_of(source)[0] if name not in known and not is_index_name(name)]
+        new = [name for name in columns_of(source).types if name not in known and not is_index_name(name)]
         if new:
-            name = source if isinstance(source, str | os.PathLike) else type(source).__name__
-            told = f"{name}: columns that the first table lacks are left out: {', '.join(new)}"
+            told = f"{name_of(source)}: columns that the first table lacks are left out: {', '.join(new)}"
             warnings.warn(told, TableWarning, stacklevel=3)

@@ -8,13 +8,10 @@ import numpy as np
 
 from online_rank.stream.columns import TablePlan
 from online_rank.stream.table_sources import Frame
+from online_rank.stream.table_text import TableError
 
 #: From here on, floats skip whole numbers.
 _WHOLE = 2.0**53
-
-
-class TableError(ValueError):
-    """An error in a table; the message names the row and the column."""
 
 
 class Rows(NamedTuple):

@@ -1,37 +1,20 @@
-"""Sources of tables: files, frames and readers, each read as frames of some rows."""
+"""Sources of tables: files, frames and readers, each read as frames of some rows.
 
-import gzip
+pyarrow alone reads the files, parquet as well as text: pandas writes parquet through it, and it reads both some rows at a time.
+"""
+
 import os
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from online_rank.stream.table_text import arrow, require_own_names, text_header, text_tables
+
 #: Suffixes of files that are tables.
 TABLES = (".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
-_CSV_BLOCK = 1 << 20
-
-#: Separators of csv columns, the likeliest first.
-_SEPARATORS = ",;\t|"
-#: The first bytes of files that are no csv in UTF-8, and what to do.
-_NO_TEXT = {
-    b"\xff\xfe": "text in UTF-16: write it as UTF-8 (iconv -f UTF-16 -t UTF-8)",
-    b"\xfe\xff": "text in UTF-16: write it as UTF-8 (iconv -f UTF-16 -t UTF-8)",
-    b"\x1f\x8b": "packed by gzip: call it .csv.gz",
-    b"\x28\xb5\x2f\xfd": "packed by zstd: unpack it first (zstd -d)",
-    b"BZh": "packed by bzip2: unpack it first (bunzip2)",
-    b"\xfd7zXZ\x00": "packed by xz: unpack it first (unxz)",
-    b"PK\x03\x04": "a zip archive or a spreadsheet: unpack it, or save it as csv",
-    b"\x04\x22\x4d\x18": "packed by lz4: unpack it first (lz4 -d)",
-    b"\xd0\xcf\x11\xe0": "a spreadsheet: save it as csv",
-    b"PAR1": "parquet: call it .parquet",
-    b"ARROW1": "feather: write it as parquet",
-    b"{": "JSON: write it as parquet or csv, as pandas.read_json(..., lines=True).to_parquet(...) does",
-    b"[": "JSON: write it as parquet or csv, as pandas.read_json(...).to_parquet(...) does",
-}
 #: Endings of files that are no tables, and what to do.
 _OTHERWISE = {
     (".zst", ".bz2", ".xz", ".gz", ".zip", ".lz4"): "unpack it first",
@@ -39,9 +22,6 @@ _OTHERWISE = {
         "write it as parquet, as pandas.read_...(...).to_parquet(...) does"
     ),
 }
-#: A number with a decimal comma, between separators other than commas.
-_COMMA = re.compile(rb"(^|[;\t|\r\n])-?\d+,\d+(?=[;\t|\r\n]|$)")
-_POINT = re.compile(rb"(^|[;\t|\r\n])-?\d+\.\d+(?=[;\t|\r\n]|$)")
 
 
 class Column(NamedTuple):
@@ -125,15 +105,30 @@ def batches_of(source: Any, columns: Sequence[Column], n_rows: int) -> Batches:
     if isinstance(source, str | os.PathLike):
         path = os.fspath(source)
         _require_table(path)
-        return _parquet(path, names, n_rows) if path.lower().endswith(".parquet") else _csv(path, columns)
+        return _parquet(path, names, n_rows) if path.lower().endswith(".parquet") else _text(path, columns)
     return _in_memory(source, names, n_rows)
 
 
-def columns_of(source: Any) -> tuple[dict[str, str], dict[bytes, bytes] | None]:
-    """The columns of a table with their types as `Column` names them, in order, and the metadata of an arrow schema.
+class Header(NamedTuple):
+    """What the beginning of a table says of its columns.
 
-    The types of csv columns are inferred from the beginning.
+    Attributes
+    ----------
+    types : dict
+        The type of each column as `Column` names it, in order; those of text files are inferred from the first block.
+    metadata : dict or None
+        The metadata of an arrow schema.
+    words : dict
+        For columns of text files with numbers and other words: the first word, and where it stands.
     """
+
+    types: dict[str, str]
+    metadata: dict[bytes, bytes] | None = None
+    words: dict[str, str] = {}  # noqa: RUF012
+
+
+def columns_of(source: Any) -> Header:
+    """The columns of a table."""
     import narwhals as nw
 
     if isinstance(source, tuple) and len(source) == 3:
@@ -141,12 +136,11 @@ def columns_of(source: Any) -> tuple[dict[str, str], dict[bytes, bytes] | None]:
     metadata, given = None, source
     if isinstance(source, str | os.PathLike):
         _require_table(path := os.fspath(source))
-        if path.lower().endswith(".parquet"):
-            with _open_parquet(path) as file:
-                source = file.schema_arrow
-        else:
-            with _open_csv(path) as reader:
-                source = reader.schema
+        if not path.lower().endswith(".parquet"):
+            types, words = text_header(path)
+            return Header(types, None, words)
+        with _open_parquet(path) as file:
+            source = file.schema_arrow
         source, metadata = source.empty_table(), source.metadata
     elif hasattr(source, "read_next_batch"):
         source, metadata = source.schema.empty_table(), source.schema.metadata
@@ -154,13 +148,15 @@ def columns_of(source: Any) -> tuple[dict[str, str], dict[bytes, bytes] | None]:
         metadata = source.schema.metadata
     elif not (nw.dependencies.is_into_dataframe(source) or _is_lazy(source)):
         raise _no_table(source)
-    _require_names(_name_of(given), list(_native_names(source)))
+    require_own_names(name_of(given), list(_native_names(source)))
     schema = nw.from_native(source).collect_schema()
     kinds = source.dtypes if nw.dependencies.is_pandas_dataframe(source) else {}
-    return {name: _type_of(dtype, getattr(kinds.get(name), "kind", "") == "c") for name, dtype in schema.items()}, metadata
+    types = {name: _type_of(dtype, getattr(kinds.get(name), "kind", "") == "c") for name, dtype in schema.items()}
+    return Header(types, metadata)
 
 
-def _name_of(source: Any) -> str:
+def name_of(source: Any) -> str:
+    """The name of a table in messages."""
     return os.fspath(source) if isinstance(source, str | os.PathLike) else type(source).__name__
 
 
@@ -169,16 +165,6 @@ def _native_names(source: Any) -> Sequence[Any]:
     if hasattr(source, "column_names"):
         return source.column_names
     return () if _is_lazy(source) else list(source.columns)
-
-
-def _require_names(name: str, names: Sequence[Any]) -> None:
-    """Raise TypeError or ValueError unless all columns have names of their own."""
-    for column in names:
-        if not isinstance(column, str):
-            raise TypeError(f"{name}: the name of a column is {column!r}, not text: rename it, as df.rename(columns=str) does")
-    if len(set(names)) < len(names):
-        twice = next(column for i, column in enumerate(names) if column in names[:i])
-        raise ValueError(f"{name}: several columns are called {twice!r}: rename all but one of them, or leave them out")
 
 
 def _type_of(dtype: Any, is_complex: bool = False) -> str:
@@ -226,21 +212,12 @@ def _require_table(path: str) -> None:
         raise ValueError(f"{path}: not a table by its name{remedy}; tables are {', '.join(TABLES)}")
 
 
-def _require_columns(name: str, columns: Sequence[str], there: Sequence[str]) -> None:
+def require_columns(name: str, columns: Iterable[str], there: Collection[str]) -> None:
+    """Raise ValueError unless a table has these columns."""
     for column in columns:
         if column not in there:
             shown = ", ".join(map(repr, list(there)[:10])) + (", ..." if len(there) > 10 else "")
             raise ValueError(f"{name}: no column {column!r}; there are {shown}")
-
-
-def arrow(module: str) -> Any:
-    """A module of pyarrow. Raises ImportError with advice if it is not installed."""
-    import importlib
-
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise ImportError('reading parquet and csv needs pyarrow: pip install "online_rank[tables]"') from None
 
 
 def _open_parquet(path: str) -> Any:
@@ -256,7 +233,7 @@ def _parquet(path: str, columns: Sequence[str], n_rows: int, begin: int = 0, end
     import narwhals as nw
 
     with _open_parquet(path) as file:
-        _require_columns(path, columns, file.schema_arrow.names)
+        require_columns(path, columns, file.schema_arrow.names)
         groups = np.cumsum([0, *(file.metadata.row_group(i).num_rows for i in range(file.num_row_groups))])
     stop = int(groups[-1]) if end is None else end
     wanted = [i for i in range(len(groups) - 1) if groups[i] < stop and groups[i + 1] > begin]
@@ -275,111 +252,21 @@ def _parquet(path: str, columns: Sequence[str], n_rows: int, begin: int = 0, end
     return Batches(path, _numbered(path, frames, begin + 1), stop - begin)
 
 
-def _csv(path: str, columns: Sequence[Column]) -> Batches:
+def _text(path: str, columns: Sequence[Column]) -> Batches:
+    """A csv or tsv file, each column in the type that its role in the plan asks for."""
     import narwhals as nw
 
-    with _open_csv(path) as reader:
-        there = reader.schema.names
-    names = [column.name for column in columns]
-    _require_columns(path, names, there)
+    require_columns(path, [column.name for column in columns], columns_of(path).types)
 
-    def frames() -> Iterator[Any]:
-        import pyarrow
-
-        types = {column.name: kind for column in columns if (kind := _csv_type(column)) is not None}
-        convert = {"include_columns": names, "column_types": types}
-        try:
-            with _open_csv(path, there, **convert) as reader:
-                for batch in reader:
-                    yield nw.from_native(_without_empty_text(pyarrow.Table.from_batches([batch])))
-        except pyarrow.ArrowInvalid as error:
-            raise ValueError(f"{path}: {_with_column(str(error), there)}") from None
-        except OSError as error:
-            if error.filename is not None:
-                raise
-            raise ValueError(f"{path}: packed by gzip, and cut short ({error})") from None
-
-    return Batches(path, _numbered(path, frames))
+    kinds = {column.name: _kind(column) for column in columns}
+    return Batches(path, _numbered(path, lambda: map(nw.from_native, text_tables(path, kinds))))
 
 
-def _without_empty_text(table: Any) -> Any:
-    """A table of csv in which empty text is missing. Words such as NA are text, where they are not among numbers."""
-    import pyarrow
-
-    compute = arrow("pyarrow.compute")
-    for j, field in enumerate(table.schema):
-        if pyarrow.types.is_string(field.type):
-            values = table.column(j)
-            table = table.set_column(j, field, compute.if_else(compute.equal(values, ""), None, values))
-    return table
-
-
-def _csv_type(column: Column) -> Any:
-    """The type with which a column of csv is read; None for the inferred one.
-
-    The type is certain only at the end: a column that begins with integers may have fractions later.
-    """
-    import pyarrow
-
+def _kind(column: Column) -> str:
+    """The type as which a column of text is read."""
     if column.role in ("query", "document"):
-        return pyarrow.string()
-    if column.role == "grade" or (column.role == "feature" and column.type != "boolean"):
-        return pyarrow.float64()
-    return {"number": pyarrow.float64(), "boolean": pyarrow.bool_(), "text": pyarrow.string()}.get(column.type)
-
-
-def _with_column(message: str, names: Sequence[str]) -> str:
-    """A message of pyarrow with the name of the column instead of its number."""
-    return re.sub(
-        r"In CSV column #(\d+): ",
-        lambda match: f"column {names[int(match[1])]!r}: " if int(match[1]) < len(names) else match[0],
-        message,
-    )
-
-
-def _open_csv(path: str, names: Sequence[str] = (), **convert: Any) -> Any:
-    csv = arrow("pyarrow.csv")
-    import pyarrow
-
-    os.stat(path)
-    separator, decimal = _punctuation(path)
-    try:
-        reader = csv.open_csv(
-            path,
-            read_options=csv.ReadOptions(block_size=_CSV_BLOCK),
-            parse_options=csv.ParseOptions(delimiter=separator),
-            convert_options=csv.ConvertOptions(decimal_point=decimal, **convert),
-        )
-        _require_names(path, reader.schema.names)
-        return reader
-    except OSError as error:
-        if error.filename is not None:
-            raise
-        raise ValueError(f"{path}: packed by gzip, and cut short ({error})") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{path}: not text in UTF-8: write it as UTF-8 (iconv -f LATIN1 -t UTF-8)") from None
-    except pyarrow.ArrowInvalid as error:
-        raise ValueError(f"{path}: {_with_column(str(error), names)}") from None
-
-
-def _punctuation(path: str) -> tuple[str, str]:
-    """The separator of a text file's columns and its decimal mark, from the first lines."""
-    zipped = path.lower().endswith(".gz")
-    try:
-        with gzip.open(path) if zipped else open(path, "rb") as file:
-            sample = file.read(1 << 16)
-    except (gzip.BadGzipFile, EOFError) as error:
-        raise ValueError(f"{path}: its name says gzip, but it is not gzip, or cut short ({error})") from None
-    for magic, what in _NO_TEXT.items():
-        if sample.startswith(magic):
-            raise ValueError(f"{path}: {what}")
-    if path.lower().removesuffix(".gz").endswith(".tsv"):
-        separator = "\t"
-    else:
-        header = re.sub(r'"[^"]*"', "", sample.partition(b"\n")[0].decode("utf-8", "replace"))
-        separator = max(_SEPARATORS, key=lambda mark: (header.count(mark), -_SEPARATORS.index(mark)))
-    comma = separator != "," and _COMMA.search(sample) and not _POINT.search(sample)
-    return separator, "," if comma else "."
+        return "text"
+    return "number" if column.role in ("grade", "feature") and column.type != "boolean" else column.type
 
 
 def _in_memory(source: Any, columns: Sequence[str], n_rows: int) -> Batches:
@@ -389,7 +276,7 @@ def _in_memory(source: Any, columns: Sequence[str], n_rows: int) -> Batches:
     if hasattr(source, "read_next_batch"):
         import pyarrow
 
-        _require_columns(name, columns, source.schema.names)
+        require_columns(name, columns, source.schema.names)
 
         def read() -> Iterator[Any]:
             return (nw.from_native(pyarrow.Table.from_batches([batch]).select(list(columns))) for batch in source)
@@ -397,7 +284,7 @@ def _in_memory(source: Any, columns: Sequence[str], n_rows: int) -> Batches:
         return Batches(name, _numbered(name, read))
     if not (nw.dependencies.is_into_dataframe(source) or _is_lazy(source)):
         raise _no_table(source)
-    _require_columns(name, columns, nw.from_native(source).collect_schema().names())
+    require_columns(name, columns, nw.from_native(source).collect_schema().names())
     if _is_lazy(source):
         return Batches(name, _numbered(name, lambda: map(nw.from_native, _collected(source.select(list(columns)), n_rows))))
     frame = nw.from_native(source, eager_only=True).select(list(columns))

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Generator, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -12,10 +12,11 @@ from online_rank.query import ONE, Block, single
 from online_rank.query.context import read_context
 from online_rank.stream.columns import MISSING, TablePlan, plan_columns, require_names
 from online_rank.stream.grouped import grouped
-from online_rank.stream.letor.repeated import RepeatedQid, check_repeated_qid
+from online_rank.stream.letor.rows import RepeatedQid
 from online_rank.stream.table_order import QueryOrder, TableWarning, notice_new_columns
-from online_rank.stream.table_rows import Rows, TableError, as_text, first_repeated, read_rows
+from online_rank.stream.table_rows import Rows, as_text, first_repeated, read_rows
 from online_rank.stream.table_sources import Batches, batches_of
+from online_rank.stream.table_text import TableError
 
 
 class TableIterator(Iterator[tuple[Any, ...]]):
@@ -228,7 +229,7 @@ def iter_table(
         raise ValueError("nothing to read: give at least one table")
     choice("negative", negative, ("error", "zero", "skip"))
     choice("missing", missing, MISSING)
-    check_repeated_qid(repeated_qid)
+    choice("repeated_qid", repeated_qid, get_args(RepeatedQid))
     flag("with_ids", with_ids)
     integer("batch_rows", batch_rows, 1)
     integer("max_query_bytes", max_query_bytes, 1)

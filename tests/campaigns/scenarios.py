@@ -21,6 +21,7 @@ from online_rank.serving import Challenge, FeedbackPlan, PendingQueries
 from online_rank.serving.forgetting import forget
 from online_rank.serving.messages import Forget
 from online_rank.serving.protocol import RankingService
+from tests.helpers import closed, give, leave, let_wait
 from tests.models import SERVED
 
 __all__ = ["Scenario", "Subject", "scenarios"]
@@ -195,26 +196,26 @@ def _pending() -> dict[str, Callable[[], Scenario]]:
     def waiting(plan: FeedbackPlan | None) -> PendingQueries:
         pending = PendingQueries(max_bytes=3000, plan=plan)
         for i, name in enumerate("abc"):
-            pending.remember(name, ("text", [0.5, 0.25], None), 1000, at=float(i))
+            let_wait(pending, name, ("text", [0.5, 0.25], None), 1000, at=float(i))
         if plan is not None:
-            pending.add("b", {"x": 1.0}, at=3.0)
-            pending.add("early", {"x": 2.0}, at=3.0)
+            give(pending, "b", {"x": 1.0}, 3.0)
+            give(pending, "early", {"x": 2.0}, 3.0)
         return pending
 
     def go_on(pending: PendingQueries) -> Any:
-        pending.remember("f", ("text", [0.5], None), 1000, at=50.0)
-        return pending.numbers().tolist(), pending.n_evicted, list(pending.closed(60.0)) if pending.plan else pending.take("f")
+        let_wait(pending, "f", ("text", [0.5], None), 1000, at=50.0)
+        return pending.numbers().tolist(), pending.n_evicted, closed(pending, 60.0)
 
     plan = FeedbackPlan(window=100, events={"click": 1})
     acts: dict[str, tuple[FeedbackPlan | None, Act]] = {
-        "put": (None, lambda p: p.remember("d", ("text", [1.0], None), 2000, at=4.0)),
-        "put again": (None, lambda p: p.remember("b", ("text", [1.0], None), 2000, at=4.0)),
-        "take": (None, lambda p: p.take("b")),
-        "windows, put": (plan, lambda p: p.remember("d", ("text", [1.0], None), 2000, at=4.0)),
-        "windows, early": (plan, lambda p: p.remember("early", ("text", [1.0], None), 2000, at=4.0)),
-        "windows, event": (plan, lambda p: p.add_event("c", "click", "x", at=5.0)),
-        "windows, early event": (plan, lambda p: p.add("z", {"x": 1, "y": 2}, at=5.0, ungraded=0)),
-        "windows, late": (plan, lambda p: p.add("a", {"x": 1}, at=300.0)),
+        "put": (None, lambda p: let_wait(p, "d", ("text", [1.0], None), 2000, at=4.0)),
+        "put again": (None, lambda p: let_wait(p, "b", ("text", [1.0], None), 2000, at=4.0)),
+        "leave": (None, lambda p: leave(p, "b")),
+        "windows, put": (plan, lambda p: let_wait(p, "d", ("text", [1.0], None), 2000, at=4.0)),
+        "windows, early": (plan, lambda p: let_wait(p, "early", ("text", [1.0], None), 2000, at=4.0)),
+        "windows, event": (plan, lambda p: give(p, "c", {"x": 1}, 5.0, "click")),
+        "windows, early event": (plan, lambda p: give(p, "z", {"x": 1, "y": 2}, 5.0, ungraded=0)),
+        "windows, late": (plan, lambda p: give(p, "a", {"x": 1}, 300.0)),
     }
     return {
         f"waiting: {name}": lambda plan=plan, act=act: Scenario(waiting(plan), act, go_on) for name, (plan, act) in acts.items()

@@ -190,7 +190,7 @@ def test_what_is_torn_or_lost_is_noticed(monkeypatch):
             except KeyboardInterrupt:
                 continue
 
-    scenario = interrupts.scenarios()["waiting: take"]()
+    scenario = interrupts.scenarios()["waiting: leave"]()
     scenarios = {"torn": lambda: scenario._replace(act=torn)}
     monkeypatch.setattr(interrupts, "scenarios", lambda: scenarios)
     assert len(interrupts.errors(10, seed=1).wrong) > 5

@@ -180,7 +180,7 @@ def test_a_table_goes_through_every_command(run, kind):
         (("train", "train.txt", *columns), "--query and --grade are for tables"),
         (("train", f"train.{kind}", *columns[:2]), "needs both --query COLUMN and --grade COLUMN"),
         (("train", "train.txt", "--features", "price"), "--features is for tables"),
-        (("train", "train.txt", "--missing", "zero"), "--missing is for tables"),
+        (("train", "train.txt", "--missing", "mean"), "--missing mean is for tables"),
         (("train", "train.txt", "--dry-run"), "--dry-run is for tables"),
     ]:
         with pytest.raises(AssertionError, match=message):
@@ -338,6 +338,15 @@ def test_features_of_the_model_that_a_file_lacks_are_warned_of(run, log):
     assert "1 of the 3 features that the model has learned from are not in the file and count as 0: 3" in err
 
 
+def test_a_word_in_a_feature_of_the_model_is_an_error(run):
+    rows = [f"{i // 5},{i % 2},{i}" for i in range(20)]
+    Path("log.csv").write_text("\n".join(["q,g,a", *rows]))
+    run("train", "log.csv", "--query", "q", "--grade", "g", "-q", "--save", "m")
+    Path("bad.csv").write_text("\n".join(["q,g,a", *rows]).replace("1,1,7", "1,1,oops"))
+    with pytest.raises(AssertionError, match=r"bad\.csv: column 'a' has 'oops' in row 8, which is not a number"):
+        run("evaluate", "m", "bad.csv", "--query", "q", "--grade", "g", "--missing", "zero")
+
+
 def test_a_document_that_comes_twice_in_a_query_is_named(run, log):
     log = log.sort_values("search").fillna(0.0)
     log.to_csv("log.csv", index=False)
@@ -352,17 +361,21 @@ def test_a_document_that_comes_twice_in_a_query_is_named(run, log):
     assert err.count("has document 'same' several times") == 1
 
 
-def test_ids_that_a_run_cannot_hold_are_told(run):
-    Path("log.csv").write_text("q,g,d,a\nred shoes,1,x y,1\nred shoes,0,x_y,2\nlamp,1,u,1\nlamp,0,NA,2\n")
+def test_ids_that_a_run_cannot_hold_are_told_and_stay_different(run):
+    rows = ["red shoes,1,x y,1", "red shoes,0,x_y,2", "red  shoes,1,100%,1", "red%20shoes,1,\N{NO-BREAK SPACE},1"]
+    Path("log.csv").write_text("\n".join(["q,g,d,a", *rows, "lamp,1,u,1", "lamp,0,NA,2", ""]))
     run("train", "log.csv", "--query", "q", "--grade", "g", "--exclude", "d", "-q", "--save", "m")
     out, err = run("rank", "m", "log.csv", "--query", "q", "--document", "d")
     assert {tuple(line.split()[:3]) for line in out.splitlines()} == {
-        ("red_shoes", "Q0", "x_y"),
+        ("red%20shoes", "Q0", "x%20y"),
+        ("red%20shoes", "Q0", "x_y"),
+        ("red%20%20shoes", "Q0", "100%"),
+        ("red%2520shoes", "Q0", "%C2%A0"),
         ("lamp", "Q0", "u"),
         ("lamp", "Q0", "NA"),
     }
-    assert "query 'red shoes': white space separates the columns of a run, and is written as _" in err
-    assert "query red shoes has document 'x_y' more than once in the run" in err
+    assert "query 'red shoes': white space separates the columns of a run: it is written as %20" in err
+    assert "more than once" not in err
     Path("gap.csv").write_text("q,g,d,a\nlamp,1,u,1\nlamp,0,,2\n")
     with pytest.raises(AssertionError, match=r"gap\.csv: query lamp: document 2 has no id in column 'd'"):
         run("rank", "m", "gap.csv", "--query", "q", "--document", "d")
@@ -447,6 +460,20 @@ def test_files_that_are_packed_otherwise_are_named(run, head):
         run("train", "log.txt")
     with pytest.raises(ValueError, match="compressed, but not by gzip"):
         list(iter_letor(io.BytesIO(head + b"more")))
+
+
+def test_text_that_counts_features_from_0_lacks_values_and_ends_its_lines_with_cr(run):
+    lines = [f"{i % 2} qid:{i // 4} 0:{'nan' if i == 5 else i % 2} 1:NULL" for i in range(40)]
+    Path("log.txt").write_bytes("\r".join(lines).encode())
+    with pytest.raises(AssertionError, match=r"log\.txt, line 1, column 9: feature 0, .* \(--zero-based\)"):
+        run("train", "log.txt", "--missing", "zero")
+    with pytest.raises(AssertionError, match=r"line 1, column 15: .* missing: 'NULL'; .* \(--missing zero\)"):
+        run("train", "log.txt", "--zero-based")
+    for further in ((), ("--shards", "2", "--rounds", "1")):
+        options = ("--zero-based", "--missing", "zero", *further)
+        assert json.loads(run("train", "log.txt", *options, "--json", "--save", "m")[0])["features"] == 2
+        measured = json.loads(run("evaluate", "m", "log.txt", "--zero-based", "--missing", "zero", "--json")[0])
+        assert measured["metrics"]["ndcg@10"] > 0.9
 
 
 def test_more_features_than_are_guessed(run):

@@ -20,10 +20,7 @@ from online_rank import (
 from online_rank._kernels.names import add_names, find_names, number_names
 from online_rank.query import SparseRows, read_query
 from online_rank.query.names import are_texts, distinct, hashes_of
-from online_rank.serving import FeedbackPlan, PendingQueries
 from online_rank.storage.files import from_bytes, to_bytes
-
-PLAN = FeedbackPlan(window=10, events={"click": 1})
 
 ODD = ["", "\n", "a\nb", "a", "b", "\x00", "ä", "a\u0308", "\ud83d\ude00", "\U0001f600", "\ud83d", "ÿ", "x" * 500]
 
@@ -214,9 +211,6 @@ def test_a_name_is_kept_as_what_it_is_beside_an_equal_one_of_another_class():
         (lambda: LossTracker(PerceptronRanker(), {3: np.ones(2)}), "comparators has the name 3"),
         (lambda: LossTracker(PerceptronRanker(), {"u": {frozenset(): 1.0}}), r"comparators\['u'\] has a feature frozenset"),
         (lambda: PerceptronRanker.from_weights({b"x": 1.0}), "a feature b'x'"),
-        (lambda: PendingQueries().remember(frozenset(), None), "the id frozenset"),
-        (lambda: PendingQueries(plan=PLAN).add("q", {b"d": 1.0}, at=1.0), "the id b'd'"),
-        (lambda: PendingQueries(plan=PLAN).add_event(2**64, "click", "d", at=1.0), "the id 18446744073709551616"),
     ],
 )
 def test_other_names_that_no_file_can_hold_are_refused(call, wanted):

@@ -5,6 +5,7 @@ import re
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 ID = re.compile(r"\d+", re.ASCII)
+NAN = re.compile(r"[+-]?nan", re.IGNORECASE)
 SPACE = re.compile(r"[ \t\r\v\f]+")
 
 
@@ -36,7 +37,7 @@ def parse_line(text, *, zero_based=False, null_is_zero=True, single=False):
             raise BadLine("feature")
         if int(name) in features:
             raise BadLine("twice")
-        if value == "NULL" and null_is_zero:
+        if null_is_zero and (value == "NULL" or NAN.fullmatch(value)):
             value = "0"
         if not NUMBER.fullmatch(value):
             raise BadLine("value")
@@ -48,6 +49,15 @@ def parse_line(text, *, zero_based=False, null_is_zero=True, single=False):
     return int(grade), qid, features, comment.strip() if sharp else ""
 
 
+def is_utf8(text):
+    """Whether bytes that were read as latin-1 are UTF-8."""
+    try:
+        text.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def parse(data, *, n_features=None, skip=False, **options):
     """List of (X, y, qid, lines) of the bytes of a file with qids, X a list of rows, lines the rows' line numbers.
 
@@ -57,7 +67,7 @@ def parse(data, *, n_features=None, skip=False, **options):
         raise BadLine("UTF-16", 1)  # the whole file is in another encoding: nothing to skip
     rows = []
     has_qid = None
-    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
+    for number, line in enumerate(re.split(b"\r\n|\r|\n", data.removeprefix(b"\xef\xbb\xbf")), start=1):
         try:
             row = parse_line(line.decode("latin-1"), **options)
             if row is None:
@@ -69,6 +79,9 @@ def parse(data, *, n_features=None, skip=False, **options):
             if max(row[2], default=0) > (n_features or 65536):
                 raise BadLine("range")
             has_qid = True
+            if not is_utf8(row[1]):
+                skip = False  # the whole file is in another encoding
+                raise BadLine("encoding")
             rows.append((number, *row))
         except BadLine as error:
             if not skip:

@@ -15,9 +15,10 @@ for package in ("starlette", "prometheus_client", "httpx"):
 import httpx  # noqa: E402
 
 from online_rank import HashedFeatures, PerceptronRanker, PlackettLuce, StreamScaler, SwapRanker  # noqa: E402
-from online_rank.serving import FeedbackPlan, Models, RankingApp, RankingService, reading  # noqa: E402
+from online_rank.serving import FeedbackPlan, Models, RankingApp, RankingService  # noqa: E402
 from online_rank.serving.messages import EXAMPLES, Message  # noqa: E402
 from online_rank.serving.openapi import description  # noqa: E402
+from tests.reference.guide import guide  # noqa: E402
 
 DOCS = Path(__file__).parents[2] / "docs" / "service.md"
 WINDOW = FeedbackPlan(window=100, events={"click": 1, "purchase": 3})
@@ -68,7 +69,7 @@ def test_examples_are_of_their_kind(kind):
 
 
 def test_the_guide_has_the_messages():
-    assert reading.guide() in DOCS.read_text(), "python -m tests.test_docs writes them"
+    assert guide() in DOCS.read_text(), "python -m tests.test_docs writes them"
 
 
 def test_features_are_described_as_the_model_takes_them():

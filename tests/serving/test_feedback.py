@@ -12,6 +12,7 @@ from online_rank.query.grades import MAX_GRADE
 from online_rank.serving import FeedbackPlan, PendingQueries, RankingService
 from online_rank.serving.durable import DurableService
 from online_rank.storage.files import from_bytes, to_bytes
+from tests.helpers import closed, give, leave, let_wait
 
 DOCS = {"a": {"x": 3.0, "y": 0.0}, "b": {"x": 1.0, "y": 1.0}, "c": {"y": 2.0}}
 PLAN = FeedbackPlan(window=100, events={"click": 1, "purchase": 3})
@@ -383,21 +384,6 @@ def test_another_plan_from_start_to_start(tmp_path):
     again.close()
 
 
-def test_pending_queries_alone_follow_the_same_rules():
-    pending = PendingQueries(plan=PLAN)
-    with pytest.raises(ValueError, match="at is missing"):
-        pending.remember("q", DOCS)
-    assert pending.add_event("q", "click", "a", at=0) == "early"
-    pending.remember("q", DOCS, at=1)
-    assert pending.add("q", {"b": 2}, at=50) == "waits"
-    assert list(pending.closed(at=100)) == []
-    assert pending.add("q", {"b": 1}, at=102) == "late"
-    assert list(pending.closed(at=101)) == [("q", DOCS, {"a": 1, "b": 2})]
-    assert ("q" in pending, len(pending)) == (False, 0)
-    with pytest.raises(ValueError, match="over a window"):
-        PendingQueries().add("q", {"b": 2}, at=0)
-
-
 def test_of_two_corrections_at_one_time_the_later_to_arrive_counts():
     service = a_service()
     ask(service, "q", 0)
@@ -417,13 +403,23 @@ def test_early_feedback_waits_a_window_from_the_last_of_it():
     assert (service.stats()["early"], service.stats()["expired"]) == (1, 1)
 
 
+def test_early_feedback_of_an_earlier_time_waits_a_window_from_when_it_came():
+    service = a_service()
+    send(service, id="elsewhere", event="click", doc="a", ts=90)
+    send(service, id="q", event="click", doc="b", ts=10)
+    send(service, id="another", event="click", doc="a", ts=189)
+    assert (service.stats()["early"], service.stats()["expired"]) == (3, 0)
+    send(service, id="another", event="click", doc="b", ts=190)
+    assert (service.stats()["early"], service.stats()["expired"]) == (1, 2)
+
+
 def test_a_query_that_replaces_another_takes_its_bytes():
     waiting = PendingQueries(max_bytes=1000)
     for _ in range(20):
-        waiting.remember("q", None, 100)
-    waiting.remember("other", None, 900)
+        let_wait(waiting, "q", None, 100)
+    let_wait(waiting, "other", None, 900)
     assert "q" in waiting
-    waiting.remember("third", None, 100)
+    let_wait(waiting, "third", None, 100)
     assert "q" not in waiting
 
 
@@ -435,9 +431,9 @@ def test_the_numbers_of_the_queries_that_wait_are_kept_with_them(steps):
     service._pending = pending
     for query_id, step in steps:
         if step == "rank":
-            pending.remember(query_id, ("text", [0.5], None), 1)
+            let_wait(pending, query_id, ("text", [0.5], None), 1)
         elif step == "take" and query_id in pending:
-            pending.take(query_id)
+            leave(pending, query_id)
         elif step == "save":
             pending = from_bytes(to_bytes(pending))
         elif step == "put away":
@@ -446,24 +442,16 @@ def test_the_numbers_of_the_queries_that_wait_are_kept_with_them(steps):
             service.restore(rows)
             pending = service._pending
         service._pending = pending
-        assert service.waiting_numbers().tolist() == [number for number, *_ in pending._queries.values()]
-
-
-def test_the_numbers_of_queries_that_wait_no_longer_take_no_memory():
-    pending = PendingQueries(max_bytes=2)
-    for number in range(40_000):
-        pending.remember(number, None, 1)
-    assert len(pending._waits) < 20_000
-    assert pending.numbers().tolist() == [39_999, 40_000]
+        assert service._pending.numbers().tolist() == [number for number, *_ in pending._queries.values()]
 
 
 def test_early_feedback_with_two_ends_expires_once():
     """Its values were subtracted twice, and the file was refused."""
     pending = PendingQueries(plan=FeedbackPlan(window=10))
-    pending.add("x", {"a": 1}, at=0)
-    pending.remember("x", "query", at=1)
-    pending.take("x")
-    pending.add("x", {"a": 1}, at=5)
+    give(pending, "x", {"a": 1}, 0)
+    let_wait(pending, "x", "query", at=1)
+    leave(pending, "x")
+    give(pending, "x", {"a": 1}, 5)
     for at in (10, 15):
-        assert list(pending.closed(at)) == []
+        assert closed(pending, at) == []
     assert (pending.n_expired, pending.n_early, pending._n_early) == (1, 0, 0)

@@ -1142,7 +1142,7 @@ class TestMonitor:
         rng = np.random.default_rng(0)
         for t in range(3000):
             level = 0.5 if 1000 <= t < 2000 else 0.1
-            monitor._add(float(np.clip(level + 0.05 * rng.normal(), 0, 1)), model)
+            monitor._count("grades", float(np.clip(level + 0.05 * rng.normal(), 0, 1)), model)
         (mark,) = monitor.drifts
         assert 1000 < mark < 1100
 

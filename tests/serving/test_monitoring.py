@@ -50,7 +50,7 @@ def test_what_alerts_watch_beside_requests(tmp_path, monkeypatch):
         monkeypatch.undo()
         model.durable.service.handle(b'{"id": 2, "docs": {}}')
         assert figure("clock_step_seconds") == 0.0
-        monkeypatch.setattr(model.commits, "_failure", OSError("the disk is full"))
+        monkeypatch.setattr(model.commits, "failure", OSError("the disk is full"))
         assert figure("learning_stopped") == 1.0
 
     asyncio.run(main())

@@ -16,11 +16,12 @@ from online_rank.bounds import certificate_of
 from online_rank.measures.learned import measure
 from online_rank.metrics import metric
 from online_rank.serving import windows
-from online_rank.serving.outcomes import waiting_query
+from online_rank.serving.durable import _parsed, _query
 from online_rank.serving.pending import PendingQueries
 from online_rank.serving.plan import FeedbackPlan
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import from_bytes, to_bytes
+from tests.helpers import leave, let_wait
 
 ROOT = Path(online_rank.__file__).resolve().parents[1]
 DOCS = {"a": {"x": 3.0, "y": 0.0}, "b": {"x": 1.0, "y": 1.0}, "c": {"y": 2.0}}
@@ -37,7 +38,7 @@ def grade(query_id, **grades):
 def test_the_oldest_queries_go_first():
     pending = PendingQueries(max_bytes=2)
     for i in range(5):
-        pending.remember(i, i * 10, 1)
+        let_wait(pending, i, i * 10, 1)
     assert [i in pending for i in range(5)] == [False, False, False, True, True]
     assert (len(pending), pending.n_evicted, pending.get(3), pending.get(0)) == (2, 3, 30, None)
 
@@ -45,9 +46,9 @@ def test_the_oldest_queries_go_first():
 def test_pending_queries_are_bounded_by_time():
     pending = PendingQueries(max_seconds=20)
     for i in range(4):
-        pending.remember(i, i, at=10 * i)
+        let_wait(pending, i, i, at=10 * i)
         if i == 1:
-            pending.take(1)
+            leave(pending, 1)
     # 0 went when 3 came, 30 seconds after it; 1 was taken.
     assert [i in pending for i in range(4)] == [False, False, True, True]
     assert pending.n_evicted == 1
@@ -57,10 +58,10 @@ def test_only_some_of_the_queries_whose_time_is_over_go_at_once():
     """After a pause of days, one request would have to drop all of them."""
     pending = PendingQueries(max_seconds=20)
     for i in range(100):
-        pending.remember(i, i, at=0)
+        let_wait(pending, i, i, at=0)
     lengths = []
     for i in range(5):
-        pending.remember(f"later {i}", i, at=100)
+        let_wait(pending, f"later {i}", i, at=100)
         lengths.append(len(pending))
     assert lengths == [69, 38, 7, 4, 5]
 
@@ -88,21 +89,19 @@ def test_a_step_of_the_clock_drops_no_queries(monkeypatch):
 def test_a_query_asked_again_waits_anew():
     pending = PendingQueries(max_bytes=2)
     for i in (1, 2, 1, 3):
-        pending.remember(i, i, 1)
+        let_wait(pending, i, i, 1)
     assert [i in pending for i in (1, 2, 3)] == [True, False, True]
-    with pytest.raises(KeyError):
-        pending.take(2)
 
 
 def test_pending_queries_are_bounded_by_bytes():
     pending = PendingQueries(max_bytes=100)
     for i in range(4):
-        pending.remember(i, i, 40)
+        let_wait(pending, i, i, 40)
     assert [i in pending for i in range(4)] == [False, False, True, True]
-    pending.remember(3, "again", 90)
+    let_wait(pending, 3, "again", 90)
     assert [i in pending for i in range(4)] == [False, False, False, True]
     with pytest.raises(ValueError, match="takes 101 bytes, but all waiting queries together may take 100"):
-        pending.remember(9, 9, 101)
+        let_wait(pending, 9, 9, 101)
     assert (len(pending), pending.n_evicted) == (1, 3)
 
 
@@ -529,7 +528,6 @@ RANKED = (["rank", 1, [], 0, 1.0], 1, ["q", 10, None, json.dumps({"id": "q", "do
         (2, 0, True),
         (2, 1, -1),
         (2, 2, "x"),
-        (2, 3, 7),
         (2, 4, [0.0, None, 0.0]),
         (2, 4, {"a": 1.0}),
         (2, 4, [0.0, float("nan"), 0.0]),
@@ -541,7 +539,7 @@ def test_what_could_not_be_saved_is_not_done_again(part, place, value):
         fields, number, waiting = outcome
         service = RankingService(SwapRanker())
         try:
-            service.replay(fields, number, waiting_query(waiting), b"")
+            service.replay(fields, number, _parsed(_query(waiting)), b"")
         finally:
             to_bytes(service)
             assert service.n_waiting == (outcome == RANKED)

@@ -100,7 +100,7 @@ def clocks(monkeypatch):
     monkeypatch.setattr("online_rank.serving.clock._system", lambda: made.system)
     monkeypatch.setattr("online_rank.serving.clock._monotonic", lambda: made.monotonic)
     monkeypatch.setattr(CLOCK, "_ahead", made.system - made.monotonic)
-    monkeypatch.setattr(CLOCK, "_step", 0.0)
+    monkeypatch.setattr(CLOCK, "step", 0.0)
     return made
 
 

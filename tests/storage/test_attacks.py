@@ -15,6 +15,7 @@ from online_rank.storage.archive import read_archive, write_archive
 from online_rank.storage.files import ModelFileError, from_bytes, to_bytes
 from online_rank.storage.objects import class_of
 from online_rank.support import registry
+from tests.helpers import let_wait
 from tests.models import arguments_of
 
 X, Y = np.random.default_rng(0).normal(size=(6, 3)), [0, 1, 2, 1, 0, 2]
@@ -150,19 +151,6 @@ def test_a_number_of_losses_is_not_negative():
         to_bytes(model)
 
 
-def test_queries_whose_numbers_are_far_apart_take_no_memory():
-    pending = PendingQueries()
-    for name in "ab":
-        pending.remember(name, ("text", [0.5], None))
-
-    def far(tree):
-        tree["state"]["_clock"] = 1 << 50
-        tree["state"]["_queries"]["dict"][1][1]["tuple"][0] = 1 << 50
-
-    with pytest.raises(ModelFileError, match=r"_waits takes much more memory than the file has bytes"):
-        from_bytes(forged(to_bytes(pending), edit=far))
-
-
 @pytest.mark.parametrize("total", [1 << 63, 10**400, -(10**400)])
 def test_an_integer_in_place_of_a_float_is_refused_or_becomes_one(total):
     """It ended in an OverflowError of a kernel, which `load` does not promise, or had the kernel compiled for ten seconds."""
@@ -191,7 +179,7 @@ def test_waiting_queries_have_numbers_in_order_that_have_come(numbers):
     """Beyond the next number they were written past the end of what waits."""
     pending = PendingQueries()
     for name in "ab":
-        pending.remember(name, ("text", [0.5], None))
+        let_wait(pending, name, ("text", [0.5], None))
 
     def edit(tree):
         for row, number in zip(tree["state"]["_queries"]["dict"][1], numbers, strict=True):

@@ -141,7 +141,7 @@ def test_killed_before_the_end_a_restored_folder_is_refused_and_can_be_restored_
             replace(source, target)
 
         with monkeypatch.context() as patched:
-            patched.setattr("online_rank.storage.backup.os.replace", killed)
+            patched.setattr("online_rank.storage.files.os.replace", killed)
             with pytest.raises(KeyboardInterrupt):
                 restore(tmp_path / "copy.db", tmp_path / "new")
         with pytest.raises(CheckpointError, match="its first generation is missing"):

@@ -13,12 +13,18 @@ from online_rank import PerceptronRanker, StreamScaler
 from online_rank.cli import main
 from online_rank.evaluate import progressive
 from online_rank.metrics import NDCG
-from online_rank.storage.checkpoint import CheckpointDirectory, read_checkpoint
+from online_rank.storage.checkpoint import CheckpointDirectory
 from online_rank.storage.database import Query
 from online_rank.storage.files import ModelFileError, to_bytes
 from online_rank.storage.folder import CheckpointError
 from online_rank.storage.generations import taken
 from online_rank.stream.letor import iter_letor, write_letor
+
+
+def kept(folder):
+    """The bytes of the state in a folder."""
+    with CheckpointDirectory(folder) as directory:
+        return to_bytes(directory.read())
 
 
 def queries(n=50, seed=0):
@@ -97,10 +103,10 @@ def test_a_run_goes_on_from_a_position_without_reading_what_is_before(tmp_path):
 )
 def test_a_checkpoint_of_another_run_is_refused_and_kept(tmp_path, model, metrics, named):
     progressive(queries(), PerceptronRanker(), "ndcg", checkpoint=tmp_path)
-    before = to_bytes(read_checkpoint(tmp_path))
+    before = kept(tmp_path)
     with pytest.raises(CheckpointError, match=f"its {named} has other parameters"):
         progressive(queries(), model, metrics, checkpoint=tmp_path)
-    assert to_bytes(read_checkpoint(tmp_path)) == before
+    assert kept(tmp_path) == before
 
 
 def test_a_damaged_checkpoint_is_an_error_that_names_the_file(tmp_path):
@@ -149,7 +155,7 @@ def test_the_lock_dies_with_a_killed_owner(tmp_path):
 def test_a_disk_that_fills_up_leaves_the_last_checkpoint(tmp_path):
     model = PerceptronRanker()
     progressive(queries(), model, checkpoint=tmp_path)
-    before = to_bytes(read_checkpoint(tmp_path))
+    before = kept(tmp_path)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     with CheckpointDirectory(tmp_path) as directory:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 17, limits[1]))
@@ -158,7 +164,7 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint(tmp_path):
                 directory.write({"values": np.random.default_rng(0).normal(size=100_000)})
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert to_bytes(read_checkpoint(tmp_path)) == before
+    assert kept(tmp_path) == before
 
 
 def test_a_directory_that_cannot_be_written_to(tmp_path):

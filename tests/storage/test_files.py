@@ -163,11 +163,9 @@ def test_arrays_come_back_writable_with_shape_and_bits(array):
 
 
 def test_random_generators_go_on_where_they_were():
-    plain, numpy = random.Random(3), np.random.default_rng(3)
-    plain.random(), numpy.random()
-    again = from_bytes(to_bytes([plain, numpy]))
-    assert again[0].random() == plain.random()
-    assert again[1].random() == numpy.random()
+    plain = random.Random(3)
+    plain.random()
+    assert from_bytes(to_bytes(plain)).random() == plain.random()
 
 
 def test_river_transformers_of_the_documented_list(tmp_path):
@@ -354,7 +352,6 @@ HOSTILE = {
     "a pool of other arrays": (_set("strings", to=True), "pool of strings has arrays of another kind"),
     "a class that is null": (_set("object", "class", to=None), "does not restore"),
     "unhashable member": (_set("object", to={"set": [[1]]}), "unhashable"),
-    "bad generator": (_set("object", to={"generator": {"dict": [["bit_generator"], ["PCG64"]]}}), "random number generator"),
     "bad random": (_set("object", to={"random": {"tuple": [3, {"tuple": [10**30]}, None]}}), "random number generator"),
     "bad scalar": (_set("object", to={"scalar": ["O", "00"]}), "not a number"),
     "scalar of no size": (_set("object", to={"scalar": ["<f8", ""]}), "not a number"),

@@ -36,7 +36,7 @@ from online_rank.storage.objects import class_of, name_of, schema
 from online_rank.storage.river_classes import RIVER
 from online_rank.stream.clicks import user
 from online_rank.support import registry
-from tests.helpers import mismatches
+from tests.helpers import give, let_wait, mismatches
 from tests.models import BASES, arguments_of
 
 #: Listed classes that may not stand in files, each with the reason.
@@ -116,15 +116,15 @@ def judged_from_a_log(made, *rankings):
 def pending():
     made = PendingQueries(max_bytes=2)
     for i in range(3):
-        made.remember(i, ("{}", [0.5], None), 1)
+        let_wait(made, i, ("{}", [0.5], None), 1)
     return made
 
 
 def gathering():
     made = PendingQueries(plan=FeedbackPlan(window=10, events={"click": 1}, total="sum"))
-    made.remember("q", ("{}", [0.5], None), at=3)
-    made.add_event("q", "click", "a", at=4)
-    made.add("r", {"a": 1}, at=5, ungraded="skip")
+    let_wait(made, "q", ("{}", [0.5], None), at=3)
+    give(made, "q", {"a": 1}, 4, "click")
+    give(made, "r", {"a": 1}, 5, ungraded="skip")
     return made
 
 

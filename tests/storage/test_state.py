@@ -510,7 +510,7 @@ def test_a_query_that_was_damaged_meanwhile_is_not_learned(tmp_path):
     with sqlite3.connect(tmp_path / "state.db") as editor:
         editor.execute("UPDATE query SET content = CAST(replace(content, '\"y\": 2', '\"y\": 9') AS BLOB)")
         assert editor.execute("SELECT changes()").fetchone()[0] == 2
-    number = int(durable.service.waiting_numbers()[0])
+    number = int(durable.service._pending.numbers()[0])
     with pytest.raises(CheckpointError, match=f"query {number} is missing or damaged"):
         durable.store.query(number)
     durable.close()

@@ -148,7 +148,7 @@ def test_a_service_goes_on_from_another_store_as_if_it_had_never_ended(every):
             durable = DurableService(RankingService(PerceptronRanker()), DiskStore(disk), every)
             assert to_bytes(durable.service.model) == to_bytes(whole.model)
             assert durable.service.stats() == whole.stats()
-            assert durable.service.waiting_numbers().tolist() == whole.waiting_numbers().tolist()
+            assert durable.service._pending.numbers().tolist() == whole._pending.numbers().tolist()
     assert whole.stats()["learned"] > 40
 
 

@@ -10,7 +10,7 @@ import pytest
 from online_rank import ClickPerceptron, SwapRanker
 from online_rank.feedback import Impression
 from online_rank.stream import iter_impressions
-from online_rank.stream.table_rows import TableError
+from online_rank.stream.table_text import TableError
 
 LOG = {
     "query": ["r1", "r1", "r1", "r2", "r2"],

@@ -112,6 +112,7 @@ def test_a_qid_that_comes_back_is_a_new_query():
     "text",
     [
         TEXT.replace(b"\n", b"\r\n"),
+        TEXT.replace(b"\n", b"\r"),
         TEXT.replace(b" ", b"\t"),
         TEXT.replace(b" ", b" \t \x0b\x0c"),
         TEXT.replace(b"\n", b"   \n\n  # a line of comment\n\t\n"),
@@ -123,11 +124,13 @@ def test_a_qid_that_comes_back_is_a_new_query():
         TEXT.replace(b"1:0.5", b"01:0.5 2:0"),
         TEXT.replace(b"3:1 #", b"3:1#"),
         TEXT.replace(b"1:0.5", b"1:0.5 2:NULL"),
+        TEXT.replace(b"1:0.5", b"1:0.5 2:nan"),
+        TEXT.replace(b"2:1e-3", b"2:1e-3 1:-NaN 3:nan"),
         b"  " + TEXT,
     ],
 )
 def test_spellings_of_the_same(text):
-    assert stream(text) == stream(TEXT)
+    assert stream(text, missing="zero") == stream(TEXT)
 
 
 def test_zero_based():
@@ -317,7 +320,7 @@ def test_neither_qid_nor_group():
         ("1 qid:1 -1:1", 9, "'-1:1' is not feature:value"),
         ("1 qid:1 1:1 qid:1", 13, "'qid:1' is not feature:value"),
         ("1 qid:1 1 :1", 9, "'1' is not feature:value"),
-        ("1 qid:1 0:1", 9, "feature 0, but ids start at 1"),
+        ("1 qid:1 0:1", 9, "feature 0, but ids start at 1; zero_based=True (--zero-based)"),
         ("1 qid:1 1:1 1:2", 13, "feature 1 is given twice"),
         ("1 qid:1 2:1 1:2 2:3", 17, "feature 2 is given twice"),
         ("1 qid:1 1:", 11, "the value '' of feature 1 is not a number"),
@@ -328,7 +331,8 @@ def test_neither_qid_nor_group():
         ("1 qid:1 1:1e", 11, "the value '1e' of feature 1 is not a number"),
         ("1 qid:1 1:.", 11, "the value '.' of feature 1 is not a number"),
         ("1 qid:1 1:NULLS", 11, "the value 'NULLS' of feature 1 is not a number"),
-        ("1 qid:1 1:nan", 11, "the value 'nan' of feature 1 is not finite"),
+        ("1 qid:1 1:nan", 11, "the value of feature 1 is missing: 'nan'"),
+        ("1 qid:1 1:nano", 11, "the value 'nano' of feature 1 is not finite"),
         ("1 qid:1 1:-Infinity", 11, "the value '-Infinity' of feature 1 is not finite"),
         ("1 qid:1 2:1 1:1e999", 15, "the value '1e999' of feature 1 is not finite"),
         ("1 qid:1 1:\0", 11, "of feature 1 is not a number"),
@@ -352,6 +356,17 @@ def test_bad_lines(tmp_path, line, column, message):
     assert [str(error) for error in queries.errors] == [str(error)]
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_first_fault_is_the_one_that_is_named(sparse):
+    """Not the number of features, to which a line that is no document does not count."""
+    for features, twice in (("1:1 5:2 5:2", 5), ("9:1 5:2 5:2", 5), ("5:1 9:1 1:2 1:3 99999:1", 1)):
+        text = f"0 qid:1 1:2\n1 qid:1 {features}\n0 qid:1 1:2\n"
+        with pytest.raises(LetorError, match=rf"line 2, .*: feature {twice} is given twice"):
+            list(iter_letor(io.StringIO(text), sparse=sparse))
+        with pytest.raises(LetorError, match=rf"line 2, .*: feature {twice} is given twice"):
+            read_letor(io.StringIO(text), sparse=sparse)
+
+
 def test_float32_overflow():
     assert stream(b"1 qid:1 1:1e39\n") == [([[1e39]], [1])]
     largest = float(np.finfo(np.float32).max)
@@ -362,9 +377,16 @@ def test_float32_overflow():
             stream(f"1 qid:1 1:{value}\n", dtype=np.float32)
 
 
-def test_null_as_an_error():
-    with pytest.raises(LetorError, match=r"column 17: the value of feature 2 is NULL"):
-        stream(b"1 qid:1 1:NUL 2:NULL\n".replace(b"NUL ", b"0.5 "), null="error")
+@pytest.mark.parametrize("value", ["NULL", "nan", "-NaN"])
+def test_missing_values_are_errors_unless_they_are_read_as_zero(value):
+    text = f"1 qid:1 1:0.5 2:{value}\n0 qid:1 1:{value}#a:nan\n"
+    for sparse in (False, True):
+        message = rf"line 1, column 17: the value of feature 2 is missing: '{value}'; missing=\"zero\" \(--missing zero\)"
+        with pytest.raises(LetorError, match=message):
+            list(iter_letor(io.StringIO(text), sparse=sparse))
+    assert stream(text, missing="zero", with_docid=True) == [([[0.5, 0.0], [0.0, 0.0]], [1, 0], ["", "a:nan"])]
+    ((X, _),) = iter_letor(io.StringIO(text), missing="zero", sparse=True)
+    assert X.toarray().tolist() == [[0.5, 0.0], [0.0, 0.0]]
 
 
 def test_an_unexpected_qid(tmp_path):
@@ -401,7 +423,7 @@ def test_only_the_first_few_errors_are_kept():
 
 @pytest.mark.parametrize(
     "options",
-    [{"n_features": 0}, {"n_features": 2.5}, {"dtype": np.int64}, {"null": "x"}, {"on_error": "x"}, {"repeated_qid": "x"}],
+    [{"n_features": 0}, {"n_features": 2.5}, {"dtype": int}, {"missing": "mean"}, {"on_error": "x"}, {"repeated_qid": "x"}],
 )
 def test_bad_options(options):
     with pytest.raises((ValueError, TypeError), match=next(iter(options))):
@@ -553,7 +575,7 @@ def test_a_short_text_with_a_high_feature_does_not_take_gigabytes(read):
         assert tracemalloc.get_traced_memory()[1] < (4 << 20) + 64 * len(text)
     finally:
         tracemalloc.stop()
-    assert raised.value.line == (1 if read is read_letor else 2)
+    assert raised.value.line == (2 if read is in_order else 1)
     few = text[:1004]
     with pytest.raises(LetorError, match="give n_features=65536"):
         read(io.BytesIO(few))
@@ -588,7 +610,7 @@ def test_a_start_that_is_no_place():
     [
         ("1 qid:1 1:1\n".encode("utf-16"), "is in UTF-16: convert it"),
         (b"\xfe\xff" + "1 qid:1 1:1\n".encode("utf-16-be"), "is in UTF-16: convert it"),
-        (b"1 qid:1 1:1\r0 qid:1 1:2\r", "lines end in CR alone: convert them"),
+        ("1 qid:é 1:1\n".encode("latin-1"), r"<BytesIO>, line 1: b'\\xe9' is not UTF-8 .*; convert the file"),
     ],
 )
 def test_text_of_other_systems_comes_with_advice(text, message):
@@ -697,3 +719,30 @@ def test_left_out_documents_at_the_ends_of_blocks():
     queries = {qid: X[:, 0].tolist() for X, _, qid in iter_letor(io.StringIO(text), negative="skip", with_qid=True)}
     kept = {str(q): np.flatnonzero((qids == q) & (grades >= 0)).tolist() for q in np.unique(qids)}
     assert queries == {qid: rows for qid, rows in kept.items() if rows}
+
+
+# Line ends, encodings.
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1 << 20])
+def test_lines_may_end_in_any_way_wherever_the_pieces_end(monkeypatch, size):
+    monkeypatch.setattr(rows, "_CHUNK", size)
+    for end in (b"\r", b"\r\n", b"\n"):
+        text = TEXT.replace(b"\n", end)
+        assert stream(text) == stream(TEXT)
+        with pytest.raises(LetorError, match=r"line 3, column 10: 'x' is not feature:value"):
+            stream(text.replace(b"1:-7", b"x"), n_features=3)
+
+
+@pytest.mark.parametrize("text", [b"1 qid:1 1:1 #docid = \xe9\n", b"1 qid:1 1:1 # \xe9\n"])
+def test_an_id_that_is_not_utf8_is_named_where_it_is_wanted(text):
+    with pytest.raises(LetorError, match=r"<BytesIO>, line 2: b'\\xe9' is not UTF-8 .*iconv -f latin1"):
+        stream(b"\n" + text, with_docid=True)
+    assert stream(text) == [([[1.0]], [1])]
+
+
+def test_a_text_file_in_another_encoding_is_named(tmp_path):
+    path = tmp_path / "latin"
+    path.write_bytes("1 qid:é 1:1\n".encode("latin-1"))
+    with open(path, encoding="utf-8") as file, pytest.raises(LetorError, match=r"latin, line 1: .*can't decode .*convert"):
+        list(iter_letor(file))

@@ -117,7 +117,7 @@ def test_bad_lines_are_named_or_skipped(line, message):
 
 
 def test_bad_options():
-    with pytest.raises(ValueError, match="sparse must be"):
+    with pytest.raises(ValueError, match="sparse is 'yes'; it must be False, True or 'auto'"):
         iter_letor(io.StringIO(""), sparse="yes")
     with pytest.raises(ValueError, match="n_features is 4294967296"):
         iter_letor(io.StringIO(""), sparse=True, n_features=2**32)

@@ -41,6 +41,60 @@ def test_csv_of_other_programs_is_the_same_table(tmp_path, content):
     assert read(written(tmp_path, content)) == read(written(tmp_path, PLAIN, "plain.csv"))
 
 
+def test_lines_may_end_with_carriage_returns_alone(tmp_path):
+    path = written(tmp_path, PLAIN.replace("\n", "\r"))
+    assert read(path) == read(written(tmp_path, PLAIN, "plain.csv"))
+
+
+def test_quotation_marks_are_part_of_the_values_of_tsv(tmp_path):
+    path = written(tmp_path, 'q\tg\td\ta\n1\t1\t"5/8 hose\t1\n1\t0\t"1/2"\t2\n2\t0\tx\t3\n', "log.tsv")
+    assert [ids for *_, ids in read(path, document="d")] == [['"5/8 hose', '"1/2"'], ["x"]]
+
+
+def test_text_of_several_lines_with_separators_is_no_error(tmp_path):
+    path = written(tmp_path, 'q,g,title,a\n1,1,"two, lines, and\nwords, and, more, words",1\n')
+    assert read(path, document="title")[0][3] == ["two, lines, and\nwords, and, more, words"]
+
+
+def test_a_value_that_is_cut_by_the_end_of_a_block_is_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr("online_rank.stream.table_text._CSV_BLOCK", 64)
+    path = written(tmp_path, "q,g,d,a\n" + "".join(f'{i},1,"line {i}\nline",{i}\n' for i in range(99)))
+    assert [(x, ids) for x, _, _, ids in read(path, document="d")] == [([[i]], [f"line {i}\nline"]) for i in range(99)]
+
+
+def test_grades_may_be_true_and_false(tmp_path):
+    assert read(written(tmp_path, "q,g,a\n1,true,1\n1,False,3\n")) == [([[1.0], [3.0]], [1, 0], "1", ["", ""])]
+
+
+@pytest.mark.parametrize("word", ["", "NA", "N/A", "NULL", "null", "\\N", "None", "nan", "<NA>", " NA "])
+def test_words_for_missing_values_in_numbers(tmp_path, word):
+    path = written(tmp_path, f"q,g,a,b\n1,1,{word},true\n1,0,2,{word}\n")
+    assert read(path, missing="zero")[0][0] == [[0.0, 1.0], [2.0, 0.0]]
+    with pytest.raises(ValueError, match=r"log\.csv, row 1: the value of 'a' is missing"):
+        read(path)
+
+
+@pytest.mark.parametrize("row", [1, 8, 30])
+def test_a_word_among_numbers_is_named(tmp_path, monkeypatch, row):
+    monkeypatch.setattr("online_rank.stream.table_text._CSV_BLOCK", 128)
+    values = ["oops" if i == row - 1 else i for i in range(40)]
+    path = written(tmp_path, "q,g,a,b\n" + "".join(f"{i},1,{value},1\n" for i, value in enumerate(values)))
+    with pytest.raises(ValueError, match=rf"log\.csv.*column 'a'.*'oops'|log\.csv, row {row}: column 'a': 'oops'"):
+        read(path, features=["a"])
+    if row < 9:
+        ((column,),) = [iter_table(path, query="q", grade="g").plan.left_out]
+        assert column.why.startswith(f"text, because of 'oops' in row {row}:")
+    else:
+        with pytest.raises(ValueError, match=r"log\.csv, row 30: column 'a': 'oops' is not a number"):
+            read(path)
+
+
+def test_times_as_bigquery_writes_them(tmp_path):
+    path = written(tmp_path, "q,g,a,t\n1,1,1,2026-10-01 00:01:02 UTC\n2,1,3,2026-10-01 00:01:01 UTC\n")
+    with pytest.raises(ValueError, match="row 2: query 2 is older"):
+        read(path, event_time="t")
+
+
 def test_a_line_may_end_inside_quotes(tmp_path):
     path = written(tmp_path, 'q,g,title,a\n"x\ny",1,"two\nlines",1\n"x\ny",0,"a ""b""",2\n')
     assert read(path, document="title") == [([[1.0], [2.0]], [1, 0], "x\ny", ["two\nlines", 'a "b"'])]
@@ -69,7 +123,13 @@ def test_ids_of_queries_are_compared_as_they_are_written(tmp_path):
         ('[{"q": 1, "g": 1, "a": 2}]\n', "JSON: write it as parquet"),
         ("q,g,a,a\n1,1,1,2\n", "several columns are called 'a'"),
         ("q,g,g,a\n1,1,1,2\n", "several columns are called 'g'"),
-        ("q,g,a\n1,true,1\n1,false,3\n", "column 'g'.*'true'"),
+        (
+            'q,g,a,t\n1,1,1,x\n1,1,"2,y\n1,0,3,z\n1,0,4,"\n',
+            "lines 3 to 5: Expected 4 columns, got 3; a quotation mark is not closed",
+        ),
+        ('q,g,a,t\n1,1,1,"5/8 hose\n1,1,2,y\n1,0,3,"1/2 hose\n', "lines 2 to 4: a quotation mark"),
+        ('q,g,a,t\n1,1,1,x\n1,1,2,"5/8 hose\n1,0,3,z\n', "lines 3 to 4: a quotation mark"),
+        ("q,g,t,a\n1,1,x,1\n1,1,\u00e9,1\n".encode("latin-1"), "line 3: not text in UTF-8"),
         ("q,g,a\n1,0.5,1\n", "row 1: the grade 0.5 is not an integer"),
         ("q,g,a\n1,1,1\n1,0\n", "Expected 3 columns, got 2"),
         ("q\n1\n", "no column 'g'; there are 'q'"),

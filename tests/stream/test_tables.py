@@ -177,7 +177,7 @@ def test_csv_of_integers_that_go_on_with_fractions(tmp_path):
     *_, (x, y) = iter_table(tmp_path / "t.csv", **COLUMNS)
     assert (x.names, x.X.tolist(), y.tolist()) == (("x",), [[0.5]], [1])
     (tmp_path / "t.csv").write_text("q,rel,x\n1,0,2\n1,1\n")
-    with pytest.raises(ValueError, match=r"t\.csv: .*Expected 3 columns, got 2"):
+    with pytest.raises(ValueError, match=r"t\.csv, line 3: Expected 3 columns, got 2"):
         list(iter_table(tmp_path / "t.csv", **COLUMNS))
 
 
@@ -277,7 +277,7 @@ def test_csv_with_other_separators_and_booleans(tmp_path, separator):
 def test_a_csv_value_of_another_type_is_named_by_its_column(tmp_path):
     lines = [f"{i},0,true" for i in range(150_000)] + ["x,1,0.5"]
     (tmp_path / "t.csv").write_text("q,rel,cheap\n" + "\n".join(lines) + "\n")
-    with pytest.raises(ValueError, match=r"t\.csv: column 'cheap': .*0\.5"):
+    with pytest.raises(ValueError, match=r"t\.csv, row 150001: column 'cheap': '0\.5' is not a boolean"):
         list(iter_table(tmp_path / "t.csv", **COLUMNS))
 
 

@@ -1,10 +1,9 @@
 """LETOR / svmlight text, ``grade qid:id feature:value ... # docid = X``: as a stream or at once."""
 
-from online_rank.stream.letor.iterate import LetorIterator, iter_letor
+from online_rank.stream.letor.lines import LetorError
 from online_rank.stream.letor.plan import LetorPart, plan
-from online_rank.stream.letor.read import LetorBlock, read_letor
-from online_rank.stream.letor.repeated import LetorWarning
-from online_rank.stream.letor.rows import LetorError, LetorPosition
+from online_rank.stream.letor.queries import LetorBlock, LetorIterator, iter_letor, read_letor
+from online_rank.stream.letor.rows import LetorPosition, LetorWarning
 from online_rank.stream.letor.source import FileRange
 from online_rank.stream.letor.write import write_letor
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import IO, Any
 
 from online_rank.arguments import integer
-from online_rank.stream.letor.iterate import iter_letor
-from online_rank.stream.letor.rows import LetorError
+from online_rank.stream.letor.lines import LetorError
+from online_rank.stream.letor.queries import iter_letor
 from online_rank.stream.letor.source import FileRange, is_gzip, is_stdin
 
 _QID = re.compile(rb"\s*[^#\s][^#]*?\sqid:([^\s#]+)")
@@ -27,19 +27,18 @@ class LetorPart:
         Its ranges of bytes of files, or whole files.
     n_features : int
         Number of features of every query.
-    negative : str
-        How to treat negative grades (see `iter_letor`).
+    options : tuple of (str, object)
+        Further options of `iter_letor`.
     """
 
     sources: tuple[FileRange | str, ...]
     n_features: int
-    negative: str = "error"
+    options: tuple[tuple[str, Any], ...] = ()
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         """Yields (X, y), as `iter_letor` does. Messages count lines from the beginning of the file."""
-        options: Any = {"n_features": self.n_features, "negative": self.negative, "repeated_qid": "new"}
         try:
-            yield from iter_letor(list(self.sources), **options)
+            yield from iter_letor(list(self.sources), n_features=self.n_features, repeated_qid="new", **dict(self.options))
         except LetorError as error:
             begins = {s.path: s.begin for s in self.sources if isinstance(s, FileRange) and s.begin}
             if error.line is None or error.file not in begins:
@@ -49,7 +48,7 @@ class LetorPart:
 
 
 def plan(
-    files: Sequence[str | os.PathLike[str]], parts: int, *, n_features: int | None = None, negative: str = "error"
+    files: Sequence[str | os.PathLike[str]], parts: int, *, n_features: int | None = None, **options: Any
 ) -> list[LetorPart]:
     r"""Divide LETOR files into parts of whole queries, in the order of the stream.
 
@@ -65,8 +64,8 @@ def plan(
         Number of parts. There are fewer if the files cannot be cut into so many.
     n_features
         Number of features; None for as many as `iter_letor` finds in the beginning of the first file.
-    negative
-        What a negative grade is (see `iter_letor`).
+    **options
+        Further options of `iter_letor`, such as `negative`, `missing` and `zero_based`.
 
     Returns
     -------
@@ -98,8 +97,11 @@ def plan(
         raise ValueError("standard input (-) cannot be divided: give files")
     numbers = shared_pieces(parts, [0 if is_gzip(path) else os.path.getsize(path) for path in paths])
     pieces = [piece for path, n in zip(paths, numbers, strict=True) for piece in _pieces(path, n)]
-    width = n_features or _width(paths[0], negative)
-    return [LetorPart(tuple(run), width, negative) for run in in_runs(pieces, parts)]
+    with iter_letor(paths[0], n_features=n_features, repeated_qid="new", **options) as queries:
+        if n_features is None and (next(queries, None) is None or queries.n_features is None):
+            raise ValueError(f"{paths[0]}: no query from which to infer the number of features; give n_features")
+        width = queries.n_features or 0
+    return [LetorPart(tuple(run), width, tuple(options.items())) for run in in_runs(pieces, parts)]
 
 
 def shared_pieces(parts: int, sizes: Sequence[int]) -> list[int]:
@@ -119,11 +121,12 @@ def in_runs(pieces: Sequence[Any], parts: int) -> list[Sequence[Any]]:
 
 def _pieces(path: str, n: int) -> list[FileRange | str]:
     """A file in `n` ranges, or fewer."""
-    if n == 1 or is_gzip(path):
-        os.stat(path)
-        return [path]
     size = os.path.getsize(path)
+    if n == 1 or is_gzip(path):
+        return [path]
     with open(path, "rb") as file:
+        if b"\r" in (head := file.read(_STEP)) and b"\n" not in head:
+            return [path]  # its lines end with CR alone
         bounds = sorted({0, size, *(_next_query(file, k * size // n) for k in range(1, n))})
     # A file that cannot be cut is read as a whole, since its group sizes may be in a separate file.
     return [FileRange(path, a, b) for a, b in pairwise(bounds)] if len(bounds) > 2 else [path]
@@ -152,14 +155,6 @@ def _line_start(file: IO[bytes], offset: int) -> int:
             return before + newline + 1
         offset = before
     return 0
-
-
-def _width(path: str, negative: str) -> int:
-    options: Any = {"negative": negative, "repeated_qid": "new"}
-    with iter_letor(path, **options) as queries:
-        if next(queries, None) is None or queries.n_features is None:
-            raise ValueError(f"{path}: no query from which to infer the number of features; give n_features")
-        return queries.n_features
 
 
 def _lines_before(path: str, offset: int) -> int:

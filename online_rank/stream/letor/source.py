@@ -1,15 +1,20 @@
-"""Bytes from anywhere: paths, file objects, stdin; plain or gzip; from any offset."""
+"""Bytes from anywhere as whole lines: paths, file objects, stdin; plain or gzip; from any offset. Sizes of groups."""
 
 import gzip
-import io
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import IO, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from online_rank.stream.letor.lines import LetorError
+from online_rank.stream.text_lines import lines_of
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,7 @@ class FileRange:
 
 
 Source: TypeAlias = str | os.PathLike[str] | FileRange | IO[bytes] | IO[str]
+Sizes: TypeAlias = str | os.PathLike[str] | Sequence[int] | npt.NDArray[np.integer]
 
 _GZIP_MAGIC = b"\x1f\x8b"
 #: The first bytes of other compressed formats, and the commands that unpack them.
@@ -40,9 +46,7 @@ _PACKED = {
     b"PK\x03\x04": "unzip -p",
 }
 _HEAD = max(map(len, _PACKED))
-_INFLATE_SIZE = 1 << 20
 _LONGEST_LINE = 1 << 28
-_FIRST_SIZE = 1 << 16
 
 
 def source_name(source: Source) -> str:
@@ -76,178 +80,141 @@ def plain_size(source: Source) -> int | None:
     return None if is_gzip(source) else os.path.getsize(source)
 
 
-class _Raw(io.RawIOBase):
-    """Any object with `read`, text or binary, as raw bytes; `head` holds the first bytes, already read."""
+class _Bytes:
+    """A stream, text or binary, as bytes; `head` holds the first ones, which are still to be read."""
 
     def __init__(self, stream: Any):
         # A buffered reader's read1 returns what a pipe has now instead of waiting for all bytes requested.
         self._read = getattr(stream, "read1", stream.read)
-        self._left = b""
-        head = b""
-        while len(head) < _HEAD and (more := self._next(1 << 16)):
-            head += more
-        self._left = self.head = head
+        self._left = self.head = b""
+        while len(self.head) < _HEAD and (more := self.read(1 << 16)):
+            self.head += more
+        self._left = self.head + self._left
 
-    def readable(self) -> bool:
-        return True
-
-    def _next(self, size: int) -> bytes:
-        data = self._read(size)
+    def read(self, size: int) -> bytes:
+        data = self._left or self._read(size)
         if data is None:
             raise BlockingIOError("the source is in non-blocking mode and has no data to read")
-        return data.encode("utf-8", "surrogateescape") if isinstance(data, str) else bytes(data)
-
-    def readinto(self, view: Any) -> int:
-        data = self._left or self._next(len(view))
-        self._left = data[len(view) :]
-        data = data[: len(view)]
-        view[: len(data)] = data
-        return len(data)
+        data = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else bytes(data)
+        self._left = data[size:]
+        return data[:size]
 
 
-class _Until(io.RawIOBase):
-    """The next `size` bytes of a stream."""
-
-    def __init__(self, stream: Any, size: int):
-        self._stream, self._left = stream, size
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, view: Any) -> int:
-        got = self._stream.readinto(memoryview(view)[: self._left]) if self._left else 0
-        self._left -= got
-        return got
-
-
-class _ReadAhead(io.RawIOBase):
-    """A stream read in a separate thread, one block ahead, so that decompression overlaps with other work."""
-
-    def __init__(self, stream: io.BufferedIOBase):
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="letor")
-        self._stream = stream
-        self._left = memoryview(b"")
-        self._next = self._pool.submit(stream.read, _INFLATE_SIZE)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, view: Any) -> int:
-        if not self._left:
-            self._left = memoryview(self._next.result())
-            if not self._left:
-                return 0
-            self._next = self._pool.submit(self._stream.read, _INFLATE_SIZE)
-        size = min(len(view), len(self._left))
-        view[:size] = self._left[:size]
-        self._left = self._left[size:]
-        return size
-
-    def close(self) -> None:
-        self._pool.shutdown(cancel_futures=True)
-        super().close()
-
-
-@contextmanager
-def open_source(source: Source, offset: int = 0) -> Iterator[Any]:
-    """Open `source` for `readinto`, at `offset` bytes into its uncompressed content.
+def _pieces(source: Source, offset: int, size: int) -> Generator[bytes, None, None]:
+    """The bytes of a source from `offset` on, uncompressed, in pieces of at most `size` bytes, as they become available.
 
     gzip is recognised by its first two bytes. Only files opened here are closed. gzip files on disk are decompressed in a
-    thread; pipes are not, because a thread that waits for input cannot be ended.
+    thread, one piece ahead; pipes are not, because a thread that waits for input cannot be ended.
     """
-    own: list[Any] = []
-    try:
+    begin, left = 0, sys.maxsize
+    with ExitStack() as opened:
         stream: Any = source
-        if isinstance(source, FileRange):
-            stream = open(source.path, "rb", buffering=0)  # noqa: SIM115
-            own.append(stream)
-            stream.seek(source.begin + offset)
-            yield stream if source.end is None else _Until(stream, max(0, source.end - source.begin - offset))
-            return
         if is_stdin(source):
             stream = getattr(sys.stdin, "buffer", sys.stdin)
-        elif isinstance(source, str | os.PathLike):
-            stream = open(source, "rb", buffering=0)  # noqa: SIM115
-            own.append(stream)
-        elif not hasattr(source, "read"):
-            raise TypeError(f"a source is a path, '-' or a file object, not {type(source).__name__}")
-        on_disk = bool(own) and stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
-        if on_disk:
-            head = stream.read(_HEAD)
-        else:
-            stream = _Raw(stream)
-            head = stream.head
-        _require_text(head, source_name(source))
-        zipped = head.startswith(_GZIP_MAGIC)
-        if on_disk:
-            stream.seek(0 if zipped else offset)
+        elif isinstance(source, str | os.PathLike | FileRange):
+            path = source.path if isinstance(source, FileRange) else source
+            stream = opened.enter_context(open(path, "rb", buffering=0))
+        if isinstance(source, FileRange):
+            begin = source.begin
+            left = left if source.end is None else source.end - begin - offset
+            stream.seek(begin)
+        is_path = isinstance(source, str | os.PathLike | FileRange) and not is_stdin(source)
+        on_disk = is_path and stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+        given = _Bytes(stream)
+        for magic, command in _PACKED.items():
+            if given.head.startswith(magic):
+                name = source_name(source)
+                raise ValueError(f"{name}: compressed, but not by gzip; unpack it first: {command} {name} | ... -")
+        zipped = given.head.startswith(_GZIP_MAGIC)
+        read: Callable[[int], bytes] = given.read
         if zipped:
-            stream = gzip.GzipFile(fileobj=io.BufferedReader(stream, 1 << 17), mode="rb")
-        if offset and (zipped or not on_disk):
-            _skip(stream, offset)
+            file = gzip.GzipFile(fileobj=given, mode="rb")  # type: ignore[call-overload]
+            read = file.read if on_disk else file.read1
+        elif on_disk:
+            stream.seek(begin + offset)
+            read, offset = stream.read, 0
+        while offset:
+            if not (dropped := read(min(size, offset))):
+                raise EOFError("the source ends before the position to start from")
+            offset -= len(dropped)
         if zipped and on_disk:
-            stream = _ReadAhead(stream)
-            own.append(stream)
-        yield stream
-    finally:
-        for stream in reversed(own):
-            stream.close()
+            yield from _read_ahead(read, size)
+        while left > 0 and (piece := read(min(size, left))):
+            left -= len(piece)
+            yield piece
 
 
-def _require_text(head: bytes, name: str) -> None:
-    """Raise ValueError for compressed formats other than gzip, by their first bytes."""
-    for magic, command in _PACKED.items():
-        if head.startswith(magic):
-            raise ValueError(f"{name}: compressed, but not by gzip; unpack it first: {command} {name} | ... -")
+def _read_ahead(read: Callable[[int], bytes], size: int) -> Iterator[bytes]:
+    """Pieces read in a thread, so that decompression overlaps with other work."""
+    with ThreadPoolExecutor(1, thread_name_prefix="letor") as pool:
+        coming = pool.submit(read, size)
+        while piece := coming.result():
+            coming = pool.submit(read, size)
+            yield piece
 
 
-def _skip(stream: Any, size: int) -> None:
-    """Read and drop `size` bytes."""
-    scratch = memoryview(bytearray(min(size, _INFLATE_SIZE)))
-    while size:
-        got = stream.readinto(scratch[: min(size, len(scratch))])
-        if not got:
-            raise EOFError("the source ends before the position to start from")
-        size -= got
+def _with_newlines(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The same number of bytes with CR LF as space and LF, and CR alone as LF; then a further LF."""
+    last = b""
+    for piece in pieces:
+        piece = last + piece
+        last = b"\r" if piece.endswith(b"\r") else b""  # perhaps the first half of CR LF
+        piece = piece.removesuffix(b"\r")
+        yield piece.replace(b"\r\n", b" \n").replace(b"\r", b"\n") if b"\r" in piece else piece
+    yield b"\n"
 
 
 class LineTooLongError(ValueError):
     """A line without an end."""
 
 
-def whole_lines(stream: Any, first_size: int, size: int) -> Iterator[tuple[bytearray, int]]:
-    """Read `stream` in pieces of about `size` bytes and yield ``(buffer, end)``: ``buffer[:end]`` is whole lines.
+def whole_lines(source: Source, offset: int, first_size: int, size: int) -> Generator[bytearray, None, None]:
+    """Read `source` from `offset` on, in pieces of about `size` bytes, and yield whole lines, each of which ends in LF.
 
-    The buffer is reused, and grows with the first piece, which has at least `first_size` bytes if there are that many; later
-    pieces are whatever is available, so that a slow pipe does not block. A last line without a newline gets one.
+    The first text has at least `first_size` bytes if there are that many; later ones are whatever is available, so that a slow
+    pipe does not block.
     """
-    capacity = max(first_size, size)
-    buffer = bytearray(min(capacity, _FIRST_SIZE) + 1)  # one more for the newline
-    held = 0
-    wanted = first_size
-    ended = False
-    while not ended:
-        searched = held
-        while not ended and held < capacity and held - searched < max(1, wanted):
-            if held == len(buffer) - 1:
-                buffer += bytes(min(held, capacity - held))
-            got = stream.readinto(memoryview(buffer)[held : len(buffer) - 1])
-            ended = not got
-            held += got
-        if ended and held and buffer[held - 1] != ord("\n"):
-            buffer[held] = ord("\n")
-            held += 1
-        end = buffer.rfind(b"\n", searched, held) + 1
-        if end:
-            wanted = 0
-            yield buffer, end
-            capacity = max(size, 2 * (held - end))
-        elif held == capacity:
-            if held >= _LONGEST_LINE:
-                raise LineTooLongError(f"longer than {_LONGEST_LINE} bytes")
-            capacity = 2 * capacity
-        tail = buffer[end:held]
-        if len(buffer) != capacity + 1:
-            buffer = bytearray(capacity + 1)
-        buffer[: len(tail)] = tail
-        held = len(tail)
+    held = bytearray()
+    with closing(_pieces(source, offset, size)) as pieces:
+        for piece in _with_newlines(pieces):
+            held += piece
+            if len(held) < first_size or b"\n" not in piece:
+                if len(held) >= max(first_size, _LONGEST_LINE):
+                    raise LineTooLongError(f"longer than {_LONGEST_LINE} bytes")
+                continue
+            end = held.rfind(b"\n") + 1
+            text, held, first_size = held, held[end:], 0
+            del text[end:]
+            yield text
+    if held:
+        yield held
+
+
+def found_group_ends(source: Source) -> np.ndarray | None:
+    """Ends of the groups from the file that LightGBM would look for beside `source`."""
+    if is_stdin(source) or not isinstance(source, str | os.PathLike):
+        return None
+    path = os.fspath(source)
+    for stem in (path, path.removesuffix(".gz")):
+        for suffix in (".query", ".group"):
+            if os.path.exists(stem + suffix):
+                return group_ends(stem + suffix)
+    return None
+
+
+def group_ends(sizes: Sizes) -> np.ndarray:
+    """The number of documents up to the end of each group; `sizes` are a file or a sequence."""
+    if not isinstance(sizes, str | os.PathLike):
+        array = np.asarray(sizes)
+        if array.ndim != 1 or not (np.issubdtype(array.dtype, np.integer) or array.size == 0) or (array < 0).any():
+            raise ValueError("group must be a path or a one-dimensional sequence of integers >= 0")
+        return np.cumsum(array, dtype=np.int64)
+    numbers = []
+    for line, text in lines_of(sizes):
+        token = text.strip()
+        if not (token.isdigit() and len(token) < 19):
+            raise LetorError(
+                f"{token[:40].decode('utf-8', 'backslashreplace')!r} is not the size of a group", os.fspath(sizes), line
+            )
+        numbers.append(int(token))
+    return np.cumsum(numbers, dtype=np.int64)

@@ -19,17 +19,6 @@ MOST_COLUMNS = int(np.iinfo(np.int32).max)
 _BYTES_A_FEATURE = 4
 
 
-def check_sparse(sparse: Any) -> None:
-    """Raise ValueError unless it is one of the three choices."""
-    if not isinstance(sparse, bool) and sparse != "auto":
-        raise ValueError(f'sparse must be True, False or "auto", not {sparse!r}')
-
-
-def is_sparse(sparse: Sparse, n_features: int) -> bool:
-    """Whether rows with this number of features are sparse."""
-    return sparse is True or (sparse == "auto" and n_features > WIDE)
-
-
 def room_for(n_bytes: int, n_rows: int, dtype: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Arrays (starts, columns, values) large enough for the features of `n_rows` rows in `n_bytes` bytes of text."""
     n = n_bytes // _BYTES_A_FEATURE + 1
@@ -71,13 +60,6 @@ def joined(pieces: Sequence[Any]) -> Any:
 def part(X: Any, first: int, last: int) -> Any:
     """Some rows of features."""
     return X.rows(first, last) if isinstance(X, SparseRows) else X[first:last]
-
-
-def n_bytes(X: Any, first: int, last: int) -> int:
-    """The memory of some rows of features, in bytes."""
-    if isinstance(X, SparseRows):
-        return int(X.starts[last] - X.starts[first]) * (X.columns.itemsize + X.values.itemsize)
-    return (last - first) * X.shape[1] * X.itemsize
 
 
 class Gathered:

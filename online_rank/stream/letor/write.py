@@ -13,8 +13,6 @@ import numpy.typing as npt
 from online_rank import arguments
 from online_rank.support.progress import progress as shown_progress
 
-_FLUSH = 1 << 20
-
 
 def write_letor(
     file: str | os.PathLike[str] | IO[bytes] | IO[str],
@@ -98,7 +96,10 @@ def write_letor(
     form = "%s" if digits is None else f"%.{digits}g"
     dense = "".join(label + form for label in labels)
     with ExitStack() as stack:
-        out = _Text(file, stack)
+        if isinstance(file, str | os.PathLike):
+            opener = gzip.open if os.fspath(file).endswith(".gz") else open
+            file = stack.enter_context(opener(file, "wt", encoding="utf-8", newline="\n"))
+        is_text = isinstance(file, io.TextIOBase)
         show = stack.enter_context(shown_progress("writing", len(X), "documents", progress))
         for done, (head, row, tail) in enumerate(zip(heads, X, tails, strict=True)):
             values = row.tolist()
@@ -110,9 +111,9 @@ def write_letor(
                 body = "".join([labels[column] + form % values[column] for column in columns])
             else:
                 body = dense % tuple(values)
-            out.write(f"{head}{body}{tail}\n")
+            line = f"{head}{body}{tail}\n"
+            file.write(line if is_text else line.encode())  # type: ignore[arg-type]
             show(done)
-        out.flush()
 
 
 def _as_features(X: Any) -> np.ndarray:
@@ -144,27 +145,3 @@ def _as_numbers(name: str, values: Any, dtype: Any = None) -> np.ndarray:
     array = series.to_numpy()
     # pandas converts columns of nullable types to objects.
     return array.astype(dtype or (np.int64 if series.dtype.is_integer() else np.float64)) if array.dtype == object else array
-
-
-class _Text:
-    """Lines gathered into large writes to a path, a text file or a binary file."""
-
-    def __init__(self, file: Any, stack: ExitStack):
-        if isinstance(file, str | os.PathLike):
-            opener = gzip.open if os.fspath(file).endswith(".gz") else open
-            file = stack.enter_context(opener(file, "wb"))
-        self._file = file
-        self._is_text = isinstance(file, io.TextIOBase)
-        self._lines: list[str] = []
-        self._size = 0
-
-    def write(self, line: str) -> None:
-        self._lines.append(line)
-        self._size += len(line)
-        if self._size >= _FLUSH:
-            self.flush()
-
-    def flush(self) -> None:
-        text = "".join(self._lines)
-        self._file.write(text if self._is_text else text.encode())
-        self._lines, self._size = [], 0
