@@ -6,7 +6,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from benchmarks._common import RESULTS
-from online_rank.plot.curves import losses
+from online_rank.plot.losses import losses
 
 __all__ = ["Curve", "figure", "number", "saved"]
 

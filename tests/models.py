@@ -8,6 +8,7 @@ import pytest
 from river import drift, feature_selection, linear_model, preprocessing, stats
 
 from online_rank import (
+    AdditiveRanker,
     BestRanker,
     BlendRanker,
     BoostedRanker,
@@ -59,6 +60,7 @@ def doubled(query):
 
 
 REGISTRY = {
+    "additive": lambda: AdditiveRanker(),
     "perceptron": lambda: PerceptronRanker(),
     "perceptron, last weights": lambda: PerceptronRanker(measure="ap", credit="argmax", average=False),
     "perceptron, half-life": lambda: PerceptronRanker(credit="sort", average=10, relative_margin=0.5),

@@ -208,6 +208,25 @@ def _add_four(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     return context.get_dummy_value()
 
 
+@_lowers(
+    primitives.add_scaled_four,
+    lambda target, i, x, source, k: types.void,
+    types.Array, types.Integer, types.Float, types.Array, types.Integer,
+)  # fmt: skip
+def _add_scaled_four(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def place(array: int, index: int) -> Any:
+        data = context.make_array(signature.args[array])(context, builder, args[array]).data
+        i = context.cast(builder, args[index], signature.args[index], types.int64)
+        return builder.bitcast(builder.gep(data, [i]), _FOUR.as_pointer())
+
+    factor = ir.Constant(_FOUR, ir.Undefined)
+    for k in range(LANES):
+        factor = builder.insert_element(factor, args[2], ir.Constant(_INT32, k))
+    target, source = place(0, 1), builder.load(place(3, 4), align=8)
+    builder.store(builder.fadd(builder.load(target, align=8), builder.fmul(factor, source)), target, align=8)
+    return context.get_dummy_value()
+
+
 @_lowers(primitives.power_of_two, lambda shifted: shifted, types.Float)
 def _power_of_two(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     width, mantissa, bias = (64, 52, 1023) if signature.args[0] == types.float64 else (32, 23, 127)

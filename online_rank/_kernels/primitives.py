@@ -88,6 +88,12 @@ def add_four(target, i, a, b, c, d):
         target[i + k] += value
 
 
+def add_scaled_four(target, i, x, source, k):
+    """target[i : i + 4] += x source[k : k + 4], for contiguous float64 vectors, in two instructions if there are such."""
+    for n in range(LANES):
+        target[i + n] += x * source[k + n]
+
+
 def power_of_two(shifted):
     """2^n, read off the bits of n + 1.5 * 2^52 (of n + 1.5 * 2^23 in float32), n a whole number of a normal 2^n."""
     number: Any = np.asarray(shifted)

@@ -82,22 +82,27 @@ def _sort_few(values, ascending):
 
 
 @kernel
-def join_documents(first, stop, documents, share, keep, draw, largest, points, sizes, masses):
+def join_documents(first, stop, documents, share, keep, draw, largest, points, sizes, masses, lacking):
     """Merge sampled documents (n, d), each standing for `share` documents, into the sketches of the features first..stop.
+
+    NaN is a missing value.
 
     keep : factor for the earlier weight of the sketches
     largest : larger values are clipped to this
-    points : (d, P), sizes : (d,) and masses : (d,), changed in place
+    points : (d, P), sizes, masses and lacking : (d,), changed in place
     """
     found, column = np.empty(documents.shape[0]), np.empty(documents.shape[0])
     joined = np.empty(points.shape[1])
     for j in range(first, stop):
-        n = 0
+        n, missing = 0, 0
         for i in range(documents.shape[0]):
-            if documents[i, j] != 0.0:
+            if documents[i, j] != documents[i, j]:
+                missing += 1
+            elif documents[i, j] != 0.0:
                 found[n] = min(max(documents[i, j], -largest), largest)
                 n += 1
         masses[j] *= keep
+        lacking[j] = keep * lacking[j] + missing * share
         if n > 0:
             _sort_few(found[:n], column)
             size = sizes[j] if masses[j] > 0.0 else 0
@@ -176,19 +181,22 @@ def _choose_knots(values, weights, n, rare, knots, scores):
 
 
 class Sketches(NamedTuple):
-    """Sketches of d features: points (d, P), how many there are (d,) and their weight (d,); and the weight of all documents."""
+    """Sketches of d features: points (d, P), how many there are (d,) and their weight (d,); the weight of all documents, and of
+    those without the feature (d,).
+    """
 
     points: np.ndarray
     sizes: np.ndarray
     masses: np.ndarray
     total: float
+    lacking: np.ndarray
 
 
 @leaf
 def _require_sketches(sketches):
     """Require as many points as a sketch says, in each row."""
     points, sizes = sketches.points, sketches.sizes
-    require(sizes.shape[0] == points.shape[0] == sketches.masses.shape[0])
+    require(sizes.shape[0] == points.shape[0] == sketches.masses.shape[0] == sketches.lacking.shape[0])
     inside = True
     for j in range(sizes.shape[0]):
         inside &= (sizes[j] >= 0) & (sizes[j] <= points.shape[1])
@@ -206,8 +214,8 @@ def find_knots(first, stop, sketches, old, draw, table):
     table : out; rare, counts (d,): 1 if 0 has more than half of the weight, number of knots; knots (d, KNOT, K + BEYOND), whose
         values after the last one are infinite; cells (d, 256) uint8: the last knot before each cell; finders (FINDER, d)
     """
-    points, sizes, masses, total = sketches
-    old_points, old_sizes, old_masses, old_total = old
+    points, sizes, masses, total, lacking = sketches
+    old_points, old_sizes, old_masses, old_total, old_lacking = old
     rare, counts, knots, cells, finders = table
     _require_sketches(sketches)
     _require_sketches(old)
@@ -219,8 +227,9 @@ def find_knots(first, stop, sketches, old, draw, table):
     chosen, scores = np.empty(knots.shape[2] - BEYOND), np.empty(knots.shape[2] - BEYOND)
     held, finder, best = np.empty(cells.shape[1], dtype=np.int64), np.empty(FINDER), np.empty(FINDER)
     for j in range(first, stop):
-        size, mass, whole = sizes[j], masses[j], total + old_total
+        size, mass, whole = sizes[j], masses[j], total + old_total - lacking[j]
         n = old_sizes[j] if j < old_points.shape[0] else 0
+        whole -= old_lacking[j] if j < old_points.shape[0] else 0.0
         if n > 0:
             weight = mass / size if size > 0 else 0.0
             size = _join(points[j], size, weight, old_points[j], n, old_masses[j] / n, draw, joined)

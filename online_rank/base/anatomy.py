@@ -22,6 +22,8 @@ class Abilities(NamedTuple):
     ----------
     takes_documents
         As the first step of a pipeline it takes feature dicts unchanged, including text and categories.
+    takes_missing
+        It takes NaN for a missing value.
     takes_sparse
         It takes `SparseRows`; other steps get a dense array, if that is not too large.
     takes_clicks
@@ -49,6 +51,7 @@ class Abilities(NamedTuple):
     """
 
     takes_documents: bool = False
+    takes_missing: bool = False
     takes_sparse: bool = False
     takes_clicks: bool = False
     takes_served: bool = False
@@ -237,6 +240,6 @@ def _within(model: Any) -> Iterator[Any]:
     if issubclass(type(model), compose.Pipeline):
         inside: Iterable[Any] = model.steps.values()
     else:
-        inside = model._parts if isinstance(model, Wrapper) else ()
+        inside = getattr(model, "_parts", ())
     for part in inside:
         yield from _within(part)

@@ -56,6 +56,7 @@ def form_of(model: Any, names: _Names = None, n_features: int | None = None) -> 
     layers += _arranged(ranker, known, width)
     try:
         head = ranker._head()
+        layers += ranker._own_layers()
     except TypeError as error:
         raise TypeError(f"{type(ranker).__name__} has no closed form: {error}") from None
     return Form(names, n_features, tuple(layers), head)

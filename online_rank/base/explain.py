@@ -204,6 +204,12 @@ def _contributions(
     *transformers, ranker = steps
     if transformers:
         block, columns = _through(transformers, block, columns)
+    own = ranker._added_up(block)
+    if own is not None:
+        names, added = own
+        # Behind transformers that keep the columns in order, they are those of the raw features.
+        columns = columns if len(names) == columns.n and not isinstance(block.X, list) else _Columns(names)
+        return columns, added[a] - added[b], True, added.sum(axis=1)
     parts = ranker._blended()
     scores = np.asarray(ranker._score_all(block)) if parts is None or inside else np.empty(0)
     if parts is not None:

@@ -1,7 +1,7 @@
 """The base class of rankers."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +11,7 @@ from online_rank.arguments import integer
 from online_rank.base.anatomy import learned_measure
 from online_rank.base.calls import Ranking
 from online_rank.base.columns import QueryEstimator
-from online_rank.base.form import Head
+from online_rank.base.form import Head, Layer
 from online_rank.base.lock import locked
 from online_rank.base.rounds import LastRound, Round, largest_norm
 from online_rank.base.schema import Array, Count, Schema, schema_of
@@ -88,6 +88,9 @@ class Ranker(Ranking, QueryEstimator):
     _hooks: frozenset[str] = frozenset({"grow", "score", "learn"})
 
     _schema = Schema(_last_round=LastRound(), _n_shown=Count(), _n_queries=Count())
+
+    #: Raises ValueError that names the first value of a block that is no number for this ranker.
+    _require_values: Any = staticmethod(require_finite)
 
     #: Number of queries learned, for rankers that count them.
     _n_queries = 0
@@ -169,6 +172,10 @@ class Ranker(Ranking, QueryEstimator):
         """The closed form of the scores. Raises TypeError, with the reason, if there is none."""
         raise TypeError("its scores have no closed form that engines can compute")
 
+    def _own_layers(self) -> Sequence[Layer]:
+        """The layers between its features and its head."""
+        return ()
+
     def _linear_weights(self, columns: Any = slice(None)) -> np.ndarray | None:
         """The weights by which it ranks, of some columns, if a score is a weighted sum of the features; otherwise None."""
         return None
@@ -178,6 +185,10 @@ class Ranker(Ranking, QueryEstimator):
 
         A blend is a weighted sum of their scores, each standardised within the query.
         """
+        return None
+
+    def _added_up(self, block: Any) -> tuple[Sequence[Hashable], np.ndarray] | None:
+        """For a score that is a sum of functions of one feature each: the features and the terms (m, d); otherwise None."""
         return None
 
     def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
@@ -331,12 +342,12 @@ class Ranker(Ranking, QueryEstimator):
         if not block.n_documents:
             return np.empty(0)
         if not self._n_features:
-            require_finite(block)
+            self._require_values(block)
             return np.zeros(block.n_documents)
         scores = (score or self._score_queries)(X, block.offsets)
         # NaN, infinity and overflow always make a score non-finite, so this needs m tests rather than m d.
         if not all_finite(scores):
-            require_finite(block)
+            self._require_values(block)
             i = int(np.flatnonzero(~np.isfinite(scores))[0])
             raise ValueError(f"x: the score of {document_name(i, block.ids)} is not finite; scale the features")
         return scores
@@ -378,6 +389,6 @@ class Ranker(Ranking, QueryEstimator):
             return ValueError(f"w is {w}; the weight of a query is a finite number >= 0")
         if isinstance(query.y, np.ndarray):
             require_grades(query.y, query.ids)
-        require_finite(query)
+        self._require_values(query)
         name = document_name(0, query.ids)
         return ValueError(f"the query of {name} would make {type(self).__name__} non-finite; scale the features")

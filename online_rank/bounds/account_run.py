@@ -1,4 +1,4 @@
-"""The run of a `BlendRanker` or `BestRanker`, in the form that bounds take."""
+"""The run of a ranker that keeps an account of its losses, in the form that bounds take."""
 
 import math
 from typing import Any
@@ -7,6 +7,7 @@ import numpy as np
 
 from online_rank.bounds.certificate import Run
 from online_rank.bounds.declaration import PLAIN
+from online_rank.rankers.additive import AdditiveRanker
 from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.selection import BestRanker
 
@@ -22,11 +23,13 @@ def keeps_account(ranker: Any) -> bool:
     """Whether a ranker keeps an account of its own, which allows a certificate without a comparator."""
     if issubclass(type(ranker), BestRanker):
         return ranker.drafts is None
+    if issubclass(type(ranker), AdditiveRanker):
+        return ranker.has_curves
     return issubclass(type(ranker), BlendRanker)
 
 
 def run_of_account(ranker: Any, served_loss: float = math.nan) -> Run:
-    """The run of a `BlendRanker` or `BestRanker` so far.
+    """The run of a `BlendRanker`, `AdditiveRanker` or `BestRanker` so far.
 
     Parameters
     ----------
@@ -35,10 +38,10 @@ def run_of_account(ranker: Any, served_loss: float = math.nan) -> Run:
     served_loss
         The cumulative loss of the answers of a pipeline around it on the same queries, if measured.
     """
-    return _of_blend(ranker, served_loss) if issubclass(type(ranker), BlendRanker) else _of_leader(ranker)
+    return _of_leader(ranker) if issubclass(type(ranker), BestRanker) else _of_blend(ranker, served_loss)
 
 
-def _of_blend(blend: BlendRanker, served_loss: float) -> Run:
+def _of_blend(blend: BlendRanker | AdditiveRanker, served_loss: float) -> Run:
     account, losses, prior = blend.account, blend.candidate_losses, blend.candidate_prior
     loss, of = account.served, "of the blend's rankings, on the features that were learned"
     if not math.isnan(served_loss) and blend.half_life is None:
@@ -74,6 +77,10 @@ def _of_blend(blend: BlendRanker, served_loss: float) -> Run:
         limit = float(totals_by_candidate[favoured]) + account.mixability_gap + facts["serving_gap"]
         facts["favoured"] = int(np.argmax(blend.candidates[favoured])), float(losses[favoured]), limit
     unknown = {}
+    if isinstance(blend, AdditiveRanker):
+        facts |= {"comparator_loss": blend.mass, "comparator_norm": 0.0, "squares": blend.squares, "last_cost": float(costs[0])}
+        if blend.n_served:
+            unknown["comparator_loss"] = "covers weights that learn from their own mistakes, without served="
     if account.largest_weight > 1.0:
         unknown["rate"] = "covers sample weights of at most 1"
     if loss != account.served:

@@ -1,4 +1,4 @@
-r"""Bounds on the loss that a `BlendRanker` serves, against the best of its N fixed blends, and that a `BestRanker` serves.
+r"""Bounds on the loss that a blend serves, against the best of its N fixed blends, and that a `BestRanker` serves.
 
 Blends. On query t candidate c would lose l_t(c) in [0, 1]; L(c) is their sum, L* the smallest. The shares pi_t(c) are
 proportional to pi_1(c) exp(-eta_t L_{t-1}(c)), with steps eta_t that never rise, h_t is the mean of the l_t(c) by pi_t,
@@ -17,8 +17,10 @@ de Rooij, van Erven, Grünwald & Koolen, *Follow the leader if you can, hedge if
 """
 
 import math
+from typing import Any
 
 from online_rank.bounds.declaration import bound
+from online_rank.rankers.additive import AdditiveRanker
 from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.hedge import BUDGET
 from online_rank.rankers.selection import BestRanker
@@ -26,7 +28,10 @@ from online_rank.rankers.selection import BestRanker
 _ALONE: dict[str, tuple[str, ...]] = {"comparator": ("none",)}
 
 
-def _steps_may_be_large(model: BlendRanker) -> str | None:
+_BLENDS = (BlendRanker, AdditiveRanker)
+
+
+def _steps_may_be_large(model: Any) -> str | None:
     return None if model.rate <= 1.0 else f"covers rate <= 1, but the model has rate={model.rate!r}"
 
 
@@ -34,7 +39,7 @@ def _does_not_judge_all(model: BestRanker) -> str | None:
     return None if model.drafts is None else "covers rankers that are chosen by their losses, without drafts"
 
 
-@bound("L* + ln(1 / pi) / eta + Delta + G", of=BlendRanker, runs=_ALONE)
+@bound("L* + ln(1 / pi) / eta + Delta + G", of=_BLENDS, runs=_ALONE)
 def blend_bound(*, best_loss: float, prior_cost: float, step: float, mixability_gap: float, serving_gap: float) -> float:
     r"""Upper bound on the loss that a blend served, on every path, at any time.
 
@@ -67,7 +72,7 @@ def blend_bound(*, best_loss: float, prior_cost: float, step: float, mixability_
 
 
 @bound(
-    "L* + ln N / eta + 2 sqrt(2 (e - 2) W ln N) + 1/4 + b + 1, but for the luck of draws", of=BlendRanker,
+    "L* + ln N / eta + 2 sqrt(2 (e - 2) W ln N) + 1/4 + b + 1, but for the luck of draws", of=_BLENDS,
     covers={"half_life": (None,), "prior": (None,)}, runs=_ALONE, unless=_steps_may_be_large,
 )  # fmt: skip
 def blend_closed_bound(
@@ -107,6 +112,47 @@ def blend_closed_bound(
         return math.inf
     size = math.log(n_candidates)
     return least_loss + size / rate + 2.0 * math.sqrt(2.0 * (math.e - 2.0) * variance * size) + 0.25 + budget + 1.0 + luck
+
+
+@bound("F(u) + ||u|| sqrt(Q + 2 sum of tau V) + ln N / eta + Delta + G, at u = 0", of=AdditiveRanker, runs=_ALONE)
+def additive_mass_bound(
+    *,
+    comparator_loss: float,
+    comparator_norm: float,
+    squares: float,
+    last_cost: float,
+    step: float,
+    mixability_gap: float,
+    serving_gap: float,
+) -> float:
+    r"""Upper bound on the loss that an `AdditiveRanker` served, against every sum of curves, however the truth drifts.
+
+    .. math:: \sum_t x_t \le F(u) + \|u\| \sqrt{Q + 2 \sum_t \tau_t V_t} + \frac{\ln N}{\eta_T} + \Delta_T + \sum_t (x_t - h_t)
+
+    Proof: the last weights alone are one of the N candidates. They learn from their own mistakes, so the mass theorem bounds
+    their loss by the first two terms (`online_rank.bounds`), on the columns as they were at each query; the rest is
+    `blend_bound`. At u = 0, F(u) is V, the total mass, and no comparator gives less.
+
+    Parameters
+    ----------
+    comparator_loss, comparator_norm
+        F(u) on the pairs of the updates, and ||u||; V and 0 for u = 0.
+    squares
+        Q + 2 sum of tau V, the sum of the squared norms of the updates and of twice the margins times the masses.
+    last_cost, step, mixability_gap, serving_gap
+        ln N, eta_T, Delta and G, as for `blend_bound`.
+
+    Examples
+    --------
+    >>> additive_mass_bound(
+    ...     comparator_loss=8.0, comparator_norm=2.0, squares=4.0, last_cost=2.0, step=1.0, mixability_gap=1.0, serving_gap=0.0
+    ... )
+    15.0
+    """
+    if not step > 0.0:
+        return math.inf
+    price = last_cost / step + mixability_gap + serving_gap
+    return comparator_loss + comparator_norm * math.sqrt(squares) + price
 
 
 @bound("L* + price of the changes of the leader", of=BestRanker, runs=_ALONE, unless=_does_not_judge_all)

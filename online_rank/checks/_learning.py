@@ -59,12 +59,12 @@ def last_round(model: Any) -> None:
 
 
 def late_features(model: Any) -> None:
-    """A feature that appears late is learned as if it had been 0 from the start, up to rounding."""
+    """A feature that appears late is learned as if it had been absent, 0 or missing, from the start, up to rounding."""
     ranker = ranker_of(model)
     if any(isinstance(part, QueryTransformer) for part in parts_of(ranker)):
         return  # Transformers inside may turn 0 into another number.
     for late, known in late_and_known(ranker):
-        assert close(late, known, 1e-12), "a feature that came late was learned differently from one that was 0 before"
+        assert close(late, known, 1e-12), "a feature that came late was learned differently from one that was absent before"
 
 
 def sample_weights(model: Any) -> None:

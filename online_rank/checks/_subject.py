@@ -122,14 +122,15 @@ def close(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:
 
 def late_and_known(ranker: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The answers to each query of a ranker for which half of the features appear late, and of one for which they were 0
-    before.
+    before, or missing.
     """
     late, known = ranker.clone(), ranker.clone()
+    absent = dict.fromkeys(_EIGHT, np.nan if ranker.abilities.takes_missing else 0.0)
     for t, (X, y) in enumerate(make_queries()):
         # Four and eight features, so that sums in four lanes are rounded in the same way.
         named = np.hstack((X[:, :4], X[::-1, :4])).tolist()
         few = [dict(zip(_EIGHT[: 4 if t < 12 else 8], row, strict=False)) for row in named]
-        whole = [{**dict.fromkeys(_EIGHT, 0.0), **features} for features in few]
+        whole = [{**absent, **features} for features in few]
         late.learn_one(few, y)
         known.learn_one(whole, y)
         yield numbers(late.predict_one(few)), numbers(known.predict_one(whole))

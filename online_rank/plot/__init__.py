@@ -1,12 +1,13 @@
 """Plots of learned models and their losses (extra `plot`).
 
-Every function takes the data, and optionally the Axes to draw on, and returns the Axes; no function shows or saves anything:
-`ax.figure.savefig("loss.svg")`. Colours are those of Okabe & Ito, which people with any kind of colour vision can distinguish;
-lines are labelled directly, without a legend.
+Every function takes the data, and optionally the Axes to draw on, and returns the Axes (`curves` several of one figure); no
+function shows or saves anything: `ax.figure.savefig("loss.svg")`. Colours are those of Okabe & Ito, which people with any kind
+of colour vision can distinguish; lines are labelled directly, without a legend.
 """
 
+from online_rank.plot.additive import curves
 from online_rank.plot.bars import certificate, explanation, importance, weights
-from online_rank.plot.curves import LossCurve, loss, trace
+from online_rank.plot.losses import LossCurve, loss, trace
 from online_rank.plot.served import served_loss
 
-__all__ = ["LossCurve", "certificate", "explanation", "importance", "loss", "served_loss", "trace", "weights"]
+__all__ = ["LossCurve", "certificate", "curves", "explanation", "importance", "loss", "served_loss", "trace", "weights"]

@@ -150,7 +150,8 @@ class StreamQuantileMap(ColumnTransformer):
         _points=Array("d", _POINTS, low=-_LARGEST, high=_LARGEST),
         _sizes=Array("d", dtype="int64", low=0, high=_POINTS),
         _masses=Array("d", low=0.0),
-        _rows=ListOf(Array("d"), kind=tuple),
+        _lacking=Array("d", low=0.0, optional=True),
+        _rows=ListOf(Array("d", finite=False), kind=tuple),
         _start=Count(),
         _due=Count(),
         _span=Count(),
@@ -160,6 +161,7 @@ class StreamQuantileMap(ColumnTransformer):
         _base_sizes=Array(lambda step: len(step._base_points), dtype="int64", low=0, high=_POINTS),
         _base_masses=Array(lambda step: len(step._base_points), low=0.0),
         _base_total=Real(0.0),
+        _base_lacking=Array(lambda step: len(step._base_points), low=0.0, optional=True),
         _count_before=Count(),
         _passes=Flag(),
         _places=Derived(),
@@ -167,6 +169,11 @@ class StreamQuantileMap(ColumnTransformer):
     )
 
     _changes_in_place = False
+
+    #: The weight of the documents that lack each feature, for rankers that pass missing values as NaN; None refuses NaN. For a
+    #: shard, `_base_lacking` belongs to its initial sketches.
+    _lacking: np.ndarray | None = None
+    _base_lacking: np.ndarray | None = None
 
     #: A sketch and its table take 4 kB for each feature.
     max_features = 1 << 14
@@ -206,9 +213,17 @@ class StreamQuantileMap(ColumnTransformer):
         self._forget_base()
         self._derive()
 
+    @classmethod
+    def taking_missing(cls, seed: int) -> "StreamQuantileMap":
+        """A map for a ranker that passes missing values as NaN; they are not among the values of the stream."""
+        made = cls(seed=seed)
+        made._lacking = made._base_lacking = np.zeros(0)
+        return made
+
     def _forget_base(self) -> None:
         self._base_points, self._base_sizes = np.empty((0, _POINTS)), np.empty(0, dtype=np.int64)
         self._base_masses, self._base_total = np.empty(0), 0.0
+        self._base_lacking = None if self._lacking is None else np.zeros(0)
         self._count_before = 0
 
     @property
@@ -246,6 +261,9 @@ class StreamQuantileMap(ColumnTransformer):
                 raise ValueError("the values of a sketch do not ascend")
             if (points[np.arange(_POINTS) < sizes[:, None]] == 0.0).any():
                 raise ValueError("a sketch holds a 0")
+        rows = np.concatenate([np.zeros(0), *self._rows])
+        if np.isinf(rows).any() or (self._lacking is None and np.isnan(rows).any()):
+            raise ValueError("a sampled document is not finite")
         if len(self._base_points) > self._n_features:
             raise ValueError("the sketches that a shard began with are of other features")
         if not self._start <= self._count or not self._start < self._due:
@@ -260,7 +278,12 @@ class StreamQuantileMap(ColumnTransformer):
         self._points = with_zeros(self._points, n_new)
         self._sizes = with_zeros(self._sizes, n_new)
         self._masses = with_zeros(self._masses, n_new)
-        self._rows = tuple(with_zeros(row, n_new) for row in self._rows)
+        if self._lacking is None:
+            self._rows = tuple(with_zeros(row, n_new) for row in self._rows)
+        else:
+            absent = np.full(n_new, self._total)
+            self._lacking = np.append(self._lacking, absent)
+            self._rows = tuple(np.append(row, np.full(n_new, np.nan)) for row in self._rows)
         self._table = self._table.extended(n_new)
         self._find_knots(d - n_new, d, self._total)
         if idle:
@@ -358,6 +381,35 @@ class StreamQuantileMap(ColumnTransformer):
         return kernels.map_queries(X, offsets, *self._table, out)
 
     @property
+    def table(self) -> _Table:
+        """The arrays by which kernels map values; replaced, never changed, as the map learns."""
+        return self._table
+
+    def run_from(self, offsets: np.ndarray, t: int) -> int:
+        """The end of the run of queries, from query t on, that the map stays the same for until it has learned them."""
+        return max(t + 1, int(np.searchsorted(offsets, int(offsets[t]) + self._documents_left(), side="right")) - 1)
+
+    def widen(self, n_new: int) -> None:
+        """Add features known by their position."""
+        self._grow(n_new)
+        self._n_features += n_new
+
+    def were_zero(self, columns: list[int]) -> None:
+        """The latest features were 0 in the documents before, not missing; `columns` are some of them, in order."""
+        self._lacking = np.array(self._lacking)
+        self._lacking[columns] = 0.0
+        rows = [row.copy() for row in self._rows]
+        for row in rows:
+            row[columns] = 0.0
+        self._rows = tuple(rows)
+        self._find_knots(columns[0], columns[-1] + 1, self._total)
+
+    def learn_run(self, X: np.ndarray) -> None:
+        """Learn the documents of such a run: numbers, or NaN for what is missing."""
+        if len(X):
+            self._take_documents(X)
+
+    @property
     def _is_frozen(self) -> bool:
         return self.frozen_after is not None and self._start >= self.frozen_after
 
@@ -378,7 +430,7 @@ class StreamQuantileMap(ColumnTransformer):
             if self._cursor == self._n_features:
                 self._sample(X)
                 if self._count + len(X) >= self._due:
-                    if not all_finite(np.concatenate(self._rows)):
+                    if self._lacking is None and not all_finite(np.concatenate(self._rows)):
                         return False
                     self._span, self._cursor = self._count + len(X) - self._start, 0
             self._count += len(X)
@@ -401,12 +453,14 @@ class StreamQuantileMap(ColumnTransformer):
         total = max(float(min(self._total + self._span, self.memory)), float(self._span))
         keep = (total - self._span) / self._total if self._total > 0.0 else 0.0
         self._points, self._sizes, self._masses = self._points.copy(), self._sizes.copy(), self._masses.copy()
+        lacking = np.zeros(self._n_features) if self._lacking is None else self._lacking.copy()
         # Not kept: these documents and another table, below, would be needed at a time.
         kernels.join_documents(
             self._cursor, stop, np.concatenate(self._rows).reshape(len(self._rows), -1),
             self._span / len(self._rows), keep, self._draw(), _LARGEST,
-            self._points, self._sizes, self._masses,
+            self._points, self._sizes, self._masses, lacking,
         )  # fmt: skip
+        self._lacking = None if self._lacking is None else lacking
         self._table = self._table.copy()
         self._find_knots(self._cursor, stop, total)
         self._cursor = stop
@@ -442,8 +496,10 @@ class StreamQuantileMap(ColumnTransformer):
 
     def _find_knots(self, first: int, stop: int, total: float) -> None:
         """Write the knots of some features to the table, in place."""
-        sketches = kernels.Sketches(self._points, self._sizes, self._masses, total)
-        base = kernels.Sketches(self._base_points, self._base_sizes, self._base_masses, self._base_total)
+        none, n_base = np.zeros(len(self._points)), len(self._base_points)
+        lacking, base_lacking = (none, none[:n_base]) if self._lacking is None else (self._lacking, self._base_lacking)
+        sketches = kernels.Sketches(self._points, self._sizes, self._masses, total, lacking)
+        base = kernels.Sketches(self._base_points, self._base_sizes, self._base_masses, self._base_total, base_lacking)
         kernels.find_knots(first, stop, sketches, base, self._draw(), self._table)
 
     def _join_all(self) -> None:

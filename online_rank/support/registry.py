@@ -62,6 +62,7 @@ _NAMES = {
         "StreamTargetEncoder",
     ),
     "query": ("Runs", "Vectors", "drop_ungraded"),
+    "rankers.additive": ("AdditiveRanker",),
     "rankers.adapters": ("PairwiseRanker", "PointwiseRanker"),
     "rankers.blend": ("BlendRanker",),
     "rankers.boosted": ("BoostedRanker",),

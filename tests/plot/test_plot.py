@@ -13,7 +13,7 @@ from matplotlib import pyplot  # noqa: E402
 
 from online_rank import plot  # noqa: E402
 from online_rank.plot._style import spread_out  # noqa: E402
-from online_rank.plot.curves import losses  # noqa: E402
+from online_rank.plot.losses import losses  # noqa: E402
 
 QUERY = [[1.0, 0.0], [0.0, 1.0]], [0, 1]
 

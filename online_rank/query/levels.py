@@ -1,0 +1,166 @@
+"""Documents with missing values, text and times, as an array with a column for each number and each level of a category.
+
+A level is a feature of its own, `(feature, "is", level)`: 1 in the documents that have it and 0 in others. So a list of texts
+has several levels, and a model keeps levels as it keeps features.
+"""
+
+import datetime
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from online_rank.query.blocks import document_name
+from online_rank.query.forms import as_floats
+
+__all__ = ["Levels", "is_level", "read_documents"]
+
+_IS = "is"
+_ONLY_DICTS = {dict}
+_Column: TypeAlias = Callable[[Hashable, float], np.ndarray]
+#: Values of pandas that stand for nothing, known by the names of their classes.
+_MISSING = ("NAType", "NaTType")
+_EPOCH = datetime.datetime(1970, 1, 1)
+
+
+def is_level(name: Hashable) -> bool:
+    """Whether a feature is a level of a category."""
+    return type(name) is tuple and len(name) == 3 and name[1] == _IS
+
+
+class Levels:
+    """The levels of each category among the features of a model, and at most how many a category may have.
+
+    Examples
+    --------
+    >>> levels = Levels([("brand", "is", "acme"), "price"], 2)
+    >>> levels.name("brand", "acme"), levels.name("brand", "new"), levels.name("brand", "newer")
+    (('brand', 'is', 'acme'), ('brand', 'is', 'new'), ('brand', 'is', None))
+    """
+
+    def __init__(self, names: Sequence[Hashable], most: int) -> None:
+        self.n_features = len(names)
+        #: The columns of levels.
+        self.columns = [j for j, name in enumerate(names) if is_level(name)]
+        self._most = most
+        self._numbers = set[Hashable]()
+        self._levels: dict[Hashable, dict[str | None, tuple[Hashable, ...]]] = {}
+        for name in names:
+            if is_level(name):
+                self._levels.setdefault(name[0], {})[name[2]] = name  # type: ignore[index, assignment]
+            else:
+                self._numbers.add(name)
+
+    def copy(self) -> "Levels":
+        """A copy, for the levels that one query brings."""
+        made = Levels((), self._most)
+        made._numbers, made._levels = self._numbers, {name: dict(levels) for name, levels in self._levels.items()}
+        return made
+
+    def name(self, feature: Hashable, level: str) -> Hashable:
+        """The feature of a level; beyond the most levels, that of all others."""
+        levels = self._levels.setdefault(feature, {})
+        if level not in levels and len(levels) - (None in levels) >= self._most:
+            level = None  # type: ignore[assignment]
+        return levels.setdefault(level, (feature, _IS, level))
+
+    def kind_of(self, feature: Hashable) -> str:
+        """What a feature has been so far: "text", "number", or "" if it is not known."""
+        return "text" if feature in self._levels else "number" if feature in self._numbers else ""
+
+
+def read_documents(
+    documents: Sequence[Mapping[Hashable, Any]], ids: Any, levels: Levels
+) -> tuple[np.ndarray, tuple[Hashable, ...]]:
+    """The documents as float64 (n, columns), NaN where a number is missing, and the names of the columns.
+
+    Missing are absent names, None, NaN, and the NA and NaT of pandas. Numbers and booleans are numbers, times are seconds since
+    1970, texts are levels, and lists of texts several.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A document is no dict, or a value is of another kind, or a feature is text in one document and a number in another. The
+        message names the document and the feature.
+
+    Examples
+    --------
+    >>> X, names = read_documents([{"price": 2.0, "tags": ["new"]}, {"price": None, "tags": "new"}], None, Levels((), 10))
+    >>> names, X.tolist()
+    (('price', ('tags', 'is', 'new')), [[2.0, 1.0], [nan, 1.0]])
+    """
+    n = len(documents)
+    names = tuple(documents[0]) if n and type(documents[0]) is dict else ()
+    if n and {*map(type, documents)} == _ONLY_DICTS and all(tuple(x) == names for x in documents):
+        cells = [value for x in documents for value in x.values()]
+        X = as_floats(cells)
+        if X is not None and not any(levels.kind_of(name) == "text" for name in names):
+            return X.reshape(n, len(names)), names
+    found: dict[Hashable, tuple[list[int], list[Any]]] = {}
+    for i, x in enumerate(documents):
+        if not isinstance(x, Mapping):
+            raise TypeError(f"x: {document_name(i, ids)} is of type {type(x).__name__}, not a dict of features")
+        for name, value in x.items():
+            rows, values = found.setdefault(name, ([], []))
+            rows.append(i)
+            values.append(value)
+    columns: dict[Hashable, np.ndarray] = {}
+    for name, (rows, values) in found.items():
+        _read_feature(name, rows, values, ids, levels, lambda column, value: columns.setdefault(column, np.full(n, value)))
+    return np.column_stack([*columns.values()]) if columns else np.empty((n, 0)), tuple(columns)
+
+
+def _read_feature(name: Hashable, rows: list[int], values: list[Any], ids: Any, levels: Levels, column: _Column) -> None:
+    """Write the values of one feature to its column, or to those of its levels; `column` makes those filled with a value."""
+    kind = levels.kind_of(name)
+    floats = as_floats(values) if kind != "text" else None
+    if floats is not None:
+        column(name, np.nan)[rows] = floats
+        return
+    for i, value in zip(rows, values, strict=True):
+        read = _read_value(value)
+        if read is None:
+            continue
+        if isinstance(read, str):
+            raise TypeError(f"x: feature {name!r} of {document_name(i, ids)} is {value!r:.60}; {read}")
+        own = "number" if isinstance(read, float) else "text"
+        if kind not in ("", own):
+            raise ValueError(
+                f"x: feature {name!r} of {document_name(i, ids)} is a {own}, {value!r:.60}, and a {kind} elsewhere"
+            )
+        kind = own
+        if isinstance(read, float):
+            column(name, np.nan)[i] = read
+        else:
+            for level in read:
+                column(levels.name(name, level), 0.0)[i] = 1.0
+
+
+def _read_value(value: Any) -> float | list[str] | str | None:
+    """A number, levels, None for what is missing, or a text that says what may stand there."""
+    if value is None or type(value).__name__ in _MISSING:
+        return None
+    if isinstance(value, str):
+        return [str(value)]
+    if isinstance(value, list | tuple | set | frozenset | np.ndarray):
+        texts = sorted(value) if isinstance(value, set | frozenset) else list(value)
+        if all(isinstance(text, str) for text in texts):
+            return [*map(str, texts)]
+        return "a list holds texts"
+    if isinstance(value, np.datetime64):
+        return float((value - np.datetime64(0, "s")) / np.timedelta64(1, "s"))
+    if isinstance(value, datetime.datetime):
+        return value.timestamp() if value.tzinfo else (value - _EPOCH).total_seconds()
+    if isinstance(value, datetime.date):
+        return float(value.toordinal() - _EPOCH.toordinal()) * 86400.0
+    if isinstance(value, datetime.timedelta):
+        return value.total_seconds()
+    if isinstance(value, complex | np.complexfloating):
+        return "features are numbers, texts, lists of texts and times"
+    try:
+        number = float(value)
+    except OverflowError:
+        return "it is beyond the largest float"
+    except (TypeError, ValueError):
+        return "features are numbers, texts, lists of texts and times"
+    return None if number != number else number

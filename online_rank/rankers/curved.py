@@ -1,0 +1,255 @@
+"""Base class of rankers with curves: what they read, and what they serve."""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from online_rank import arguments
+from online_rank._kernels import curves
+from online_rank._kernels.codes import DOCUMENTS
+from online_rank.base import Ranker, share_lock
+from online_rank.base.asked import as_numbers
+from online_rank.base.columns import as_array
+from online_rank.base.form import Curves, Head, Layer, Linear
+from online_rank.base.lock import locked
+from online_rank.preprocessing import StreamQuantileMap
+from online_rank.query import Block, SparseRows, require_finite, single, with_features
+from online_rank.query.levels import Levels, is_level, read_documents
+from online_rank.rankers.perceptron import PerceptronRanker
+
+__all__ = ["ALONE", "MEMBERS", "CurvedRanker", "as_read", "n_curves"]
+
+#: The members, in the order of kernels.
+MEMBERS = ("last", "slow", "fast", "newton")
+ALONE = np.eye(len(MEMBERS))
+#: A first query of dicts with at least so many names, of which documents have less than this share, is sparse.
+_MANY_NAMES, _FILLED = 50, 0.25
+
+
+def n_curves(ranker: Any) -> int:
+    """How many features have curves: none where queries are sparse."""
+    return 0 if ranker._linear is not None else int(ranker._n_features)
+
+
+class CurvedRanker(Ranker):
+    """A ranker that reads raw features, missing values and categories, and serves a sum of one curve for each feature.
+
+    What follows from the state is remembered in slots: copies and files compute it again. A stream that begins with a sparse
+    query is learned by a `PerceptronRanker`.
+    """
+
+    __slots__ = ("_drawn", "_known_levels")
+
+    _drawn: np.ndarray | None
+    _known_levels: Levels | None
+    _front: StreamQuantileMap
+    _linear: PerceptronRanker | None
+    _sums: np.ndarray
+    _weights: np.ndarray
+    _places: np.ndarray
+    _numbers: np.ndarray
+    measure: str
+    signs: Mapping[Any, int] | None
+    relative: bool
+    max_levels: int
+
+    def __new__(cls, *arguments: Any, **named: Any) -> Self:
+        """Make the ranker."""
+        self = super().__new__(cls, *arguments, **named)
+        self._drawn = self._known_levels = None
+        return self
+
+    def _choice(self) -> np.ndarray:
+        """The served weights of the members over their scales, then the shares of the candidates."""
+        raise NotImplementedError
+
+    def _scales(self) -> np.ndarray:
+        """The scale of each member, (4,)."""
+        raise NotImplementedError
+
+    @property
+    @locked
+    def has_curves(self) -> bool:
+        """Whether it has curves: not if its first query was sparse."""
+        return self._linear is None
+
+    def _levels(self) -> Levels:
+        """The levels of all categories that it has met."""
+        if self._known_levels is None or self._known_levels.n_features != self._n_features:
+            self._known_levels = Levels(() if self._columns is None else self._columns.names, self.max_levels)
+        return self._known_levels
+
+    def _fits(self, block: Block) -> bool:
+        if self._linear is not None:
+            return self._linear._fits(block)
+        return type(block.X) is np.ndarray and super()._fits(block)
+
+    def _align(self, block: Block, grow: bool = False) -> Block:
+        if grow and not self._n_features and self._linear is None and _is_sparse(block.X):
+            self._linear = PerceptronRanker(self.measure, signs=self.signs)
+            share_lock(self)
+        if self._linear is not None:
+            block = self._linear._align(as_numbers(block) if type(block.X) is list else block, grow)
+            self._columns, self._n_features = self._linear._columns, self._linear._n_features
+            return block
+        if type(block.X) is list:
+            X, names = read_documents(block.X, block.ids, self._levels().copy())
+            block = with_features(block, X, names)
+        return super()._align(with_features(block, as_array(block.X, self), block.names), grow)
+
+    def _extend(self, names: Iterable[Hashable] | None, n_new: int = 0) -> None:
+        before = self._n_features
+        super()._extend(names, n_new)
+        new = self._own_names()[before:]
+        if levels := [before + k for k, name in enumerate(new) if is_level(name)]:
+            # Earlier documents did not have these levels: their value was 0, and so are g and q.
+            self._front.were_zero(levels)
+            self._sums[levels, 0, 1, curves.POINTS] = 0.0
+            self._sums[levels, :, 1, curves.POINTS // 2 - 1 : curves.POINTS // 2 + 1] = self._numbers[DOCUMENTS] / 2.0
+
+    def _placed(self, X: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        known = np.flatnonzero(columns >= 0)
+        placed = np.full((len(X), self._n_features), np.nan)
+        placed[:, self._levels().columns] = 0.0
+        placed[:, columns[known]] = X[:, known]
+        return placed
+
+    def _require_values(self, block: Block) -> None:
+        """Raise ValueError that names the first document and feature that is infinite; NaN is a missing value."""
+        if self._linear is not None:
+            self._linear._require_values(as_numbers(block) if type(block.X) is list else block)
+            return
+        if type(block.X) is list:
+            X, names = read_documents(block.X, block.ids, self._levels().copy())
+            block = with_features(block, X, names)
+        if isinstance(block.X, SparseRows):
+            require_finite(block)
+            return
+        require_finite(with_features(block, np.where(np.isnan(block.X), 0.0, block.X), block.names))
+
+    def _curves(self) -> np.ndarray:
+        """The served curves, (d, 2, 2, N_CELLS)."""
+        if self._drawn is None:
+            self._drawn = self._drawn_by(self._choice()[: len(MEMBERS)])
+        return self._drawn
+
+    def _drawn_by(self, weights: np.ndarray) -> np.ndarray:
+        """The curves of the members by their weights (4,), (d, 2, 2, N_CELLS)."""
+        drawn = np.empty((self._n_features, 2, 2, curves.N_CELLS))
+        curves.draw_curves(weights, self._weights, self._sums, drawn)
+        return drawn
+
+    def _score(self, X: Any) -> np.ndarray:
+        return self._score_queries(X, single(X.shape[0]))
+
+    def _head(self) -> Head:
+        if self._linear is not None:
+            return self._linear._head()
+        if self.relative:
+            raise TypeError("its curves of ranks depend on the whole query; AdditiveRanker(relative=False) has none")
+        if self._levels().columns or (self._places[:, 1] >= 0).any():
+            raise TypeError("it has met categories or missing values, which engines cannot tell from 0")
+        return Linear(np.ones(self._n_features))
+
+    def _own_layers(self) -> Sequence[Layer]:
+        if self._linear is not None:
+            return ()
+        mapped: Any = self._front._layers(self._n_features)[0]
+        bends, made = curves.FIRST + curves.STEP * np.arange(curves.POINTS), []
+        for (_, scores), (starts, slopes) in zip(mapped.knots, self._curves()[:, 0], strict=True):
+            g = np.unique(np.concatenate([bends[(bends > scores[0]) & (bends < scores[-1])], scores[[0, -1]]]))
+            cells = _cells_of(g)
+            made.append((g, starts[cells] + slopes[cells] * g))
+        return mapped, Curves(np.arange(self._n_features), tuple(made))
+
+    def _linear_weights(self, columns: Any = slice(None)) -> np.ndarray | None:
+        return None if self._linear is None else self._linear._linear_weights(columns)
+
+    def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
+        if self._linear is not None:
+            return self._linear._score_queries(X, offsets)
+        _, counts, knots, cells, finders = self._front.table
+        scores = np.empty(len(X))
+        curves.score(as_read(X), offsets, counts, knots, cells, finders, self.relative, self._curves(), scores)
+        return scores
+
+    @locked
+    def curve(self, feature: Hashable, member: str | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The curve of a feature: linear between values of the stream at which it bends.
+
+        Parameters
+        ----------
+        feature
+            Its name; of an array its number, "1", "2", ..., as a text.
+        member
+            One of `MEMBERS`, alone and over its scale; None for what is served.
+
+        Returns
+        -------
+        Values, ascending; f there, the part that depends on the value alone; and h for a value whose rank in the query is that
+        which it has in the stream, q = g.
+
+        Raises
+        ------
+        KeyError
+            There is no such feature, or no curves because queries are sparse.
+        ValueError
+            There is no such member.
+        """
+        arguments.choice("member", member, MEMBERS, optional=True)
+        if self._linear is not None or feature not in self._own_names():
+            raise KeyError(f"there is no curve of {feature!r}")
+        j = self._own_names().index(feature)
+        drawn = self._curves() if member is None else self._drawn_by(ALONE[MEMBERS.index(member)] / self._scales())
+        values, scores = self._front.knots(j)
+        bends = curves.FIRST + curves.STEP * np.arange(curves.POINTS)
+        bends = bends[(bends > scores[:1].sum()) & (bends < scores[-1:].sum())]
+        # Between knots at neighbouring numbers there is no value.
+        values = np.unique(np.concatenate([values, np.interp(bends, scores, values)])) if len(values) else values
+        g = np.interp(values, *self._front.knots(j)) if len(values) else values
+        cells = _cells_of(g)
+        own, ranked = (starts[cells] + slopes[cells] * g for starts, slopes in drawn[j])
+        return values, own, ranked
+
+    def missing_value(self, feature: Hashable) -> float:
+        """What a missing value of a feature adds to a score, on the scale of `curve`. Raises KeyError without a curve."""
+        with self._lock:
+            if self._linear is not None or feature not in self._own_names():
+                raise KeyError(f"there is no curve of {feature!r}")
+            return float(self._curves()[self._own_names().index(feature), 0, 0, curves.MISSING])
+
+    def _added_up(self, block: Block) -> tuple[Sequence[Hashable], np.ndarray] | None:
+        """The raw features, categories as one, and what each adds to the scores of one query."""
+        if self._linear is not None:
+            return None
+        self._score_all(block)  # Raises for bad values.
+        X = block.X if self._fits(block) else self._align(block).X
+        added = np.zeros((len(X), self._n_features))
+        if self._n_features:
+            _, *table = self._front.table
+            curves.contributions(as_read(X), *table, self.relative, self._curves(), added)
+        names = [name[0] if is_level(name) else name for name in self._own_names()]  # type: ignore[index]
+        places = {name: k for k, name in enumerate(dict.fromkeys(names))}
+        whole = np.zeros((len(X), len(places)))
+        np.add.at(whole.T, [places[name] for name in names], added.T)
+        return tuple(places), whole
+
+
+def _is_sparse(X: Any) -> bool:
+    """Whether documents are sparse rows, or dicts of many names of which each has few, as words of texts."""
+    if type(X) is not list:
+        return isinstance(X, SparseRows)
+    names = {name for x in X if isinstance(x, Mapping) for name in x}
+    filled = sum(len(x) for x in X if isinstance(x, Mapping))
+    return len(names) >= _MANY_NAMES and filled < _FILLED * len(X) * len(names)
+
+
+def _cells_of(g: np.ndarray) -> np.ndarray:
+    """The cell of each score on the grid."""
+    return np.clip((g - curves.FIRST) / curves.STEP + 1.0, 0.0, curves.POINTS + 0.5).astype(np.intp)
+
+
+def as_read(X: np.ndarray) -> np.ndarray:
+    """Features as kernels take them: one dtype, so that they compile once."""
+    return X if X.dtype == np.float64 else X.astype(np.float64)
