@@ -22,7 +22,6 @@ class Clock:
         self._lock = threading.Lock()
         self._ahead = _system() - _monotonic()
         #: By how many seconds the system clock is ahead of this one, because it was set.
-        #: By how many seconds the system clock is ahead of this one, because it was set.
         self.step = 0.0
 
     def now(self) -> float:

@@ -13,7 +13,7 @@ from tests.campaigns import interrupts
 
 
 @pytest.mark.parametrize(
-    "name", ["put", "put again", "take", "windows, put", "windows, early", "windows, early event", "windows, late"]
+    "name", ["put", "put again", "leave", "windows, put", "windows, early", "windows, early event", "windows, late"]
 )
 def test_no_error_tears_the_queries_that_wait(name):
     """Their attributes were set one after the other."""

@@ -44,7 +44,7 @@ def test_what_alerts_watch_beside_requests(tmp_path, monkeypatch):
         await model.keep_snapshot()
         assert figure("snapshots_lacking") == 0.0
         real = time.time
-        monkeypatch.setattr(time, "time", lambda: real() - 3600.0)
+        monkeypatch.setattr("online_rank.serving.clock._system", lambda: real() - 3600.0)
         model.durable.service.handle(b'{"id": 1, "docs": {}}')
         assert figure("clock_step_seconds") == pytest.approx(-3600.0, abs=1.0)
         monkeypatch.undo()
