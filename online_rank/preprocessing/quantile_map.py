@@ -497,7 +497,8 @@ class StreamQuantileMap(ColumnTransformer):
     def _find_knots(self, first: int, stop: int, total: float) -> None:
         """Write the knots of some features to the table, in place."""
         none, n_base = np.zeros(len(self._points)), len(self._base_points)
-        lacking, base_lacking = (none, none[:n_base]) if self._lacking is None else (self._lacking, self._base_lacking)
+        lacking = none if self._lacking is None else self._lacking
+        base_lacking = none[:n_base] if self._base_lacking is None else self._base_lacking
         sketches = kernels.Sketches(self._points, self._sizes, self._masses, total, lacking)
         base = kernels.Sketches(self._base_points, self._base_sizes, self._base_masses, self._base_total, base_lacking)
         kernels.find_knots(first, stop, sketches, base, self._draw(), self._table)
