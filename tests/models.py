@@ -42,6 +42,7 @@ from online_rank import (
 from online_rank.base.function import QueryFunction
 from online_rank.preprocessing import Ramps
 from online_rank.rankers.averaged import AveragedRanker, LinearRanker
+from online_rank.rankers.curved import CurvedRanker
 from online_rank.rankers.exploring import ExploringRanker
 from online_rank.rankers.fading import FadingRanker
 from online_rank.rankers.fixed import FixedRanker
@@ -183,7 +184,7 @@ if HAS_TORCH:
 NOT_SAVED = {"function", "function | scaler | perceptron", "lifted selector"}
 
 #: Base classes of rankers, which say nothing about how to learn.
-BASES = {Ranker, AveragedRanker, ExploringRanker, FadingRanker, LinearRanker, RankerOfOne, RankerOfSeveral}
+BASES = {Ranker, AveragedRanker, CurvedRanker, ExploringRanker, FadingRanker, LinearRanker, RankerOfOne, RankerOfSeveral}
 
 #: Rankers that the contract, which gives them any features, with names and without, is not for.
 NOT_CHECKED = {

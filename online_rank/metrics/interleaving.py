@@ -13,7 +13,7 @@ from online_rank.feedback.impressions import Clicks, Impression
 from online_rank.intervals import Interval, LossInterval
 
 
-class Votes(base.Base):
+class _Votes(base.Base):
     """Counts votes of impressions, numbers from 0 to 1."""
 
     _schema = Schema(_sums=Array(3, low=0.0))
@@ -33,7 +33,7 @@ class Votes(base.Base):
         return account
 
 
-class TeamDraft(Votes):
+class TeamDraft(_Votes):
     r"""Find which of two rankers users prefer: both rankings are drafted into one list, and clicks are votes.
 
     As captains pick teams: in each round a coin decides which ranker picks first, and each picks its best document among those

@@ -32,7 +32,7 @@ from online_rank.base.schema import Array, Schema
 from online_rank.feedback.impressions import Clicks
 from online_rank.intervals import Interval
 from online_rank.intervals.losses import largest_deviation
-from online_rank.metrics.interleaving import Votes
+from online_rank.metrics.interleaving import _Votes
 
 #: Smallest effective sample size for point estimates.
 _ENOUGH = 100.0
@@ -225,7 +225,7 @@ class OffPolicyValue(base.Base):
             )
 
 
-class SwapComparison(Votes):
+class SwapComparison(_Votes):
     r"""Find which of two rankers the users of a log prefer, by pairs of documents whose order was random.
 
     For each pair of documents shown, i above j, with the weight rho of `SwapRanker` and gains g,

@@ -404,6 +404,7 @@ class StreamQuantileMap(ColumnTransformer):
         self._rows = tuple(rows)
         self._find_knots(columns[0], columns[-1] + 1, self._total)
 
+    @locked
     def learn_run(self, X: np.ndarray) -> None:
         """Learn the documents of such a run: numbers, or NaN for what is missing."""
         if len(X):

@@ -205,8 +205,8 @@ def knot_table(d):
 
 def finding(**changed):
     """Arguments of `find_knots` for three features; some of them `changed`."""
-    sketches = quantile_map.Sketches(np.zeros((3, 5)), np.zeros(3, np.int64), np.zeros(3), 1.0)
-    nothing = quantile_map.Sketches(np.zeros((0, 5)), np.zeros(0, np.int64), np.zeros(0), 0.0)
+    sketches = quantile_map.Sketches(np.zeros((3, 5)), np.zeros(3, np.int64), np.zeros(3), 1.0, np.zeros(3))
+    nothing = quantile_map.Sketches(np.zeros((0, 5)), np.zeros(0, np.int64), np.zeros(0), 0.0, np.zeros(0))
     given = {"first": 0, "stop": 3, "sketches": sketches, "old": nothing, "draw": 0.5, "table": knot_table(3)}
     return tuple({**given, **changed}.values())
 
@@ -237,8 +237,14 @@ def parsing(**changed):
         (compare_on_clicks, comparing(discounts=table([1.0] * 3))),
         (compare_on_clicks, comparing(shown=clicks_on_two(rows=np.array([4, 0]))["shown"])),
         (quantile_map.find_knots, finding(stop=4)),
-        (quantile_map.find_knots, finding(sketches=quantile_map.Sketches(np.zeros((3, 5)), np.full(3, 6), np.zeros(3), 1.0))),
-        (quantile_map.find_knots, finding(old=quantile_map.Sketches(np.zeros((1, 5)), np.array([6]), np.zeros(1), 1.0))),
+        (
+            quantile_map.find_knots,
+            finding(sketches=quantile_map.Sketches(np.zeros((3, 5)), np.full(3, 6), np.zeros(3), 1.0, np.zeros(3))),
+        ),
+        (
+            quantile_map.find_knots,
+            finding(old=quantile_map.Sketches(np.zeros((1, 5)), np.array([6]), np.zeros(1), 1.0, np.zeros(1))),
+        ),
         (quantile_map.find_knots, finding(table=knot_table(2))),
         (names.hash_texts, (TEXT, np.zeros(1, np.uint64), np.empty((2, 2), np.int64))),
         (names.number_names, (np.ones((2, 2), np.int64), np.empty(1, np.int32), np.empty(2, np.int64))),
