@@ -185,7 +185,8 @@ def pdgd_rounds(queries, chance, click, leave, with_rho, decay, learner, first, 
         _browse(queries.y[a:b], order, chance.users[t], click, leave, clicks)
         # Of equal logits the weight of each pair is 1/2, where `ClickSkip` has 1.
         logits = shown if with_rho else np.zeros(k)
-        total, _, _ = kernels.swap_credit(PLACKETT_LUCE, clicks, logits, rest, shown, np.nan, e, c)
+        drawn = kernels.Drawn(PLACKETT_LUCE, k, order, clicks, np.arange(k), logits, rest, np.zeros(k))
+        total, _, _ = kernels.swap_credit(drawn, shown, np.nan, e, c)
         if total > 0.0:
             step = learner.rate[0] * (1.0 if with_rho else 2.0)
             for p in range(k):

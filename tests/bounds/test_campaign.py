@@ -194,7 +194,7 @@ def run(seed):
             own = copy.deepcopy(before)
             shards.append(learn(fork(base), own, int(rng.integers(0, 10))))
             account.plus(own, before)
-        model = mix(shards, base=base, weights=rng.choice(["uniform", "mass"]).item())
+        model = mix(shards, base=base)
     return model, account, {"given": n_given, "learned": learned, "scaled": scaled, "cap": cap}
 
 

@@ -1247,7 +1247,7 @@ class TestProcess:
     def start(directory, **environment):
         command = [sys.executable, "-m", "online_rank", "serve", "--port", "0", "--checkpoint", str(directory)]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
-        known = ("compiling", "continuing from")
+        known = ("compiling", "continuing from", "ranks greedily")
         line = next((line for line in process.stderr if not any(word in line for word in known)), "")
         assert "listening on" in line, line
         return process, line.split()[-1].rstrip("/")
