@@ -3,6 +3,7 @@
 import copy
 import functools
 import json
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 from unittest import mock
@@ -249,7 +250,8 @@ def _services() -> dict[str, Callable[[], Scenario]]:
             parts.append(lambda: mock.patch.object(Challenge, "learn", _unable))
         if plan is not None:
             parts += [lambda most=most: mock.patch("online_rank.serving.windows._MOST_CLOSED", most) for most in (0, 1, 2)]
-        return Scenario(service, lambda service: service.handle(act), go_on, tuple(parts))
+        arrived = time.time()  # The same each time, since queries wait by time.
+        return Scenario(service, lambda service: service.handle(act, at=arrived), go_on, tuple(parts))
 
     def go_on(service: RankingService) -> Any:
         first = service.handle(ask("next", 12, ts=95.0)).answer
