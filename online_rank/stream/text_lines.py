@@ -7,15 +7,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-_GZIP = b"\x1f\x8b"
+#: How compressed files begin.
+GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 
 
-def open_bytes(path: str | os.PathLike[str]) -> BinaryIO:
-    """A file opened for reading, decompressed if its first bytes are those of gzip, whatever it is called."""
+def is_gzip(path: str | os.PathLike[str]) -> bool:
+    """Whether gzip has compressed a file, by its first two bytes, not by its name."""
     with Path(path).open("rb") as file:
-        compressed = file.read(2) == _GZIP
-    return gzip.open(path, "rb") if compressed else Path(path).open("rb")  # type: ignore[return-value]
+        return file.read(len(GZIP)) == GZIP
+
+
+def open_bytes(path: str | os.PathLike[str]) -> BinaryIO:
+    """A file opened for reading, and decompressed if gzip has compressed it."""
+    return gzip.open(path, "rb") if is_gzip(path) else Path(path).open("rb")  # type: ignore[return-value]
 
 
 def lines_of(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes]]:

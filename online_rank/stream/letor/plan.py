@@ -10,7 +10,8 @@ from typing import IO, Any
 from online_rank.arguments import integer
 from online_rank.stream.letor.lines import LetorError
 from online_rank.stream.letor.queries import iter_letor
-from online_rank.stream.letor.source import FileRange, is_gzip, is_stdin
+from online_rank.stream.letor.source import FileRange, is_stdin
+from online_rank.stream.text_lines import is_gzip
 
 _QID = re.compile(rb"\s*[^#\s][^#]*?\sqid:([^\s#]+)")
 _BLOCK = 1 << 24

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from online_rank.stream.letor.lines import LetorError
-from online_rank.stream.text_lines import lines_of
+from online_rank.stream.text_lines import GZIP, is_gzip, lines_of
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,6 @@ class FileRange:
 Source: TypeAlias = str | os.PathLike[str] | FileRange | IO[bytes] | IO[str]
 Sizes: TypeAlias = str | os.PathLike[str] | Sequence[int] | npt.NDArray[np.integer]
 
-_GZIP_MAGIC = b"\x1f\x8b"
 #: The first bytes of other compressed formats, and the commands that unpack them.
 _PACKED = {
     b"\x28\xb5\x2f\xfd": "zstd -dc",
@@ -63,12 +62,6 @@ def source_name(source: Source) -> str:
 def is_stdin(source: Source) -> bool:
     """Whether a source means standard input."""
     return isinstance(source, str) and source == "-"
-
-
-def is_gzip(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is compressed, by its first two bytes."""
-    with open(path, "rb") as file:
-        return file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
 
 
 def plain_size(source: Source) -> int | None:
@@ -125,7 +118,7 @@ def _pieces(source: Source, offset: int, size: int) -> Generator[bytes, None, No
             if given.head.startswith(magic):
                 name = source_name(source)
                 raise ValueError(f"{name}: compressed, but not by gzip; unpack it first: {command} {name} | ... -")
-        zipped = given.head.startswith(_GZIP_MAGIC)
+        zipped = given.head.startswith(GZIP)
         read: Callable[[int], bytes] = given.read
         if zipped:
             file = gzip.GzipFile(fileobj=given, mode="rb")  # type: ignore[call-overload]
