@@ -21,7 +21,7 @@ from online_rank.preprocessing import StreamQuantileMap
 from online_rank.query import Block, with_features
 from online_rank.rankers.curved import ALONE, MEMBERS, CurvedRanker, as_read, n_curves
 from online_rank.rankers.halving import halved
-from online_rank.rankers.hedge import LEAST, HedgeAccount, opening, step_of
+from online_rank.rankers.hedge import LEAST, HedgeAccount, Hedged, opening
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.signs import checked_signs
 
@@ -41,7 +41,7 @@ _OPEN = -4
 _LONGEST_PAUSE = 10.0
 
 
-class AdditiveRanker(CurvedRanker):
+class AdditiveRanker(Hedged, CurvedRanker):
     r"""Learns one curve for each feature; what it serves is their sum. It takes raw features.
 
     **Columns.** g is the normal score of a value among those of the stream (the sketches of `StreamQuantileMap`), q that of its
@@ -130,10 +130,11 @@ class AdditiveRanker(CurvedRanker):
 
     _replaced = frozenset({"_config", "_keep", "_seconds", "_signs"})
 
-    #: The largest step of the blend; losses of candidates do not fade, and all begin alike.
+    #: The largest step of the blend; losses of candidates do not fade, and all begin alike. The first has the last weights.
     rate = 1.0
     half_life = None
     prior = None
+    _candidates, _prior = _CANDIDATES, _PRIOR
 
     #: A feature takes about 4 kB.
     max_features = 1 << 14
@@ -206,36 +207,6 @@ class AdditiveRanker(CurvedRanker):
     def n_served(self) -> int:
         """Number of queries learned from scores that were served."""
         return self._n_served
-
-    @property
-    @locked
-    def account(self) -> HedgeAccount:
-        """The losses served so far, and the terms of their bound."""
-        return HedgeAccount(*self._account.tolist())
-
-    @property
-    @locked
-    def candidates(self) -> np.ndarray:
-        """The weights that each candidate gives the members, over their scales, float64 (N, 4), a copy."""
-        return _CANDIDATES.copy()
-
-    @property
-    @locked
-    def candidate_losses(self) -> np.ndarray:
-        """Cumulative loss of each candidate, float64 (N,), a copy; the first is that of the last weights."""
-        return self._losses.copy()
-
-    @property
-    @locked
-    def candidate_prior(self) -> np.ndarray:
-        """The share of each candidate before the first query, float64 (N,), a copy."""
-        return _PRIOR.copy()
-
-    @property
-    @locked
-    def step(self) -> float:
-        """eta, the step of the next query."""
-        return step_of(self._account, self.rate, len(_CANDIDATES), False)
 
     @property
     @locked

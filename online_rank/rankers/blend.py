@@ -30,13 +30,13 @@ from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.preprocessing._columns import names_made
 from online_rank.query import Block
-from online_rank.rankers.hedge import BUDGET, LEAST, HedgeAccount, choose, opening, shares_of, step_of
+from online_rank.rankers.hedge import BUDGET, LEAST, HedgeAccount, Hedged, choose, opening, shares_of
 from online_rank.rankers.nested import RankerOfSeveral, first_step
 
 _MAX_CANDIDATES = 2000
 
 
-class BlendRanker(RankerOfSeveral):
+class BlendRanker(Hedged, RankerOfSeveral):
     r"""Rank by a convex blend of rankers, weighted by how well the candidate blends have ranked so far.
 
     Scores are standardised within the query (z-scores), so that rankers of different scales can be added. Candidates are all
@@ -159,37 +159,9 @@ class BlendRanker(RankerOfSeveral):
         return choose(shares_of(self._losses, self._prior, self.step), self._candidates, None)
 
     @property
-    def step(self) -> float:
-        """eta, the step of the next query."""
-        return step_of(self._account, self.rate, len(self._losses), self.half_life is not None)
-
-    @property
     def draws_candidates(self) -> bool:
         """Whether a candidate is drawn for the next query, because blends have been worse than their candidates."""
         return bool(self._account[HedgeAccount._fields.index("serving_gap")] > BUDGET)
-
-    @property
-    def account(self) -> HedgeAccount:
-        """The losses served so far, and the terms of their bound."""
-        return HedgeAccount(*self._account.tolist())
-
-    @property
-    @locked
-    def candidates(self) -> np.ndarray:
-        """The weights that each candidate gives the learners, float64 (N, number of rankers), a copy."""
-        return self._candidates.copy()
-
-    @property
-    @locked
-    def candidate_losses(self) -> np.ndarray:
-        """Cumulative loss of each candidate, float64 (N,), a copy."""
-        return self._losses.copy()
-
-    @property
-    @locked
-    def candidate_prior(self) -> np.ndarray:
-        """The share of each candidate before the first query, float64 (N,), a copy."""
-        return self._prior.copy()
 
     def _choice(self, shares: np.ndarray) -> np.ndarray:
         """The served weights, by the shares of the candidates: their mean, or one drawn candidate."""

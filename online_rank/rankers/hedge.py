@@ -1,4 +1,4 @@
-"""The weights of candidates in a `BlendRanker`, and the account of their losses."""
+"""The weights of candidates in a blend, and the account of their losses."""
 
 import math
 from typing import NamedTuple
@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from online_rank._kernels import blend as kernels
+from online_rank.base.lock import Locked, locked
 
 #: By how much blends may be worse than their candidates before candidates are drawn: the loss of one query.
 BUDGET = 1.0
@@ -83,3 +84,44 @@ def choose(shares: np.ndarray, candidates: np.ndarray, uniform: float | None) ->
         return (shares[:, None] * candidates).sum(axis=0)
     drawn = int(np.searchsorted(np.cumsum(shares), uniform * shares.sum(), side="right"))
     return candidates[min(drawn, len(candidates) - 1)]
+
+
+class Hedged(Locked):
+    """What a ranker that blends candidates says of them and of their losses."""
+
+    rate: float
+    half_life: float | str | None
+    _candidates: np.ndarray
+    _prior: np.ndarray
+    _losses: np.ndarray
+    _account: np.ndarray
+
+    @property
+    @locked
+    def step(self) -> float:
+        """eta, the step of the next query."""
+        return step_of(self._account, self.rate, len(self._losses), self.half_life is not None)
+
+    @property
+    @locked
+    def account(self) -> HedgeAccount:
+        """The losses served so far, and the terms of their bound."""
+        return HedgeAccount(*self._account.tolist())
+
+    @property
+    @locked
+    def candidates(self) -> np.ndarray:
+        """The weights that each candidate gives the learners, float64 (N, number of learners), a copy."""
+        return self._candidates.copy()
+
+    @property
+    @locked
+    def candidate_losses(self) -> np.ndarray:
+        """Cumulative loss of each candidate, float64 (N,), a copy."""
+        return self._losses.copy()
+
+    @property
+    @locked
+    def candidate_prior(self) -> np.ndarray:
+        """The share of each candidate before the first query, float64 (N,), a copy."""
+        return self._prior.copy()
