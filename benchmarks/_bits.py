@@ -22,8 +22,8 @@ from online_rank.storage.files import to_bytes
 MODELS: dict[str, tuple[Callable[[], Any], int]] = {
     "PerceptronRanker()": (o.PerceptronRanker, 20),
     "StreamQuantileMap() | PerceptronRanker()": (lambda: o.StreamQuantileMap() | o.PerceptronRanker(), 20),
-    "StreamScaler() | PerceptronRanker(credit='argmax', average=200)": (
-        lambda: o.StreamScaler() | o.PerceptronRanker(credit="argmax", average=200),
+    "StreamScaler() | PerceptronRanker(credit='argmax', half_life=200)": (
+        lambda: o.StreamScaler() | o.PerceptronRanker(credit="argmax", half_life=200),
         20,
     ),
     "LossTracker(PerceptronRanker(), measure_served=True)": (

@@ -105,7 +105,7 @@ def leader() -> str:
     rows = []
     for folder in known_folders(MQ2008):
         for order in range(ORDERS):
-            rankers = [PerceptronRanker(), PerceptronRanker(credit="spread"), PerceptronRanker(average=False)]
+            rankers = [PerceptronRanker(), PerceptronRanker(credit="spread"), PerceptronRanker(half_life=0)]
             model = StreamScaler() | BestRanker(rankers)
             for X, y in queries_of(*shuffled(read_letor(*mq2008_parts(folder)), order)):
                 model.learn_one(X, y)
@@ -145,7 +145,7 @@ def pairs() -> str:
             "default": StreamScaler() | PerceptronRanker(),
             "spread": StreamScaler() | PerceptronRanker(credit="spread"),
             "ridge": StreamScaler() | RidgeRanker(),
-            "last weights": StreamScaler() | PerceptronRanker(average=False),
+            "last weights": StreamScaler() | PerceptronRanker(half_life=0),
         }
         run = evaluate.progressive(queries, models, progress=False)
         for name in list(models)[1:]:

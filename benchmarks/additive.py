@@ -176,7 +176,7 @@ def tuned(make: Callable[[float], Any], settings: tuple[float, ...]) -> Callable
 
 def drift(seeds: int) -> str:
     others = {
-        "half-life 50": lambda: StreamQuantileMap() | PerceptronRanker(average=50),
+        "half-life 50": lambda: StreamQuantileMap() | PerceptronRanker(half_life=50),
         "AROW": tuned(Arow, (0.1, 1.0, 10.0)),
         "AdaGrad": tuned(AdaGrad, (0.03, 0.1, 0.3)),
     }

@@ -37,14 +37,14 @@ from online_rank.support.progress import progress
 #: Behind one map.
 MEMBERS: dict[str, Callable[[], Ranker]] = {
     "R": RidgeRanker,
-    "D": lambda: PerceptronRanker(average=True),
+    "D": lambda: PerceptronRanker(half_life=None),
     "A": lambda: Ramps() | GradientRanker("logistic", optimizer="adagrad"),
-    "P": lambda: Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, average=True),
+    "P": lambda: Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, half_life=None),
     "E": lambda: StreamTargetEncoder(keep="relative") | RidgeRanker(),
     "F": lambda: StreamTargetEncoder(keep="none") | RidgeRanker(),
     "S": lambda: BoostedRanker(window=300, depth=3),
     "T": BoostedRanker,
-    "Q": lambda: Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, average=100),
+    "Q": lambda: Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, half_life=100),
     "G": lambda: StreamTargetEncoder(keep="relative") | RidgeRanker(half_life=500),
     "V": lambda: BoostedRanker(decay=0.012, learning_rate=0.2, longest_gap=20),
     "U": lambda: BoostedRanker(window=150, depth=3, rate=30.0, decay=0.06, learning_rate=0.6, longest_gap=10),
@@ -167,12 +167,12 @@ NDCG@10 on development data after one pass over {chosen.queries} synthetic queri
 {chosen.orders} orders; in parentheses the difference to {CHOSEN.replace(" ", " + ")} ± its standard error, paired over
 queries. The milliseconds are of processor time a query, learning the queries of the first column.
 
-All behind one `StreamQuantileMap()`. R: `RidgeRanker()`; D: `PerceptronRanker(average=True)`; A:
+All behind one `StreamQuantileMap()`. R: `RidgeRanker()`; D: `PerceptronRanker(half_life=None)`; A:
 `Ramps() | GradientRanker("logistic", optimizer="adagrad")`; P:
-`Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, average=True)`; E:
+`Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, half_life=None)`; E:
 `StreamTargetEncoder(keep="relative") | RidgeRanker()`; F: the same with `keep="none"`; trees, S:
 `BoostedRanker(window=300, depth=3)`, T: `BoostedRanker()`. Those that forget, Q:
-`Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, average=100)`, U:
+`Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, half_life=100)`, U:
 `BoostedRanker(window=150, depth=3, rate=30, decay=0.06, learning_rate=0.6, longest_gap=10)`, V:
 `BoostedRanker(decay=0.012, learning_rate=0.2, longest_gap=20)`, G:
 `StreamTargetEncoder(keep="relative") | RidgeRanker(half_life=500)`. `BlendRanker()` is

@@ -19,12 +19,12 @@ PLAIN = "average of all weights"
 AWARE = "DriftAwareRanker, reset"
 
 CONTESTANTS: dict[str, Callable[[], Ranker]] = {
-    PLAIN: lambda: PerceptronRanker(average=True),
-    "average with half-life 1000": lambda: PerceptronRanker(average=1000),
-    "average with half-life 300": lambda: PerceptronRanker(average=300),
-    "average with half-life 100": lambda: PerceptronRanker(average=100),
-    "average with half-life 30": lambda: PerceptronRanker(average=30),
-    "last weights": lambda: PerceptronRanker(average=False),
+    PLAIN: lambda: PerceptronRanker(half_life=None),
+    "average with half-life 1000": lambda: PerceptronRanker(half_life=1000),
+    "average with half-life 300": lambda: PerceptronRanker(half_life=300),
+    "average with half-life 100": lambda: PerceptronRanker(half_life=100),
+    "average with half-life 30": lambda: PerceptronRanker(half_life=30),
+    "last weights": lambda: PerceptronRanker(half_life=0),
     AWARE: lambda: DriftAwareRanker(PerceptronRanker()),
     "DriftAwareRanker, restart_average": lambda: DriftAwareRanker(PerceptronRanker(), on_drift="restart_average"),
     "DriftAwareRanker, reset, ADWIN(clock=4)": lambda: DriftAwareRanker(PerceptronRanker(), detector=drift.ADWIN(clock=4)),

@@ -112,7 +112,7 @@ def xgboost(rounds: int) -> Any:
 
 CONTESTANTS: dict[str, Callable[[], Along | Nightly]] = {
     "default: map | perceptron": lambda: Along(StreamQuantileMap() | PerceptronRanker()),
-    "map | PerceptronRanker(average=100)": lambda: Along(StreamQuantileMap() | PerceptronRanker(average=100)),
+    "map | PerceptronRanker(half_life=100)": lambda: Along(StreamQuantileMap() | PerceptronRanker(half_life=100)),
     "DriftAwareRanker(default)": lambda: Along(DriftAwareRanker(StreamQuantileMap() | PerceptronRanker())),
     "BlendRanker('light')": lambda: Along(BlendRanker("light")),
     "BlendRanker()": lambda: Along(BlendRanker()),

@@ -63,11 +63,11 @@ def doubled(query):
 REGISTRY = {
     "additive": lambda: AdditiveRanker(),
     "perceptron": lambda: PerceptronRanker(),
-    "perceptron, last weights": lambda: PerceptronRanker(measure="ap", credit="argmax", average=False),
-    "perceptron, half-life": lambda: PerceptronRanker(credit="sort", average=10, relative_margin=0.5),
+    "perceptron, last weights": lambda: PerceptronRanker(measure="ap", credit="argmax", half_life=0),
+    "perceptron, half-life": lambda: PerceptronRanker(credit="sort", half_life=10, relative_margin=0.5),
     "slam": lambda: SlamRanker(learning_rate=0.1, within_grade="tight"),
     "kernel perceptron": lambda: KernelPerceptronRanker(budget=20),
-    "kernel perceptron, polynomial": lambda: KernelPerceptronRanker("polynomial", budget=9, tolerance=0.0, average=False),
+    "kernel perceptron, polynomial": lambda: KernelPerceptronRanker("polynomial", budget=9, tolerance=0.0, half_life=0),
     "swap": lambda: SwapRanker(),
     "click perceptron": lambda: ClickPerceptron(),
     "gradient": lambda: GradientRanker(),
@@ -85,7 +85,7 @@ REGISTRY = {
     "drift, average": lambda: DriftAwareRanker(PerceptronRanker(), detector=drift.KSWIN(seed=1), on_drift="restart_average"),
     "drift, pairwise": lambda: DriftAwareRanker(PairwiseRanker(linear_model.LogisticRegression())),
     "best": lambda: BestRanker([PerceptronRanker(), GradientRanker(optimizer="sgd")]),
-    "best, half-life": lambda: BestRanker([PerceptronRanker(), PerceptronRanker(average=False)], half_life=20.0),
+    "best, half-life": lambda: BestRanker([PerceptronRanker(), PerceptronRanker(half_life=0)], half_life=20.0),
     "best, pairwise": lambda: BestRanker([PairwiseRanker(linear_model.LogisticRegression()), PerceptronRanker()]),
     "best, pipelines": lambda: BestRanker([PerceptronRanker(), StreamScaler() | PerceptronRanker()]),
     "drift, pipeline": lambda: DriftAwareRanker(StreamQuantileMap() | PerceptronRanker()),
@@ -132,8 +132,8 @@ REGISTRY = {
 #: Arguments of classes, by name, that cannot do without, or have more to be tested than their defaults.
 _ARGUMENTS = {
     "BestRanker": lambda: [
-        {"rankers": [PerceptronRanker(), PerceptronRanker(average=False)]},
-        {"rankers": [PerceptronRanker(), PerceptronRanker(average=False)], "drafts": 3},
+        {"rankers": [PerceptronRanker(), PerceptronRanker(half_life=0)]},
+        {"rankers": [PerceptronRanker(), PerceptronRanker(half_life=0)], "drafts": 3},
         {"rankers": [PerceptronRanker(), StreamScaler() | PerceptronRanker()]},
     ],
     "BlendRanker": lambda: [{"rankers": [PerceptronRanker(), StreamScaler() | PerceptronRanker()]}, {"rankers": None}],
@@ -176,7 +176,7 @@ if HAS_TORCH:
     REGISTRY["scaler | torch, averaged"] = lambda: (
         StreamScaler()
         | TorchRanker(
-            network(Linear(5, 4), ReLU(), Dropout(0.3), Linear(4, 1)), surrogate="lambdarank", shape=(5,), average=10, l2=0.01
+            network(Linear(5, 4), ReLU(), Dropout(0.3), Linear(4, 1)), surrogate="lambdarank", shape=(5,), half_life=10, l2=0.01
         )
     )
 

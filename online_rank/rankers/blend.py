@@ -249,9 +249,9 @@ def _recommended(name: str | None) -> list[Ranker | RankingPipeline]:
     if name not in (None, "light"):
         raise ValueError(f"rankers is {name!r}; it is a list of rankers, None for the default blend, or 'light'")
     # Chosen by `python -m benchmarks.blends`, and on two other worlds of `benchmarks.year`; they forget, as those truths turn.
-    fast = Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, average=100)
+    fast = Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, half_life=100)
     # The first is the steady one: it averages all its weights.
-    light = [PerceptronRanker(average=True), fast, StreamTargetEncoder(keep="relative") | RidgeRanker(half_life=500)]
+    light = [PerceptronRanker(half_life=None), fast, StreamTargetEncoder(keep="relative") | RidgeRanker(half_life=500)]
     if name == "light":
         return light
     fast_trees = BoostedRanker(window=150, depth=3, rate=30.0, decay=0.06, learning_rate=0.6, longest_gap=10)

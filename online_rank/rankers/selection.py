@@ -93,7 +93,7 @@ class BestRanker(RankerOfSeveral):
     --------
     >>> from online_rank import BestRanker, GradientRanker, PerceptronRanker
     >>> from online_rank.stream.synth import NoisyTeacher
-    >>> model = BestRanker([PerceptronRanker(average=False), PerceptronRanker(), GradientRanker()])
+    >>> model = BestRanker([PerceptronRanker(half_life=0), PerceptronRanker(), GradientRanker()])
     >>> for X, y in NoisyTeacher(n_queries=200, n_features=10, n_documents=20):
     ...     model.learn_one(X, y)
     >>> model.best_ranker is model.learners[1]

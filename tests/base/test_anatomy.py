@@ -61,7 +61,7 @@ def test_the_ranker_that_a_model_ends_in_and_the_one_that_serves():
 
 
 def test_the_best_ranker_is_the_one_that_serves():
-    model = BestRanker([PerceptronRanker(), PerceptronRanker(average=False)])
+    model = BestRanker([PerceptronRanker(), PerceptronRanker(half_life=0)])
     for X, y in teacher_queries():
         model.learn_one(X, y)
         assert serving_ranker(model) is model.best_ranker

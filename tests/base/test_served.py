@@ -18,7 +18,7 @@ def moving_stream(n_queries=120, seed=0, every=25):
 
 RANKERS = {
     "drift": lambda: DriftAwareRanker(PerceptronRanker()),
-    "best": lambda: BestRanker([PerceptronRanker(), PerceptronRanker(average=False)]),
+    "best": lambda: BestRanker([PerceptronRanker(), PerceptronRanker(half_life=0)]),
 }
 
 

@@ -114,10 +114,10 @@ def run(seed):
     kind = rng.choice(["grid", "normal", "sparse"])
     options = {"credit": rng.choice(["spread", "argmax"]).item(), "mass": rng.choice(["loss", "sqrt"]).item()}
     wrapped = rng.choice(["", "", "", "drift", "best"])
-    average = [True, False, 3.0][rng.integers(3)]
+    half_life = [None, 0, 3.0][rng.integers(3)]
     cap = [None, None, 0.3, 1.0][rng.integers(4)]
-    by_average = average is not False and rng.random() < 0.25
-    ranker_options = {**options, "average": average, "relative_margin": float(rng.choice([0.0, 0.3])), "norm_cap": cap,
+    by_average = half_life != 0 and rng.random() < 0.25
+    ranker_options = {**options, "half_life": half_life, "relative_margin": float(rng.choice([0.0, 0.3])), "norm_cap": cap,
                       "served": "average" if by_average else "current"}  # fmt: skip
     ranker = PerceptronRanker(**ranker_options)
     begins = rng.random() < 0.3
@@ -129,7 +129,7 @@ def run(seed):
     if wrapped == "drift":
         ranker = DriftAwareRanker(ranker, detector=PageHinkley(min_instances=2, threshold=0.3))
     elif wrapped == "best":
-        ranker = BestRanker([ranker, PerceptronRanker(credit="spread", average=False), PerceptronRanker(credit="argmax")])
+        ranker = BestRanker([ranker, PerceptronRanker(credit="spread", half_life=0), PerceptronRanker(credit="argmax")])
     vectors = {"a": rng.normal(size=d), "b": 3.0 * rng.normal(size=d)}
     scaled = rng.random() < 0.4
     dtype = np.float32 if rng.random() < 0.3 else np.float64
@@ -187,7 +187,7 @@ def run(seed):
         return model
 
     model = learn(model, account, int(rng.integers(5, 25)))
-    mixes = average != 3.0 and not wrapped and rng.random() < 0.3
+    mixes = half_life != 3.0 and not wrapped and rng.random() < 0.3
     if mixes:
         base, shards, before = model, [], copy.deepcopy(account)
         for _ in range(int(rng.integers(1, 4))):

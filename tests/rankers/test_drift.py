@@ -116,9 +116,9 @@ def test_a_new_ranker_takes_no_more_features_than_the_old_one():
 def test_restarted_average_keeps_what_was_learned():
     before, after = drifting()
     model = teach(
-        DriftAwareRanker(PerceptronRanker(average=True), detector=At((70,)), on_drift="restart_average"), before + after[:10]
+        DriftAwareRanker(PerceptronRanker(half_life=None), detector=At((70,)), on_drift="restart_average"), before + after[:10]
     )
-    plain = teach(PerceptronRanker(average=True), before + after[:10])
+    plain = teach(PerceptronRanker(half_life=None), before + after[:10])
     assert model.n_drifts == 1
     assert model.learner.weights.tolist() == plain.weights.tolist()
     assert model.learner.served_weights.tolist() == plain.weights.tolist()
@@ -133,7 +133,7 @@ def test_restarted_average_keeps_what_was_learned():
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: GradientRanker("listnet", optimizer="adagrad"), lambda: GradientRanker("listnet", optimizer="sgd", average=9.0)],
+    [lambda: GradientRanker("listnet", optimizer="adagrad"), lambda: GradientRanker("listnet", optimizer="sgd", half_life=9.0)],
 )
 def test_restarted_average_of_the_gradient_ranker(make):
     model = teach(make(), queries())

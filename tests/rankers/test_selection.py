@@ -32,7 +32,7 @@ def queries(n=60, seed=0):
 
 
 def rankers():
-    return [PerceptronRanker(average=False), PerceptronRanker(), GradientRanker("listnet", optimizer="sgd")]
+    return [PerceptronRanker(half_life=0), PerceptronRanker(), GradientRanker("listnet", optimizer="sgd")]
 
 
 def loss(scores, y):
@@ -76,7 +76,7 @@ def test_half_life_follows_a_change():
     # The truth turns round: the average of all weights goes on to serve the old one.
     stream = queries(300)
     stream += [(-X, y) for X, y in queries(40, seed=1)]
-    averages = [PerceptronRanker(average=True), PerceptronRanker(average=5.0)]
+    averages = [PerceptronRanker(half_life=None), PerceptronRanker(half_life=5.0)]
     slow, fast = (BestRanker(averages, half_life=h) for h in (None, 10.0))
     for X, y in stream:
         slow.learn_one(X, y)
@@ -223,10 +223,10 @@ class TestDrafts:
         assert too_soon
 
     def test_the_loss_that_was_served_is_that_of_the_scores_that_were_served(self):
-        model = BestRanker([PerceptronRanker(), PerceptronRanker(average=False)])
+        model = BestRanker([PerceptronRanker(), PerceptronRanker(half_life=0)])
         model.learn_one([[1.0], [0.0]], [1, 0], served=[1.0, 0.0])
         assert model.last_round.served_loss == 0.0
-        model = BestRanker([PerceptronRanker(), PerceptronRanker(average=False)])
+        model = BestRanker([PerceptronRanker(), PerceptronRanker(half_life=0)])
         model.learn_one([[1.0], [0.0]], [1, 0])
         assert model.last_round.served_loss == pytest.approx(1.0 - 1.0 / np.log2(3.0))
 
