@@ -9,9 +9,9 @@ import numpy as np
 from online_rank.base import steps_of
 from online_rank.base.columns import numbers
 from online_rank.bounds import LossTracker, best_in_hindsight
+from online_rank.bounds.comparators import blends
 from online_rank.cli.files import behind
 from online_rank.query import Block, read_query
-from online_rank.rankers.blend import BlendRanker
 from online_rank.support.progress import progress
 
 #: Regularisation strength of the best weights in hindsight.
@@ -25,7 +25,7 @@ def tracked(model: Any, queries: Iterable[tuple], shown: bool | None = None) -> 
     no comparator: it is compared with its best fixed blend.
     """
     *transformers, ranker = steps_of(model)
-    if issubclass(type(ranker), BlendRanker):
+    if blends(ranker):
         return behind(transformers, LossTracker(ranker, measure_served=True))
     seen = list(_transformed([step.clone() for step in transformers], queries, shown))
     X = np.concatenate([query.X for query, _ in seen])
