@@ -37,7 +37,7 @@ Scaling = Annotated[Scale, value(None, "Scale features: by quantiles; by mean an
 # Learning from files.
 
 #: The ranker to train.
-Kind = StrEnum("Kind", {"perceptron": "perceptron", "blend": "blend", "light_blend": "light-blend"})
+Kind = StrEnum("Kind", {"perceptron": "perceptron", "blend": "blend"})
 
 
 class Training(NamedTuple):
@@ -54,7 +54,7 @@ class Training(NamedTuple):
     measure: Measure = "ndcg@10"
     passes: Annotated[int, value("N", "Number of passes over the files.", min=1)] = 1
     ranker: Annotated[
-        Kind, value(None, "The ranker to train. The blends take features of any scale: --scale has no effect.")
+        Kind, value(None, "The ranker to train. The blend takes features of any scale: --scale has no effect.")
     ] = Kind.perceptron
     scale: Scaling = Scale.map
     sign: Annotated[
@@ -160,7 +160,7 @@ LogOrigin = Annotated[Origin | None, value(None, f"Learn from --click-log. {_ORI
 # Services.
 
 #: The ranker of a new service.
-ServedKind = StrEnum("ServedKind", {"perceptron": "perceptron", "blend": "blend", "light_blend": "light-blend", "swap": "swap"})
+ServedKind = StrEnum("ServedKind", {"perceptron": "perceptron", "blend": "blend", "swap": "swap"})
 
 
 class Service(NamedTuple):
@@ -176,7 +176,7 @@ class Service(NamedTuple):
         ServedKind,
         value(
             None,
-            "Ranker of a new model. The blends take features of any scale: --scale does not apply. "
+            "Ranker of a new model. The blend takes features of any scale: --scale does not apply. "
             "swap draws the list to show and learns from the clicks on it.",
         ),
     ] = ServedKind.perceptron

@@ -39,8 +39,8 @@ def new_model(measure: str, scale: str, ranker: str = "perceptron", signs: Mappi
     """
     from online_rank import BlendRanker, PerceptronRanker, SwapRanker
 
-    if ranker in ("blend", "light-blend"):
-        return BlendRanker(None if ranker == "blend" else "light", measure=measure)
+    if ranker == "blend":
+        return BlendRanker(measure=measure)
     if ranker == "swap":
         return scaled(SwapRanker, scale)
     return scaled(PerceptronRanker, scale, signs, measure=measure)

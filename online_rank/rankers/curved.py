@@ -219,8 +219,18 @@ class CurvedRanker(Ranker):
                 raise KeyError(f"there is no curve of {feature!r}")
             return float(self._curves()[self._own_names().index(feature), 0, 0, curves.MISSING])
 
-    def _added_up(self, block: Block) -> tuple[Sequence[Hashable], np.ndarray] | None:
-        """The raw features, categories as one, and what each adds to the scores of one query."""
+    def _raw_names(self) -> list[Hashable]:
+        """The raw feature of each column: levels are of their category."""
+        return [name[0] if is_level(name) else name for name in self._own_names()]  # type: ignore[index]
+
+    def _sources(self) -> np.ndarray:
+        """The place of each column's raw feature among the raw features, int64 (d,)."""
+        names = self._raw_names()
+        places = {name: k for k, name in enumerate(dict.fromkeys(names))}
+        return np.array([places[name] for name in names], dtype=np.int64)
+
+    def _split(self, block: Block, a: int, b: int) -> tuple[Sequence[Hashable], np.ndarray, bool] | None:
+        """Splits a difference of scores among the raw features, categories as one."""
         if self._linear is not None:
             return None
         self._score_all(block)  # Raises for bad values.
@@ -229,11 +239,8 @@ class CurvedRanker(Ranker):
         if self._n_features:
             _, *table = self._front.table
             curves.contributions(as_read(X), *table, self.relative, self._curves(), added)
-        names = [name[0] if is_level(name) else name for name in self._own_names()]  # type: ignore[index]
-        places = {name: k for k, name in enumerate(dict.fromkeys(names))}
-        whole = np.zeros((len(X), len(places)))
-        np.add.at(whole.T, [places[name] for name in names], added.T)
-        return tuple(places), whole
+        names = tuple(dict.fromkeys(self._raw_names()))
+        return names, np.bincount(self._sources(), added[a] - added[b], len(names)), True
 
 
 def _is_sparse(X: Any) -> bool:

@@ -515,10 +515,9 @@ def test_certificates_need_queries_that_can_be_read_twice(files, run):
     assert "--certify reads the queries twice" in err
 
 
-@pytest.mark.parametrize(("name", "learners"), [("blend", 5), ("light-blend", 3)])
-def test_train_a_blend(files, run, name, learners):
+def test_train_a_blend(files, run):
     code, out, err = run(
-        "train", files / "a.txt", "--test", files / "test.txt", "--ranker", name, "--save", files / "m.npz", "--json"
+        "train", files / "a.txt", "--test", files / "test.txt", "--ranker", "blend", "--save", files / "m.npz", "--json"
     )
     assert (code, err) == (0, "")
     report = json.loads(out)
@@ -526,8 +525,8 @@ def test_train_a_blend(files, run, name, learners):
     assert 0.0 < report["test"]["random"]["ndcg@10"] < report["test"]["metrics"]["ndcg@10"] <= 1.0
     model = load(files / "m.npz")
     assert type(model) is BlendRanker
-    assert len(model.learners) == learners
-    code, out, _ = run("train", files / "a.txt", "--ranker", name, "--certify")
+    assert len(model.learners) == 2
+    code, out, _ = run("train", files / "a.txt", "--ranker", "blend", "--certify")
     assert code == 0
     assert "best fixed blend" in out
     assert "L* + ln(1 / pi) / eta + Delta + G" in out

@@ -553,7 +553,6 @@ def test_why_a_document_ranks_above_another(run, log):
     [
         ((), ("c", "json")),
         (("--scale", "query"), ("c", "json")),
-        (("--ranker", "light-blend"), ("c", "json")),
     ],
 )
 def test_what_train_learns_can_be_deployed(run, options, targets):
