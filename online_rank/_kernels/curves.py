@@ -412,10 +412,13 @@ def contributions(X, counts, knots, cells, finders, relative, curves, out):
 
 @kernel
 def mapped(X, offsets, counts, knots, cells, finders, lowest, out):
-    """out (n, d) = g of each feature, at least `lowest`, and 2 `lowest` if missing. Returns whether no value is infinite."""
+    """The first columns of out (n, d or more) = g of each feature, at least `lowest`, and 2 `lowest` if missing.
+
+    Returns whether no value is infinite.
+    """
     d, longest = X.shape[1], longest_query(offsets)
     require_offsets(offsets, min(X.shape[0], out.shape[0]))
-    require(out.shape[1] == d == counts.shape[0])
+    require(counts.shape[0] == d <= out.shape[1])
     mapping, room, rows = Map(counts, knots, cells, finders), room_for_reading(longest), room_for_rows(d, longest)
     for t in range(offsets.shape[0] - 1):
         first, m = offsets[t], offsets[t + 1] - offsets[t]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank.base.anatomy import serving_steps
-from online_rank.base.asked import read_for
+from online_rank.base.asked import as_numbers, read_for
 from online_rank.base.columns import as_array, numbers
 from online_rank.query import Block, SparseRows
 from online_rank.query.blocks import single
@@ -206,6 +206,9 @@ def _contributions(steps: Sequence[Any], block: Block, columns: _Columns, a: int
         names, values, exact = own
         # Behind transformers that keep the columns in order, they are those of the raw features.
         return columns if len(names) == columns.n and not isinstance(block.X, list) else _Columns(names), values, exact
+    if isinstance(block.X, list):
+        block = as_numbers(block)
+        columns = _columns_of(block)
     parts = ranker._blended()
     if parts is not None:
         models, weights = parts

@@ -69,9 +69,11 @@ def run_of_account(blend: BlendRanker | AdditiveRanker, served_loss: float = mat
         favoured = int(alone[np.argmax(prior[alone])])
         limit = float(totals_by_candidate[favoured]) + account.mixability_gap + facts["serving_gap"]
         facts["favoured"] = int(np.argmax(blend.candidates[favoured])), float(losses[favoured]), limit
-    unknown = {}
+    unknown: dict[str, str] = {}
     if isinstance(blend, AdditiveRanker):
         facts |= {"comparator_loss": blend.mass, "comparator_norm": 0.0, "squares": blend.squares, "last_cost": float(costs[0])}
+        if blend.n_mixed:
+            unknown |= dict.fromkeys(("step", "variance"), "covers one machine, and this one mixes what several learned")
         if blend.n_served:
             unknown["comparator_loss"] = "covers weights that learn from their own mistakes, without served="
     if account.largest_weight > 1.0:

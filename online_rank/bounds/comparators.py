@@ -11,6 +11,7 @@ from online_rank.base import Ranker, Round, steps_of
 from online_rank.measures.learned import discounts
 from online_rank.query import Block
 from online_rank.query.names import plain_names
+from online_rank.rankers.additive import AdditiveRanker
 from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.gradient import GradientRanker
@@ -28,9 +29,14 @@ def is_only_measured(ranker: Any) -> bool:
     return issubclass(type(ranker), GradientRanker) or getattr(type(ranker), "learn", Ranker.learn) is not Ranker.learn
 
 
+def blends(ranker: Any) -> bool:
+    """Whether a ranker is a blend, which keeps its own account for certificates."""
+    return issubclass(type(ranker), AdditiveRanker | BlendRanker)
+
+
 def require_perceptron(ranker: Any) -> None:
     """Raise TypeError unless the bounds cover what `ranker` learns, or it is only measured."""
-    if issubclass(type(ranker), BlendRanker) or is_only_measured(ranker):
+    if blends(ranker) or is_only_measured(ranker):
         return
     # Not isinstance: river lets a pipeline pass for its last step.
     if not issubclass(type(ranker), PerceptronRanker | SlamRanker | ClickPerceptron):

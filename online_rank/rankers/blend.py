@@ -3,7 +3,7 @@
 import copy
 import itertools
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -25,7 +25,7 @@ from online_rank.base.rounds import largest_norm
 from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
-from online_rank.query import Block, SparseRows, require_finite, single
+from online_rank.query import Block, SparseRows, single
 from online_rank.rankers.additive import AdditiveRanker
 from online_rank.rankers.boosted import REACH, BoostedRanker
 from online_rank.rankers.curved import as_read
@@ -118,8 +118,6 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
         _account=Array(len(HedgeAccount._fields), low=LEAST),
     )
 
-    _forwards = ("takes_missing",)
-
     def __init__(
         self,
         rankers: Sequence[Ranker | RankingPipeline] | None = None,
@@ -206,48 +204,27 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
         return choose(shares, self._candidates, drawn)
 
     @property
-    def _reader(self) -> AdditiveRanker | None:
-        """The learner of the default blend that reads queries for both."""
+    def _curves(self) -> AdditiveRanker | None:
+        """The learner of the default blend that reads queries, and by whose map trees see the features."""
         return cast(AdditiveRanker, self._learners[0]) if self.rankers is None else None
 
-    def _fits(self, block: Block) -> bool:
-        return super()._fits(block) if self._reader is None else self._reader._fits(block)
-
-    def _align(self, block: Block, grow: bool = False) -> Block:
-        if self._reader is None:
-            return super()._align(block, grow)
-        block = self._reader._align(block, grow)
-        if grow:
-            self._have_columns_of(self._reader)
-        return block
-
-    def _extend(self, names: Iterable[Hashable] | None, n_new: int = 0) -> None:
-        if self._reader is None:
-            super()._extend(names, n_new)
-        else:
-            self._reader._extend(names, n_new)
-            self._have_columns_of(self._reader)
-
-    def _have_columns_of(self, reader: AdditiveRanker) -> None:
-        """Take over the columns of the learner that reads; trees get as many, or one that says nothing for sparse rows."""
-        self._columns, self._n_features = reader._columns, reader._n_features
-        trees = cast(BoostedRanker, self._learners[1])
-        width = reader._n_features if reader.has_curves else 1
-        if trees._n_features < width:
-            trees._extend(None, width - trees._n_features)
-
-    def _require_values(self, block: Block) -> None:
-        (require_finite if self._reader is None else self._reader._require_values)(block)
+    @property
+    def _trees(self) -> BoostedRanker:
+        return cast(BoostedRanker, self._learners[1])
 
     def _share_columns(self) -> None:
         """The rankers and pipelines inside read queries themselves, and add features as they learn."""
 
+    def _grow(self, n_new: int) -> None:
+        if self._curves is not None:
+            # Sparse rows have no columns for trees, but one that says nothing.
+            width = self._n_features + n_new if self._curves.has_curves else 1
+            self._trees._extend(None, max(width - self._trees._n_features, 0))
+
     def _abilities(self) -> Abilities:
         # Served scores are not passed to the members: they only enter the account.
         able = super()._abilities()._replace(takes_served=True)
-        if self._reader is None:
-            return able
-        return able._replace(takes_documents=True, takes_missing=True, takes_sparse=True)
+        return able if self._curves is None else able._replace(takes_documents=True, takes_missing=True, takes_sparse=True)
 
     @property
     def _wrapped(self) -> list[Ranker | RankingPipeline]:
@@ -262,54 +239,51 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
         return None
 
     def _blended(self) -> tuple[list[Any], np.ndarray] | None:
-        return (self._learners, self.weights / self.scales) if self._reader is None else None
+        told = self._curves is None or not self._curves.has_curves
+        return (self._learners, self.weights / self.scales) if told else None
 
     def _split(self, block: Block, a: int, b: int) -> tuple[Sequence[Hashable], np.ndarray, bool] | None:
-        if self._reader is None:
-            return None
-        factors = self.weights / self.scales
-        told = self._reader._split(block, a, b)
-        if told is None:
+        told = None if self._curves is None else self._curves._split(block, a, b)
+        if self._curves is None or told is None:
             return None
         names, values, _ = told
-        trees = cast(BoostedRanker, self._learners[1])
         X = block.X if self._fits(block) else self._align(block).X
-        shares = shares_of_features(trees, *self._for_trees(X[[a, b]], single(2)))
-        values = factors[0] * values + factors[1] * np.bincount(self._reader._sources(), shares, len(names))
-        return names, values, not shares.any()
+        shares = shares_of_features(self._trees, *self._for_trees(X[[a, b]], single(2)))
+        by_feature = [shares[columns].sum() for columns in self._curves._columns_of_features().values()]
+        factors = self.weights / self.scales
+        return names, factors[0] * values + factors[1] * np.array(by_feature), not shares.any()
 
     def _linear_weights(self, columns: Any = slice(None)) -> np.ndarray | None:
-        own = None if self._reader is None else self._reader._linear_weights(columns)
+        own = None if self._curves is None else self._curves._linear_weights(columns)
         return None if own is None else (self.weights / self.scales)[0] * own
 
     def _head(self) -> Head:
-        names, n_features, reader = self.feature_names, self.n_features, self._reader
+        names, n_features, reader = self.feature_names, self.n_features, self._curves
         if reader is None:
             return Blend(tuple(form_of(learner, names, n_features) for learner in self._learners), self._mean_weights)
-        linear, trees = reader._linear_weights(), cast(BoostedRanker, self._learners[1])
+        linear = reader._linear_weights()
         if linear is not None:
             return Linear(self._mean_weights[0] * linear)
-        mapped = reader._front._layers(n_features)[:1]
-        return Blend((form_of(reader), Form(names, n_features, mapped, trees._head())), self._mean_weights)
+        trees = Form(names, n_features, reader._front._layers(n_features)[:1], self._trees._head())
+        return Blend((form_of(reader), trees), self._mean_weights)
 
     def _is_sound(self, X: Any) -> bool:
         """Whether features have no value that is refused."""
         values = (X.values if isinstance(X, SparseRows) else X).reshape(-1)
-        return bool(all_finite(values) or (self.abilities.takes_missing and not np.isinf(values).any()))
+        return bool(all_finite(values) or ((self._known or self.abilities).takes_missing and not np.isinf(values).any()))
 
     def _for_trees(self, X: Any, offsets: np.ndarray) -> np.ndarray:
         """The columns that trees get: by the map of the curves; a missing value has a bin of its own."""
-        reader: Any = self._reader
-        if not reader.has_curves:
+        if self._curves is None or not self._curves.has_curves:
             return np.zeros((X.shape[0], 1), dtype=np.float32)
-        _, *table = reader._front.table
-        mapped = np.empty(X.shape, dtype=np.float32)
-        curves.mapped(as_read(X), offsets, *table, -REACH, mapped)
+        _, *table = self._curves._front.table
+        mapped = np.full(X.shape, -2.0 * REACH, dtype=np.float32)
+        curves.mapped(as_read(X[:, : len(table[0])]), offsets, *table, -REACH, mapped)
         return mapped
 
     def _for_learners(self, block: Block) -> list[Block]:
         """What each learner gets of queries in the columns of the blend."""
-        if self._reader is None:
+        if self._curves is None:
             return [block] * len(self._learners)
         return [block, block._replace(X=self._for_trees(block.X, block.offsets), names=None)]
 
@@ -346,7 +320,7 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
                 kernels.learn_scales(S, self._scales)
             self._pass_time(query)
         self._n_queries += 1
-        norm = largest_norm(X) if self._reader is None else cast(np.ndarray, self._reader._last_round)[0, _LARGEST_NORM]
+        norm = largest_norm(X) if self._curves is None else cast(np.ndarray, self._curves._last_round)[0, _LARGEST_NORM]
         row[:] = losses[-1], np.nan, 0.0, 0.0, 0.0, w, m, norm, 0.0, levels < 2
         return True
 

@@ -209,11 +209,11 @@ def test_the_default_blend_is_curves_and_trees_behind_their_map(relative):
         rows = np.array(
             [[1.0 if d.get(n[0]) == n[-1] else 0.0 if type(n) is tuple else d.get(n) for n in names] for d in x], float
         )
-        mapped = np.empty((len(x), len(names)))
-        for j in range(len(names)):
+        mapped = np.full((len(x), len(names)), -5.2)
+        for j in range(front.n_features):
             values, scores = front.knots(j)
-            mapped[:, j] = np.interp(rows[:, j], values, scores) if len(values) else 0.0
-        mapped = np.where(np.isnan(rows), -5.2, np.maximum(mapped, -2.6))
+            g = np.interp(rows[:, j], values, scores) if len(values) else np.zeros(len(x))
+            mapped[:, j] = np.where(np.isnan(rows[:, j]), -5.2, np.maximum(g, -2.6))
         if trees.n_features < len(names):
             trees._extend(None, len(names) - trees.n_features)
         if model.n_queries:
