@@ -76,7 +76,7 @@ def _of_blend(blend: BlendRanker | AdditiveRanker, served_loss: float) -> Run:
         favoured = int(alone[np.argmax(prior[alone])])
         limit = float(totals_by_candidate[favoured]) + account.mixability_gap + facts["serving_gap"]
         facts["favoured"] = int(np.argmax(blend.candidates[favoured])), float(losses[favoured]), limit
-    unknown = {}
+    unknown: dict[str, str] = {}
     if isinstance(blend, AdditiveRanker):
         facts |= {"comparator_loss": blend.mass, "comparator_norm": 0.0, "squares": blend.squares, "last_cost": float(costs[0])}
         if blend.n_mixed:
