@@ -245,6 +245,23 @@ class StreamQuantileMap(ColumnTransformer):
         knots = self._table.knots[j, :, : self._table.counts[j]]
         return knots[kernels.VALUE].copy(), knots[kernels.SCORE].copy()
 
+    @locked
+    def sample(self, j: int) -> tuple[np.ndarray, np.ndarray, float]:
+        """Values of feature number j in the stream, ascending, how many documents each stands for, and how many lack it."""
+        parts, lacking = [(self._points[j, : self._sizes[j]], self._masses[j])], 0.0
+        total = self._total + self._base_total + (self._span if j < self._cursor else 0.0)
+        if j < len(self._base_points):
+            parts.append((self._base_points[j, : self._base_sizes[j]], self._base_masses[j]))
+        for each in (self._lacking, self._base_lacking):
+            lacking += 0.0 if each is None else float(each[j : j + 1].sum())
+        zeros = max(total - lacking - sum(mass for _, mass in parts), 0.0)
+        values = np.concatenate([*(points for points, _ in parts), np.zeros(int(zeros > 0.0))])
+        weights = np.concatenate(
+            [*(np.full(len(x), mass / max(len(x), 1)) for x, mass in parts), np.full(int(zeros > 0.0), zeros)]
+        )
+        order = np.argsort(values, kind="stable")
+        return values[order], weights[order], lacking
+
     def _derive(self) -> None:
         """Compute the positions of sampled documents, and the knots, from the state."""
         self._places = self._draw_places()

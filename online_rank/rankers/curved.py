@@ -17,7 +17,7 @@ from online_rank.query import Block, SparseRows, require_finite, single, with_fe
 from online_rank.query.levels import Levels, is_level, read_documents
 from online_rank.rankers.perceptron import PerceptronRanker
 
-__all__ = ["ALONE", "MEMBERS", "CurvedRanker", "as_read", "n_curves"]
+__all__ = ["ALONE", "MEMBERS", "CurvedRanker", "as_read", "cells_of", "n_curves"]
 
 #: The members, in the order of kernels.
 MEMBERS = ("last", "slow", "fast", "newton")
@@ -156,7 +156,7 @@ class CurvedRanker(Ranker):
         bends, made = curves.FIRST + curves.STEP * np.arange(curves.POINTS), []
         for (_, scores), (starts, slopes) in zip(mapped.knots, self._curves()[:, 0], strict=True):
             g = np.unique(np.concatenate([bends[(bends > scores[0]) & (bends < scores[-1])], scores[[0, -1]]]))
-            cells = _cells_of(g)
+            cells = cells_of(g)
             made.append((g, starts[cells] + slopes[cells] * g))
         return mapped, Curves(np.arange(self._n_features), tuple(made))
 
@@ -200,13 +200,8 @@ class CurvedRanker(Ranker):
         arguments.choice("member", member, MEMBERS, optional=True)
         j = self._place_of(feature)
         drawn = self._curves() if member is None else self._drawn_by(ALONE[MEMBERS.index(member)] / self._scales())
-        values, scores = self._front.knots(j)
-        bends = curves.FIRST + curves.STEP * np.arange(curves.POINTS)
-        bends = bends[(bends > scores[:1].sum()) & (bends < scores[-1:].sum())]
-        # Between knots at neighbouring numbers there is no value.
-        values = np.unique(np.concatenate([values, np.interp(bends, scores, values)])) if len(values) else values
-        g = np.interp(values, *self._front.knots(j)) if len(values) else values
-        cells = _cells_of(g)
+        values, g = self._bends(j)
+        cells = cells_of(g)
         own, ranked = (starts[cells] + slopes[cells] * g for starts, slopes in drawn[j])
         return values, own, ranked
 
@@ -216,6 +211,24 @@ class CurvedRanker(Ranker):
         if feature not in names:
             raise KeyError(f"there is no curve of {feature!r}")
         return names.index(feature)
+
+    def _bends(self, j: int) -> tuple[np.ndarray, np.ndarray]:
+        """The values of a feature at which its curve bends, ascending, and their normal scores."""
+        values, scores = self._front.knots(j)
+        if not len(values):
+            return values, scores
+        bends = curves.FIRST + curves.STEP * np.arange(curves.POINTS)
+        bends = bends[(bends > scores[0]) & (bends < scores[-1])]
+        # Between knots at neighbouring numbers there is no value.
+        bent = np.unique(np.concatenate([values, np.interp(bends, scores, values)]))
+        return bent, np.interp(bent, values, scores)
+
+    def _columns_of_features(self) -> dict[Hashable, list[int]]:
+        """The columns of each feature: one, or those of the levels of a category."""
+        found: dict[Hashable, list[int]] = {}
+        for j, name in enumerate(self._own_names()[: n_curves(self)]):
+            found.setdefault(name[0] if is_level(name) else name, []).append(j)  # type: ignore[index]
+        return found
 
     def missing_value(self, feature: Hashable) -> float:
         """What a missing value of a feature adds to a score, on the scale of `curve`. Raises KeyError without a curve."""
@@ -232,11 +245,11 @@ class CurvedRanker(Ranker):
         if X.size:
             _, *table = self._front.table
             curves.contributions(as_read(X), *table, self.relative, self._curves(), added)
-        names = [name[0] if is_level(name) else name for name in self._own_names()[: n_curves(self)]]  # type: ignore[index]
-        places = {name: k for k, name in enumerate(dict.fromkeys(names))}
-        whole = np.zeros((len(X), len(places)))
-        np.add.at(whole.T, [places[name] for name in names], added.T)
-        return tuple(places), whole
+        features = self._columns_of_features()
+        whole = np.zeros((len(X), len(features)))
+        for k, columns in enumerate(features.values()):
+            whole[:, k] = added[:, columns].sum(axis=1)
+        return tuple(features), whole
 
 
 def _is_sparse(block: Block) -> bool:
@@ -254,7 +267,7 @@ def _is_sparse(block: Block) -> bool:
     return n_names >= _MANY_NAMES and filled < _FILLED * block.n_documents * n_names
 
 
-def _cells_of(g: np.ndarray) -> np.ndarray:
+def cells_of(g: np.ndarray) -> np.ndarray:
     """The cell of each score on the grid."""
     return np.clip((g - curves.FIRST) / curves.STEP + 1.0, 0.0, curves.POINTS + 0.5).astype(np.intp)
 
