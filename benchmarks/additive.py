@@ -33,7 +33,7 @@ from online_rank.support.progress import progress
 Run = Callable[[list[Query]], np.ndarray]
 
 NDCG = measure("ndcg@10")
-DEFAULT, LIGHT, ADDITIVE = "map | perceptron", "light blend", "AdditiveRanker()"
+DEFAULT, LIGHT, ADDITIVE = "map, perceptron", "light blend", "AdditiveRanker()"
 #: Queries of the figure in brackets.
 FIRST = 50
 #: Shapes of queries of `cost` and `size`.
