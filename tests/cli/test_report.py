@@ -67,7 +67,7 @@ class Page(HTMLParser):
 
 
 def test_the_page_is_whole_and_fetches_nothing(letor, tmp_path, capsys):
-    assert train(letor, "--test", letor, "--report", tmp_path / "out", "--json") == 0
+    assert train(letor, "--ranker", "perceptron", "--test", letor, "--report", tmp_path / "out", "--json") == 0
     report = json.loads(capsys.readouterr().out)
     assert report["report"] == str(tmp_path / "out" / "index.html")
     text = (tmp_path / "out" / "index.html").read_text()
@@ -190,7 +190,7 @@ def test_part_of_a_run_is_not_reported(letor, tmp_path, capsys):
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
 def test_a_browser_shows_the_page(letor, tmp_path):
-    train(letor, "--report", tmp_path / "out", "--quiet")
+    train(letor, "--ranker", "perceptron", "--report", tmp_path / "out", "--quiet")
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
     flags += ["--disable-background-networking", "--disable-component-update", f"--user-data-dir={tmp_path / 'profile'}"]
     page, picture = tmp_path / "out" / "index.html", tmp_path / "page.png"
