@@ -11,6 +11,7 @@ from online_rank import LossTracker, PerceptronRanker
 from online_rank._kernels.clicks import mixed_logits
 from online_rank.bounds.blends import blend_closed_bound, leader_bound
 from online_rank.intervals.losses import largest_deviation
+from tests.reference.additive_account import checks
 
 STREAMS = 1000
 
@@ -167,6 +168,15 @@ def adversary(seed: int, rng: np.random.Generator, base: np.ndarray, losses: np.
     if style == 3:
         return (np.arange(n) % 2 == t % 2).astype(float)
     return np.where(np.arange(n) == int(np.argmax(pi)), 1.0, 0.2 * rng.random(n))
+
+
+def curves() -> str:
+    """What an `AdditiveRanker` serves, against adversaries, with 50 digits (sections 4 and 26)."""
+    tallies: dict[str, Tally] = {}
+    for seed in range(STREAMS):
+        for check in checks(seed):
+            tallies.setdefault(check.statement, Tally()).add(seed, check.smaller, check.larger, check.size)
+    return table(HEADER, [tally.row(name) for name, tally in tallies.items()])
 
 
 SCALES = {

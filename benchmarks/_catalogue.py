@@ -64,6 +64,7 @@ CATALOGUE: dict[str, list[Entry]] = {
         Entry("The batch estimator", "the documents, queries and repetition"),
         _STATEMENTS._replace(title="What certificates say without"),
         _STATEMENTS._replace(title="What blends serve"),
+        _STATEMENTS._replace(title="What an `AdditiveRanker` serves"),
         _STATEMENTS._replace(title="Coverage of paired"),
         _STATEMENTS._replace(title="What exploring"),
         _AS_SERVED._replace(title="What certificates say of", by="benchmarks.bounds tightness"),
