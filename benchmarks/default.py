@@ -1,4 +1,4 @@
-"""Is one default enough? Eight streams, the default without a setting against the best choice on each.
+"""Is one default enough? Eight streams, the default without a setting beside what people might choose instead.
 
     python -m benchmarks.default [--queries 600] [--orders 2] [--streams mq2008 lightgbm ...] [--keep FILE]
 
@@ -17,37 +17,37 @@ import numpy as np
 
 from benchmarks._common import environment, parser, save, table
 from benchmarks._development import STREAMS, Query, parts_of
-from online_rank import BlendRanker, MaxAbsStreamScaler, PerceptronRanker, StreamQuantileMap, StreamScaler, measure
+from online_rank import (
+    AdditiveRanker,
+    BlendRanker,
+    MaxAbsStreamScaler,
+    PerceptronRanker,
+    StreamQuantileMap,
+    StreamScaler,
+    measure,
+)
 from online_rank.query import SparseRows
 
 Scores = Callable[[Any], Any]
 
-DEFAULT, CHOSEN, LIGHTGBM = "default: map \\| perceptron", "chosen of the three", "LightGBM"
-#: A map before the perceptron is the default; "mapped" is therefore no choice of its own.
+DEFAULT, LIGHTGBM = "default: AdditiveRanker()", "LightGBM"
 CONTESTANTS: dict[str, Callable[[], Any]] = {
-    DEFAULT: lambda: StreamQuantileMap() | PerceptronRanker(),
-    "raw": PerceptronRanker,
-    "scaled": lambda: StreamScaler() | PerceptronRanker(),
-    CHOSEN: lambda: BlendRanker(
-        [PerceptronRanker(), StreamScaler() | PerceptronRanker(), StreamQuantileMap() | PerceptronRanker()], grid=1
-    ),
-    "light blend": lambda: BlendRanker("light"),
-    "blend": BlendRanker,
+    DEFAULT: AdditiveRanker,
+    "BlendRanker()": BlendRanker,
+    "map \\| PerceptronRanker()": lambda: StreamQuantileMap() | PerceptronRanker(),
+    "scaler \\| PerceptronRanker()": lambda: StreamScaler() | PerceptronRanker(),
 }
-#: Where ridge would hold a matrix of too many features, blends are not run.
+#: Trees would take a matrix of too many features, so the blend is not run.
 TOO_WIDE = ("yeast", "text")
-#: Text stays sparse: it has a scaler of its own, and cannot be blended.
-SPARSE = {"scaled": lambda: MaxAbsStreamScaler() | PerceptronRanker()}
+#: Text stays sparse: it has a scaler of its own.
+SPARSE = {"scaler \\| PerceptronRanker()": lambda: MaxAbsStreamScaler() | PerceptronRanker()}
 MOST_ROUNDS = 300
 
 
 def contestants_of(stream: str) -> dict[str, Callable[[], Any]]:
     """Who learns a stream."""
-    made = {name: make for name, make in CONTESTANTS.items() if not (stream in TOO_WIDE and "blend" in name)}
-    if stream == "text":
-        del made[CHOSEN]
-        made |= SPARSE
-    return made
+    made = {name: make for name, make in CONTESTANTS.items() if not (stream in TOO_WIDE and make is BlendRanker)}
+    return made | SPARSE if stream == "text" else made
 
 
 def learned(make: Callable[[], Any], train: list[Query]) -> Scores:
@@ -136,33 +136,20 @@ def main() -> None:
     rows = [[name, *(column.get(name, "") for column in columns)] for name in [*CONTESTANTS, LIGHTGBM]]
     milliseconds = [kept[stream]["milliseconds"] for stream in chosen.streams]
     spent = [[name, *(f"{own[name]:.2f}" if name in own else "" for own in milliseconds)] for name in [*CONTESTANTS, LIGHTGBM]]
-    save("default", page(chosen, rows, spent, *gains_of_choosing(kept, chosen.streams)))
+    save("default", page(chosen, rows, spent))
 
 
-def gains_of_choosing(kept: dict[str, Any], streams: list[str]) -> tuple[float, float]:
-    """What choosing among raw, scaled and mapped is better by than the default, on the best stream; and its cost, a factor."""
-    found = [kept[stream] for stream in streams if CHOSEN in kept[stream]["values"]]
-    gains = [np.mean(own["values"][CHOSEN]) - np.mean(own["values"][DEFAULT]) for own in found]
-    costs = [own["milliseconds"][CHOSEN] / own["milliseconds"][DEFAULT] for own in found]
-    return max(gains), float(np.mean(costs))
-
-
-def page(chosen: Any, rows: list[list[str]], spent: list[list[str]], gain: float, cost: float) -> str:
+def page(chosen: Any, rows: list[list[str]], spent: list[list[str]]) -> str:
     """The page of results."""
     return f"""# Is one default enough?
 
 NDCG@10 of held-out queries of development data, after one pass over {chosen.queries} queries (mq2008, lightgbm: over the
 training part), {chosen.orders} orders; in parentheses what the default is better by, ± the standard error of the difference,
-paired over queries. Text of 20,000 words is behind `MaxAbsStreamScaler` where it is scaled, and passes the map as it is. Blends
-are not run where ridge would hold a matrix of too many features (yeast: 14 labels x 103 attributes; text), and do not take
-sparse rows.
+paired over queries. Text of 20,000 words is behind `MaxAbsStreamScaler` where it is scaled, and passes the map as it is. The
+blend is not run where its trees would take a matrix of too many features (yeast: 14 labels x 103 attributes; text).
 {environment("lightgbm")}
 
 {table(["", *chosen.streams], rows)}
-
-Choosing among raw, scaled and mapped by a blend is at most {gain:.4f} better than the default on any of these streams, and
-costs {cost:.1f} times as much: the default does not choose. What blends and LightGBM are better by is what no weights of single
-features can say, or a truth that drifts.
 
 Milliseconds of processor time a query learned, training of LightGBM included:
 

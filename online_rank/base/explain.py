@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank.base.anatomy import serving_steps
-from online_rank.base.asked import read_for
+from online_rank.base.asked import as_numbers, read_for
 from online_rank.base.columns import as_array, numbers
 from online_rank.query import Block, SparseRows
 from online_rank.query.blocks import single
@@ -210,6 +210,9 @@ def _contributions(
         # Behind transformers that keep the columns in order, they are those of the raw features.
         columns = columns if len(names) == columns.n and not isinstance(block.X, list) else _Columns(names)
         return columns, added[a] - added[b], True, added.sum(axis=1)
+    if isinstance(block.X, list):
+        block = as_numbers(block)
+        columns = _columns_of(block)
     parts = ranker._blended()
     scores = np.asarray(ranker._score_all(block)) if parts is None or inside else np.empty(0)
     if parts is not None:

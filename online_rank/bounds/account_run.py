@@ -79,6 +79,8 @@ def _of_blend(blend: BlendRanker | AdditiveRanker, served_loss: float) -> Run:
     unknown = {}
     if isinstance(blend, AdditiveRanker):
         facts |= {"comparator_loss": blend.mass, "comparator_norm": 0.0, "squares": blend.squares, "last_cost": float(costs[0])}
+        if blend.n_mixed:
+            unknown |= dict.fromkeys(("step", "variance"), "covers one machine, and this one mixes what several learned")
         if blend.n_served:
             unknown["comparator_loss"] = "covers weights that learn from their own mistakes, without served="
     if account.largest_weight > 1.0:

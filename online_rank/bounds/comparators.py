@@ -12,6 +12,7 @@ from online_rank.base.anatomy import learned_measure
 from online_rank.measures.learned import discounts
 from online_rank.query import Block
 from online_rank.query.names import plain_names
+from online_rank.rankers.additive import AdditiveRanker
 from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.drift import DriftAwareRanker
@@ -31,9 +32,14 @@ def is_only_measured(ranker: Any) -> bool:
     return issubclass(type(ranker), GradientRanker) or getattr(type(ranker), "learn", Ranker.learn) is not Ranker.learn
 
 
+def blends(ranker: Any) -> bool:
+    """Whether a ranker is a blend, which keeps its own account for certificates."""
+    return issubclass(type(ranker), AdditiveRanker | BlendRanker)
+
+
 def require_perceptron(ranker: Any, *, alone: bool = True) -> None:
     """Raise TypeError or ValueError unless the bounds cover what `ranker` learns, or it is `alone` and may be only measured."""
-    if issubclass(type(ranker), BlendRanker) or (alone and is_only_measured(ranker)):
+    if blends(ranker) or (alone and is_only_measured(ranker)):
         return
     if issubclass(type(ranker), DriftAwareRanker | BestRanker):
         parts: Sequence[Any] = [ranker.ranker] if isinstance(ranker, DriftAwareRanker) else ranker.rankers

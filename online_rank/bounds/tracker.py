@@ -19,6 +19,7 @@ from online_rank.base.schema import Array, Count, Derived, Integer, Nested, Real
 from online_rank.bounds.account_run import keeps_account, run_of_account
 from online_rank.bounds.certificate import Certificate, certify
 from online_rank.bounds.comparators import (
+    blends,
     copied,
     extend_path,
     is_only_measured,
@@ -34,7 +35,6 @@ from online_rank.intervals.losses import add_losses
 from online_rank.measures.learned import discounts
 from online_rank.query import Block
 from online_rank.rankers.averaged import scores_by
-from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.drift import DriftAwareRanker
 from online_rank.rankers.inside import (
@@ -71,9 +71,9 @@ class LossTracker(NestedRanker):
     Parameters
     ----------
     ranker
-        A `PerceptronRanker`, or a `DriftAwareRanker` or `BestRanker` of them, or a `ClickPerceptron`, or a `BlendRanker`; or a
-        `GradientRanker` or a ranker of your own, whose losses are measured, but which no bound covers. A copy
-        of it learns. The run begins with its weights; more bounds cover runs from w = 0, that is, of a ranker that has
+        An `AdditiveRanker`, a `BlendRanker`, a `PerceptronRanker`, a `DriftAwareRanker` or `BestRanker` of perceptrons, or a
+        `ClickPerceptron`; or a `GradientRanker` or a ranker of your own, whose losses are measured, but which no bound covers.
+        A copy of it learns. The run begins with its weights; more bounds cover runs from w = 0, that is, of a ranker that has
         learned nothing.
     comparators
         Weights to compare with, by name: `{name: (d,) array}`, or `{name: {feature: weight}}` for queries whose features have
@@ -132,6 +132,7 @@ class LossTracker(NestedRanker):
             "DriftAwareRanker",
             "BestRanker",
             "ClickPerceptron",
+            "AdditiveRanker",
             "BlendRanker",
             "GradientRanker",
             "Ranker",
@@ -167,8 +168,8 @@ class LossTracker(NestedRanker):
             raise TypeError(f"comparators is of type {type(comparators).__name__}; it is a dict {{name: weights}}")
         flag("measure_served", measure_served)
         flag("raw", raw)
-        if comparators and (issubclass(type(ranker), BlendRanker) or is_only_measured(ranker)):
-            what = "is compared with its best fixed blend" if isinstance(ranker, BlendRanker) else "is not one"
+        if comparators and (blends(ranker) or is_only_measured(ranker)):
+            what = "is compared with its best fixed blend" if blends(ranker) else "is not one"
             raise TypeError(f"comparators are for perceptrons: a {type(ranker).__name__} {what}")
         if measure_served and ranker.abilities.takes_clicks:
             raise ValueError("measure_served=True: clicks do not reveal the loss of the served ranking")
@@ -298,8 +299,8 @@ class LossTracker(NestedRanker):
     def certificate(self, comparator: str | None = None, *, delay: int | None = None) -> Certificate:
         """Certify the loss so far, by every bound that covers the ranker's settings, against one of the comparators.
 
-        Without comparators it shows how well any weights could have done on the pairs of the updates; around a `BlendRanker` or
-        a `BestRanker` it compares the loss with that of the best fixed blend or the best ranker.
+        Without comparators it shows how well any weights could have done on the pairs of the updates; around an
+        `AdditiveRanker`, a `BlendRanker` or a `BestRanker` it compares the loss with that of the best fixed blend or ranker.
 
         Parameters
         ----------
@@ -326,9 +327,10 @@ class LossTracker(NestedRanker):
             if comparator is not None:
                 self._row(comparator)
             self._require_complete()
-            if is_only_measured(self._learner):
+            if is_only_measured(self._learner) or (self._blends and not keeps_account(self._learner)):
+                sparse = " on sparse rows, as one covers a PerceptronRanker" if self._blends else ""
                 raise ValueError(
-                    f"no bound covers a {type(self._learner).__name__}; totals and served_interval have its losses"
+                    f"no bound covers a {type(self._learner).__name__}{sparse}; totals and served_interval have its losses"
                 )
             if comparator is None and keeps_account(self._learner):
                 whole = self._blends and self._learner.n_queries == self._totals[0]
@@ -350,8 +352,7 @@ class LossTracker(NestedRanker):
 
     @property
     def _blends(self) -> bool:
-        """Whether the learner is a blend, which keeps its own account for certificates."""
-        return issubclass(type(self._learner), BlendRanker)
+        return blends(self._learner)
 
     @property
     def _perceptron(self) -> Any:

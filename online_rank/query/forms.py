@@ -90,7 +90,7 @@ def read_query(
         The time in seconds, of several queries one each; None for what a `Block` says, or none.
     documents
         Whether to keep feature dicts, and frames with columns other than numbers, unchanged, for pipeline steps that take text
-        and categories.
+        and categories, of which booleans are one kind.
 
     Raises
     ------
@@ -441,7 +441,7 @@ def _from_frame(x: Any, documents: bool) -> _Features:
         raise ValueError(f"x: column {index!r} is the index of a frame that was written to a file; drop it before learning")
     form = narwhals.get_native_namespace(x)
     for name, dtype in frame.schema.items():
-        if not (dtype.is_numeric() or dtype == narwhals.Boolean):
+        if not (dtype.is_numeric() or (dtype == narwhals.Boolean and not documents)):
             if documents:
                 return _Features(list(frame.iter_rows(named=True)), None, None, form)
             raise TypeError(f"x: column {name!r} has dtype {dtype}; features are numbers")

@@ -1,5 +1,6 @@
 """A learner with one curve for each feature."""
 
+import copy
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,8 +18,10 @@ from online_rank.base.schema import Array, Count, Derived, Nested, Real, Schema
 from online_rank.base.undo import Undo, record
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
+from online_rank.measures.own import is_own
 from online_rank.preprocessing import StreamQuantileMap
-from online_rank.query import Block, with_features
+from online_rank.query import Block, SparseRows, with_features
+from online_rank.query.levels import is_level
 from online_rank.rankers.curved import ALONE, MEMBERS, CurvedRanker, as_read, n_curves
 from online_rank.rankers.halving import halved
 from online_rank.rankers.hedge import LEAST, HedgeAccount, Hedged, opening
@@ -125,6 +128,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         _account=Array(len(HedgeAccount._fields), low=LEAST),
         _n_queries=Count(),
         _n_served=Count(),
+        _n_mixed=Count(),
         _at=Real(optional=True),
     )
 
@@ -150,6 +154,11 @@ class AdditiveRanker(Hedged, CurvedRanker):
         seed: int = 0,
     ) -> None:
         super().__init__()
+        if is_own(measure):
+            raise TypeError(
+                f"measure is {measure!r:.80}: AdditiveRanker learns for measures of the library, by their names; for one of your "
+                "own take StreamQuantileMap() | PerceptronRanker(measure)"
+            )
         arguments.seed(seed)
         arguments.flag("relative", relative)
         arguments.integer("max_levels", max_levels, 1)
@@ -174,7 +183,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         self._numbers = np.zeros(kernels.N_NUMBERS)
         self._losses = np.zeros(len(_CANDIDATES))
         self._account = opening()
-        self._n_queries = self._n_served = 0
+        self._n_queries = self._n_served = self._n_mixed = 0
         self._at: float | None = None
         self._derive()
         share_lock(self)
@@ -209,6 +218,11 @@ class AdditiveRanker(Hedged, CurvedRanker):
         return self._n_served
 
     @property
+    def n_mixed(self) -> int:
+        """How often what several machines have learned was mixed; no bound covers the account of several."""
+        return self._n_mixed
+
+    @property
     @locked
     def mass(self) -> float:
         """V, the total mass of the updates of the perceptron."""
@@ -232,11 +246,24 @@ class AdditiveRanker(Hedged, CurvedRanker):
         return chosen
 
     def _grow(self, n_new: int) -> None:
+        """Curves are added by what learns them, as sparse features have none."""
+
+    def _add_curves(self) -> None:
+        """Give the features that are new their curves."""
+        before = n_curves(self)
+        n_new, documents = self._n_features - before, self._numbers[DOCUMENTS]
+        if not n_new:
+            return
         self._front.widen(n_new)
         self._weights = with_zeros(self._weights, n_new)
         self._sums = with_zeros(self._sums, n_new)
         # Earlier documents lacked the new features; their standardised grades add up to 0.
-        self._sums[self._n_features :, 0, 1, curves.POINTS] = self._numbers[DOCUMENTS]
+        self._sums[before:, 0, 1, curves.POINTS] = documents
+        if levels := [before + k for k, name in enumerate(self._own_names()[before:]) if is_level(name)]:
+            # They did not have these levels: their value was 0, and so are g and q.
+            self._front.were_zero(levels)
+            self._sums[levels, 0, 1, curves.POINTS] = 0.0
+            self._sums[levels, :, 1, curves.POINTS // 2 - 1 : curves.POINTS // 2 + 1] = documents / 2.0
         self._places = np.concatenate([self._places, np.full((n_new, 2), _OPEN)])
         self._drawn = None
 
@@ -274,6 +301,77 @@ class AdditiveRanker(Hedged, CurvedRanker):
         for name, sign in (self.signs or {}).items():
             if name in known:
                 self._signs[known[name]] = sign
+        for name, j in known.items():
+            if is_level(name) and name[0] in (self.signs or ()):  # type: ignore[index]
+                rises = {"true": 1, "false": -1}.get(name[2], 0)  # type: ignore[index]
+                if not rises:
+                    raise ValueError(f"signs has {name[0]!r}, which is a category: numbers and booleans have signs")  # type: ignore[index]
+                self._signs[j] = rises * self.signs[name[0]]  # type: ignore[index]
+
+    def _fork(self) -> None:
+        for part in self._parts:
+            part._fork()
+
+    def _mix(self, shards: Sequence[Any], base: Any) -> None:
+        """Pool the maps, average weights and Hessians, and add up encodings, counters and losses, counting `base` once."""
+        if self._linear is None and any(shard._linear is not None for shard in shards):
+            self._begin_linear()
+        self._n_mixed += 1
+        self._n_queries += sum(shard._n_queries - base._n_queries for shard in shards)
+        self._n_served += sum(shard._n_served - base._n_served for shard in shards)
+        self._last_round = copy.copy(shards[-1]._last_round)  # Each instance overwrites its own row.
+        self._at = max((shard._at for shard in shards if shard._at is not None), default=self._at)
+        if self._linear is not None:
+            if any(n_curves(one) for one in (base, *shards)):
+                raise ValueError("some of the AdditiveRankers have learned from sparse rows, and others from arrays")
+            linear, fresh = self._linear, self._linear.clone()
+            linear._meet_features_of([self])
+            linear._mix([fresh if shard._linear is None else shard._linear for shard in shards], base._linear or fresh)
+            return
+        self._add_curves()
+        begun, *learned = (self._same_columns(one) for one in (base, *shards))
+        self._front._mix([one._front for one in learned], base._front)
+        self._weights = _mean([one._weights for one in learned])
+        # Averages count as many vectors as are in them.
+        n = np.array([one._numbers[kernels.AVERAGES : kernels.NUMBERS] for one in learned])
+        averages = np.sum([count * one._weights[:, :, 1:3] for count, one in zip(n, learned, strict=True)], axis=0)
+        self._weights[:, :, 1:3] = averages / np.maximum(n.sum(axis=0), 1e-300)
+        for name in ("_sums", "_losses", "_account", "_numbers"):
+            before = getattr(begun, name)
+            added = sum((getattr(one, name) - before for one in learned), np.zeros_like(before))
+            setattr(self, name, before + added)
+        # The relative error that two roundings leave in a sum of numbers >= 0.
+        self._sums[:, :, 1], self._losses = np.maximum(self._sums[:, :, 1], 0.0), np.maximum(self._losses, 0.0)
+        self._account = np.maximum(self._account, LEAST)
+        self._account[kernels.LARGEST_WEIGHT] = max(one._account[kernels.LARGEST_WEIGHT] for one in learned)
+        self._numbers = np.maximum(self._numbers, 0.0)
+        # What fades counts as on one machine.
+        self._numbers[kernels.AVERAGES :] = _mean([one._numbers[kernels.AVERAGES :] for one in learned])
+        met = np.max([one._places[:, 1] for one in learned], axis=0) >= 0
+        self._places[met & (self._places[:, 1] < 0), 1] = kernels.WANTED
+        self._decide_signs()
+        self._decide_places()
+        grams, pending = zip(*(one._second_order(self._places, len(self._pending)) for one in learned), strict=True)
+        self._gram, self._pending, self._drawn = _mean(grams), _mean(pending), None
+
+    def _same_columns(self, other: Any) -> Any:
+        """A copy of another ranker with the features of this one, in its order, for mixing."""
+        made = copy.deepcopy(other)
+        made._meet_features_of([self])
+        made._add_curves()
+        order = np.arange(self._n_features) if self._columns is None else made._columns.of(self._columns.names)
+        made._front = made._front.arranged(order)
+        made._weights, made._sums, made._places = made._weights[order], made._sums[order], made._places[order]
+        return made
+
+    def _second_order(self, places: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:
+        """The triangle of Hessians and the gradient, with d columns in other places (n, 2); 0 where it has no such column."""
+        n = len(self._pending)
+        own, whole = np.full(d, n), np.zeros((n + 1, n + 1))
+        own[places[places >= 0]] = np.where(self._places >= 0, self._places, n)[places >= 0]
+        whole[np.triu_indices(n)] = self._gram
+        whole = (whole + np.triu(whole, 1).T)[np.ix_(own, own)]
+        return whole[np.triu_indices(d)], np.append(self._pending, 0.0)[own]
 
     def _kept(self, block: Block) -> np.ndarray:
         """The factors of the past for each query, (q, 3)."""
@@ -294,6 +392,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
         return keep
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        if self._linear is None and isinstance(block.X, SparseRows):
+            self._begin_linear()
         if self._linear is not None:
             learned = self._linear._learn(block, rounds)
             self._n_queries += learned
@@ -301,6 +401,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         if block.X.dtype != np.float64:
             block = with_features(block, as_read(block.X), block.names)
         self._drawn = None
+        self._add_curves()
         if len(self._signs) != self._n_features:
             self._decide_signs()
         if len(self._places) and self._places[-1, 0] == _OPEN:
@@ -368,6 +469,11 @@ def _factors(half_lives: Any) -> tuple[np.ndarray, tuple[float, ...]]:
             seconds.append(0.0)
             keep.append(halved(min(1.0 / one, 300.0)))
     return np.array([[*keep, halved(1.0 / _NEWTON_HALF_LIFE)]]), tuple(seconds)
+
+
+def _mean(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """The mean of arrays, added up in their order."""
+    return sum(arrays[1:], arrays[0]) / len(arrays)
 
 
 def _grown_triangle(gram: np.ndarray, d: int, n_new: int) -> np.ndarray:

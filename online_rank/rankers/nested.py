@@ -11,7 +11,7 @@ from online_rank.base import Abilities, QueryEstimator, Ranker, RankingPipeline,
 from online_rank.base.lock import locked
 from online_rank.base.schema import Count, Derived, Nested, Schema
 from online_rank.base.undo import Undo, record
-from online_rank.query import Block, SparseRows, single, with_features
+from online_rank.query import Block, SparseRows, require_finite, single, with_features
 from online_rank.rankers.fading import FadingRanker
 
 
@@ -33,9 +33,35 @@ class NestedRanker(Wrapper, Ranker):
     def _abilities(self) -> Abilities:
         inside = [model.abilities for model in self._wrapped]
         takes_time = any(able.takes_time for able in inside)
-        return Abilities(
-            takes_time=takes_time, **{name: all(getattr(able, name) for able in inside) for name in self._forwards}
+        read = all(
+            able.takes_documents and not isinstance(model, RankingPipeline) for able, model in zip(inside, self._wrapped)
         )
+        return Abilities(
+            takes_time=takes_time,
+            takes_documents=read,
+            takes_missing=read,
+            **{name: all(getattr(able, name) for able in inside) for name in self._forwards},
+        )
+
+    @property
+    def _reader(self) -> Any:
+        """The first ranker inside, if all of them take documents as they are: it reads queries for this one."""
+        return self._wrapped[0] if (self._known or self.abilities).takes_documents else None
+
+    def _fits(self, block: Block) -> bool:
+        reader = self._reader
+        return super()._fits(block) if reader is None else reader._fits(block)
+
+    def _align(self, block: Block, grow: bool = False) -> Block:
+        reader = self._reader
+        if reader is None:
+            return super()._align(block, grow)
+        block = reader._align(block, grow)
+        share_columns(reader, self)
+        return block
+
+    def _require_values(self, block: Block) -> None:
+        (require_finite if self._reader is None else self._reader._require_values)(block)
 
     @property
     def _own_policy(self) -> Any:

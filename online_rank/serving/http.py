@@ -8,7 +8,8 @@
 - `GET /model`: the model file; `POST /model`: replace it; `POST /model/rollback`: restore one.
 - `POST /forget` `{"ids": [...]}`, `{"context": {"user": "u17"}}` or `{"document": "d7"}`: forget queries.
 - `DELETE /models/KEY`: delete a model with all that is stored about its queries, where there is one for each key.
-- `GET /`: a page that shows how the ranker learns, fed by `/events`; `GET /docs`, `/openapi.json`: this description.
+- `GET /`: a page that shows how the ranker learns, fed by `/events` and `/curves`.
+- `GET /docs`, `/openapi.json`: this description.
 
 The fields of a request determine its kind, as in the JSON lines of `online-rank stream`; `/rank` and `/learn` take all kinds.
 """
@@ -32,6 +33,7 @@ from starlette.routing import Router
 
 from online_rank import arguments
 from online_rank.base import abilities_of
+from online_rank.serving import curves
 from online_rank.serving.asgi import Exchange, Headers, Limits, Receive, Refused, Scope, Send
 from online_rank.serving.metrics import Figures
 from online_rank.serving.models import KeyRefused, Models
@@ -126,6 +128,8 @@ class RankingApp:
             "/": self._get_page,
             "/stats": self._get_stats,
             "/events": self._get_events,
+            "/curves": functools.partial(self._get_curves, curves.FIRST),
+            "/curves/all": functools.partial(self._get_curves, curves.MOST),
             "/model": self._get_model,
             "/metrics": self._get_metrics,
             "/healthz": self._get_health,
@@ -332,6 +336,10 @@ class RankingApp:
     async def _get_stats(self, exchange: Exchange) -> Answer:
         shown = (await self._model(exchange)).figures()
         return 200, {name: shown[name] for name in ("stats", "served", "drifts", "inputs", "journal_bytes")}
+
+    async def _get_curves(self, n: int, exchange: Exchange) -> Answer:
+        ranker = curves.copied((await self._model(exchange)).durable.service.model)
+        return 200, await asyncio.to_thread(curves.curves_of, ranker, n)
 
     async def _get_model(self, exchange: Exchange) -> Response:
         model = await self._model(exchange)

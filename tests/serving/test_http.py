@@ -22,6 +22,7 @@ for package in ("starlette", "prometheus_client", "httpx"):
 import httpx  # noqa: E402
 
 from online_rank import (  # noqa: E402
+    AdditiveRanker,
     BoostedRanker,
     LossTracker,
     PerceptronRanker,
@@ -125,6 +126,26 @@ class TestRequests:
                 path = "/rank" if "docs" in request else "/learn"
                 assert (await client.post(path, json=request)).json() == direct.handle(json.dumps(request).encode()).answer
             assert (await client.get("/stats")).json()["stats"] == direct.stats()
+
+        run(scenario)
+
+    def test_curves_are_those_of_the_model(self):
+        docs = {name: {f"f{k}": float(j * k) for k in range(14)} for j, name in enumerate("abc")}
+
+        async def scenario(client, app):
+            assert (await client.get("/curves")).json() == {"features": 0, "curves": []}
+            await client.post("/rank", json={"id": 1, "docs": docs})
+            await client.post("/learn", json={"id": 1, "grades": {"a": 0, "b": 1, "c": 2}})
+            first, whole = [(await client.get(path)).json() for path in ("/curves", "/curves/all")]
+            assert (first["features"], len(first["curves"]), len(whole["curves"])) == (14, 12, 14)
+            assert first["curves"] == whole["curves"][:12]
+            assert len(first["curves"][0]["values"]) == len(first["curves"][0]["line"]) > 1
+
+        run(scenario, Models(lambda: RankingService(AdditiveRanker())))
+
+    def test_models_without_curves_have_none_to_show(self):
+        async def scenario(client, app):
+            assert (await client.get("/curves")).json() == {"features": 0, "curves": []}
 
         run(scenario)
 
