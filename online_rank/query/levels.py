@@ -102,7 +102,7 @@ def read_documents(
     names = tuple(documents[0]) if n and type(documents[0]) is dict else ()
     alike = n and {*map(type, documents)} == _ONLY_DICTS and flat(documents) == [*names] * n
     if alike and levels._levels.keys().isdisjoint(names):
-        X = _numbers_of(flat(map(dict.values, documents)))
+        X = _numbers_of(flat(map(dict.values, documents)))  # type: ignore[arg-type]
         if X is not None:
             return X.reshape(n, len(names)), names
     levels = levels.copy()
