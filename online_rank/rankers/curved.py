@@ -135,7 +135,7 @@ class CurvedRanker(Ranker):
 
     def _drawn_by(self, weights: np.ndarray) -> np.ndarray:
         """The curves of the members by their weights (4,), (d, 2, 2, N_CELLS)."""
-        drawn = np.empty((n_curves(self), 2, 2, curves.N_CELLS))
+        drawn = np.empty((len(self._weights), 2, 2, curves.N_CELLS))
         curves.draw_curves(weights, self._weights, self._sums, drawn)
         return drawn
 
