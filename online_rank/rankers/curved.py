@@ -169,9 +169,8 @@ class CurvedRanker(Ranker):
     def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
         if self._linear is not None:
             return self._linear._score_queries(X, offsets)
-        _, counts, knots, cells, finders = self._front.table
         scores = np.empty(len(X))
-        curves.score(as_read(X), offsets, counts, knots, cells, finders, self.relative, self._curves(), scores)
+        curves.score(as_read(X), offsets, self._front.table, self.relative, self._curves(), scores)
         return scores
 
     @locked
@@ -225,14 +224,13 @@ class CurvedRanker(Ranker):
             return None
         self._score_all(block)  # Raises for bad values.
         X = block.X if self._fits(block) else self._align(block).X
-        added = np.zeros((len(X), self._n_features))
+        added = np.zeros((self._n_features, len(X)))
         if self._n_features:
-            _, *table = self._front.table
-            curves.contributions(as_read(X), *table, self.relative, self._curves(), added)
+            curves.contributions(as_read(X), self._front.table, self.relative, self._curves(), added)
         names = [name[0] if is_level(name) else name for name in self._own_names()]  # type: ignore[index]
         places = {name: k for k, name in enumerate(dict.fromkeys(names))}
         whole = np.zeros((len(X), len(places)))
-        np.add.at(whole.T, [places[name] for name in names], added.T)
+        np.add.at(whole.T, [places[name] for name in names], added)
         return tuple(places), whole
 
 
