@@ -235,8 +235,8 @@ class CurvedRanker(Ranker):
         with self._lock:
             return float(self._curves()[self._place_of(feature), 0, 0, curves.MISSING])
 
-    def _added_up(self, block: Block) -> tuple[Sequence[Hashable], np.ndarray] | None:
-        """The raw features, categories as one, and what each adds to the scores of one query."""
+    def _split(self, block: Block, a: int, b: int) -> tuple[Sequence[Hashable], np.ndarray, bool] | None:
+        """Splits a difference of scores among the raw features, categories as one."""
         if self._linear is not None:
             return None
         self._score_all(block)  # Raises for bad values.
@@ -246,10 +246,8 @@ class CurvedRanker(Ranker):
             _, *table = self._front.table
             curves.contributions(as_read(X), *table, self.relative, self._curves(), added)
         features = self._columns_of_features()
-        whole = np.zeros((len(X), len(features)))
-        for k, columns in enumerate(features.values()):
-            whole[:, k] = added[:, columns].sum(axis=1)
-        return tuple(features), whole
+        differences = added[a] - added[b]
+        return tuple(features), np.array([differences[columns].sum() for columns in features.values()]), True
 
 
 def _is_sparse(block: Block) -> bool:

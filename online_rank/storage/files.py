@@ -54,7 +54,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     model
-        A ranker, transformer, pipeline, metric, tracker or drift detector of online_rank (see the module's documentation).
+        A ranker, transformer, pipeline, metric or tracker of online_rank (see the module's documentation).
     path
         The path, by convention with the suffix `.npz`, which is not added automatically.
 

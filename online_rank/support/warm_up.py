@@ -122,10 +122,9 @@ def models() -> Iterator[Any]:
     yield o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)}, measure_served=True)
     yield o.LossTracker(o.SlamRanker(), {"u": np.ones(3)})
     yield o.StreamScaler() | o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)})
-    yield o.DriftAwareRanker(o.PerceptronRanker())
     for transformer in (
         o.StreamScaler(), o.StreamQuantileMap(), o.MaxAbsStreamScaler(),
-        o.QueryNormalizer("standard"), o.QueryNormalizer("minmax"), o.QueryRanks(), o.StreamTargetEncoder(),
+        o.QueryNormalizer("standard"), o.QueryNormalizer("minmax"), o.StreamTargetEncoder(),
     ):  # fmt: skip
         yield transformer | o.PerceptronRanker()
     yield o.StreamQuantileMap() | o.BlendRanker()

@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there are objects for Linux alone"),
 ]
 
-ENTRIES = ("arrays.all_finite", "averages.scale_and_shift", "dense.score", "preprocessing.beside_ranks")
+ENTRIES = ("arrays.all_finite", "averages.scale_and_shift", "dense.score", "preprocessing.normalise_queries")
 PLAIN = {k: v for k, v in os.environ.items() if k not in ("ONLINE_RANK_JIT", "NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK")}
 
 
@@ -64,7 +64,7 @@ def test_a_kernel_that_sorts_has_its_memory(folder):
         "from online_rank._kernels import preprocessing\n"
         "X = np.random.default_rng(0).normal(size=(60, 3)).round(1)\n"
         "out = np.empty((60, 3))\n"
-        "print(preprocessing.beside_ranks(X, np.arange(0, 61, 20), 0, out), out.tolist())\n"
+        "print(preprocessing.normalise_queries(X, np.arange(0, 61, 20), False, out), out.tolist())\n"
         "print('numba' in sys.modules)\n"
     )
     *ahead, last = run(code, ONLINE_RANK_CACHE_DIR=folder)
