@@ -26,10 +26,7 @@ class NestedRanker(Wrapper, Ranker):
     def _abilities(self) -> Abilities:
         inside = [model.abilities for model in self._wrapped]
         takes_time = any(able.takes_time for able in inside)
-        read = all(
-            able.takes_documents and not isinstance(model, RankingPipeline)
-            for able, model in zip(inside, self._wrapped, strict=True)
-        )
+        read = not any(isinstance(model, RankingPipeline) or not model.abilities.takes_documents for model in self._wrapped)
         return Abilities(
             takes_time=takes_time,
             takes_documents=read,

@@ -82,7 +82,7 @@ def words(n, seed=0):
 @pytest.mark.parametrize("make", [WRAPPERS["tracker"], WRAPPERS["examined"]])
 def test_wrappers_pass_sparse_queries(make):
     alone, model = (taught(one, words(10)) for one in (AdditiveRanker(), make()))
-    x, y = next(words(1, seed=3))
+    x, _ = next(words(1, seed=3))
     assert model.predict_one(x) == alone.predict_one(x)
     if isinstance(model, LossTracker):
         assert model.totals.n_rounds == 10
