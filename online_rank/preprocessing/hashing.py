@@ -50,6 +50,8 @@ class HashedFeatures(QueryTransformer):
         The number of columns is 2^bits, at most 2^24. A linear ranker takes 32 bytes for each column.
     text
         Names of the fields whose strings are split into words; None for none.
+    others
+        Whether features other than `text` are hashed too. A blend may leave those to another ranker.
 
     References
     ----------
@@ -75,16 +77,26 @@ class HashedFeatures(QueryTransformer):
     def _abilities(self) -> Abilities:
         return Abilities(takes_documents=True, takes_sparse=True, learns=False)
 
-    def __init__(self, bits: int = 22, *, text: tuple[str, ...] | None = None) -> None:
+    def __init__(self, bits: int = 22, *, text: tuple[str, ...] | None = None, others: bool = True) -> None:
         super().__init__()
         arguments.integer("bits", bits, 1, MOST_BITS)
         if text is not None and not (isinstance(text, tuple) and text and all(isinstance(name, str) for name in text)):
             raise TypeError(f"text is {text!r}; it is None, or a tuple of names of features")
+        arguments.flag("others", others)
+        if text is None and not others:
+            raise ValueError("others=False hashes the features of text, and text is None")
         self.bits = bits
         self.text = text
+        self.others = others
 
     def _transform_block(self, block: Block) -> Block:
         X = block.X
+        if not self.others:
+            if not isinstance(X, list):
+                raise TypeError(
+                    f"others=False hashes the texts {', '.join(self.text or ())}, and x has columns of numbers alone"
+                )
+            X = [{name: x[name] for name in self.text or () if x.get(name) is not None} for x in X]
         rows = self._of_columns(block) if isinstance(X, np.ndarray | SparseRows) else self._of_documents(X, block.ids)
         return block._replace(X=rows, names=None)
 
