@@ -57,8 +57,8 @@ def read_run(path: str | os.PathLike[str], *, by_rank: bool = False) -> dict[str
     Raises
     ------
     ValueError
-        A line has other columns, a score is missing or not a finite number, or a document occurs twice; the message names the file and
-        the line.
+        A line has other columns, a score is missing or not a finite number, or a document occurs twice; the message names the
+        file and the line.
     """
     run: dict[str, dict[str, _Ranked]] = {}
     for number, found in _fields(path, "qid Q0 docid rank score tag", "score"):
@@ -127,8 +127,8 @@ def read_judgements(path: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
     Raises
     ------
     ValueError
-        A line has other columns, a grade is missing or no integer, or a document is judged twice with different grades; the message
-        names the file and the line.
+        A line has other columns, a grade is missing or no integer, or a document is judged twice with different grades; the
+        message names the file and the line.
     """
     judgements: dict[str, dict[str, int]] = {}
     for number, found in _fields(path, "qid 0 docid grade", "grade"):
