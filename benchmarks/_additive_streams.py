@@ -50,7 +50,7 @@ def _searches(seed: int) -> list[Query]:
         match, price, age = rng.normal(size=(3, m))
         rating, sales = np.clip(4.0 + 0.6 * rng.normal(size=m), 1.0, 5.0), rng.poisson(np.exp(1.5 * rng.normal(size=m)))
         value = (
-            match - 0.7 * price + 0.9 * (rating > 4.2) - 0.6 * np.abs(age) + 0.3 * np.log1p(sales) + 0.8 * rng.normal(size=m)
+            0.5 * match - 0.7 * price + 0.9 * (rating > 4.2) - 1.2 * np.abs(age) + 0.3 * np.log1p(sales) + rng.normal(size=m)
         )
         raw = np.column_stack([match, np.exp(price + 2.0 * rng.normal()), rating, sales, np.exp(age), rng.normal(size=(m, 3))])
         queries.append((raw, np.digitize(value, _GRADES)))
@@ -62,7 +62,7 @@ def _small(kind: int) -> Callable[[int], list[Query]]:
 
     def make(seed: int) -> Iterator[Query]:
         rng = np.random.default_rng([seed, 7, kind])
-        d, m, noise = ((8, 10, 0.5), (3, 10, 1.0), (30, 12, 1.0), (10, 10, 1.0), (8, 20, 1.0), (8, 10, 0.7))[kind]
+        d, m, noise = ((8, 10, 0.8), (3, 10, 1.2), (30, 12, 1.5), (10, 10, 1.2), (8, 20, 1.2), (8, 10, 1.0))[kind]
         teacher = rng.normal(size=d) / np.sqrt(d) * 2.0
         for _ in range(400):
             Z = rng.normal(size=(m, d))

@@ -1,6 +1,6 @@
 """Is one curve for each feature, averaged over several half-lives, better than what it replaces, at what cost?
 
-    python -m benchmarks.additive [--other PYTHON] [--part streams drift growth missing shop certificate cost size]
+    python -m benchmarks.additive [--other PYTHON] [--part streams drift growth missing shop wide certificate cost size]
                                   [--seeds 3] [--keep FILE]
 
 NDCG@10 of each query before it is learned, one pass. `streams` compares `AdditiveRanker()` with
@@ -8,8 +8,8 @@ NDCG@10 of each query before it is learned, one pass. `streams` compares `Additi
 with AROW and AdaGrad on pairs behind `StreamQuantileMap()`, each with the best of three settings on another seed. PYTHON is the
 interpreter of a checkout that has `BlendRanker("light")`, such as 8e619ce; without it the columns of that blend are left out.
 `growth` has a feature that grows with time, `missing` values that are missing, `shop` documents with brands and categories;
-LightGBM learns the first half of these, and all are compared on the second. `certificate` shows what certificates say, `cost`
-processor time next to the perceptron, `size` bytes of a saved model.
+LightGBM learns the first half of these, and all are compared on the second. `wide` has thousands of features, `certificate`
+shows what certificates say, `cost` processor time next to the perceptron, `size` bytes of a saved model.
 """
 
 import time
@@ -20,6 +20,7 @@ import numpy as np
 
 from benchmarks._additive_streams import GRADUAL, GROUPS, TURNS, Query, coded, drifting, growing, shop, with_holes
 from benchmarks._common import parser, save, table
+from benchmarks._development import parts_of
 from benchmarks._kept import Kept, add_keep, commit
 from benchmarks._models import LambdaMART
 from benchmarks._on_pairs import AdaGrad, Arow
@@ -33,14 +34,14 @@ from online_rank.support.progress import progress
 Run = Callable[[list[Query]], np.ndarray]
 
 NDCG = measure("ndcg@10")
-DEFAULT, LIGHT, ADDITIVE = "map | perceptron", "light blend", "AdditiveRanker()"
+DEFAULT, LIGHT, ADDITIVE = "map, perceptron", "light blend", "AdditiveRanker()"
 #: Queries of the figure in brackets.
 FIRST = 50
 #: Shapes of queries of `cost` and `size`.
 SHAPES = ((20, 46), (120, 136))
 
 
-def perceptron(average: bool | float = True) -> Any:
+def perceptron(average: float = 1000) -> Any:
     """What people began with."""
     return StreamQuantileMap() | PerceptronRanker(average=average)
 
@@ -202,6 +203,26 @@ def certificates(given: Any) -> str:
     return table(header, rows)
 
 
+def wide(given: Any) -> str:
+    """Held-out queries after one pass of 600, by stream."""
+    rows = []
+    for name in ("text", "yeast"):
+        found: dict[str, list[float]] = {DEFAULT: [], ADDITIVE: []}
+        for seed in range(given.seeds):
+            for train, held_out in parts_of(name, 600, seed):
+                for who, make in ((DEFAULT, perceptron), (ADDITIVE, AdditiveRanker)):
+                    model = make()
+                    for X, y in train:
+                        model.learn_one(X, y)
+                    found[who].append(float(np.nanmean(ndcgs([model.predict_one(X) for X, _ in held_out], held_out))))
+        own, other = np.array(found[ADDITIVE]), np.array(found[DEFAULT])
+        rows.append((_WIDE[name], f"{other.mean():.4f}", f"{own.mean():.4f}", paired(own, other)))
+    return table(("stream", DEFAULT, ADDITIVE, f"less {DEFAULT}"), rows)
+
+
+_WIDE = {"text": "text of 20,000 words, sparse rows", "yeast": "Yeast, 14 labels x 103 attributes, dense"}
+
+
 def queries_of(shape: tuple[int, int], n: int = 1000) -> list[Query]:
     rng = np.random.default_rng(0)
     return [(rng.normal(size=shape), rng.integers(0, 5, shape[0])) for _ in range(n)]
@@ -242,6 +263,7 @@ PARTS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "growth": ("A feature that grows with time, second half", growth),
     "missing": ("Missing values, second half", missing),
     "shop": ("A shop with 40 brands and 10 categories", shops),
+    "wide": ("Sparse text, and Yeast: held-out queries after one pass", wide),
     "certificate": ("What certificates say", certificates),
     "cost": ("Processor time to rank and to learn 1,000 queries", cost),
     "size": ("Size of a saved model after 300 queries", size),

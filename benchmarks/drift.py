@@ -84,8 +84,8 @@ def report(given: Any) -> str:
     return f"""# A truth that changes at half time
 
 Progressive NDCG@10 on {given.queries:,} queries of 10 to 40 documents with 40 features (`stream.synth.Drifting`); at query
-{given.queries // 2:,} the teacher is replaced by another one. Mean and standard deviation over {given.seeds} seeds. Averages are of a
-`PerceptronRanker`.{source} {environment()}.
+{given.queries // 2:,} the teacher is replaced by another one. Mean and standard deviation over {given.seeds} seeds. Averages
+are of a `PerceptronRanker`.{source} {environment()}.
 
 {table(header, rows)}
 

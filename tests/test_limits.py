@@ -8,8 +8,7 @@ from river import preprocessing
 
 from online_rank import (
     AdditiveRanker,
-    BestRanker,
-    DriftAwareRanker,
+    BlendRanker,
     ExaminedRanker,
     ForEachDocument,
     GradientRanker,
@@ -70,8 +69,7 @@ def test_what_is_no_integer_of_64_bits(value):
     "make",
     [
         lambda: LossTracker(PerceptronRanker()),
-        lambda: BestRanker([PerceptronRanker(), GradientRanker()]),
-        lambda: DriftAwareRanker(PerceptronRanker()),
+        lambda: BlendRanker([PerceptronRanker(), GradientRanker()]),
     ],
 )
 def test_a_first_query_without_features_can_be_saved_and_leaves_both_kinds_of_features_open(make):

@@ -14,9 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from online_rank._kernels._jit import inlined, inner, kernel, leaf
+from online_rank._kernels.fits import require, require_offsets
 from online_rank._kernels.primitives import add_scaled_four, bit_pattern
 from online_rank._kernels.quantile_map import DENSITY, FINDER, HIGHEST, LOWEST, ORIGIN, SCORE, SHIFT, SLOPE, STEPS, UNIT, VALUE
 from online_rank._kernels.query_ranks import Ranking, rank_scores, room_for_ranks
+from online_rank._kernels.workspace import longest_query
 
 #: Points of the grid, their distance, and the first one; ramps run over the 16 in the middle, from -2 to 2.
 POINTS, N_RAMPS = 20, 15
@@ -406,3 +408,24 @@ def contributions(X, counts, knots, cells, finders, relative, curves, out):
             add_curve(rows.q[j], rows.q_cells[j], curves[j, 1], own)
         for i in range(m):
             out[i, j] = own[i]
+
+
+@kernel
+def mapped(X, offsets, counts, knots, cells, finders, lowest, out):
+    """The first columns of out (n, d or more) = g of each feature, at least `lowest`, and 2 `lowest` if missing.
+
+    Returns whether no value is infinite.
+    """
+    d, longest = X.shape[1], longest_query(offsets)
+    require_offsets(offsets, min(X.shape[0], out.shape[0]))
+    require(counts.shape[0] == d <= out.shape[1])
+    mapping, room, rows = Map(counts, knots, cells, finders), room_for_reading(longest), room_for_rows(d, longest)
+    for t in range(offsets.shape[0] - 1):
+        first, m = offsets[t], offsets[t + 1] - offsets[t]
+        if not read_rows(X, first, m, mapping, False, room, rows):
+            return False
+        for j in range(d):
+            for i in range(m):
+                g = max(rows.g[j, i], lowest)
+                out[first + i, j] = 2.0 * lowest if rows.cells[j, i] == MISSING else g
+    return True

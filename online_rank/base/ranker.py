@@ -180,15 +180,15 @@ class Ranker(Ranking, QueryEstimator):
         """The weights by which it ranks, of some columns, if a score is a weighted sum of the features; otherwise None."""
         return None
 
-    def _blended(self) -> tuple[Sequence[Any], Sequence[Any], np.ndarray] | None:
-        """The common transformers of a blend, its models and their weights; None if the ranker is not a blend.
-
-        A blend is a weighted sum of their scores, each standardised within the query.
-        """
+    def _blended(self) -> tuple[Sequence[Any], np.ndarray] | None:
+        """The models of a blend and their weights, if its score is the weighted sum of theirs; None for any other ranker."""
         return None
 
-    def _added_up(self, block: Any) -> tuple[Sequence[Hashable], np.ndarray] | None:
-        """For a score that is a sum of functions of one feature each: the features and the terms (m, d); otherwise None."""
+    def _split(self, block: Any, a: int, b: int) -> tuple[Sequence[Hashable], np.ndarray, bool] | None:
+        """For a ranker that splits the difference between the scores of documents a and b of a query among raw features.
+
+        Returns the features, their parts, and whether these are exact contributions; None if it does not.
+        """
         return None
 
     def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:

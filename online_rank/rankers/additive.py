@@ -25,6 +25,7 @@ from online_rank.query.levels import is_level
 from online_rank.rankers.curved import ALONE, MEMBERS, CurvedRanker, as_read, n_curves
 from online_rank.rankers.halving import halved
 from online_rank.rankers.hedge import LEAST, HedgeAccount, Hedged, opening
+from online_rank.rankers.mixed import mix_curves
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.signs import checked_signs
 
@@ -156,8 +157,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
         super().__init__()
         if is_own(measure):
             raise TypeError(
-                f"measure is {measure!r:.80}: AdditiveRanker learns for measures of the library, by their names; for one of your "
-                "own take StreamQuantileMap() | PerceptronRanker(measure)"
+                f"measure is {measure!r:.80}: AdditiveRanker learns for measures of the library, by their names; for one of "
+                "your own take StreamQuantileMap() | PerceptronRanker(measure)"
             )
         arguments.seed(seed)
         arguments.flag("relative", relative)
@@ -312,65 +313,22 @@ class AdditiveRanker(Hedged, CurvedRanker):
             part._fork()
 
     def _mix(self, shards: Sequence[Any], base: Any) -> None:
-        """Pool the maps, average weights and Hessians, and add up encodings, counters and losses, counting `base` once."""
-        if self._linear is None and any(shard._linear is not None for shard in shards):
-            self._begin_linear()
         self._n_mixed += 1
         self._n_queries += sum(shard._n_queries - base._n_queries for shard in shards)
         self._n_served += sum(shard._n_served - base._n_served for shard in shards)
-        self._last_round = copy.copy(shards[-1]._last_round)  # Each instance overwrites its own row.
         self._at = max((shard._at for shard in shards if shard._at is not None), default=self._at)
-        if self._linear is not None:
-            if any(n_curves(one) for one in (base, *shards)):
-                raise ValueError("some of the AdditiveRankers have learned from sparse rows, and others from arrays")
-            linear, fresh = self._linear, self._linear.clone()
-            linear._meet_features_of([self])
-            linear._mix([fresh if shard._linear is None else shard._linear for shard in shards], base._linear or fresh)
+        self._last_round = copy.copy(shards[-1]._last_round)  # Each instance overwrites its own row.
+        if self._linear is None and any(shard._linear is not None for shard in shards):
+            self._begin_linear()
+        if self._linear is None:
+            self._drawn = None
+            mix_curves(self, shards, base)
             return
-        self._add_curves()
-        begun, *learned = (self._same_columns(one) for one in (base, *shards))
-        self._front._mix([one._front for one in learned], base._front)
-        self._weights = _mean([one._weights for one in learned])
-        # Averages count as many vectors as are in them.
-        n = np.array([one._numbers[kernels.AVERAGES : kernels.NUMBERS] for one in learned])
-        averages = np.sum([count * one._weights[:, :, 1:3] for count, one in zip(n, learned, strict=True)], axis=0)
-        self._weights[:, :, 1:3] = averages / np.maximum(n.sum(axis=0), 1e-300)
-        for name in ("_sums", "_losses", "_account", "_numbers"):
-            before = getattr(begun, name)
-            added = sum((getattr(one, name) - before for one in learned), np.zeros_like(before))
-            setattr(self, name, before + added)
-        # The relative error that two roundings leave in a sum of numbers >= 0.
-        self._sums[:, :, 1], self._losses = np.maximum(self._sums[:, :, 1], 0.0), np.maximum(self._losses, 0.0)
-        self._account = np.maximum(self._account, LEAST)
-        self._account[kernels.LARGEST_WEIGHT] = max(one._account[kernels.LARGEST_WEIGHT] for one in learned)
-        self._numbers = np.maximum(self._numbers, 0.0)
-        # What fades counts as on one machine.
-        self._numbers[kernels.AVERAGES :] = _mean([one._numbers[kernels.AVERAGES :] for one in learned])
-        met = np.max([one._places[:, 1] for one in learned], axis=0) >= 0
-        self._places[met & (self._places[:, 1] < 0), 1] = kernels.WANTED
-        self._decide_signs()
-        self._decide_places()
-        grams, pending = zip(*(one._second_order(self._places, len(self._pending)) for one in learned), strict=True)
-        self._gram, self._pending, self._drawn = _mean(grams), _mean(pending), None
-
-    def _same_columns(self, other: Any) -> Any:
-        """A copy of another ranker with the features of this one, in its order, for mixing."""
-        made = copy.deepcopy(other)
-        made._meet_features_of([self])
-        made._add_curves()
-        order = np.arange(self._n_features) if self._columns is None else made._columns.of(self._columns.names)
-        made._front = made._front.arranged(order)
-        made._weights, made._sums, made._places = made._weights[order], made._sums[order], made._places[order]
-        return made
-
-    def _second_order(self, places: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:
-        """The triangle of Hessians and the gradient, with d columns in other places (n, 2); 0 where it has no such column."""
-        n = len(self._pending)
-        own, whole = np.full(d, n), np.zeros((n + 1, n + 1))
-        own[places[places >= 0]] = np.where(self._places >= 0, self._places, n)[places >= 0]
-        whole[np.triu_indices(n)] = self._gram
-        whole = (whole + np.triu(whole, 1).T)[np.ix_(own, own)]
-        return whole[np.triu_indices(d)], np.append(self._pending, 0.0)[own]
+        if any(n_curves(one) for one in (base, *shards)):
+            raise ValueError("some of the AdditiveRankers have learned from sparse rows, and others from arrays")
+        fresh = self._linear.clone()
+        self._linear._meet_features_of([self])
+        self._linear._mix([shard._linear or fresh for shard in shards], base._linear or fresh)
 
     def _kept(self, block: Block) -> np.ndarray:
         """The factors of the past for each query, (q, 3)."""
@@ -468,11 +426,6 @@ def _factors(half_lives: Any) -> tuple[np.ndarray, tuple[float, ...]]:
             seconds.append(0.0)
             keep.append(halved(min(1.0 / one, 300.0)))
     return np.array([[*keep, halved(1.0 / _NEWTON_HALF_LIFE)]]), tuple(seconds)
-
-
-def _mean(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """The mean of arrays, added up in their order."""
-    return sum(arrays[1:], arrays[0]) / len(arrays)
 
 
 def _grown_triangle(gram: np.ndarray, d: int, n_new: int) -> np.ndarray:

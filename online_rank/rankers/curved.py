@@ -1,13 +1,12 @@
 """Base class of rankers with curves: what they read, and what they serve."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from online_rank import arguments
 from online_rank._kernels import curves
-from online_rank._kernels.codes import DOCUMENTS
 from online_rank.base import Ranker, share_lock
 from online_rank.base.asked import as_numbers
 from online_rank.base.columns import as_array
@@ -134,7 +133,7 @@ class CurvedRanker(Ranker):
 
     def _drawn_by(self, weights: np.ndarray) -> np.ndarray:
         """The curves of the members by their weights (4,), (d, 2, 2, N_CELLS)."""
-        drawn = np.empty((self._n_features, 2, 2, curves.N_CELLS))
+        drawn = np.empty((n_curves(self), 2, 2, curves.N_CELLS))
         curves.draw_curves(weights, self._weights, self._sums, drawn)
         return drawn
 
@@ -199,14 +198,19 @@ class CurvedRanker(Ranker):
             There is no such member.
         """
         arguments.choice("member", member, MEMBERS, optional=True)
-        if self._linear is not None or feature not in self._own_names():
-            raise KeyError(f"there is no curve of {feature!r}")
-        j = self._own_names().index(feature)
+        j = self._place_of(feature)
         drawn = self._curves() if member is None else self._drawn_by(ALONE[MEMBERS.index(member)] / self._scales())
         values, g = self._bends(j)
         cells = cells_of(g)
         own, ranked = (starts[cells] + slopes[cells] * g for starts, slopes in drawn[j])
         return values, own, ranked
+
+    def _place_of(self, feature: Hashable) -> int:
+        """The number of the curve of a feature. Raises KeyError if it has none."""
+        names = self._own_names()[: n_curves(self)]
+        if feature not in names:
+            raise KeyError(f"there is no curve of {feature!r}")
+        return names.index(feature)
 
     def _bends(self, j: int) -> tuple[np.ndarray, np.ndarray]:
         """The values of a feature at which its curve bends, ascending, and their normal scores."""
@@ -222,19 +226,17 @@ class CurvedRanker(Ranker):
     def _columns_of_features(self) -> dict[Hashable, list[int]]:
         """The columns of each feature: one, or those of the levels of a category."""
         found: dict[Hashable, list[int]] = {}
-        for j, name in enumerate(self._own_names()):
+        for j, name in enumerate(self._own_names()[: n_curves(self)]):
             found.setdefault(name[0] if is_level(name) else name, []).append(j)  # type: ignore[index]
         return found
 
     def missing_value(self, feature: Hashable) -> float:
         """What a missing value of a feature adds to a score, on the scale of `curve`. Raises KeyError without a curve."""
         with self._lock:
-            if self._linear is not None or feature not in self._own_names():
-                raise KeyError(f"there is no curve of {feature!r}")
-            return float(self._curves()[self._own_names().index(feature), 0, 0, curves.MISSING])
+            return float(self._curves()[self._place_of(feature), 0, 0, curves.MISSING])
 
-    def _added_up(self, block: Block) -> tuple[Sequence[Hashable], np.ndarray] | None:
-        """The raw features, categories as one, and what each adds to the scores of one query."""
+    def _split(self, block: Block, a: int, b: int) -> tuple[Sequence[Hashable], np.ndarray, bool] | None:
+        """Splits a difference of scores among the raw features, categories as one."""
         if self._linear is not None:
             return None
         self._score_all(block)  # Raises for bad values.
@@ -244,10 +246,8 @@ class CurvedRanker(Ranker):
             _, *table = self._front.table
             curves.contributions(as_read(X), *table, self.relative, self._curves(), added)
         features = self._columns_of_features()
-        whole = np.zeros((len(X), len(features)))
-        for k, columns in enumerate(features.values()):
-            whole[:, k] = added[:, columns].sum(axis=1)
-        return tuple(features), whole
+        differences = added[a] - added[b]
+        return tuple(features), np.array([differences[columns].sum() for columns in features.values()]), True
 
 
 def _is_sparse(block: Block) -> bool:

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from scipy import sparse
 
-from online_rank import AdditiveRanker, BestRanker, DriftAwareRanker, PerceptronRanker, load, save
+from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, load, save
 from online_rank._kernels import curves
 from online_rank.base.closed import form_of
 from online_rank.bounds import certificate_of
@@ -366,14 +366,12 @@ def test_sparse_queries_are_learned_by_a_perceptron():
         words.learn_one(bad, [0, 1])
 
 
-@pytest.mark.parametrize("make", [DriftAwareRanker, lambda ranker: BestRanker([ranker, AdditiveRanker(relative=False)])])
-def test_other_rankers_hold_it_and_pass_missing_values_of_arrays(make):
-    model, alone = make(AdditiveRanker()), AdditiveRanker()
+def test_blends_hold_it_and_pass_missing_values_of_arrays():
+    model, alone = BlendRanker([AdditiveRanker()]), AdditiveRanker()
     for X, y in queries(30, missing=0.2):
         model.learn_one(X, y)
         alone.learn_one(X, y)
-    if isinstance(model, DriftAwareRanker):
-        assert model.predict_one(X) == alone.predict_one(X)
+    assert model.rank_one(X) == alone.rank_one(X)
     assert state_of(pickle.loads(pickle.dumps(model))) == state_of(model)
 
 
