@@ -117,7 +117,8 @@ def read_documents(
     if not are_nfc(found):
         return read_documents(documents_in_nfc(documents, ids), ids, levels)
     columns: dict[Hashable, np.ndarray] = {}
-    for name, (rows, values) in found.items():
+    for name in [*found]:
+        rows, values = found.pop(name)  # Freed one by one, which keeps the peak low.
         _read_feature(name, rows, values, ids, levels, lambda column, value: columns.setdefault(column, np.full(n, value)))
     return np.column_stack([*columns.values()]) if columns else np.empty((n, 0)), tuple(columns)
 
