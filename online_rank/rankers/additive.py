@@ -163,12 +163,11 @@ class AdditiveRanker(Hedged, CurvedRanker):
         arguments.seed(seed)
         arguments.flag("relative", relative)
         arguments.integer("max_levels", max_levels, 1)
-        checked_signs(signs)
         self.measure = measure
         self.half_lives = half_lives
         self.relative = relative
         self.max_levels = max_levels
-        self.signs = signs
+        self.signs = checked_signs(signs)
         self.seed = seed
         self._measure = parse_measure(measure)
         self._config = np.array([*self._measure, ADAPTIVE, ROOT, _MARGIN, 1.0, 0.0, 0.0, relative], dtype=np.float64)

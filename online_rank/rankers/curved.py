@@ -86,6 +86,10 @@ class CurvedRanker(Ranker):
         self._linear._meet_features_of([self])
         share_lock(self)
 
+    def _cells(self, n_documents: int, n_features: int) -> int:
+        # Documents are read as an array; a first query that is sparse is not.
+        return n_documents * n_features if n_curves(self) else 0
+
     def _fits(self, block: Block) -> bool:
         if self._linear is not None:
             return self._linear._fits(block)
