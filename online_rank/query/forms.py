@@ -125,7 +125,7 @@ def read_query(
             return x
         return with_feedback(x, as_feedback(y, len(x.w), x.n_documents, x.ids), weights, scores)
     X, ids, names, form = _read(x, documents)
-    n = len(X) if type(X) is _ARRAY else _length(X)
+    n = X.shape[0] if type(X) is SparseRows else len(X)
     if form is not None and form is not dict:  # Only frames have labels.
         y, served, qid = in_rows_of(x, "y", y), in_rows_of(x, "served", served), in_rows_of(x, "qid", qid)
     offsets = single(n) if one else query_offsets(qid, n)
@@ -210,10 +210,6 @@ def feature_dicts(block: Block) -> list[dict[Hashable, Any]]:
         entries = [(names[j], value) for j, value in zip(X.columns.tolist(), X.values.tolist(), strict=True)]
         return [dict(entries[a:b]) for a, b in itertools.pairwise(X.starts.tolist())]
     return [dict(zip(names, row, strict=True)) for row in X.tolist()]
-
-
-def _length(X: Any) -> int:
-    return X.shape[0] if isinstance(X, SparseRows) else len(X)
 
 
 def _as_weight(w: Any) -> np.ndarray:
@@ -340,7 +336,7 @@ def _from_dicts(documents: Sequence[Any], ids: tuple[Hashable, ...] | None, as_g
         documents = [_read_once(x, f"x: {document_name(i, ids)}") for i, x in enumerate(documents)]
         are_dicts = {*map(type, documents)} == _ONLY_DICTS
     if as_given and are_dicts:
-        return _Features(list(documents), ids, None, dict)
+        return _new(_Features, ([*documents], ids, None, dict))
     if not documents:
         return _Features(np.empty((0, 0)), ids, (), dict)
     # The common case, dicts with the same names, without Python code for each feature.

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from online_rank.query.blocks import document_name
-from online_rank.query.forms import as_floats, documents_in_nfc
+from online_rank.query.forms import as_floats, documents_in_nfc, flat
 from online_rank.query.names import are_nfc, in_nfc
 
 __all__ = ["Levels", "is_level", "read_documents"]
@@ -101,11 +101,12 @@ def read_documents(
     """
     n = len(documents)
     names = tuple(documents[0]) if n and type(documents[0]) is dict else ()
-    if n and {*map(type, documents)} == _ONLY_DICTS and all(tuple(x) == names for x in documents):
-        cells = [value for x in documents for value in x.values()]
-        X = _numbers_of(cells) if are_nfc(names) else None
-        if X is not None and not any(levels.kind_of(name) == "category" for name in names):
+    alike = n and {*map(type, documents)} == _ONLY_DICTS and flat(documents) == [*names] * n
+    if alike and levels._levels.keys().isdisjoint(names) and are_nfc(names):
+        X = _numbers_of(flat(map(dict.values, documents)))  # type: ignore[arg-type]
+        if X is not None:
             return X.reshape(n, len(names)), names
+    levels = levels.copy()
     found: dict[Hashable, tuple[list[int], list[Any]]] = {}
     for i, x in enumerate(documents):
         if not isinstance(x, Mapping):

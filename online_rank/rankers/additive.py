@@ -251,7 +251,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     def _add_curves(self) -> None:
         """Give the features that are new their curves."""
-        before = n_curves(self)
+        before = len(self._weights)
         n_new, documents = self._n_features - before, self._numbers[DOCUMENTS]
         if not n_new:
             return
@@ -359,18 +359,19 @@ class AdditiveRanker(Hedged, CurvedRanker):
         if block.X.dtype != np.float64:
             block = with_features(block, as_read(block.X), block.names)
         self._drawn = None
-        self._add_curves()
+        if len(self._weights) != self._n_features:
+            self._add_curves()
         if len(self._signs) != self._n_features:
             self._decide_signs()
         if len(self._places) and self._places[-1, 0] == _OPEN:
             self._decide_places()
         t, n = 0, len(block.w)
         while t < n:
-            stop = self._run_from(block, t)
+            stop = n if n == 1 else self._run_from(block, t)
             run = block if stop - t == n else block.queries(t, stop)
             learned = self._learn_run(run, rounds[t:stop])
             t += learned
-            if self._n_features and self._places.min() == kernels.WANTED:
+            if self._n_features and np.minimum.reduce(self._places, axis=None) == kernels.WANTED:
                 self._decide_places()
             elif t < stop:
                 return t
@@ -378,8 +379,6 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     def _run_from(self, block: Block, t: int) -> int:
         """The end of a run of queries, from t on, during which the map of raw values stays the same."""
-        if len(block.w) == 1:
-            return 1
         stop = self._front.run_from(block.offsets, t)
         return stop if (block.w[t:stop] > 0.0).all() else t + 1
 

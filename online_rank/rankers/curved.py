@@ -96,18 +96,20 @@ class CurvedRanker(Ranker):
         return type(block.X) is np.ndarray and super()._fits(block)
 
     def _align(self, block: Block, grow: bool = False) -> Block:
-        if grow and self._linear is None and not n_curves(self) and _is_sparse(block):
+        if grow and self._linear is None and not len(self._weights) and _is_sparse(block):
             self._begin_linear()
         if self._linear is not None:
             block = self._linear._align(as_numbers(block) if type(block.X) is list else block, grow)
             self._columns, self._n_features = self._linear._columns, self._linear._n_features
             return block
         if type(block.X) is list:
-            X, names = read_documents(block.X, block.ids, self._levels().copy())
+            X, names = read_documents(block.X, block.ids, self._levels())
             block = with_features(block, X, names)
         elif block.names is not None:
             self._levels().require_numbers(block.names)
-        return super()._align(with_features(block, as_array(block.X, self), block.names), grow)
+        if isinstance(block.X, SparseRows):
+            block = with_features(block, as_array(block.X, self), block.names)
+        return super()._align(block, grow)
 
     def _placed(self, X: np.ndarray, columns: np.ndarray) -> np.ndarray:
         known = np.flatnonzero(columns >= 0)
@@ -122,7 +124,7 @@ class CurvedRanker(Ranker):
             self._linear._require_values(as_numbers(block) if type(block.X) is list else block)
             return
         if type(block.X) is list:
-            X, names = read_documents(block.X, block.ids, self._levels().copy())
+            X, names = read_documents(block.X, block.ids, self._levels())
             block = with_features(block, X, names)
         if isinstance(block.X, SparseRows):
             require_finite(block)
@@ -137,7 +139,7 @@ class CurvedRanker(Ranker):
 
     def _drawn_by(self, weights: np.ndarray) -> np.ndarray:
         """The curves of the members by their weights (4,), (d, 2, 2, N_CELLS)."""
-        drawn = np.empty((n_curves(self), 2, 2, curves.N_CELLS))
+        drawn = np.empty((len(self._weights), 2, 2, curves.N_CELLS))
         curves.draw_curves(weights, self._weights, self._sums, drawn)
         return drawn
 
