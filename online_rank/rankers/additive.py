@@ -163,12 +163,11 @@ class AdditiveRanker(Hedged, CurvedRanker):
         arguments.seed(seed)
         arguments.flag("relative", relative)
         arguments.integer("max_levels", max_levels, 1)
-        checked_signs(signs)
         self.measure = measure
         self.half_lives = half_lives
         self.relative = relative
         self.max_levels = max_levels
-        self.signs = signs
+        self.signs = checked_signs(signs)
         self.seed = seed
         self._measure = parse_measure(measure)
         self._config = np.array([*self._measure, ADAPTIVE, ROOT, _MARGIN, 1.0, 0.0, 0.0, relative], dtype=np.float64)
@@ -241,10 +240,11 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     def _choice(self) -> np.ndarray:
         chosen = np.empty(len(MEMBERS) + len(_CANDIDATES))
-        kernels.choose(
-            self._numbers, _CANDIDATES, self._losses, self._account, _PRIOR, self.seed, self._n_queries, chosen
-        )  # fmt: skip
+        kernels.choose(self._numbers, self._hedge(), self._n_queries, chosen)
         return chosen
+
+    def _hedge(self) -> kernels.Hedge:
+        return kernels.Hedge(_CANDIDATES, _PRIOR, self._losses, self._account, self.seed, self._n_queries)
 
     def _grow(self, n_new: int) -> None:
         """Curves are added by what learns them, as sparse features have none."""
@@ -391,14 +391,16 @@ class AdditiveRanker(Hedged, CurvedRanker):
         counts, begins = bool(w[0] > 0.0), not front.n_documents
         if counts and begins:
             front.learn_run(X)
-        _, *table = front.table
+        learner = kernels.Learner(
+            self._weights, self._sums, self._signs, self._places, self._gram, self._pending, self._numbers
+        )
         served = _NONE if block.served is None else block.served
         self._n_served += len(w) if len(served) else 0
         learned = kernels.learn(
-            X, y, offsets, w, discounts(len(y)), self._config, *table, self._weights, self._sums, self._signs, self._places,
-            self._gram, self._pending, self._numbers, _CANDIDATES, self._losses, self._account, _PRIOR, self._kept(block),
-            served, self.seed, self._n_queries, rounds,
+            X, y, offsets, w, discounts(len(y)), self._config, front.table, learner, self._hedge(), self._kept(block), served,
+            rounds,
         )  # fmt: skip
+        learned = abs(learned)
         self._n_queries += learned
         if learned and block.at is not None:
             self._at = max(float(block.at[:learned].max()), -np.inf if self._at is None else self._at)

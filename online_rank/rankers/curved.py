@@ -86,6 +86,10 @@ class CurvedRanker(Ranker):
         self._linear._meet_features_of([self])
         share_lock(self)
 
+    def _cells(self, n_documents: int, n_features: int) -> int:
+        # Documents are read as an array; a first query that is sparse is not.
+        return n_documents * n_features if n_curves(self) else 0
+
     def _fits(self, block: Block) -> bool:
         if self._linear is not None:
             return self._linear._fits(block)
@@ -168,12 +172,10 @@ class CurvedRanker(Ranker):
     def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
         if self._linear is not None:
             return self._linear._score_queries(X, offsets)
-        _, counts, knots, cells, finders = self._front.table
         scores = np.empty(len(X))
         # Features that another ranker has met may have no curves yet.
-        curves.score(
-            as_read(X[:, : len(counts)]), offsets, counts, knots, cells, finders, self.relative, self._curves(), scores
-        )
+        mapping = self._front.table
+        curves.score(as_read(X[:, : len(mapping.counts)]), offsets, mapping, self.relative, self._curves(), scores)
         return scores
 
     @locked
@@ -243,12 +245,11 @@ class CurvedRanker(Ranker):
             return None
         self._score_all(block)  # Raises for bad values.
         X = (block.X if self._fits(block) else self._align(block).X)[:, : n_curves(self)]
-        added = np.zeros(X.shape)
+        added = np.zeros(X.shape[::-1])
         if X.size:
-            _, *table = self._front.table
-            curves.contributions(as_read(X), *table, self.relative, self._curves(), added)
+            curves.contributions(as_read(X), self._front.table, self.relative, self._curves(), added)
         features = self._columns_of_features()
-        differences = added[a] - added[b]
+        differences = added[:, a] - added[:, b]
         return tuple(features), np.array([differences[columns].sum() for columns in features.values()]), True
 
 

@@ -28,9 +28,8 @@ class ExploringRanker(LinearRanker):
     def __init__(self, policy: Policy | None, half_life: float | None, signs: Mapping[Any, int] | None) -> None:
         super().__init__(half_life, n_counters=_N_COUNTERS)
         require_policy(policy)
-        checked_signs(signs)
         self.policy = policy
-        self.signs = signs
+        self.signs = checked_signs(signs)
         self._learns_atomically = signs is None
         # Whether it began with given weights.
         self._begun = False

@@ -148,8 +148,7 @@ class PerceptronRanker(LinearRanker):
         self.half_life = half_life
         self.served = served
         self.norm_cap = norm_cap
-        self.signs = signs
-        checked_signs(signs)
+        self.signs = checked_signs(signs)
         self._own = own_measure(measure) if is_own(measure) else None
         # With signs, the projection follows the kernel; with a measure of the user's own, Python goes before it.
         self._learns_atomically = type(self)._learns_atomically and signs is None and self._own is None
