@@ -75,7 +75,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
     ----------
     measure
         The measure of the loss (see `online_rank.measure`).
-    half_lives
+    half_life
         Half-lives of the two averages, the long one first: in queries, or as texts in time, `("7d", "2h")`. Then `learn_one`
         needs `at=`, the time of each query.
     relative
@@ -135,9 +135,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     _replaced = frozenset({"_config", "_keep", "_seconds", "_signs"})
 
-    #: The largest step of the blend; losses of candidates do not fade, and all begin alike. The first has the last weights.
+    #: The largest step of the blend; all candidates begin alike. The first has the last weights.
     rate = 1.0
-    half_life = None
     prior = None
     _candidates, _prior = _CANDIDATES, _PRIOR
 
@@ -148,7 +147,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         self,
         measure: str = "ndcg@10",
         *,
-        half_lives: Sequence[float | str] = (1000, 50),
+        half_life: Sequence[float | str] = (1000, 50),
         relative: bool = True,
         max_levels: int = 100,
         signs: Mapping[Any, int] | None = None,
@@ -164,14 +163,14 @@ class AdditiveRanker(Hedged, CurvedRanker):
         arguments.flag("relative", relative)
         arguments.integer("max_levels", max_levels, 1)
         self.measure = measure
-        self.half_lives = half_lives
+        self.half_life = half_life
         self.relative = relative
         self.max_levels = max_levels
         self.signs = checked_signs(signs)
         self.seed = seed
         self._measure = parse_measure(measure)
         self._config = np.array([*self._measure, ADAPTIVE, ROOT, _MARGIN, 1.0, 0.0, 0.0, relative], dtype=np.float64)
-        self._keep, self._seconds = _factors(half_lives)
+        self._keep, self._seconds = _factors(half_life)
         self._front = StreamQuantileMap.taking_missing(seed)
         # What learns instead if the first query is sparse.
         self._linear: PerceptronRanker | None = None
@@ -338,7 +337,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
             return self._keep if n == 1 else np.repeat(self._keep, n, axis=0)
         if block.at is None:
             raise ValueError(
-                f"half_lives is {self.half_lives!r}, with a time: learn_one and learn_many need at=, that of the query"
+                f"half_life is {self.half_life!r}, with a time: learn_one and learn_many need at=, that of the query"
             )
         keep, latest = np.repeat(self._keep, n, axis=0), self._at
         for row, at in zip(keep, block.at.tolist(), strict=True):
@@ -413,13 +412,13 @@ class AdditiveRanker(Hedged, CurvedRanker):
 _NONE = np.empty(0)
 
 
-def _factors(half_lives: Any) -> tuple[np.ndarray, tuple[float, ...]]:
+def _factors(half_life: Any) -> tuple[np.ndarray, tuple[float, ...]]:
     """The factors of the past in a query (1, 3), and half-lives in seconds, 0 for those in queries."""
-    if not isinstance(half_lives, list | tuple) or len(half_lives) != 2:
-        raise TypeError(f"half_lives is {half_lives!r}; it is a pair of half-lives: the long one and the short one")
+    if not isinstance(half_life, list | tuple) or len(half_life) != 2:
+        raise TypeError(f"half_life is {half_life!r}; it is a pair of half-lives: the long one and the short one")
     seconds, keep = [], []
-    for i, one in enumerate(half_lives):
-        name = f"half_lives[{i}]"
+    for i, one in enumerate(half_life):
+        name = f"half_life[{i}]"
         if isinstance(one, str):
             seconds.append(arguments.seconds_of(one, name))
             keep.append(1.0)
