@@ -124,7 +124,7 @@ def models() -> Iterator[Any]:
     yield o.StreamScaler() | o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)})
     for transformer in (
         o.StreamScaler(), o.StreamQuantileMap(), o.MaxAbsStreamScaler(),
-        o.QueryNormalizer("standard"), o.QueryNormalizer("minmax"), o.StreamTargetEncoder(),
+        o.QueryNormalizer("standard"), o.QueryNormalizer("minmax"),
     ):  # fmt: skip
         yield transformer | o.PerceptronRanker()
     yield o.StreamQuantileMap() | o.BlendRanker()
