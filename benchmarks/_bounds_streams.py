@@ -1,4 +1,4 @@
-"""Sections of `benchmarks.bounds` that check statements on thousands of streams: limits, blends, leaders, pairs, exploring."""
+"""Sections of `benchmarks.bounds` that check statements on thousands of streams: limits, blends, pairs, exploring."""
 
 import itertools
 import math
@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks._common import table
 from online_rank import LossTracker, PerceptronRanker
 from online_rank._kernels.clicks import mixed_logits
-from online_rank.bounds.blends import blend_closed_bound, leader_bound
+from online_rank.bounds.blends import blend_closed_bound
 from online_rank.intervals.losses import largest_deviation
 from tests.reference.additive_account import checks
 
@@ -107,7 +107,7 @@ def limits() -> str:
 
 
 def hedging() -> str:
-    """What blends serve, against adversaries, and what leaders do (sections 18 and 19)."""
+    """What blends serve, against adversaries (section 18)."""
     from online_rank._kernels import blend as kernels
     from online_rank.rankers.hedge import BUDGET, HedgeAccount, opening, shares_of, step_of
 
@@ -136,22 +136,10 @@ def hedging() -> str:
                     least_loss=float(losses.min()), n_candidates=n, rate=rate, variance=a.variance, luck=a.luck
                 )
                 closed.add(seed, a.served, price, a.mixed)
-    leaders = Tally()
-    for seed in seeds_for(leaders):
-        rng = np.random.default_rng([19, seed])
-        n, rho = int(rng.integers(1, 9)), float(rng.choice([1.0, 1.0, 0.9]))
-        losses, base, served, price, best = np.zeros(n), rng.random(n), 0.0, 0.0, 0
-        for t in range(int(rng.integers(1, 200))):
-            new = adversary(seed, rng, base, losses, np.eye(n)[best], t)
-            served, losses = rho * served + new[best], rho * losses + new
-            follower = int(np.argmin(losses))
-            price, best = rho * price + new[best] - new[follower], follower
-            leaders.add(seed, served, leader_bound(best_loss=float(losses.min()), price=price), served)
     rows = [
         path.row("served <= min(L(c) + ln(1/pi(c)) / eta) + Delta + G, at all times"),
         closed.row("served <= L* + ln N / eta + 2 sqrt(2 (e - 2) W ln N) + b + 5/4 + luck"),
         gaps.row("G <= b + 1"),
-        leaders.row("leader: served <= L* + P, at all times"),
     ]
     return table(HEADER, rows)
 

@@ -68,7 +68,7 @@ CATALOGUE: dict[str, list[Entry]] = {
         _STATEMENTS._replace(title="Coverage of paired"),
         _STATEMENTS._replace(title="What exploring"),
         _AS_SERVED._replace(title="What certificates say of", by="benchmarks.bounds tightness"),
-        _AS_SERVED._replace(title="What following", by="benchmarks.bounds leader"),
+        _AS_SERVED._replace(title="Two rankers that disagree", by="benchmarks.bounds counterexample_of_blends"),
         _AS_SERVED._replace(title="Paired intervals on", by="benchmarks.bounds pairs"),
         Entry("", "0 to the number of streams", "5 minutes"),
     ],

@@ -41,7 +41,7 @@ from online_rank.rankers.curved import CurvedRanker
 from online_rank.rankers.exploring import ExploringRanker
 from online_rank.rankers.fading import FadingRanker
 from online_rank.rankers.fixed import FixedRanker
-from online_rank.rankers.nested import RankerOfOne, RankerOfSeveral
+from online_rank.rankers.nested import RankerOfOne
 
 
 def doubled(query):
@@ -155,7 +155,7 @@ if HAS_TORCH:
 NOT_SAVED = {"function", "function | scaler | perceptron", "lifted selector"}
 
 #: Base classes of rankers, which say nothing about how to learn.
-BASES = {Ranker, AveragedRanker, CurvedRanker, ExploringRanker, FadingRanker, LinearRanker, RankerOfOne, RankerOfSeveral}
+BASES = {Ranker, AveragedRanker, CurvedRanker, ExploringRanker, FadingRanker, LinearRanker, RankerOfOne}
 
 #: Rankers that the contract, which gives them any features, with names and without, is not for.
 NOT_CHECKED = {
@@ -191,8 +191,6 @@ _ADAPTED = {
     "pointwise, regressor",
     "pointwise, classifier",
     "pairwise",
-    "drift, pairwise",
-    "best, pairwise",
     "scaler | pairwise",
 }
 #: Models that a service can have: those that files know.

@@ -239,8 +239,11 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
         return None
 
     def _blended(self) -> tuple[list[Any], np.ndarray] | None:
-        told = self._curves is None or not self._curves.has_curves
-        return (self._learners, self.weights / self.scales) if told else None
+        factors = self.weights / self.scales
+        if self._curves is None:
+            return self._learners, factors
+        # Sparse rows are ranked by the first alone; otherwise it splits differences itself.
+        return None if self._curves.has_curves else (self._learners[:1], factors[:1])
 
     def _split(self, block: Block, a: int, b: int) -> tuple[Sequence[Hashable], np.ndarray, bool] | None:
         told = None if self._curves is None else self._curves._split(block, a, b)

@@ -181,16 +181,8 @@ def test_the_contract_finds_a_part_with_a_lock_of_its_own():
         one_lock(model)
 
 
-@pytest.mark.parametrize(
-    ("owner", "names"),
-    [
-        (LossTracker, ["served_interval"]),
-        (PerceptronRanker, ["restart_average"]),
-    ],
-)
-def test_methods_that_had_no_lock(owner, names):
-    for name in names:
-        assert hasattr(getattr(owner, name), "__wrapped__")
+def test_a_method_that_had_no_lock():
+    assert hasattr(LossTracker.served_interval, "__wrapped__")
 
 
 def test_locks_are_neither_state_nor_compared():
