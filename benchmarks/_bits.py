@@ -18,6 +18,8 @@ import online_rank as o
 from online_rank._kernels.ahead.loading import in_use
 from online_rank.storage.files import to_bytes
 
+#: A tenth of the values of its queries are missing.
+MISSING = "AdditiveRanker(), missing values"
 #: The models, and of how many features their queries are.
 MODELS: dict[str, tuple[Callable[[], Any], int]] = {
     "PerceptronRanker()": (o.PerceptronRanker, 20),
@@ -32,6 +34,9 @@ MODELS: dict[str, tuple[Callable[[], Any], int]] = {
     ),
     "GradientRanker()": (o.GradientRanker, 20),
     "GradientRanker('listnet', optimizer='adagrad')": (lambda: o.GradientRanker("listnet", optimizer="adagrad"), 20),
+    "AdditiveRanker()": (o.AdditiveRanker, 20),
+    "AdditiveRanker(), 136 features": (o.AdditiveRanker, 136),
+    MISSING: (o.AdditiveRanker, 20),
     "RidgeRanker()": (o.RidgeRanker, 20),
     "BoostedRanker()": (o.BoostedRanker, 20),
     "BlendRanker()": (o.BlendRanker, 20),
@@ -53,8 +58,10 @@ def query(t: int, d: int) -> tuple[np.ndarray, np.ndarray]:
     return X, (truth > 1.0).astype(np.int64) + (truth > 2.5) + (truth > 8.0)
 
 
-def learn(model: Any, t: int, d: int) -> None:
+def learn(model: Any, t: int, d: int, is_holed: bool) -> None:
     X, y = query(t, d)
+    if is_holed:
+        X[np.random.default_rng([2, t]).random(X.shape) < 0.1] = np.nan
     if getattr(model, "policy", None) is None:
         model.learn_one(X, y)
         return
@@ -68,7 +75,7 @@ def digests(name: str, checkpoints: list[int]) -> list[str]:
     model = make()
     found = []
     for t in range(max(checkpoints)):
-        learn(model, t, d)
+        learn(model, t, d, name == MISSING)
         if t + 1 in checkpoints:
             digest = hashlib.sha256(to_bytes(model))
             digest.update(np.asarray(model.predict_one(query(-1 % 2**32, d)[0])).tobytes())

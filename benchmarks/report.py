@@ -56,7 +56,7 @@ SHOWN = {
             "PerceptronRanker()*",
             "map | PerceptronRanker()",
             "map | RidgeRanker()",
-            "BlendRanker('light')",
+            "AdditiveRanker()",
             "BlendRanker()",
             "LightGBM*",
             "XGBoost*",
@@ -76,7 +76,7 @@ SHOWN = {
     "weblike": Part(
         rows=(
             "map | RidgeRanker()",
-            "BlendRanker('light')",
+            "AdditiveRanker()",
             "BlendRanker()",
             "LightGBM lambdarank",
         ),

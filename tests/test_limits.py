@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from river import preprocessing
 
-from online_rank import BestRanker, DriftAwareRanker, ForEachDocument, GradientRanker, LossTracker, PerceptronRanker
+from online_rank import BlendRanker, ForEachDocument, GradientRanker, LossTracker, PerceptronRanker
 from online_rank.base.schema import Plain, StateError
 from online_rank.limits import INT64_HIGH, INT64_LOW, MAX_ID_LENGTH, MAX_LIFTED, is_id, is_integer, is_name
 from online_rank.serving.protocol import RankingService
@@ -61,8 +61,7 @@ def test_what_is_no_integer_of_64_bits(value):
     "make",
     [
         lambda: LossTracker(PerceptronRanker()),
-        lambda: BestRanker([PerceptronRanker(), GradientRanker()]),
-        lambda: DriftAwareRanker(PerceptronRanker()),
+        lambda: BlendRanker([PerceptronRanker(), GradientRanker()]),
     ],
 )
 def test_a_first_query_without_features_can_be_saved_and_leaves_both_kinds_of_features_open(make):

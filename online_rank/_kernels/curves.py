@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from online_rank._kernels._jit import inner, kernel, leaf
-from online_rank._kernels.fits import require
+from online_rank._kernels.fits import require, require_offsets
 from online_rank._kernels.primitives import add_line_four, add_scaled_four, bit_pattern, sum_fours
 from online_rank._kernels.quantile_map import (
     DENSITY,
@@ -131,7 +131,7 @@ def _n_known(x):
     n, infinite = 0, False
     for i in range(x.shape[0]):
         infinite |= math.isinf(x[i])
-        n += np.int64(x[i] == x[i])
+        n += 1 if x[i] == x[i] else 0
     return -1 if infinite else n
 
 
@@ -439,3 +439,24 @@ def contributions(X, mapping, relative, curves, out):
         add_curve(rows.g[j], rows.cells[j], curves[j, 0], out[j])
         if relative:
             add_curve(rows.q[j], rows.q_cells[j], curves[j, 1], out[j])
+
+
+@kernel
+def mapped(X, offsets, mapping, lowest, out):
+    """The first columns of out (n, d or more) = g of each feature, at least `lowest`, and 2 `lowest` if missing.
+
+    Returns whether no value is infinite.
+    """
+    d, longest = X.shape[1], longest_query(offsets)
+    require_offsets(offsets, min(X.shape[0], out.shape[0]))
+    require(mapping.counts.shape[0] == d <= out.shape[1])
+    room, rows = room_for_reading(d, longest), room_for_rows(d, longest)
+    for t in range(offsets.shape[0] - 1):
+        first, m = offsets[t], offsets[t + 1] - offsets[t]
+        if not read_rows(X, first, m, mapping, False, room, rows):
+            return False
+        for j in range(d):
+            for i in range(m):
+                g = max(rows.g[j, i], lowest)
+                out[first + i, j] = 2.0 * lowest if rows.cells[j, i] == MISSING else g
+    return True

@@ -450,23 +450,3 @@ def map_queries(X, offsets, rare, counts, knots, cells, finders, out):
         _relate(scores, rare, first, means, factors)
         _write(scores, means, factors, out[a:b])
     return sound
-
-
-@kernel
-def ramps(Z, knots, height, out):
-    """For each column of Z: its value, then height clip((z - P_k) / (P_{k+1} - P_k), 0, 1) for all neighbouring knots.
-
-    out : (n, columns * number of knots)
-    """
-    width = knots.shape[0]
-    slopes = np.empty(width - 1)
-    for k in range(width - 1):
-        slopes[k] = 1.0 / (knots[k + 1] - knots[k])
-    for i in range(Z.shape[0]):
-        for j in range(Z.shape[1]):
-            z, own = np.float64(Z[i, j]), out[i, j * width : (j + 1) * width]
-            own[0] = Z[i, j]
-            for k in range(width - 1):
-                part = (z - knots[k]) * slopes[k]
-                part = part if part > 0.0 else 0.0
-                own[k + 1] = height * (part if part < 1.0 else 1.0)

@@ -235,9 +235,3 @@ def _gaps(c: Any) -> tuple[Any, str] | None:
 def _draws(c: Any) -> tuple[Any, str] | None:
     drawn = c.totals.get("n_drawn")
     return None if drawn is None else (drawn, f"{drawn:,} queries were ranked by a drawn candidate")
-
-
-@_line("n_changes", "changes of the leader")
-def _changes(c: Any) -> tuple[Any, str] | None:
-    changes = c.facts.get("n_changes")
-    return None if changes is None else (changes, f"{changes:,}, at a price of {c.facts['price']:.4g}")

@@ -16,7 +16,7 @@ from online_rank.cli.options import Clicks, Output
 from online_rank.cli.printing import table
 from online_rank.cli.reading import Missing, Reading, warnings_as_lines
 from online_rank.cli.settings import Settings
-from online_rank.cli.train import require_known_signs, scaled
+from online_rank.cli.train import behind_map, require_known_signs
 from online_rank.support.progress import progress
 
 #: What lists of each origin are learned by, and what is assumed of users.
@@ -210,7 +210,7 @@ def _learn(log: ClickLog, settings: Settings, output: Output) -> None:
         output.warn(f"{seen.alone:,} of {seen.lists:,} lists have a single candidate: from these nothing is learned")
     examination = examination_of(log, seen.deepest, shown) if log.origin == "moved" else None
     ranker, options = learner_for(log.origin, examination)
-    model = scaled(ranker, settings.scale, settings.signs, **options)
+    model = behind_map(ranker, settings.signs, **options)
     model = declared(model, log.reading.strict, plan.features)
     logged, value = _taught(model, log, seen, shown)
     report: dict[str, Any] = {"files": list(log.files), "origin": log.origin, **seen._asdict()}

@@ -99,9 +99,9 @@ class Settings(Training):
         check_files([*self.files, *self.test], self.reading)
         if self.shards is not None:
             self._check_shards()
-        if self.signs and self.ranker != "perceptron":
-            raise ValueError(f"--sign is for --ranker perceptron, whose weights have signs, not for {self.ranker}")
-        # A blend is compared with its own candidates while it learns.
+        if self.signs and self.ranker == "blend":
+            raise ValueError("--sign is for curves and for linear weights: a blend has trees, which keep no sign")
+        # The others are compared with their own candidates while they learn.
         if self.certify and self.ranker == "perceptron" and (self.passes > 1 or "-" in self.files):
             raise ValueError("--certify reads the queries twice for one pass of learning: give files, and --passes 1")
 

@@ -13,10 +13,12 @@ from rich.console import Console
 from online_rank.base import ranker_of
 from online_rank.base.columns import are_numbers
 from online_rank.base.signs import signs_of_columns
+from online_rank.bounds import certificate_of
+from online_rank.bounds.account_run import keeps_account
 from online_rank.cli.advice import advice
 from online_rank.cli.dry_run import look
 from online_rank.cli.evaluate import measure_files
-from online_rank.cli.files import behind, declared, n_features_of, refuse_overwriting
+from online_rank.cli.files import declared, n_features_of, refuse_overwriting
 from online_rank.cli.options import Checkpoints, Measuring, Output
 from online_rank.cli.printing import RANDOM, measured, table
 from online_rank.cli.reading import Missing, warnings_as_lines
@@ -32,32 +34,28 @@ from online_rank.support.progress import progress
 _MIXING = ("shards", "rounds", "bytes_sent")
 
 
-def new_model(measure: str, scale: str, ranker: str = "perceptron", signs: Mapping[str, int] | None = None) -> Any:
+def new_model(measure: str, ranker: str, signs: Mapping[str, int] | None = None) -> Any:
     """A model that has learned nothing yet. The ranker "swap" learns from clicks, not for a measure.
 
-    `signs` are the signs of the weights of features, for a perceptron.
+    `signs` are the signs of features, for curves and linear weights.
     """
-    from online_rank import BlendRanker, PerceptronRanker, SwapRanker
+    from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, StreamScaler, SwapRanker
 
-    if ranker in ("blend", "light-blend"):
-        return BlendRanker(None if ranker == "blend" else "light", measure=measure)
+    if ranker == "additive":
+        return AdditiveRanker(measure, signs=signs)
+    if ranker == "blend":
+        return BlendRanker(measure=measure)
     if ranker == "swap":
-        return scaled(SwapRanker, scale)
-    return scaled(PerceptronRanker, scale, signs, measure=measure)
+        return behind_map(SwapRanker)
+    return StreamScaler() | PerceptronRanker(measure, signs=signs)
 
 
-def scaled(ranker: Any, scale: str, signs: Mapping[str, int] | None = None, **options: Any) -> Any:
-    """A new ranker of a class behind the transformer that `--scale` names; `signs` are those of features."""
-    fronts = _fronts(scale)
-    return behind(fronts, ranker(**options, signs=signs_of_columns(fronts, signs) if signs else None))
+def behind_map(ranker: Any, signs: Mapping[str, int] | None = None, **options: Any) -> Any:
+    """A new ranker of a class behind a quantile map; `signs` are those of features."""
+    from online_rank import StreamQuantileMap
 
-
-def _fronts(scale: str) -> list[Any]:
-    """The transformer that `--scale` names, if any."""
-    from online_rank import QueryNormalizer, StreamQuantileMap, StreamScaler
-
-    fronts: dict[str, Any] = {"map": StreamQuantileMap, "stream": StreamScaler, "query": QueryNormalizer}
-    return [fronts[scale]()] if scale in fronts else []
+    front = StreamQuantileMap()
+    return front | ranker(**options, signs=signs_of_columns([front], signs) if signs else None)
 
 
 def run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: int | None = None) -> None:
@@ -94,7 +92,7 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: 
     if settings.test:
         figures = measure_files(model, settings.test, Measuring([settings.measure]), settings.reading, shown)
         report["test"] = {"files": settings.test, **figures}
-    certificate = ranker_of(model).certificate() if settings.certify else None
+    certificate = certificate_of(model) if settings.certify else None
     if certificate is not None:
         report["certificate"] = certificate.to_dict()
     if output.save is not None:
@@ -143,14 +141,14 @@ def _check(settings: Settings, checkpoints: Checkpoints, output: Output, workers
 def _untaught(settings: Settings, plan: Any, output: Output, shown: bool | None) -> Any:
     """The model before the first query; says what was found in a table, and what may be better."""
     require_known_signs(settings.signs, plan, settings.files)
-    model = new_model(settings.measure, settings.scale, settings.ranker, settings.signs)
+    model = new_model(settings.measure, settings.ranker, settings.signs)
     if plan is not None:
         model = declared(model, settings.reading.strict, plan.features)
     elif settings.reading.strict:
         raise ValueError("--strict is for tables, whose columns have names")
     for line in (plan.in_words() if plan else []) + _advice(settings):
         output.warn(line)
-    if not settings.certify:
+    if not settings.certify or keeps_account(ranker_of(model)):
         return model
     from online_rank.cli.certify import tracked
 

@@ -1,5 +1,6 @@
 """Reads a model for a target: its closed form, and the target's names of the features."""
 
+import unicodedata
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -197,7 +198,14 @@ def feature_texts(known: Sequence[Hashable] | None, n_features: int, names: Name
         if len(names) != n_features:
             raise ValueError(f"names has {len(names)} names, but the model has {n_features} features")
         texts = list(names)
-    if len(set(texts)) < n_features:
-        twice = next(text for text in texts if texts.count(text) > 1)
-        raise ValueError(f"two features would be called {twice!r}; give other names (argument names)")
+    require_different(own if known is None else known, [unicodedata.normalize("NFC", text) for text in texts])
     return texts, templates
+
+
+def require_different(names: Sequence[Hashable], texts: Sequence[str]) -> None:
+    """Raise ValueError if two of the names are one text for a target, given the text of each."""
+    first: dict[str, int] = {}
+    for j, text in enumerate(texts):
+        if (other := first.setdefault(text, j)) != j:
+            both = f"{names[other]!r} and {names[j]!r}"
+            raise ValueError(f"two features would be called {text!r}, {both}; give other names (argument names)")

@@ -5,6 +5,7 @@ import itertools
 import operator
 import struct
 import sys
+import unicodedata
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -90,7 +91,7 @@ def read_query(
         The time in seconds, of several queries one each; None for what a `Block` says, or none.
     documents
         Whether to keep feature dicts, and frames with columns other than numbers, unchanged, for pipeline steps that take text
-        and categories.
+        and categories, of which booleans are one kind.
 
     Raises
     ------
@@ -240,6 +241,7 @@ def _read(x: Any, documents: bool) -> _Features:
     if isinstance(x, Vectors):
         return _Features(x.products) if x.ids is None else _Features(x.products, x.ids, None, dict)
     if isinstance(x, _MAPPING):
+        x = _read_once(x, "x")
         documents_are_dicts = {*map(type, x.values())} == _ONLY_DICTS
         for name, document in () if documents_are_dicts else x.items():
             if not isinstance(document, Mapping):
@@ -262,6 +264,17 @@ def _read(x: Any, documents: bool) -> _Features:
     if is_scipy(x):
         return _Features(from_scipy(x))
     return _from_frame(x, documents)
+
+
+def _read_once(x: Any, what: str) -> Any:
+    """A plain dict of a mapping, whose length, names and values may else change, or contradict each other; others as given."""
+    if type(x) is dict or not isinstance(x, Mapping):
+        return x
+    try:
+        # A dict of a subclass would be copied without asking for its names and values.
+        return {name: x[name] for name in iter(x)}
+    except Exception as error:
+        raise ValueError(f"{what} is a {type(x).__name__} that cannot be read: {type(error).__name__}: {error}") from error
 
 
 def _require_no_runs(x: Any, y: Any) -> None:
@@ -319,15 +332,18 @@ def _is_document(value: Any) -> bool:
 
 def _from_dicts(documents: Sequence[Any], ids: tuple[Hashable, ...] | None, as_given: bool) -> _Features:
     """Feature dicts; columns are in the order in which names first appear."""
-    if as_given and all(isinstance(document, Mapping) for document in documents):
+    are_dicts = {*map(type, documents)} == _ONLY_DICTS
+    if not are_dicts:
+        documents = [_read_once(x, f"x: {document_name(i, ids)}") for i, x in enumerate(documents)]
+        are_dicts = {*map(type, documents)} == _ONLY_DICTS
+    if as_given and are_dicts:
         return _Features(list(documents), ids, None, dict)
     if not documents:
         return _Features(np.empty((0, 0)), ids, (), dict)
-    # The common case, plain dicts with the same names, without Python code for each feature. Only plain dicts, because others
-    # (defaultdict) may return values for names that they do not contain.
+    # The common case, dicts with the same names, without Python code for each feature.
     names: tuple[Hashable, ...] = tuple(documents[0])
     n, d = len(documents), len(names)
-    if d < 2 or {*map(type, documents)} != _ONLY_DICTS or {*map(len, documents)} != {d}:
+    if d < 2 or not are_dicts or {*map(len, documents)} != {d}:
         return _from_ragged_dicts(documents, ids)
     if [*itertools.chain.from_iterable(documents)] == [*names] * n:
         rows: Iterable[Any] = map(dict.values, documents)
@@ -439,9 +455,10 @@ def _from_frame(x: Any, documents: bool) -> _Features:
     frame = narwhals.from_native(x, eager_only=True)
     if (index := index_among(tuple(frame.columns))) is not None:
         raise ValueError(f"x: column {index!r} is the index of a frame that was written to a file; drop it before learning")
+    _require_distinct(frame.columns)
     form = narwhals.get_native_namespace(x)
     for name, dtype in frame.schema.items():
-        if not (dtype.is_numeric() or dtype == narwhals.Boolean):
+        if not (dtype.is_numeric() or (dtype == narwhals.Boolean and not documents)):
             if documents:
                 return _Features(list(frame.iter_rows(named=True)), None, None, form)
             raise TypeError(f"x: column {name!r} has dtype {dtype}; features are numbers")
@@ -453,6 +470,16 @@ def _from_frame(x: Any, documents: bool) -> _Features:
             X[frame[name].is_null().to_numpy(), j] = np.nan
         X = X.astype(np.float64)
     return _Features(_as_matrix(X), None, tuple(frame.columns), form)
+
+
+def _require_distinct(columns: Sequence[Any]) -> None:
+    """Raise ValueError for columns whose names become equal as texts: one of them would be lost on the way."""
+    known: dict[str, Any] = {}
+    for name in columns:
+        text = unicodedata.normalize("NFC", str(name))
+        if text in known:
+            raise ValueError(f"x: the columns {known[text]!r} and {name!r} have the same name as text; rename one of them")
+        known[text] = name
 
 
 def _require_few(n_features: int) -> None:

@@ -13,8 +13,8 @@ import numpy as np
 from online_rank._kernels.names import hash_texts, number_names
 from online_rank.limits import is_name
 
-#: Random seeds of the hash, so that nobody can choose names that collide. Nothing that is stored depends on them.
-_SEEDS = np.frombuffer(os.urandom(16), np.uint64)
+#: Secret key of the hash, so that nobody can choose names that collide. Nothing that is stored depends on it.
+_KEY = np.frombuffer(os.urandom(16), np.uint64)
 
 _ONLY_TEXTS = {str}
 
@@ -64,7 +64,7 @@ class HashedNames(tuple):
     hashes: np.ndarray
 
     def __reduce__(self) -> Any:
-        # The seeds differ in another process.
+        # The key differs in another process.
         return tuple, (tuple(self),)
 
 
@@ -120,7 +120,7 @@ def hashes_of(names: Sequence[Hashable]) -> np.ndarray:
     hashes = np.empty((len(names), 2), np.int64)
     # Byte 254 does not occur in UTF-8.
     text = in_lines(names, lambda name: encoded(name) if isinstance(name, str) else b"\xfe")
-    hash_texts(np.frombuffer(text, np.uint8), _SEEDS, hashes)
+    hash_texts(np.frombuffer(text, np.uint8), _KEY, hashes)
     return hashes
 
 

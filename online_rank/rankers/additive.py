@@ -1,5 +1,6 @@
 """A learner with one curve for each feature."""
 
+import copy
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,14 +15,17 @@ from online_rank.base import Abilities, share_lock
 from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Nested, Real, Schema
-from online_rank.base.undo import Undo, record
+from online_rank.base.undo import Undo, record, record_state
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
+from online_rank.measures.own import is_own
 from online_rank.preprocessing import StreamQuantileMap
-from online_rank.query import Block, with_features
+from online_rank.query import Block, SparseRows, with_features
+from online_rank.query.levels import is_level
 from online_rank.rankers.curved import ALONE, MEMBERS, CurvedRanker, as_read, n_curves
 from online_rank.rankers.halving import halved
 from online_rank.rankers.hedge import LEAST, HedgeAccount, Hedged, opening
+from online_rank.rankers.mixed import mix_curves
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.signs import checked_signs
 
@@ -125,6 +129,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         _account=Array(len(HedgeAccount._fields), low=LEAST),
         _n_queries=Count(),
         _n_served=Count(),
+        _n_mixed=Count(),
         _at=Real(optional=True),
     )
 
@@ -150,6 +155,11 @@ class AdditiveRanker(Hedged, CurvedRanker):
         seed: int = 0,
     ) -> None:
         super().__init__()
+        if is_own(measure):
+            raise TypeError(
+                f"measure is {measure!r:.80}: AdditiveRanker learns for measures of the library, by their names; for one of "
+                "your own take StreamQuantileMap() | PerceptronRanker(measure)"
+            )
         arguments.seed(seed)
         arguments.flag("relative", relative)
         arguments.integer("max_levels", max_levels, 1)
@@ -174,7 +184,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         self._numbers = np.zeros(kernels.N_NUMBERS)
         self._losses = np.zeros(len(_CANDIDATES))
         self._account = opening()
-        self._n_queries = self._n_served = 0
+        self._n_queries = self._n_served = self._n_mixed = 0
         self._at: float | None = None
         self._derive()
         share_lock(self)
@@ -209,6 +219,11 @@ class AdditiveRanker(Hedged, CurvedRanker):
         return self._n_served
 
     @property
+    def n_mixed(self) -> int:
+        """How often what several machines have learned was mixed; no bound covers the account of several."""
+        return self._n_mixed
+
+    @property
     @locked
     def mass(self) -> float:
         """V, the total mass of the updates of the perceptron."""
@@ -233,11 +248,24 @@ class AdditiveRanker(Hedged, CurvedRanker):
         return kernels.Hedge(_CANDIDATES, _PRIOR, self._losses, self._account, self.seed, self._n_queries)
 
     def _grow(self, n_new: int) -> None:
+        """Curves are added by what learns them, as sparse features have none."""
+
+    def _add_curves(self) -> None:
+        """Give the features that are new their curves."""
+        before = n_curves(self)
+        n_new, documents = self._n_features - before, self._numbers[DOCUMENTS]
+        if not n_new:
+            return
         self._front.widen(n_new)
         self._weights = with_zeros(self._weights, n_new)
         self._sums = with_zeros(self._sums, n_new)
         # Earlier documents lacked the new features; their standardised grades add up to 0.
-        self._sums[self._n_features :, 0, 1, curves.POINTS] = self._numbers[DOCUMENTS]
+        self._sums[before:, 0, 1, curves.POINTS] = documents
+        if levels := [before + k for k, name in enumerate(self._own_names()[before:]) if is_level(name)]:
+            # They did not have these levels: their value was 0, and so are g and q.
+            self._front.were_zero(levels)
+            self._sums[levels, 0, 1, curves.POINTS] = 0.0
+            self._sums[levels, :, 1, curves.POINTS // 2 - 1 : curves.POINTS // 2 + 1] = documents / 2.0
         self._places = np.concatenate([self._places, np.full((n_new, 2), _OPEN)])
         self._drawn = None
 
@@ -249,6 +277,13 @@ class AdditiveRanker(Hedged, CurvedRanker):
         super()._record(log, block)
         for part in self._parts:
             record(log, part, block)
+
+    def _recorded_for_one(self, log: list[Undo], block: Block) -> bool:
+        if self._linear is not None:
+            return False
+        record_state(log, self, copied=False)
+        record(log, self._front, block)
+        return True
 
     def _decide_places(self) -> None:
         """Give new features, and those that were missing for the first time, their columns in the second-order member."""
@@ -275,6 +310,34 @@ class AdditiveRanker(Hedged, CurvedRanker):
         for name, sign in (self.signs or {}).items():
             if name in known:
                 self._signs[known[name]] = sign
+        for name, j in known.items():
+            if is_level(name) and name[0] in (self.signs or ()):  # type: ignore[index]
+                rises = {"true": 1, "false": -1}.get(name[2], 0)  # type: ignore[index]
+                if not rises:
+                    raise ValueError(f"signs has {name[0]!r}, which is a category: numbers and booleans have signs")  # type: ignore[index]
+                self._signs[j] = rises * self.signs[name[0]]  # type: ignore[index]
+
+    def _fork(self) -> None:
+        for part in self._parts:
+            part._fork()
+
+    def _mix(self, shards: Sequence[Any], base: Any) -> None:
+        self._n_mixed += 1
+        self._n_queries += sum(shard._n_queries - base._n_queries for shard in shards)
+        self._n_served += sum(shard._n_served - base._n_served for shard in shards)
+        self._at = max((shard._at for shard in shards if shard._at is not None), default=self._at)
+        self._last_round = copy.copy(shards[-1]._last_round)  # Each instance overwrites its own row.
+        if self._linear is None and any(shard._linear is not None for shard in shards):
+            self._begin_linear()
+        if self._linear is None:
+            self._drawn = None
+            mix_curves(self, shards, base)
+            return
+        if any(n_curves(one) for one in (base, *shards)):
+            raise ValueError("some of the AdditiveRankers have learned from sparse rows, and others from arrays")
+        fresh = self._linear.clone()
+        self._linear._meet_features_of([self])
+        self._linear._mix([shard._linear or fresh for shard in shards], base._linear or fresh)
 
     def _kept(self, block: Block) -> np.ndarray:
         """The factors of the past for each query, (q, 3)."""
@@ -295,6 +358,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
         return keep
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        if self._linear is None and isinstance(block.X, SparseRows):
+            self._begin_linear()
         if self._linear is not None:
             learned = self._linear._learn(block, rounds)
             self._n_queries += learned
@@ -302,6 +367,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         if block.X.dtype != np.float64:
             block = with_features(block, as_read(block.X), block.names)
         self._drawn = None
+        self._add_curves()
         if len(self._signs) != self._n_features:
             self._decide_signs()
         if len(self._places) and self._places[-1, 0] == _OPEN:
@@ -310,11 +376,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
         while t < n:
             stop = self._run_from(block, t)
             run = block if stop - t == n else block.queries(t, stop)
-            learned = self._learn_run(run, rounds[t:stop])
-            t += learned
-            if self._n_features and self._places.min() == kernels.WANTED:
-                self._decide_places()
-            elif t < stop:
+            t += self._learn_run(run, rounds[t:stop])
+            if t < stop:
                 return t
         return n
 
@@ -326,29 +389,44 @@ class AdditiveRanker(Hedged, CurvedRanker):
         return stop if (block.w[t:stop] > 0.0).all() else t + 1
 
     def _learn_run(self, block: Block, rounds: np.ndarray) -> int:
-        """Learn queries for which the map of raw values stays the same; how many. The map learns them afterwards.
+        """Learn queries for which the map of raw values stays as it is now; how many.
 
-        Only the very first query is learned by the map before. A query of weight 0 is not learned at all.
+        The map learns them first, so that a kernel makes the last change; for the very first query that map counts. A query of
+        weight 0 is not learned at all.
         """
-        X, y, offsets, w, front = block.X, block.y, block.offsets, block.w, self._front
-        counts, begins = bool(w[0] > 0.0), not front.n_documents
-        if counts and begins:
-            front.learn_run(X)
+        front, t, n = self._front, 0, len(block.w)
+        table, begins = front.table, not front.n_documents
+        if block.w[0] > 0.0:
+            front.learn_run(block.X)
+        learned = self._learn_mapped(block, front.table if begins else table, rounds)
+        while learned < 0:
+            # A feature had its first missing values, and gets a column for that.
+            self._decide_places()
+            t -= learned
+            learned = self._learn_mapped(block.queries(t, n), table, rounds[t:]) if t < n else 0
+        return t + learned
+
+    def _learn_mapped(self, block: Block, table: Any, rounds: np.ndarray) -> int:
+        """Learn queries by the kernel, as far as it goes (`kernels.learn`)."""
+        served, hedge, keep = _NONE if block.served is None else block.served, self._hedge(), self._kept(block)
         learner = kernels.Learner(
             self._weights, self._sums, self._signs, self._places, self._gram, self._pending, self._numbers
         )
-        served = _NONE if block.served is None else block.served
-        self._n_served += len(w) if len(served) else 0
-        learned = kernels.learn(
-            X, y, offsets, w, discounts(len(y)), self._config, front.table, learner, self._hedge(), self._kept(block), served,
-            rounds,
+        n, latest = len(block.w), self._at
+        self._n_queries += n
+        self._n_served += n if len(served) else 0
+        if block.at is not None:
+            self._at = max(float(block.at.max()), -np.inf if latest is None else latest)
+        learned: int = kernels.learn(
+            block.X, block.y, block.offsets, block.w, discounts(len(block.y)), self._config, table, learner, hedge, keep,
+            served, rounds,
         )  # fmt: skip
-        learned = abs(learned)
-        self._n_queries += learned
-        if learned and block.at is not None:
-            self._at = max(float(block.at[:learned].max()), -np.inf if self._at is None else self._at)
-        if counts and not begins:
-            front.learn_run(X[: int(offsets[learned])])
+        if abs(learned) < n:
+            left = n - abs(learned)
+            self._n_queries -= left
+            self._n_served -= left if len(served) else 0
+            if block.at is not None:
+                self._at = max([*block.at[: abs(learned)].tolist(), *([] if latest is None else [latest])], default=None)
         return learned
 
 

@@ -56,13 +56,6 @@ class AveragedRanker(Ranker):
         self._average = np.empty(0)
         self._counters = np.zeros(n_counters)
 
-    @locked
-    def restart_average(self) -> None:
-        """Begin the average of the weights that serve rankings anew, from the weights that learn. For a stream that changed."""
-        if self._averages:
-            self._average = self._weights.copy()
-            self._counters[0] = 0.0
-
     @property
     def _served(self) -> np.ndarray:
         return self._average if self._averages else self._weights
@@ -244,17 +237,6 @@ class LinearRanker(AveragedRanker):
 
     def _scale_and_shift(self) -> tuple[float, float]:
         return scale_and_shift(self._decay, self._averages, self._counters)
-
-    @locked
-    def restart_average(self) -> None:
-        """Begin the average of the weights that serve rankings anew, from the weights that learn. For a stream that changed."""
-        if self._rows is None:
-            super().restart_average()
-        elif self._averages:
-            # As if the weights were the update of the first round: it counts (1 - 1) for u, or k^(r - 1) with r = 0.
-            decay = self._decay
-            self._rows[:, sparse.LAZY] = 0.0 if decay == 1.0 else self._rows[:, sparse.WEIGHT] / decay
-            self._counters[[AVERAGED, SINCE_REFERENCE]] = 0.0
 
     def _mix_weights(self, shards: Sequence[Any], base: Any) -> None:
         """Average the weights, mix averages (`_mixed_average`), and add up counters, counting `base` once."""

@@ -57,11 +57,6 @@ def documents_met(ranker: Any) -> float:
     return float(ranker._n_queries if counters is None else counters[DOCUMENTS])
 
 
-def reporter(nested: Any) -> Any:
-    """The inner ranker whose round will be reported for the next query."""
-    return nested._reporter
-
-
 def clicks_of(ranker: Any, block: Block) -> Any:
     """The ranking that a `ClickPerceptron` had drawn, with the clicks on it, a `ShownBlock`."""
     return ranker._clicked(block)

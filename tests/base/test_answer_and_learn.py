@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from online_rank import (
-    DriftAwareRanker,
     LossTracker,
     PerceptronRanker,
     QueryNormalizer,
@@ -27,11 +26,9 @@ MODELS = {
     "scaler": lambda: StreamScaler() | PerceptronRanker(),
     "map": lambda: StreamQuantileMap() | PerceptronRanker(),
     "stateless and supervised": lambda: QueryNormalizer() | StreamTargetEncoder() | RidgeRanker(),
-    "drift": lambda: StreamScaler() | DriftAwareRanker(PerceptronRanker()),
     "tracker": lambda: LossTracker(PerceptronRanker(), WEIGHTS, measure_served=True),
     "tracker behind a scaler": lambda: StreamScaler() | LossTracker(PerceptronRanker(), WEIGHTS, measure_served=True),
     "tracker of last weights": lambda: StreamScaler() | LossTracker(PerceptronRanker(average=False), WEIGHTS),
-    "tracker of drift": lambda: StreamScaler() | LossTracker(DriftAwareRanker(PerceptronRanker())),
 }
 
 

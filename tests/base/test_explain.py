@@ -23,17 +23,14 @@ from online_rank import (
     StreamScaler,
     StreamTargetEncoder,
 )
-from online_rank.preprocessing import Ramps
 
 EXACT = {
     "perceptron": lambda: PerceptronRanker(),
     "scaled": lambda: StreamScaler() | PerceptronRanker(),
     "scaled gradient": lambda: StreamScaler() | GradientRanker(),
     "in the query": lambda: QueryNormalizer() | RidgeRanker(),
-    "ramps": lambda: StreamQuantileMap() | Ramps(5) | PerceptronRanker(),
-    "ramps behind a scaler": lambda: StreamScaler() | Ramps(4) | LossTracker(PerceptronRanker()),
+    "tracked": lambda: StreamScaler() | LossTracker(PerceptronRanker()),
     "encodings": lambda: StreamQuantileMap() | StreamTargetEncoder() | RidgeRanker(),
-    "light blend": lambda: BlendRanker("light"),
     "blend of pipelines": lambda: BlendRanker([StreamScaler() | PerceptronRanker(), RidgeRanker()]),
 }
 SHARES = {

@@ -26,6 +26,8 @@ def test_a_model_on_the_list_may_differ():
 
 MODELS = (
     "PerceptronRanker()",
+    "AdditiveRanker()",
+    "AdditiveRanker(), missing values",
     "RidgeRanker()",
     "BoostedRanker()",
     "BlendRanker()",

@@ -1,4 +1,4 @@
-"""A tracker of what is really served: given scores, averages, delay, moving comparators, caps, restarts."""
+"""A tracker of what is really served: given scores, averages, delay, moving comparators, caps."""
 
 import math
 import pickle
@@ -9,8 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from online_rank import (
-    BestRanker,
-    DriftAwareRanker,
     GradientRanker,
     LossTracker,
     PerceptronRanker,
@@ -190,65 +188,6 @@ def test_a_comparator_that_is_moved_in_vain_and_one_that_is_none():
         tracker.move_comparator("u", [1.0, 2.0])
 
 
-NESTED = {
-    "reset": lambda: DriftAwareRanker(PerceptronRanker(), on_drift="reset"),
-    "average": lambda: DriftAwareRanker(PerceptronRanker(), on_drift="restart_average"),
-    "best": lambda: BestRanker([PerceptronRanker(), PerceptronRanker(credit="sort", average=False)]),
-}
-
-
-@pytest.mark.parametrize("scaled", [False, True])
-@pytest.mark.parametrize("make", NESTED.values(), ids=NESTED)
-def test_one_certificate_covers_resets_and_switches(make, scaled):
-    teacher = np.array([2.0, -2.0, 1.0])
-    tracker = LossTracker(make(), {"u": teacher, "zero": np.zeros(3)})
-    model = StreamScaler() | tracker if scaled else tracker
-    ndcg, answered, losses = measure("ndcg@10"), 0.0, 0.0
-    for k, sign in enumerate((1.0, -1.0)):
-        for X, y in queries(k, 600, teacher=sign * teacher):
-            scores = model.predict_one(X)
-            model.learn_one(X, y)
-            answered += ndcg.loss(scores, y, ties="pessimistic")
-            losses += model.last_round.loss
-    assert tracker.totals.served_loss == pytest.approx(answered, abs=1e-9)
-    assert tracker.totals.loss == pytest.approx(losses)
-    certificate = tracker.certificate("u")
-    drifts = getattr(tracker.learner, "n_drifts", 0)
-    assert drifts or not isinstance(tracker.learner, DriftAwareRanker)
-    names = ["mass_hindsight_bound"]
-    # A ranker that was replaced by one that had learned before leaves the exact form alone.
-    if isinstance(tracker.learner, DriftAwareRanker):
-        names += ["restarts_data_bound", "restarts_bound"]
-    assert_certified(certificate, *names)
-    # Against no weights at all the certificate says that the loss is at most the mass.
-    assert tracker.certificate("zero").bounds[0].value == pytest.approx(tracker.totals.mass)
-    assert tracker.certificate("zero").holds
-    assert from_bytes(to_bytes(tracker)).certificate("u").to_dict() == certificate.to_dict()
-
-
-def test_after_a_reset_the_gains_are_those_of_both_rankers():
-    tracker = LossTracker(DriftAwareRanker(PerceptronRanker()), {"u": np.ones(3)})
-    gains, before, ranker = np.zeros(3), np.zeros(3), None
-    for k, sign in enumerate((1.0, -1.0)):
-        for X, y in queries(k, 600, teacher=sign * np.array([2.0, -2.0, 1.0])):
-            last, ranker = ranker, tracker.learner.learner
-            before = np.zeros(3) if ranker is not last else before
-            tracker.learn_one(X, y)
-            gains += ranker.weights - before
-            before = ranker.weights
-    assert tracker.learner.n_drifts
-    assert tracker._gains() == pytest.approx(gains)
-    assert tracker._segments[0] == 1 + tracker.learner.n_drifts
-
-
-def test_what_cannot_be_certified_across_resets_is_refused():
-    for inside in (PerceptronRanker(served="average"), PerceptronRanker(norm_cap=0.5)):
-        with pytest.raises(ValueError, match="certified only with"):
-            LossTracker(DriftAwareRanker(inside))
-    with pytest.raises(TypeError, match="holds a PerceptronRanker"):
-        LossTracker(BestRanker([PerceptronRanker(), GradientRanker()]))
-
-
 def test_options_of_the_perceptron():
     for options, message in (
         ({"served": "x"}, "served is 'x'"),
@@ -305,10 +244,9 @@ def test_a_comparator_is_copied():
     assert tracker.certificate().to_dict() == before
 
 
-@pytest.mark.parametrize("make", [PerceptronRanker, NESTED["reset"]])
-def test_a_learner_that_is_taught_by_itself_is_noticed(make):
+def test_a_learner_that_is_taught_by_itself_is_noticed():
     """F: `tracker.model.learn_one(...)` went unnoticed."""
-    tracker = LossTracker(make(), {"u": np.ones(2)})
+    tracker = LossTracker(PerceptronRanker(), {"u": np.ones(2)})
     tracker.learn_one(np.eye(2), [1, 0])
     tracker.learner.learn_one(np.eye(2), [1, 0])
     with pytest.raises(ValueError, match="taught without the tracker"):
@@ -324,9 +262,8 @@ def test_a_perceptron_that_learns_in_its_own_way_is_refused():
         def _learn(self, block, rounds):
             return super()._learn(block, rounds)
 
-    for ranker in (Own(), DriftAwareRanker(Own())):
-        with pytest.raises(TypeError, match="learns in its own way"):
-            LossTracker(ranker)
+    with pytest.raises(TypeError, match="learns in its own way"):
+        LossTracker(Own())
 
 
 @pytest.mark.parametrize("named", [False, True])

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from online_rank import LossTracker, PerceptronRanker, evaluate
+from online_rank import AdditiveRanker, LossTracker, PerceptronRanker, evaluate
 from online_rank.cli import main
 from online_rank.cli.report import QueryLog, write_report
 from online_rank.metrics import metric
@@ -67,7 +67,7 @@ class Page(HTMLParser):
 
 
 def test_the_page_is_whole_and_fetches_nothing(letor, tmp_path, capsys):
-    assert train(letor, "--test", letor, "--report", tmp_path / "out", "--json") == 0
+    assert train(letor, "--ranker", "perceptron", "--test", letor, "--report", tmp_path / "out", "--json") == 0
     report = json.loads(capsys.readouterr().out)
     assert report["report"] == str(tmp_path / "out" / "index.html")
     text = (tmp_path / "out" / "index.html").read_text()
@@ -124,6 +124,21 @@ def test_the_log_shows_relevant_documents_that_were_missed():
     assert seen.missed == (("f", 6, 4.0, 2),)
 
 
+@pytest.mark.parametrize(("n_features", "pictures"), [(3, 3), (14, 4), (40, 5)])
+def test_curves_are_shown_those_of_few_features_at_once(tmp_path, n_features, pictures):
+    rng, model = np.random.default_rng(0), AdditiveRanker()
+    queries = [(rng.normal(size=(6, n_features)), rng.integers(0, 3, 6), f"q{t}", []) for t in range(15)]
+    log = QueryLog("ndcg@10")
+    trace = evaluate.progressive(log.reading(queries), model, {"ndcg@10": "ndcg@10"}, progress=False)
+    figures = {"files": [], "measure": "ndcg@10", "features": n_features, "counted": 15, "passes": [trace.to_dict()]}
+    path = write_report(tmp_path, figures=figures, settings={}, trace=trace, log=log, model=model, feature_names=["<b>"] * 2)
+    page = Page(path.read_text())
+    # Of the measure, the served loss and the cumulative loss; then those of the curves, 12 in each.
+    assert len(page.images) == 3 + pictures - 2
+    assert ("Further features" in page.text) == (n_features > 12)
+    assert any("4 more features" in text for text in page.text) == (n_features == 40)
+
+
 def test_a_certificate_is_shown(tmp_path, letor):
     tracker, log = LossTracker(PerceptronRanker(), comparators={"truth": [1.0, -1.0, 0.0]}), QueryLog("ndcg@10")
     with iter_letor(letor, with_qid=True, with_docid=True) as queries:
@@ -175,7 +190,7 @@ def test_part_of_a_run_is_not_reported(letor, tmp_path, capsys):
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
 def test_a_browser_shows_the_page(letor, tmp_path):
-    train(letor, "--report", tmp_path / "out", "--quiet")
+    train(letor, "--ranker", "perceptron", "--report", tmp_path / "out", "--quiet")
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
     flags += ["--disable-background-networking", "--disable-component-update", f"--user-data-dir={tmp_path / 'profile'}"]
     page, picture = tmp_path / "out" / "index.html", tmp_path / "page.png"

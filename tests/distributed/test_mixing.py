@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from online_rank import (
-    BestRanker,
+    BlendRanker,
     DirectRanker,
-    DriftAwareRanker,
     GradientRanker,
     LossTracker,
     PerceptronRanker,
@@ -210,8 +209,7 @@ def test_models_and_base_stay_as_they_are_and_equal_ones_give_equal_bits():
     [
         (DirectRanker(hidden=(3,)), TypeError, "DirectRanker has no rule"),
         (SwapRanker(), TypeError, "SwapRanker has no rule"),
-        (BestRanker([PerceptronRanker()]), TypeError, "BestRanker has no rule"),
-        (LossTracker(DriftAwareRanker(PerceptronRanker())), TypeError, "DriftAwareRanker has no rule"),
+        (LossTracker(BlendRanker([PerceptronRanker()])), TypeError, "BlendRanker has no rule"),
         (GradientRanker(), TypeError, r"GradientRanker\(optimizer='scale_free'\) has no rule"),
         ((QueryNormalizer() + StreamScaler()) | PerceptronRanker(), TypeError, "QueryUnion has no rule"),
         (RidgeRanker(half_life=5.0), ValueError, "half_life=5.0 depends on the order"),

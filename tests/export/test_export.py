@@ -12,10 +12,8 @@ import pytest
 
 import online_rank
 from online_rank import (
-    BestRanker,
     BoostedRanker,
     DirectRanker,
-    DriftAwareRanker,
     GradientRanker,
     LossTracker,
     PerceptronRanker,
@@ -69,8 +67,6 @@ LINEAR = {
     "ridge": lambda: StreamScaler() | RidgeRanker(),
     "scaled twice": lambda: StreamScaler() | (StreamScaler(with_std=False) | PerceptronRanker()),
     "tracked": lambda: StreamScaler() | LossTracker(PerceptronRanker()),
-    "drift": lambda: StreamScaler() | DriftAwareRanker(PerceptronRanker()),
-    "best": lambda: StreamScaler() | BestRanker([PerceptronRanker(), GradientRanker()]),
 }
 
 

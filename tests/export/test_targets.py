@@ -18,7 +18,6 @@ from online_rank import (
     GradientRanker,
     PerceptronRanker,
     QueryNormalizer,
-    QueryRanks,
     RidgeRanker,
     StreamQuantileMap,
     StreamScaler,
@@ -29,7 +28,6 @@ from online_rank.base.closed import form_of
 from online_rank.cli import main
 from online_rank.export import KINDS, TARGETS, export, solr_features, to_painless
 from online_rank.export.reading import kind_of
-from online_rank.preprocessing import Ramps
 from tests.reference import engines
 
 NAMES = ("clicks", "age", "length", "year")
@@ -42,20 +40,19 @@ MODELS = {
     ],
     "trees": [lambda: StreamScaler() | BoostedRanker()],
     "document": [
-        lambda: StreamScaler() | Ramps(4) | PerceptronRanker(),
         lambda: StreamScaler() | StreamTargetEncoder(6) | RidgeRanker(),
         # An encoding may fall as its feature rises: no split of the feature is one of the encoding.
         lambda: StreamScaler() | StreamTargetEncoder(6, prior=0.1) | BoostedRanker(window=16),
         lambda: StreamScaler() | DirectRanker(hidden=(6,), dtype="float64"),
+        lambda: BlendRanker(relative=False),
+        lambda: BlendRanker([StreamScaler() | PerceptronRanker(), StreamScaler() | RidgeRanker()]),
     ],
     "query": [
         lambda: QueryNormalizer() | PerceptronRanker(),
         lambda: QueryNormalizer("minmax") | PerceptronRanker(),
-        lambda: QueryRanks() | StreamScaler() | PerceptronRanker(),
         lambda: StreamQuantileMap() | PerceptronRanker(),
         lambda: StreamQuantileMap() | BoostedRanker(),
-        lambda: BlendRanker(),
-        lambda: BlendRanker([StreamScaler() | PerceptronRanker(), StreamScaler() | RidgeRanker()]),
+        lambda: BlendRanker([StreamQuantileMap() | PerceptronRanker(), StreamScaler() | RidgeRanker()]),
     ],
 }
 

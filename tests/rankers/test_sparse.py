@@ -128,20 +128,6 @@ def test_the_state_serves_arrays_too_and_survives_copies():
         twin.learn_one(X, y)
     model.learn_one(as_rows(X), y)
     assert twin.weights.tolist() == model.weights.tolist()
-    model.restart_average()
-    assert model.served_weights.tolist() == model.weights.tolist()
-
-
-@pytest.mark.parametrize("average", [True, 4.0])
-def test_an_average_that_restarts_is_that_of_the_array(average):
-    dense, sparse = (PerceptronRanker(credit="spread", average=average) for _ in range(2))
-    for t, (X, y) in enumerate(queries(60)):
-        dense.learn_one(X, y)
-        sparse.learn_one(as_rows(X), y)
-        if t in (20, 21, 40):
-            dense.restart_average()
-            sparse.restart_average()
-        assert sparse.served_weights == pytest.approx(dense.served_weights, rel=1e-10, abs=1e-12)
 
 
 def test_named_features_do_not_depend_on_how_the_vocabulary_grew():

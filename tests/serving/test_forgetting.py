@@ -20,7 +20,6 @@ from online_rank import (  # noqa: E402
     ForEachDocument,
     PairwiseRanker,
     PerceptronRanker,
-    QueryRanks,
     StreamQuantileMap,
     StreamScaler,
     StreamTargetEncoder,
@@ -197,7 +196,6 @@ class Squared(StatelessTransformer):
     [
         (StreamQuantileMap() | StreamTargetEncoder(), {"price*user=u17", "price*user=u17 encoded"}),
         (StreamQuantileMap(), {"price*user=u17"}),
-        (QueryRanks() | StreamQuantileMap(), {"price*user=u17", "rank of price*user=u17"}),
         (Squared(), {"price*user=u17", "price*user=u17, squared"}),
     ],
 )

@@ -162,12 +162,6 @@ def test_arrays_come_back_writable_with_shape_and_bits(array):
     assert again.flags.writeable
 
 
-def test_random_generators_go_on_where_they_were():
-    plain = random.Random(3)
-    plain.random()
-    assert from_bytes(to_bytes(plain)).random() == plain.random()
-
-
 def test_river_transformers_of_the_documented_list(tmp_path):
     rows = [{"a": 1.0, "p": 2.0}, {"a": 4.0, "p": 1.0, "c": -1.0}]
     steps = [

@@ -9,7 +9,7 @@ from online_rank.cli.options import OF_CLICKS, Checkpoints, Clicks, Output, Trai
 
 #: What applies to a log of clicks.
 _WITH_CLICKS = {
-    "files", "clicks", "query", "document", "event", "topic", "features", "exclude", "event_time", "scale", "save", "json",
+    "files", "clicks", "query", "document", "event", "topic", "features", "exclude", "event_time", "save", "json",
     "quiet", "test", "missing", "sign", "report", "strict", "dry_run",
 }  # fmt: skip
 
