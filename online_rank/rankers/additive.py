@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,6 +42,12 @@ _MARGIN = 1.0
 _NEWTON_HALF_LIFE, _MOST_COLUMNS = 30.0, 300
 #: A place that is still to be decided.
 _OPEN = -4
+#: From so many curves on it warns.
+_MANY_CURVES = 1000
+_HINT = (
+    "AdditiveRanker has 1,000 features and learns a curve of each, which takes time and 4 MB; if they are words, give it texts, "
+    'and blend it: BlendRanker([AdditiveRanker(), HashedFeatures(text=("title",), others=False) | PerceptronRanker()])'
+)
 #: A pause counts as at most so many half-lives.
 _LONGEST_PAUSE = 10.0
 
@@ -64,12 +71,13 @@ class AdditiveRanker(Hedged, CurvedRanker):
     **Missing values.** NaN, None, null and absent names are missing: their columns are 0, except for an encoding and a weight
     of their own. A feature that most documents lack needs nothing else. Features may come at any time.
 
-    **Categories.** In dicts, and in frames with a column of texts, a text is a category with a column of ones and zeros for
-    each level, up to `max_levels`; all others share one. A list of texts has all of its levels. Booleans are numbers. Dates and
-    times are seconds since 1970, whose q is of use however far they grow.
+    **Categories.** In dicts, and in frames with a column of texts or booleans, these are categories with a column of ones and
+    zeros for each level, up to `max_levels`; all others share one. A list of texts has all of its levels. Dates and times are
+    seconds since 1970, whose q is of use however far they grow. In arrays of numpy everything is a number.
 
     **Sparse rows** are learned by a `PerceptronRanker`, as they are: a stream that begins with `SparseRows`, a sparse matrix of
-    scipy, or dicts of many names of which each document has few.
+    scipy, or dicts of counts with many names of which each document has few, as of words. `BlendRanker` takes numbers and words
+    together (`HashedFeatures(text=..., others=False)`). From 1,000 curves on, which take time, it warns.
 
     Parameters
     ----------
@@ -83,8 +91,9 @@ class AdditiveRanker(Hedged, CurvedRanker):
     max_levels
         Most levels of a category.
     signs
-        `{feature: 1 or -1}`: its curves never fall, or never rise. Such a feature has no target encodings, and the Newton
-        learner leaves it out. The feature number n of an array is called `"n"`.
+        `{feature: 1 or -1}`: its curves never fall, or never rise; of a boolean, true is never worse, or never better, than
+        false. Such a feature has no target encodings, and the Newton learner leaves it out. The feature number n of an array is
+        called `"n"`.
     seed
         Seed of all draws.
 
@@ -255,6 +264,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
         n_new, documents = self._n_features - before, self._numbers[DOCUMENTS]
         if not n_new:
             return
+        if before < _MANY_CURVES <= self._n_features:
+            warnings.warn(_HINT, stacklevel=2)
         self._front.widen(n_new)
         self._weights = with_zeros(self._weights, n_new)
         self._sums = with_zeros(self._sums, n_new)
