@@ -45,8 +45,8 @@ _OPEN = -4
 #: From so many curves on it warns.
 _MANY_CURVES = 1000
 _HINT = (
-    "AdditiveRanker has 1,000 features and learns a curve of each, which takes time and 4 MB; if they are words, give it texts, "
-    'and blend it: BlendRanker([AdditiveRanker(), HashedFeatures(text=("title",), others=False) | PerceptronRanker()])'
+    "AdditiveRanker has 1,000 features and learns a curve of each, which takes time and 4 MB; if they are words, give texts and "
+    'blend: BlendRanker([AdditiveRanker(), HashedFeatures(text=("title",), others=False) | PerceptronRanker()])'
 )
 #: A pause counts as at most so many half-lives.
 _LONGEST_PAUSE = 10.0
