@@ -15,7 +15,7 @@ from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, SparseRows, document_name, require_finite
 from online_rank.query.forms import as_floats, flat
-from online_rank.query.names import encoded, in_lines
+from online_rank.query.names import encoded, in_lines, in_nfc, names_in_nfc
 from online_rank.query.sparse import as_rows, merged
 
 #: As many columns as a model may have features.
@@ -86,7 +86,7 @@ class HashedFeatures(QueryTransformer):
         if text is None and not others:
             raise ValueError("others=False hashes the features of text, and text is None")
         self.bits = bits
-        self.text = text
+        self.text = text and tuple(names_in_nfc(text, "text"))
         self.others = others
 
     def _transform_block(self, block: Block) -> Block:
@@ -123,9 +123,10 @@ class HashedFeatures(QueryTransformer):
         fields = self.text or ()
         for name, value in document.items():
             if isinstance(value, str):
-                words = Counter(_WORDS.findall(value.casefold())) if name in fields else {value: 1}
+                value = in_nfc(value)
+                words = Counter(_WORDS.findall(value.casefold())) if in_nfc(name) in fields else {value: 1}
             elif isinstance(value, list | tuple) and all(isinstance(word, str) for word in value):
-                words = Counter(value)
+                words = Counter(map(in_nfc, value))
             elif hasattr(type(value), "__float__") and not isinstance(value, np.complexfloating | np.ndarray):
                 try:
                     yield name, float(value)
@@ -158,8 +159,8 @@ def hashed(names: Sequence[Iterable[Hashable]], bits: int, values: np.ndarray) -
 
     Raises
     ------
-    TypeError
-        A name is neither a string nor an integer.
+    TypeError, ValueError
+        A name is neither a string nor an integer; or two of a part are one text in Unicode.
 
     Examples
     --------
@@ -169,6 +170,10 @@ def hashed(names: Sequence[Iterable[Hashable]], bits: int, values: np.ndarray) -
     """
     columns = np.empty(len(values), dtype=np.int32)
     text = in_lines(flat(names), lambda name: encoded(_as_text(name)))
+    if not text.isascii():
+        for part in names:
+            names_in_nfc(part, "x")
+        text = in_lines([*map(in_nfc, flat(names))], lambda name: encoded(_as_text(name)))
     hash_names(np.frombuffer(text, np.uint8), bits, columns, values)
     return columns
 
