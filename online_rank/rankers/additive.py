@@ -45,8 +45,8 @@ _OPEN = -4
 #: From so many curves on it warns.
 _MANY_CURVES = 1000
 _HINT = (
-    "AdditiveRanker has 1,000 features and learns a curve of each, which takes time and 4 MB; if they are words, give texts and "
-    'blend: BlendRanker([AdditiveRanker(), HashedFeatures(text=("title",), others=False) | PerceptronRanker()])'
+    "AdditiveRanker has 1,000 features and learns a curve of each, which takes time and 4 MB; if they are words, give it "
+    'texts: BlendRanker([AdditiveRanker(), HashedFeatures(text=("title",), others=False) | PerceptronRanker()])'
 )
 #: A pause counts as at most so many half-lives.
 _LONGEST_PAUSE = 10.0
@@ -64,9 +64,10 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     **Members.** One perceptron learns all columns, as `PerceptronRanker(credit="adaptive", relative_margin=1.0)` does. Members
     are its last weights, two averages of them with different half-lives, and a Newton learner of the logistic loss of pairs on
-    the columns g and presence of the first 300 features. They are blended, alone and in pairs, by the rule of `BlendRanker` on
-    running scales, so that their sum is one curve for each feature. `online_rank.bounds.certificate_of` compares the loss with
-    that of the best candidate, and bounds it by the mass of the updates (`additive_mass_bound`).
+    the columns g and presence: 300 of them have a whole Hessian, and g of the features beyond these its diagonal. They are
+    blended, alone and in pairs, by the rule of `BlendRanker` on running scales, so that their sum is one curve for each feature.
+    `online_rank.bounds.certificate_of` compares the loss with that of the best candidate, and bounds it by the mass of the
+    updates (`additive_mass_bound`).
 
     **Missing values.** NaN, None, null and absent names are missing: their columns are 0, except for an encoding and a weight
     of their own. A feature that most documents lack needs nothing else. Features may come at any time.
@@ -133,6 +134,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         _places=Array(n_curves, 2, dtype="int64", low=_OPEN, high=_MOST_COLUMNS),
         _pending=Array(None),
         _gram=Array(lambda ranker: len(ranker._pending) * (len(ranker._pending) + 1) // 2),
+        _curvatures=Array(n_curves, low=0.0),
         _numbers=Array(kernels.N_NUMBERS, low=0.0),
         _losses=Array(len(_CANDIDATES), low=0.0),
         _account=Array(len(HedgeAccount._fields), low=LEAST),
@@ -189,6 +191,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         self._places = np.zeros((0, 2), dtype=np.int64)
         self._gram = np.zeros(0)
         self._pending = np.zeros(0)
+        self._curvatures = np.zeros(0)
         self._numbers = np.zeros(kernels.N_NUMBERS)
         self._losses = np.zeros(len(_CANDIDATES))
         self._account = opening()
@@ -269,6 +272,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         self._front.widen(n_new)
         self._weights = with_zeros(self._weights, n_new)
         self._sums = with_zeros(self._sums, n_new)
+        self._curvatures = with_zeros(self._curvatures, n_new)
         # Earlier documents lacked the new features; their standardised grades add up to 0.
         self._sums[before:, 0, 1, curves.POINTS] = documents
         if levels := [before + k for k, name in enumerate(self._own_names()[before:]) if is_level(name)]:
@@ -403,7 +407,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         if counts and begins:
             front.learn_run(X)
         learner = kernels.Learner(
-            self._weights, self._sums, self._signs, self._places, self._gram, self._pending, self._numbers
+            self._weights, self._sums, self._signs, self._places, self._gram, self._pending, self._curvatures, self._numbers
         )
         served = _NONE if block.served is None else block.served
         self._n_served += len(w) if len(served) else 0
