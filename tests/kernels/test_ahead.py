@@ -11,13 +11,14 @@ from numba import float64, types
 
 from online_rank._kernels.ahead import loading
 from online_rank._kernels.ahead.building import _merged, environment
+from online_rank.measures.learned import measure
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there are objects for Linux alone"),
 ]
 
-ENTRIES = ("arrays.all_finite", "averages.scale_and_shift", "dense.score", "preprocessing.normalise_queries")
+ENTRIES = ("arrays.all_finite", "averages.scale_and_shift", "dense.score", "graded.judge_rankings")
 PLAIN = {k: v for k, v in os.environ.items() if k not in ("ONLINE_RANK_JIT", "NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK")}
 
 
@@ -61,16 +62,16 @@ def test_entries_answer_as_numba_does_and_need_none(folder):
 def test_a_kernel_that_sorts_has_its_memory(folder):
     code = (
         "import sys, numpy as np\n"
-        "from online_rank._kernels import preprocessing\n"
-        "X = np.random.default_rng(0).normal(size=(60, 3)).round(1)\n"
-        "out = np.empty((60, 3))\n"
-        "print(preprocessing.normalise_queries(X, np.arange(0, 61, 20), False, out), out.tolist())\n"
+        "from online_rank._kernels import graded\n"
+        "rng, losses = np.random.default_rng(0), np.empty(3)\n"
+        "S, y, D = rng.normal(size=(3, 60)).round(1), rng.integers(0, 3, 60), 1.0 / np.log2(np.arange(60) + 2.0)\n"
+        "print(graded.judge_rankings(KIND, S, y, D, losses), losses.tolist())\n"
         "print('numba' in sys.modules)\n"
-    )
+    ).replace("KIND", ", ".join(map(str, measure("ndcg@10"))))
     *ahead, last = run(code, ONLINE_RANK_CACHE_DIR=folder)
     assert last == "False"
     assert ahead == run(code, ONLINE_RANK_JIT="1")[:-1]
-    assert ahead[0].startswith("None [[")
+    assert ahead[0].startswith("3 [0.")
 
 
 def test_what_does_not_fit_goes_to_numba(folder):
