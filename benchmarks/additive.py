@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks._additive_streams import GRADUAL, GROUPS, TURNS, Query, coded, drifting, growing, shop, with_holes
-from benchmarks._common import parser, save, table
+from benchmarks._common import RESULTS, parser, save, table
 from benchmarks._development import parts_of
 from benchmarks._kept import Kept, add_keep, commit
 from benchmarks._models import LambdaMART
 from benchmarks._on_pairs import AdaGrad, Arow
 from benchmarks._other import add_other, commit_of, scores_of
-from online_rank import AdditiveRanker, PerceptronRanker, StreamQuantileMap, measure
+from online_rank import AdditiveRanker, PerceptronRanker, StreamQuantileMap, measure, plot
 from online_rank.bounds import certificate_of
 from online_rank.storage.files import to_bytes
 from online_rank.support.progress import progress
@@ -41,9 +41,9 @@ FIRST = 50
 SHAPES = ((20, 46), (120, 136))
 
 
-def perceptron(average: float = 1000) -> Any:
+def perceptron(half_life: float = 1000) -> Any:
     """What people began with."""
-    return StreamQuantileMap() | PerceptronRanker(average=average)
+    return StreamQuantileMap() | PerceptronRanker(half_life=half_life)
 
 
 def ndcgs(scores: list[Any], queries: list[Query]) -> np.ndarray:
@@ -170,7 +170,7 @@ def shops(given: Any) -> str:
             "AdditiveRanker() without brands and categories": runs[ADDITIVE]([(X[:, :4], y) for X, y in numbers]),
             **{f"{name}, one-hot by hand": run(hot) for name, run in runs.items() if name != ADDITIVE},
         }
-        second = lightgbm(numbers, categorical_feature=[4, 5])
+        second = lightgbm(numbers, categories=(4, 5))
         for name, values in each.items():
             found.setdefault(name, []).append((float(np.nanmean(values)), float(np.nanmean(values[len(queries) // 2 :]))))
         found.setdefault("LightGBM with categorical features", []).append((np.nan, float(np.nanmean(second))))
@@ -180,7 +180,18 @@ def shops(given: Any) -> str:
         shown = ["" if np.isnan(mean) else f"{mean:.4f}" for mean in both.mean(axis=0)]
         away = ["" if name == ADDITIVE or np.isnan(one).any() else paired(own[:, k], one) for k, one in enumerate(both.T)]
         rows.append((name, *shown, *away))
-    return table(("model", "all queries", "second half", "AdditiveRanker() less it, all", "second half"), rows)
+    shown = table(("model", "all queries", "second half", "AdditiveRanker() less it, all", "second half"), rows)
+    return f"{shown}\n\n{drawn()}"
+
+
+def drawn() -> str:
+    """The curves of a shop in which every fourth rating is missing, as a picture."""
+    rng, model = np.random.default_rng(0), AdditiveRanker()
+    for documents, y in shop(0):
+        model.learn_one([{**x, "rating": None} if rng.random() < 0.25 else x for x in documents], y)
+    figure: Any = plot.curves(model)[0].figure
+    figure.savefig(RESULTS / "additive_shop.png", dpi=150)
+    return "![What an AdditiveRanker learned of a shop in which every fourth rating is missing](additive_shop.png)"
 
 
 def certificates(given: Any) -> str:

@@ -12,9 +12,11 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, ClassVar
 
 from online_rank._kernels.ahead import loading
+from online_rank._kernels.ahead.trust import Distrusted, require_own_folder, say_distrust
 
 # _nrt is named because a kernel that is compiled for a leaf would take it from there.
 # error_model="numpy": division by zero gives inf or NaN as in numpy, and no check in the inner loops.
@@ -136,8 +138,11 @@ def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     except RuntimeError:
         # Neither the package folder nor the user's cache folder is writable: compile in every process.
         return numba.njit(**options)(function)
-    cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
+    cache: Any = getattr(dispatcher, "_cache", None)
+    cache_file = getattr(cache, "_cache_file", None)
     if cache_file is not None:
+        if not _is_own(cache.cache_path):
+            return numba.njit(**options)(function)
         # numba invalidates a cached function when its own file changes, not when a function that it calls, in another file,
         # does. With this version a cached kernel is used only while all kernel files are unchanged. numba compares it before it
         # reads anything else, which may be of classes that an earlier version of this package had.
@@ -151,6 +156,19 @@ def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
 
         dispatcher.compile = compile_in_turn
     return dispatcher
+
+
+@functools.cache
+def _is_own(folder: str) -> bool:
+    """Whether numba may read code from its cache: nobody else can write to it, or else to the sources beside it."""
+    if Path(folder).parent == Path(__file__).parent:
+        return True
+    try:
+        require_own_folder(Path(folder))
+    except (OSError, Distrusted) as error:
+        say_distrust(str(error))
+        return False
+    return True
 
 
 @contextlib.contextmanager

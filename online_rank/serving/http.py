@@ -35,6 +35,7 @@ from online_rank import arguments
 from online_rank.base import abilities_of
 from online_rank.serving import curves
 from online_rank.serving.asgi import Exchange, Headers, Limits, Receive, Refused, Scope, Send
+from online_rank.serving.host import is_local
 from online_rank.serving.metrics import Figures
 from online_rank.serving.models import KeyRefused, Models
 from online_rank.serving.openapi import OPEN_TO_ALL, description, description_page
@@ -61,7 +62,6 @@ _READING = ("GET", "HEAD")
 #: Bytes of a file that are sent at a time.
 _A_PART = 1 << 18
 _REMEDY_OF_TIMES = "stored times lie ahead of the clock: if the clock is right, stop the server and run online-rank repair DIR"
-_LOCAL_HOSTS = {b"localhost", b"127.0.0.1", b"[::1]"}
 
 
 class RankingApp:
@@ -232,8 +232,7 @@ class RankingApp:
 
     def _require_admitted(self, exchange: Exchange) -> None:
         """Raise Refused for a request that comes from elsewhere, or whose token does not allow it."""
-        host = exchange.headers.get(b"host", b"localhost")
-        if self._local_only and host not in _LOCAL_HOSTS and host.rpartition(b":")[0] not in _LOCAL_HOSTS:
+        if not is_local(exchange.scope["headers"]) and self._local_only:
             raise Refused(421, "this server answers to localhost only; start it with --host to be reached by name")
         path = exchange.path
         if path in OPEN_TO_ALL:

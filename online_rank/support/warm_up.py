@@ -209,8 +209,11 @@ def _build(folder: Path, targets: Iterable[str], only: Iterable[str] = ()) -> in
     """
     from online_rank._kernels.ahead import loading
     from online_rank._kernels.ahead.building import environment
+    from online_rank._kernels.ahead.trust import make_folder
 
-    folder.mkdir(parents=True, exist_ok=True)
+    # Processes that try the code ignore relative paths.
+    folder = folder.resolve()
+    make_folder(folder)
     failed = 0
     with tempfile.TemporaryDirectory(dir=folder) as untried:
         command = [sys.executable, "-m", "online_rank.support.warm_up"]

@@ -1,6 +1,7 @@
 """Kernels compiled ahead: what they answer, when numba is asked instead, and that nothing else needs it."""
 
 import os
+import pathlib
 import platform
 import subprocess
 import sys
@@ -271,3 +272,28 @@ print("numba" in sys.modules)
 def test_code_and_data_stay_together():
     """torch, imported first, leaves room for small pieces far from that for large ones: LLVM ended the process."""
     assert run(_SCATTERED) == ["False"]
+
+
+@pytest.mark.parametrize("damage", ["empty", "truncated", "changed", "writable"])
+def test_a_file_that_cannot_be_trusted_is_not_run_and_the_answer_is_the_same(folder, tmp_path, damage):
+    """An empty or truncated object ended the process by SIGSEGV, a changed one by SIGABRT."""
+    name = loading.object_name(loading.targets()[0])
+    content = pathlib.Path(folder, name).read_bytes()
+    if damage == "changed":
+        content = content[:1000] + bytes(200) + content[1200:]
+    cut = {"empty": 0, "truncated": len(content) // 2}.get(damage, len(content))
+    (tmp_path / name).write_bytes(content[:cut])
+    (tmp_path / name).chmod(0o666 if damage == "writable" else 0o600)
+    code = (
+        "import warnings\n"
+        "with warnings.catch_warnings(record=True) as caught:\n"
+        "    warnings.simplefilter('always')\n"
+        "    import numpy as np\n"
+        "    from online_rank._kernels import arrays\n"
+        "print(arrays.all_finite(np.ones(3)), type(arrays.all_finite).__name__)\n"
+        "print(*[w.message for w in caught])\n"
+    )
+    answer, said = run(code, ONLINE_RANK_CACHE_DIR=str(tmp_path))
+    assert answer == "True CPUDispatcher"
+    assert said.startswith("compiled code is not used: ")
+    assert ("others can write" if damage == "writable" else "truncated or damaged") in said

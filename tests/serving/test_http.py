@@ -214,8 +214,34 @@ class TestRequests:
     def test_other_hosts_are_turned_away_so_that_no_page_can_reach_a_local_server(self):
         async def scenario(client, app):
             for host, status in (("localhost:8000", 200), ("127.0.0.1", 200), ("[::1]:80", 200), ("evil.example", 421),
-                                 ("localhost.evil.example", 421)):  # fmt: skip
+                                 ("localhost.evil.example", 421), ("LOCALHOST:", 200), ("", 421)):  # fmt: skip
                 assert (await client.get("/stats", headers={"host": host})).status_code == status
+
+        run(scenario)
+
+    @pytest.mark.parametrize(
+        "host",
+        [
+            "localhost:80@evil.com",
+            "localhost:evil.com",
+            "user@localhost",
+            "localhost/x",
+            "[::1",
+            "::1",
+            "[::1]x",
+            "a b",
+            "h:-1",
+        ],
+    )
+    def test_a_host_that_is_none_is_refused(self, host):
+        """`localhost:80@evil.com` passed for localhost."""
+
+        async def scenario(client, app):
+            answer = await client.get("/stats", headers={"host": host})
+            assert answer.status_code == 400
+            assert "Host" in answer.json()["error"]
+            twice = await client.get("/stats", headers=[("host", "localhost"), ("host", "localhost")])
+            assert twice.status_code == 400
 
         run(scenario)
 

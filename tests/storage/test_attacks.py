@@ -211,3 +211,15 @@ def test_a_union_without_transformers_is_a_model_like_any_other():
     model = online_rank.preprocessing.ForEachDocument(compose.TransformerUnion()) | PerceptronRanker()
     model.learn_one({"a": {"x": 1.0}, "b": {"x": 2.0}}, {"a": 0, "b": 1})
     assert repr(from_bytes(to_bytes(model))) == repr(model)
+
+
+@pytest.mark.parametrize("header", [b"{'descr': '<f8', (", b"[", b"{'descr': '''", b"(" * 5000, b"\\\n", b"\x00"])
+def test_a_header_of_an_array_that_is_no_python_is_an_error_about_the_file(header, tmp_path):
+    """An open bracket raised tokenize.TokenError."""
+    members = dict(read_archive(to_bytes(taught(PerceptronRanker()))))
+    members["0.npy"] = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(8)
+    path = tmp_path / "model.npz"
+    path.write_bytes(write_archive((name, bytes(data)) for name, data in members.items()))
+    with pytest.raises(ModelFileError, match=r"model\.npz: its array 0\.npy ") as caught:
+        online_rank.load(path)
+    assert caught.value.__cause__ is not None

@@ -9,6 +9,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from online_rank._kernels.ahead.loading import object_name
+from online_rank._kernels.ahead.trust import write_sealed
 
 #: The targets, each with the triple and the processor that its code is for.
 TRIPLES = {
@@ -83,11 +84,8 @@ def build(calls: Iterable[tuple[Any, tuple[Any, ...]]], target: str, folder: Pat
     whole = llvm.parse_assembly(str(wrappers))
     for part in modules:
         whole.link_in(part, preserve=True)
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / object_name(target)
-    spare = path.with_suffix(f".{os.getpid()}")
-    spare.write_bytes(_machine_code(whole, kept, triple, processor))
-    os.replace(spare, path)
+    write_sealed(path, _machine_code(whole, kept, triple, processor))
     return path, left_out
 
 
