@@ -158,7 +158,7 @@ def test_a_blend_that_draws_is_exported_as_its_mean_which_is_told(tmp_path, caps
     ):
         body = json.loads(export(model, "json"))
     shares = np.exp(-model.step * (model.candidate_losses - model.candidate_losses.min())) * model.candidate_prior
-    expected = (shares / shares.sum()) @ model.candidates
+    expected = (shares / shares.sum()) @ model.candidates / model.scales
     assert body["head"]["weights"] == pytest.approx(expected.tolist())
     assert model.weights.tolist() in model.candidates.tolist()
     save(model, tmp_path / "m")
