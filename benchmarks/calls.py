@@ -147,8 +147,8 @@ def main() -> None:
         return
     found = {row: least(row) for row in ROWS}
     rows = [(row, str(calls.total()), str(BARS.get(row, "")), str(n_files(calls))) for row, calls in found.items()]
-    save("calls", "# Python calls for one query\n\n`AdditiveRanker()` where nothing else is named, 10 documents of 10 features.\n\n"
-         + table(("way", "calls", "at most", "files"), rows))  # fmt: skip
+    note = "`AdditiveRanker()` where nothing else is named, 10 documents of 10 features."
+    save("calls", f"# Python calls for one query\n\n{note}\n\n{table(('way', 'calls', 'at most', 'files'), rows)}")
 
 
 if __name__ == "__main__":
