@@ -24,8 +24,8 @@ MISSING = "AdditiveRanker(), missing values"
 MODELS: dict[str, tuple[Callable[[], Any], int]] = {
     "PerceptronRanker()": (o.PerceptronRanker, 20),
     "StreamQuantileMap() | PerceptronRanker()": (lambda: o.StreamQuantileMap() | o.PerceptronRanker(), 20),
-    "StreamScaler() | PerceptronRanker(credit='argmax', average=200)": (
-        lambda: o.StreamScaler() | o.PerceptronRanker(credit="argmax", average=200),
+    "StreamScaler() | PerceptronRanker(credit='argmax', half_life=200)": (
+        lambda: o.StreamScaler() | o.PerceptronRanker(credit="argmax", half_life=200),
         20,
     ),
     "LossTracker(PerceptronRanker(), measure_served=True)": (

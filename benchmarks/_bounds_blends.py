@@ -106,7 +106,7 @@ def pairs() -> str:
             "default": StreamScaler() | PerceptronRanker(),
             "spread": StreamScaler() | PerceptronRanker(credit="spread"),
             "ridge": StreamScaler() | RidgeRanker(),
-            "last weights": StreamScaler() | PerceptronRanker(average=False),
+            "last weights": StreamScaler() | PerceptronRanker(half_life=0),
         }
         run = evaluate.progressive(queries, models, progress=False)
         for name in list(models)[1:]:

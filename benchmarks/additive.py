@@ -41,9 +41,9 @@ FIRST = 50
 SHAPES = ((20, 46), (120, 136))
 
 
-def perceptron(average: float = 1000) -> Any:
+def perceptron(half_life: float = 1000) -> Any:
     """What people began with."""
-    return StreamQuantileMap() | PerceptronRanker(average=average)
+    return StreamQuantileMap() | PerceptronRanker(half_life=half_life)
 
 
 def ndcgs(scores: list[Any], queries: list[Query]) -> np.ndarray:

@@ -36,8 +36,8 @@ def pages():
 
 
 models = {
-    "remembers all": StreamQuantileMap() | PerceptronRanker(average=True),
-    "half-life 100": StreamQuantileMap() | PerceptronRanker(average=100),
+    "remembers all": StreamQuantileMap() | PerceptronRanker(half_life=None),
+    "half-life 100": StreamQuantileMap() | PerceptronRanker(half_life=100),
 }
 print(f"NDCG@10 of each page before it was learned; readers change their taste at page {CHANGE:,}")
 for t, (page, reactions) in enumerate(pages()):

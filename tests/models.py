@@ -59,11 +59,11 @@ def doubled(query):
 REGISTRY = {
     "additive": lambda: AdditiveRanker(),
     "perceptron": lambda: PerceptronRanker(),
-    "perceptron, last weights": lambda: PerceptronRanker(measure="ap", credit="argmax", average=False),
-    "perceptron, half-life": lambda: PerceptronRanker(credit="sort", average=10, relative_margin=0.5),
+    "perceptron, last weights": lambda: PerceptronRanker(measure="ap", credit="argmax", half_life=0),
+    "perceptron, half-life": lambda: PerceptronRanker(credit="sort", half_life=10, relative_margin=0.5),
     "slam": lambda: SlamRanker(learning_rate=0.1, within_grade="tight"),
     "kernel perceptron": lambda: KernelPerceptronRanker(budget=20),
-    "kernel perceptron, polynomial": lambda: KernelPerceptronRanker("polynomial", budget=9, tolerance=0.0, average=False),
+    "kernel perceptron, polynomial": lambda: KernelPerceptronRanker("polynomial", budget=9, tolerance=0.0, half_life=0),
     "swap": lambda: SwapRanker(),
     "click perceptron": lambda: ClickPerceptron(),
     "gradient": lambda: GradientRanker(),
@@ -149,7 +149,7 @@ if HAS_TORCH:
     REGISTRY["scaler | torch, averaged"] = lambda: (
         StreamScaler()
         | TorchRanker(
-            network(Linear(5, 4), ReLU(), Dropout(0.3), Linear(4, 1)), surrogate="lambdarank", shape=(5,), average=10, l2=0.01
+            network(Linear(5, 4), ReLU(), Dropout(0.3), Linear(4, 1)), surrogate="lambdarank", shape=(5,), half_life=10, l2=0.01
         )
     )
 

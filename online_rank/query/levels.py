@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from online_rank.query.blocks import document_name
-from online_rank.query.forms import as_floats
+from online_rank.query.forms import as_floats, documents_in_nfc, flat
+from online_rank.query.names import are_nfc, in_nfc
 
 __all__ = ["Levels", "is_level", "read_documents"]
 
@@ -100,11 +101,12 @@ def read_documents(
     """
     n = len(documents)
     names = tuple(documents[0]) if n and type(documents[0]) is dict else ()
-    if n and {*map(type, documents)} == _ONLY_DICTS and all(tuple(x) == names for x in documents):
-        cells = [value for x in documents for value in x.values()]
-        X = _numbers_of(cells)
-        if X is not None and not any(levels.kind_of(name) == "category" for name in names):
+    alike = n and {*map(type, documents)} == _ONLY_DICTS and flat(documents) == [*names] * n
+    if alike and levels._levels.keys().isdisjoint(names) and are_nfc(names):
+        X = _numbers_of(flat(map(dict.values, documents)))  # type: ignore[arg-type]
+        if X is not None:
             return X.reshape(n, len(names)), names
+    levels = levels.copy()
     found: dict[Hashable, tuple[list[int], list[Any]]] = {}
     for i, x in enumerate(documents):
         if not isinstance(x, Mapping):
@@ -113,8 +115,11 @@ def read_documents(
             rows, values = found.setdefault(name, ([], []))
             rows.append(i)
             values.append(value)
+    if not are_nfc(found):
+        return read_documents(documents_in_nfc(documents, ids), ids, levels)
     columns: dict[Hashable, np.ndarray] = {}
-    for name, (rows, values) in found.items():
+    for name in [*found]:
+        rows, values = found.pop(name)  # Freed one by one, which keeps the peak low.
         _read_feature(name, rows, values, ids, levels, lambda column, value: columns.setdefault(column, np.full(n, value)))
     return np.column_stack([*columns.values()]) if columns else np.empty((n, 0)), tuple(columns)
 
@@ -156,13 +161,13 @@ def _read_value(value: Any) -> float | list[str] | str | None:
     if value is None or type(value).__name__ in _MISSING:
         return None
     if isinstance(value, str):
-        return [str(value)]
+        return [str(in_nfc(value))]
     if type(value) in _ARE_BOOLEAN:
         return [_BOOLEANS[bool(value)]]
     if isinstance(value, list | tuple | set | frozenset | np.ndarray):
         texts = sorted(value) if isinstance(value, set | frozenset) else list(value)
         if all(isinstance(text, str) for text in texts):
-            return [*map(str, texts)]
+            return [str(in_nfc(text)) for text in texts]
         return "a list holds texts"
     if isinstance(value, np.datetime64):
         return float((value - np.datetime64(0, "s")) / np.timedelta64(1, "s"))

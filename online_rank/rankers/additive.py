@@ -163,12 +163,11 @@ class AdditiveRanker(Hedged, CurvedRanker):
         arguments.seed(seed)
         arguments.flag("relative", relative)
         arguments.integer("max_levels", max_levels, 1)
-        checked_signs(signs)
         self.measure = measure
         self.half_lives = half_lives
         self.relative = relative
         self.max_levels = max_levels
-        self.signs = signs
+        self.signs = checked_signs(signs)
         self.seed = seed
         self._measure = parse_measure(measure)
         self._config = np.array([*self._measure, ADAPTIVE, ROOT, _MARGIN, 1.0, 0.0, 0.0, relative], dtype=np.float64)
@@ -241,17 +240,18 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     def _choice(self) -> np.ndarray:
         chosen = np.empty(len(MEMBERS) + len(_CANDIDATES))
-        kernels.choose(
-            self._numbers, _CANDIDATES, self._losses, self._account, _PRIOR, self.seed, self._n_queries, chosen
-        )  # fmt: skip
+        kernels.choose(self._numbers, self._hedge(), self._n_queries, chosen)
         return chosen
+
+    def _hedge(self) -> kernels.Hedge:
+        return kernels.Hedge(_CANDIDATES, _PRIOR, self._losses, self._account, self.seed, self._n_queries)
 
     def _grow(self, n_new: int) -> None:
         """Curves are added by what learns them, as sparse features have none."""
 
     def _add_curves(self) -> None:
         """Give the features that are new their curves."""
-        before = n_curves(self)
+        before = len(self._weights)
         n_new, documents = self._n_features - before, self._numbers[DOCUMENTS]
         if not n_new:
             return
@@ -359,18 +359,19 @@ class AdditiveRanker(Hedged, CurvedRanker):
         if block.X.dtype != np.float64:
             block = with_features(block, as_read(block.X), block.names)
         self._drawn = None
-        self._add_curves()
+        if len(self._weights) != self._n_features:
+            self._add_curves()
         if len(self._signs) != self._n_features:
             self._decide_signs()
         if len(self._places) and self._places[-1, 0] == _OPEN:
             self._decide_places()
         t, n = 0, len(block.w)
         while t < n:
-            stop = self._run_from(block, t)
+            stop = n if n == 1 else self._run_from(block, t)
             run = block if stop - t == n else block.queries(t, stop)
             learned = self._learn_run(run, rounds[t:stop])
             t += learned
-            if self._n_features and self._places.min() == kernels.WANTED:
+            if self._n_features and np.minimum.reduce(self._places, axis=None) == kernels.WANTED:
                 self._decide_places()
             elif t < stop:
                 return t
@@ -378,8 +379,6 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     def _run_from(self, block: Block, t: int) -> int:
         """The end of a run of queries, from t on, during which the map of raw values stays the same."""
-        if len(block.w) == 1:
-            return 1
         stop = self._front.run_from(block.offsets, t)
         return stop if (block.w[t:stop] > 0.0).all() else t + 1
 
@@ -392,14 +391,16 @@ class AdditiveRanker(Hedged, CurvedRanker):
         counts, begins = bool(w[0] > 0.0), not front.n_documents
         if counts and begins:
             front.learn_run(X)
-        _, *table = front.table
+        learner = kernels.Learner(
+            self._weights, self._sums, self._signs, self._places, self._gram, self._pending, self._numbers
+        )
         served = _NONE if block.served is None else block.served
         self._n_served += len(w) if len(served) else 0
         learned = kernels.learn(
-            X, y, offsets, w, discounts(len(y)), self._config, *table, self._weights, self._sums, self._signs, self._places,
-            self._gram, self._pending, self._numbers, _CANDIDATES, self._losses, self._account, _PRIOR, self._kept(block),
-            served, self.seed, self._n_queries, rounds,
+            X, y, offsets, w, discounts(len(y)), self._config, front.table, learner, self._hedge(), self._kept(block), served,
+            rounds,
         )  # fmt: skip
+        learned = abs(learned)
         self._n_queries += learned
         if learned and block.at is not None:
             self._at = max(float(block.at[:learned].max()), -np.inf if self._at is None else self._at)

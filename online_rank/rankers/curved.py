@@ -86,24 +86,30 @@ class CurvedRanker(Ranker):
         self._linear._meet_features_of([self])
         share_lock(self)
 
+    def _cells(self, n_documents: int, n_features: int) -> int:
+        # Documents are read as an array; a first query that is sparse is not.
+        return n_documents * n_features if n_curves(self) else 0
+
     def _fits(self, block: Block) -> bool:
         if self._linear is not None:
             return self._linear._fits(block)
         return type(block.X) is np.ndarray and super()._fits(block)
 
     def _align(self, block: Block, grow: bool = False) -> Block:
-        if grow and self._linear is None and not n_curves(self) and _is_sparse(block):
+        if grow and self._linear is None and not len(self._weights) and _is_sparse(block):
             self._begin_linear()
         if self._linear is not None:
             block = self._linear._align(as_numbers(block) if type(block.X) is list else block, grow)
             self._columns, self._n_features = self._linear._columns, self._linear._n_features
             return block
         if type(block.X) is list:
-            X, names = read_documents(block.X, block.ids, self._levels().copy())
+            X, names = read_documents(block.X, block.ids, self._levels())
             block = with_features(block, X, names)
         elif block.names is not None:
             self._levels().require_numbers(block.names)
-        return super()._align(with_features(block, as_array(block.X, self), block.names), grow)
+        if isinstance(block.X, SparseRows):
+            block = with_features(block, as_array(block.X, self), block.names)
+        return super()._align(block, grow)
 
     def _placed(self, X: np.ndarray, columns: np.ndarray) -> np.ndarray:
         known = np.flatnonzero(columns >= 0)
@@ -118,7 +124,7 @@ class CurvedRanker(Ranker):
             self._linear._require_values(as_numbers(block) if type(block.X) is list else block)
             return
         if type(block.X) is list:
-            X, names = read_documents(block.X, block.ids, self._levels().copy())
+            X, names = read_documents(block.X, block.ids, self._levels())
             block = with_features(block, X, names)
         if isinstance(block.X, SparseRows):
             require_finite(block)
@@ -133,7 +139,7 @@ class CurvedRanker(Ranker):
 
     def _drawn_by(self, weights: np.ndarray) -> np.ndarray:
         """The curves of the members by their weights (4,), (d, 2, 2, N_CELLS)."""
-        drawn = np.empty((n_curves(self), 2, 2, curves.N_CELLS))
+        drawn = np.empty((len(self._weights), 2, 2, curves.N_CELLS))
         curves.draw_curves(weights, self._weights, self._sums, drawn)
         return drawn
 
@@ -166,12 +172,10 @@ class CurvedRanker(Ranker):
     def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
         if self._linear is not None:
             return self._linear._score_queries(X, offsets)
-        _, counts, knots, cells, finders = self._front.table
         scores = np.empty(len(X))
         # Features that another ranker has met may have no curves yet.
-        curves.score(
-            as_read(X[:, : len(counts)]), offsets, counts, knots, cells, finders, self.relative, self._curves(), scores
-        )
+        mapping = self._front.table
+        curves.score(as_read(X[:, : len(mapping.counts)]), offsets, mapping, self.relative, self._curves(), scores)
         return scores
 
     @locked
@@ -241,12 +245,11 @@ class CurvedRanker(Ranker):
             return None
         self._score_all(block)  # Raises for bad values.
         X = (block.X if self._fits(block) else self._align(block).X)[:, : n_curves(self)]
-        added = np.zeros(X.shape)
+        added = np.zeros(X.shape[::-1])
         if X.size:
-            _, *table = self._front.table
-            curves.contributions(as_read(X), *table, self.relative, self._curves(), added)
+            curves.contributions(as_read(X), self._front.table, self.relative, self._curves(), added)
         features = self._columns_of_features()
-        differences = added[a] - added[b]
+        differences = added[:, a] - added[:, b]
         return tuple(features), np.array([differences[columns].sum() for columns in features.values()]), True
 
 

@@ -72,7 +72,7 @@ def test_contributions_add_up_to_the_difference(name):
 
 
 def test_contributions_by_hand():
-    model = StreamScaler() | PerceptronRanker(average=False)
+    model = StreamScaler() | PerceptronRanker(half_life=0)
     model.learn_one([[1.0, 5.0], [3.0, 5.0]], [0, 1])
     w = float(model["PerceptronRanker"].weights[0])
     # Mean 2, deviation 1; the second feature does not vary.

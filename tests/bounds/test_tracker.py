@@ -285,7 +285,7 @@ def test_learns_and_ranks_as_the_ranker_it_holds():
 
 
 def test_totals_by_hand():
-    tracker = LossTracker(PerceptronRanker("ndcg", credit="spread", average=False))
+    tracker = LossTracker(PerceptronRanker("ndcg", credit="spread", half_life=0))
     tracker.learn_one(np.array([[3.0, 4.0], [0.0, 1.0]]), [1, 0], w=2.0)  # ties: the loss is 1 - 1 / log2(3), the norm 5
     tracker.learn_one(np.array([[3.0, 4.0], [0.0, 1.0], [1.0, 1.0]]), [1, 0, 0])  # right by now
     tracker.learn_one(np.array([[6.0, 8.0]]), [1])  # skipped; the norm is 10

@@ -45,7 +45,7 @@ def explicit(model, X):
 @pytest.mark.parametrize("missing", [0.0, 0.3])
 def test_equals_learners_of_explicit_columns(missing, relative):
     model = AdditiveRanker(relative=relative)
-    last, slow, fast = (PerceptronRanker(average=average, relative_margin=1.0) for average in (False, 1000, 50))
+    last, slow, fast = (PerceptronRanker(half_life=half_life, relative_margin=1.0) for half_life in (0, 1000, 50))
     newton, sums = reference.Newton(), np.zeros((4, 2, 2, 21))
     for t, (X, y) in enumerate(queries(60, missing=missing)):
         if t == 0:
