@@ -19,9 +19,7 @@ from online_rank import (
     PerceptronRanker,
     QueryNormalizer,
     RidgeRanker,
-    StreamQuantileMap,
     StreamScaler,
-    StreamTargetEncoder,
 )
 
 EXACT = {
@@ -30,7 +28,6 @@ EXACT = {
     "scaled gradient": lambda: StreamScaler() | GradientRanker(),
     "in the query": lambda: QueryNormalizer() | RidgeRanker(),
     "tracked": lambda: StreamScaler() | LossTracker(PerceptronRanker()),
-    "encodings": lambda: StreamQuantileMap() | StreamTargetEncoder() | RidgeRanker(),
     "blend of pipelines": lambda: BlendRanker([StreamScaler() | PerceptronRanker(), RidgeRanker()]),
 }
 SHARES = {

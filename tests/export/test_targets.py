@@ -21,7 +21,6 @@ from online_rank import (
     RidgeRanker,
     StreamQuantileMap,
     StreamScaler,
-    StreamTargetEncoder,
     save,
 )
 from online_rank.base.closed import form_of
@@ -40,9 +39,7 @@ MODELS = {
     ],
     "trees": [lambda: StreamScaler() | BoostedRanker()],
     "document": [
-        lambda: StreamScaler() | StreamTargetEncoder(6) | RidgeRanker(),
         # An encoding may fall as its feature rises: no split of the feature is one of the encoding.
-        lambda: StreamScaler() | StreamTargetEncoder(6, prior=0.1) | BoostedRanker(window=16),
         lambda: StreamScaler() | DirectRanker(hidden=(6,), dtype="float64"),
         lambda: BlendRanker(relative=False),
         lambda: BlendRanker([StreamScaler() | PerceptronRanker(), StreamScaler() | RidgeRanker()]),

@@ -12,14 +12,13 @@ from numba import float64, types
 
 from online_rank._kernels.ahead import loading
 from online_rank._kernels.ahead.building import _merged, environment
-from online_rank.measures.learned import measure
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there are objects for Linux alone"),
 ]
 
-ENTRIES = ("arrays.all_finite", "averages.scale_and_shift", "dense.score", "graded.judge_rankings")
+ENTRIES = ("arrays.all_finite", "averages.scale_and_shift", "dense.score", "preprocessing.normalise_queries")
 PLAIN = {k: v for k, v in os.environ.items() if k not in ("ONLINE_RANK_JIT", "NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK")}
 
 
@@ -37,6 +36,10 @@ def folder(tmp_path_factory):
     done = subprocess.run(command, capture_output=True, text=True, env=PLAIN)
     assert done.returncode == 0, done.stderr
     assert "left to numba" not in done.stdout
+    assert (
+        done.stderr.splitlines()[0]
+        == f"online-rank: compiling the kernels for {loading.targets()[0]}, which takes some minutes"
+    )
     return str(folder)
 
 
@@ -63,16 +66,16 @@ def test_entries_answer_as_numba_does_and_need_none(folder):
 def test_a_kernel_that_sorts_has_its_memory(folder):
     code = (
         "import sys, numpy as np\n"
-        "from online_rank._kernels import graded\n"
-        "rng, losses = np.random.default_rng(0), np.empty(3)\n"
-        "S, y, D = rng.normal(size=(3, 60)).round(1), rng.integers(0, 3, 60), 1.0 / np.log2(np.arange(60) + 2.0)\n"
-        "print(graded.judge_rankings(KIND, S, y, D, losses), losses.tolist())\n"
+        "from online_rank._kernels import preprocessing\n"
+        "X = np.random.default_rng(0).normal(size=(60, 3)).round(1)\n"
+        "out = np.empty((60, 3))\n"
+        "print(preprocessing.normalise_queries(X, np.arange(0, 61, 20), False, out), out.tolist())\n"
         "print('numba' in sys.modules)\n"
-    ).replace("KIND", ", ".join(map(str, measure("ndcg@10"))))
+    )
     *ahead, last = run(code, ONLINE_RANK_CACHE_DIR=folder)
     assert last == "False"
     assert ahead == run(code, ONLINE_RANK_JIT="1")[:-1]
-    assert ahead[0].startswith("3 [0.")
+    assert ahead[0].startswith("3 [[")
 
 
 def test_what_does_not_fit_goes_to_numba(folder):
@@ -297,3 +300,17 @@ def test_a_file_that_cannot_be_trusted_is_not_run_and_the_answer_is_the_same(fol
     assert answer == "True CPUDispatcher"
     assert said.startswith("compiled code is not used: ")
     assert ("others can write" if damage == "writable" else "truncated or damaged") in said
+
+
+def test_where_no_cache_can_be_written_that_is_said_once():
+    """Every start compiled for a minute, silently."""
+    code = (
+        "import numpy as np, numba.core.caching\n"
+        "numba.core.caching.CacheImpl._locator_classes = []\n"  # As where no folder can be written: root can write to all.
+        "from online_rank._kernels import arrays\n"
+        "print(arrays.all_finite(np.ones(3)))\n"
+    )
+    variables = {**PLAIN, "ONLINE_RANK_JIT": "1"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=variables)
+    assert done.stdout.strip() == "True"
+    assert done.stderr.count("no cache of numba can be written, so every start compiles: set NUMBA_CACHE_DIR to") == 1
