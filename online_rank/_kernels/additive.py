@@ -264,7 +264,7 @@ def _add_and_average(W, Z, signs, numbers, updates, keep):
 
 @leaf
 def _want_presence(rows, m, places):
-    """Mark the features with missing values that may have a column of presence and have none yet; whether there are any."""
+    """Mark the features with missing values that may have a column of presence and have none yet; whether any is marked."""
     found = False
     for j in range(places.shape[0]):
         if places[j, 1] == UNMET:
@@ -273,7 +273,7 @@ def _want_presence(rows, m, places):
                 misses |= cells[i] == MISSING
             if misses:
                 places[j, 1] = WANTED
-                found = True
+        found |= places[j, 1] == WANTED
     return found
 
 

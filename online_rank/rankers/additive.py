@@ -16,7 +16,7 @@ from online_rank.base import Abilities, share_lock
 from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Nested, Real, Schema
-from online_rank.base.undo import Undo, record
+from online_rank.base.undo import Undo, record, record_state
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.measures.own import is_own
@@ -292,6 +292,13 @@ class AdditiveRanker(Hedged, CurvedRanker):
         for part in self._parts:
             record(log, part, block)
 
+    def _recorded_for_one(self, log: list[Undo], block: Block) -> bool:
+        if self._linear is not None:
+            return False
+        record_state(log, self, copied=False)
+        record(log, self._front, block)
+        return True
+
     def _decide_places(self) -> None:
         """Give new features, and those that were missing for the first time, their columns in the second-order member."""
         places = self._places.copy()
@@ -384,11 +391,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
         while t < n:
             stop = n if n == 1 else self._run_from(block, t)
             run = block if stop - t == n else block.queries(t, stop)
-            learned = self._learn_run(run, rounds[t:stop])
-            t += learned
-            if self._n_features and np.minimum.reduce(self._places, axis=None) == kernels.WANTED:
-                self._decide_places()
-            elif t < stop:
+            t += self._learn_run(run, rounds[t:stop])
+            if t < stop:
                 return t
         return n
 
@@ -398,29 +402,44 @@ class AdditiveRanker(Hedged, CurvedRanker):
         return stop if (block.w[t:stop] > 0.0).all() else t + 1
 
     def _learn_run(self, block: Block, rounds: np.ndarray) -> int:
-        """Learn queries for which the map of raw values stays the same; how many. The map learns them afterwards.
+        """Learn queries for which the map of raw values stays as it is now; how many.
 
-        Only the very first query is learned by the map before. A query of weight 0 is not learned at all.
+        The map learns them first, so that a kernel makes the last change; for the very first query that map counts. A query of
+        weight 0 is not learned at all.
         """
-        X, y, offsets, w, front = block.X, block.y, block.offsets, block.w, self._front
-        counts, begins = bool(w[0] > 0.0), not front.n_documents
-        if counts and begins:
-            front.learn_run(X)
+        front, t, n = self._front, 0, len(block.w)
+        table, begins = front.table, not front.n_documents
+        if block.w[0] > 0.0:
+            front.learn_run(block.X)
+        learned = self._learn_mapped(block, front.table if begins else table, rounds)
+        while learned < 0:
+            # A feature had its first missing values, and gets a column for that.
+            self._decide_places()
+            t -= learned
+            learned = self._learn_mapped(block.queries(t, n), table, rounds[t:]) if t < n else 0
+        return t + learned
+
+    def _learn_mapped(self, block: Block, table: Any, rounds: np.ndarray) -> int:
+        """Learn queries by the kernel, as far as it goes (`kernels.learn`)."""
+        served, hedge, keep = _NONE if block.served is None else block.served, self._hedge(), self._kept(block)
         learner = kernels.Learner(
             self._weights, self._sums, self._signs, self._places, self._gram, self._pending, self._curvatures, self._numbers
         )
-        served = _NONE if block.served is None else block.served
-        self._n_served += len(w) if len(served) else 0
-        learned = kernels.learn(
-            X, y, offsets, w, discounts(len(y)), self._config, front.table, learner, self._hedge(), self._kept(block), served,
-            rounds,
+        n, latest = len(block.w), self._at
+        self._n_queries += n
+        self._n_served += n if len(served) else 0
+        if block.at is not None:
+            self._at = max(float(block.at.max()), -np.inf if latest is None else latest)
+        learned: int = kernels.learn(
+            block.X, block.y, block.offsets, block.w, discounts(len(block.y)), self._config, table, learner, hedge, keep,
+            served, rounds,
         )  # fmt: skip
-        learned = abs(learned)
-        self._n_queries += learned
-        if learned and block.at is not None:
-            self._at = max(float(block.at[:learned].max()), -np.inf if self._at is None else self._at)
-        if counts and not begins:
-            front.learn_run(X[: int(offsets[learned])])
+        if abs(learned) < n:
+            left = n - abs(learned)
+            self._n_queries -= left
+            self._n_served -= left if len(served) else 0
+            if block.at is not None:
+                self._at = max([*block.at[: abs(learned)].tolist(), *([] if latest is None else [latest])], default=None)
         return learned
 
 

@@ -174,9 +174,9 @@ class CurvedRanker(Ranker):
         if self._linear is not None:
             return self._linear._score_queries(X, offsets)
         scores = np.empty(len(X))
+        table = self._front.table
         # Features that another ranker has met may have no curves yet.
-        mapping = self._front.table
-        curves.score(as_read(X[:, : len(mapping.counts)]), offsets, mapping, self.relative, self._curves(), scores)
+        curves.score(as_read(X[:, : len(table.counts)]), offsets, table, self.relative, self._curves(), scores)
         return scores
 
     @locked
@@ -246,7 +246,7 @@ class CurvedRanker(Ranker):
             return None
         self._score_all(block)  # Raises for bad values.
         X = (block.X if self._fits(block) else self._align(block).X)[:, : n_curves(self)]
-        added = np.zeros(X.shape[::-1])
+        added = np.zeros(X.T.shape)
         if X.size:
             curves.contributions(as_read(X), self._front.table, self.relative, self._curves(), added)
         features = self._columns_of_features()
