@@ -171,15 +171,15 @@ def shops(given: Any) -> str:
             **{f"{name}, one-hot by hand": run(hot) for name, run in runs.items() if name != ADDITIVE},
         }
         second = lightgbm(numbers, categories=(4, 5))
-        for name, values in each.items():
-            found.setdefault(name, []).append((float(np.nanmean(values)), float(np.nanmean(values[len(queries) // 2 :]))))
+        for name, one in each.items():
+            found.setdefault(name, []).append((float(np.nanmean(one)), float(np.nanmean(one[len(queries) // 2 :]))))
         found.setdefault("LightGBM with categorical features", []).append((np.nan, float(np.nanmean(second))))
     rows, own = [], np.array(found[ADDITIVE])
     for name, values in found.items():
         both = np.array(values)
-        shown = ["" if np.isnan(mean) else f"{mean:.4f}" for mean in both.mean(axis=0)]
+        means = ["" if np.isnan(mean) else f"{mean:.4f}" for mean in both.mean(axis=0)]
         away = ["" if name == ADDITIVE or np.isnan(one).any() else paired(own[:, k], one) for k, one in enumerate(both.T)]
-        rows.append((name, *shown, *away))
+        rows.append((name, *means, *away))
     shown = table(("model", "all queries", "second half", "AdditiveRanker() less it, all", "second half"), rows)
     return f"{shown}\n\n{drawn()}"
 
