@@ -42,7 +42,6 @@ MODELS: dict[str, tuple[Callable[[], Any], int]] = {
     "BlendRanker()": (o.BlendRanker, 20),
     "BlendRanker(), 136 features": (o.BlendRanker, 136),
     "StreamScaler() | GradientRanker('logistic')": (lambda: o.StreamScaler() | o.GradientRanker("logistic"), 20),
-    "StreamTargetEncoder() | PerceptronRanker()": (lambda: o.StreamTargetEncoder() | o.PerceptronRanker(), 20),
     "KernelPerceptronRanker(budget=50)": (lambda: o.KernelPerceptronRanker(budget=50), 20),
     "SwapRanker(policy=PlackettLuce())": (lambda: o.SwapRanker(policy=o.PlackettLuce(seed=1)), 20),
     "DirectRanker()": (lambda: o.DirectRanker(seed=1), 20),

@@ -33,7 +33,6 @@ from online_rank import (
     RidgeRanker,
     StreamQuantileMap,
     StreamScaler,
-    StreamTargetEncoder,
 )
 from online_rank.base import Ranker
 from online_rank.measures.learned import gains, measure, query_values
@@ -53,7 +52,6 @@ ONLINE: dict[str, Callable[[], Ranker]] = {
     "map | DirectRanker()": lambda: StreamQuantileMap() | DirectRanker(seed=0),
     "map | PerceptronRanker()": lambda: StreamQuantileMap() | PerceptronRanker(),
     "map | RidgeRanker()": lambda: StreamQuantileMap() | RidgeRanker(),
-    "map | StreamTargetEncoder() | RidgeRanker()": lambda: StreamQuantileMap() | StreamTargetEncoder() | RidgeRanker(),
     "map | BoostedRanker()": lambda: StreamQuantileMap() | BoostedRanker(),
     "AdditiveRanker()": lambda: AdditiveRanker(),
     "BlendRanker()": lambda: BlendRanker(),

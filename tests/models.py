@@ -32,7 +32,6 @@ from online_rank import (
     SlamRanker,
     StreamQuantileMap,
     StreamScaler,
-    StreamTargetEncoder,
     SwapRanker,
     TorchRanker,
 )
@@ -89,8 +88,7 @@ REGISTRY = {
     "hashed | perceptron": lambda: HashedFeatures(9) | PerceptronRanker(credit="argmax"),
     "quantile map": lambda: StreamQuantileMap(),
     "quantile map, frozen": lambda: StreamQuantileMap(frozen_after=64),
-    "map | encoder | ridge": lambda: StreamQuantileMap() | StreamTargetEncoder() | RidgeRanker(),
-    "encoder": lambda: StreamTargetEncoder(),
+    "map | ridge": lambda: StreamQuantileMap() | RidgeRanker(),
     "runs": lambda: RunFeatures(parts=("minmax", "zscore", "reciprocal_rank", "found")),
     "runs | perceptron": lambda: RunFeatures() | PerceptronRanker(),
     "crosses": lambda: CrossFeatures("user", numbers="length"),

@@ -131,7 +131,7 @@ def _n_known(x):
     n, infinite = 0, False
     for i in range(x.shape[0]):
         infinite |= math.isinf(x[i])
-        n += np.int64(x[i] == x[i])
+        n += 1 if x[i] == x[i] else 0
     return -1 if infinite else n
 
 

@@ -19,8 +19,8 @@ _KEPT = 256
 
 
 class Ranking(NamedTuple):
-    """Memory for ranks: counts of buckets; values by bucket; rows of integers; for eight features the values and twice the ranks
-    of documents; and normal scores of ranks, and whether they are computed.
+    """Memory for ranks: counts of buckets; values by bucket; rows of integers; for eight features the values and twice the
+    ranks of documents; and normal scores of ranks, and whether they are computed.
     """
 
     counts: np.ndarray
@@ -32,7 +32,7 @@ class Ranking(NamedTuple):
     computed: np.ndarray
 
 
-# Rows of integers: of documents their bucket, and their place by bucket; of places twice their rank, and of comparisons results.
+# Rows of integers: buckets of documents, and their places by bucket; twice the ranks of places, and results of comparisons.
 _BUCKETS, _PLACES, _RANKS, _RESULTS = range(4)
 
 

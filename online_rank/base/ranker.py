@@ -15,7 +15,7 @@ from online_rank.base.form import Head, Layer
 from online_rank.base.lock import locked
 from online_rank.base.rounds import LastRound, Round, largest_norm
 from online_rank.base.schema import Array, Count, Schema, schema_of
-from online_rank.base.undo import all_or_nothing
+from online_rank.base.undo import Undo, all_or_nothing
 from online_rank.query import (
     MAX_GRADE,
     Block,
@@ -206,6 +206,12 @@ class Ranker(Ranking, QueryEstimator):
                 return t
         return len(block.w)
 
+    def _recorded_for_one(self, log: list[Undo], block: Block) -> bool:
+        """Add to a log what undoes `_learn` of one query up to its last change, a kernel; False if that is not the last one."""
+        if self._learns_atomically:
+            log.append(functools.partial(setattr, self, "_last_round", self._last_round))
+        return self._learns_atomically
+
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:
         """Learn one query, and write its round to `row` (1, fields). Returns False for a query with bad values."""
         X, y, w = np.array(query.X, dtype=np.float64, order="C"), query.y.copy(), float(query.w[0])
@@ -365,9 +371,8 @@ class Ranker(Ranking, QueryEstimator):
         if isinstance(block.y, tuple) and not able.takes_clicks:
             raise TypeError(f"{type(self).__name__} learns from grades, not from {type(block.y[0]).__name__}: SwapRanker does")
         fits = self._fits(block)
-        if changes is not None and fits and n_queries == 1 and self._learns_atomically and not changes.goes_on:
-            # A single kernel leaves all as it was where it refuses.
-            changes.undo_by(functools.partial(setattr, self, "_last_round", self._last_round))
+        if changes is not None and fits and n_queries == 1 and not changes.goes_on and changes.included_for_one(self, block):
+            # The kernel makes the last change, and leaves all as it was where it refuses.
             self._last_round = row = _UNWRITTEN.copy()
             changes.until_written(row)
             if not self._learn(block, row):

@@ -17,8 +17,7 @@ from online_rank.base.step import QueryStep
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import Undo, record
 from online_rank.limits import MAX_LIFTED
-from online_rank.preprocessing._columns import require_lesson
-from online_rank.query import Block, Retrieved, document_name, feature_dicts, read_query, require_finite
+from online_rank.query import Block, Retrieved, document_name, feature_dicts, read_query, require_finite, require_grades
 from online_rank.query.names import are_nfc, in_nfc, keys_in_nfc
 
 
@@ -104,7 +103,10 @@ class ForEachDocument(QueryTransformer):
     def _learn_block(self, block: Block) -> Block:
         transformer = self.transformer
         if transformer._supervised:
-            require_lesson(self, block)
+            if block.y is None:
+                raise TypeError(f"{self} is supervised: it learns from grades, y")
+            if isinstance(block.y, np.ndarray):
+                require_grades(block.y, block.ids)
         answers = []
         for query in block.each():
             documents = [*_documents(query, transformer)]

@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from online_rank.base import Abilities, share_lock
 from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Nested, Real, Schema
-from online_rank.base.undo import Undo, record
+from online_rank.base.undo import Undo, record, record_state
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.measures.own import is_own
@@ -41,6 +42,12 @@ _MARGIN = 1.0
 _NEWTON_HALF_LIFE, _MOST_COLUMNS = 30.0, 300
 #: A place that is still to be decided.
 _OPEN = -4
+#: From so many curves on it warns.
+_MANY_CURVES = 1000
+_HINT = (
+    "AdditiveRanker has 1,000 features and learns a curve of each, which takes time and 4 MB; if they are words, give it "
+    'texts: BlendRanker([AdditiveRanker(), HashedFeatures(text=("title",), others=False) | PerceptronRanker()])'
+)
 #: A pause counts as at most so many half-lives.
 _LONGEST_PAUSE = 10.0
 
@@ -57,19 +64,21 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     **Members.** One perceptron learns all columns, as `PerceptronRanker(credit="adaptive", relative_margin=1.0)` does. Members
     are its last weights, two averages of them with different half-lives, and a Newton learner of the logistic loss of pairs on
-    the columns g and presence of the first 300 features. They are blended, alone and in pairs, by the rule of `BlendRanker` on
-    running scales, so that their sum is one curve for each feature. `online_rank.bounds.certificate_of` compares the loss with
-    that of the best candidate, and bounds it by the mass of the updates (`additive_mass_bound`).
+    the columns g and presence: 300 of them have a whole Hessian, and g of the features beyond these its diagonal. They are
+    blended, alone and in pairs, by the rule of `BlendRanker` on running scales, so that their sum is one curve for each feature.
+    `online_rank.bounds.certificate_of` compares the loss with that of the best candidate, and bounds it by the mass of the
+    updates (`additive_mass_bound`).
 
     **Missing values.** NaN, None, null and absent names are missing: their columns are 0, except for an encoding and a weight
     of their own. A feature that most documents lack needs nothing else. Features may come at any time.
 
-    **Categories.** In dicts, and in frames with a column of texts, a text is a category with a column of ones and zeros for
-    each level, up to `max_levels`; all others share one. A list of texts has all of its levels. Booleans are numbers. Dates and
-    times are seconds since 1970, whose q is of use however far they grow.
+    **Categories.** In dicts, and in frames with a column of texts or booleans, these are categories with a column of ones and
+    zeros for each level, up to `max_levels`; all others share one. A list of texts has all of its levels. Dates and times are
+    seconds since 1970, whose q is of use however far they grow. In arrays of numpy everything is a number.
 
     **Sparse rows** are learned by a `PerceptronRanker`, as they are: a stream that begins with `SparseRows`, a sparse matrix of
-    scipy, or dicts of many names of which each document has few.
+    scipy, or dicts of counts with many names of which each document has few, as of words. `BlendRanker` takes numbers and words
+    together (`HashedFeatures(text=..., others=False)`). From 1,000 curves on, which take time, it warns.
 
     Parameters
     ----------
@@ -83,8 +92,9 @@ class AdditiveRanker(Hedged, CurvedRanker):
     max_levels
         Most levels of a category.
     signs
-        `{feature: 1 or -1}`: its curves never fall, or never rise. Such a feature has no target encodings, and the Newton
-        learner leaves it out. The feature number n of an array is called `"n"`.
+        `{feature: 1 or -1}`: its curves never fall, or never rise; of a boolean, true is never worse, or never better, than
+        false. Such a feature has no target encodings, and the Newton learner leaves it out. The feature number n of an array is
+        called `"n"`.
     seed
         Seed of all draws.
 
@@ -124,6 +134,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         _places=Array(n_curves, 2, dtype="int64", low=_OPEN, high=_MOST_COLUMNS),
         _pending=Array(None),
         _gram=Array(lambda ranker: len(ranker._pending) * (len(ranker._pending) + 1) // 2),
+        _curvatures=Array(n_curves, low=0.0),
         _numbers=Array(kernels.N_NUMBERS, low=0.0),
         _losses=Array(len(_CANDIDATES), low=0.0),
         _account=Array(len(HedgeAccount._fields), low=LEAST),
@@ -180,6 +191,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         self._places = np.zeros((0, 2), dtype=np.int64)
         self._gram = np.zeros(0)
         self._pending = np.zeros(0)
+        self._curvatures = np.zeros(0)
         self._numbers = np.zeros(kernels.N_NUMBERS)
         self._losses = np.zeros(len(_CANDIDATES))
         self._account = opening()
@@ -255,9 +267,12 @@ class AdditiveRanker(Hedged, CurvedRanker):
         n_new, documents = self._n_features - before, self._numbers[DOCUMENTS]
         if not n_new:
             return
+        if before < _MANY_CURVES <= self._n_features:
+            warnings.warn(_HINT, stacklevel=2)
         self._front.widen(n_new)
         self._weights = with_zeros(self._weights, n_new)
         self._sums = with_zeros(self._sums, n_new)
+        self._curvatures = with_zeros(self._curvatures, n_new)
         # Earlier documents lacked the new features; their standardised grades add up to 0.
         self._sums[before:, 0, 1, curves.POINTS] = documents
         if levels := [before + k for k, name in enumerate(self._own_names()[before:]) if is_level(name)]:
@@ -276,6 +291,13 @@ class AdditiveRanker(Hedged, CurvedRanker):
         super()._record(log, block)
         for part in self._parts:
             record(log, part, block)
+
+    def _recorded_for_one(self, log: list[Undo], block: Block) -> bool:
+        if self._linear is not None:
+            return False
+        record_state(log, self, copied=False)
+        record(log, self._front, block)
+        return True
 
     def _decide_places(self) -> None:
         """Give new features, and those that were missing for the first time, their columns in the second-order member."""
@@ -369,11 +391,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
         while t < n:
             stop = n if n == 1 else self._run_from(block, t)
             run = block if stop - t == n else block.queries(t, stop)
-            learned = self._learn_run(run, rounds[t:stop])
-            t += learned
-            if self._n_features and np.minimum.reduce(self._places, axis=None) == kernels.WANTED:
-                self._decide_places()
-            elif t < stop:
+            t += self._learn_run(run, rounds[t:stop])
+            if t < stop:
                 return t
         return n
 
@@ -383,29 +402,44 @@ class AdditiveRanker(Hedged, CurvedRanker):
         return stop if (block.w[t:stop] > 0.0).all() else t + 1
 
     def _learn_run(self, block: Block, rounds: np.ndarray) -> int:
-        """Learn queries for which the map of raw values stays the same; how many. The map learns them afterwards.
+        """Learn queries for which the map of raw values stays as it is now; how many.
 
-        Only the very first query is learned by the map before. A query of weight 0 is not learned at all.
+        The map learns them first, so that a kernel makes the last change; for the very first query that map counts. A query of
+        weight 0 is not learned at all.
         """
-        X, y, offsets, w, front = block.X, block.y, block.offsets, block.w, self._front
-        counts, begins = bool(w[0] > 0.0), not front.n_documents
-        if counts and begins:
-            front.learn_run(X)
+        front, t, n = self._front, 0, len(block.w)
+        table, begins = front.table, not front.n_documents
+        if block.w[0] > 0.0:
+            front.learn_run(block.X)
+        learned = self._learn_mapped(block, front.table if begins else table, rounds)
+        while learned < 0:
+            # A feature had its first missing values, and gets a column for that.
+            self._decide_places()
+            t -= learned
+            learned = self._learn_mapped(block.queries(t, n), table, rounds[t:]) if t < n else 0
+        return t + learned
+
+    def _learn_mapped(self, block: Block, table: Any, rounds: np.ndarray) -> int:
+        """Learn queries by the kernel, as far as it goes (`kernels.learn`)."""
+        served, hedge, keep = _NONE if block.served is None else block.served, self._hedge(), self._kept(block)
         learner = kernels.Learner(
-            self._weights, self._sums, self._signs, self._places, self._gram, self._pending, self._numbers
+            self._weights, self._sums, self._signs, self._places, self._gram, self._pending, self._curvatures, self._numbers
         )
-        served = _NONE if block.served is None else block.served
-        self._n_served += len(w) if len(served) else 0
-        learned = kernels.learn(
-            X, y, offsets, w, discounts(len(y)), self._config, front.table, learner, self._hedge(), self._kept(block), served,
-            rounds,
+        n, latest = len(block.w), self._at
+        self._n_queries += n
+        self._n_served += n if len(served) else 0
+        if block.at is not None:
+            self._at = max(float(block.at.max()), -np.inf if latest is None else latest)
+        learned: int = kernels.learn(
+            block.X, block.y, block.offsets, block.w, discounts(len(block.y)), self._config, table, learner, hedge, keep,
+            served, rounds,
         )  # fmt: skip
-        learned = abs(learned)
-        self._n_queries += learned
-        if learned and block.at is not None:
-            self._at = max(float(block.at[:learned].max()), -np.inf if self._at is None else self._at)
-        if counts and not begins:
-            front.learn_run(X[: int(offsets[learned])])
+        if abs(learned) < n:
+            left = n - abs(learned)
+            self._n_queries -= left
+            self._n_served -= left if len(served) else 0
+            if block.at is not None:
+                self._at = max([*block.at[: abs(learned)].tolist(), *([] if latest is None else [latest])], default=None)
         return learned
 
 

@@ -284,9 +284,9 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
         """The columns that trees get: by the map of the curves; a missing value has a bin of its own."""
         if self._curves is None or not self._curves.has_curves:
             return np.zeros((X.shape[0], 1), dtype=np.float32)
-        mapping = self._curves._front.table
+        table = self._curves._front.table
         mapped = np.full(X.shape, -2.0 * REACH, dtype=np.float32)
-        curves.mapped(as_read(X[:, : len(mapping.counts)]), offsets, mapping, -REACH, mapped)
+        curves.mapped(as_read(X[:, : len(table.counts)]), offsets, table, -REACH, mapped)
         return mapped
 
     def _for_learners(self, block: Block) -> list[Block]:

@@ -14,6 +14,7 @@ from online_rank.base.form import Curves, Head, Layer, Linear
 from online_rank.base.lock import locked
 from online_rank.preprocessing import StreamQuantileMap
 from online_rank.query import Block, SparseRows, require_finite, single, with_features
+from online_rank.query.forms import as_floats
 from online_rank.query.levels import Levels, is_level, read_documents
 from online_rank.rankers.perceptron import PerceptronRanker
 
@@ -22,7 +23,7 @@ __all__ = ["ALONE", "MEMBERS", "CurvedRanker", "as_read", "cells_of", "n_curves"
 #: The members, in the order of kernels.
 MEMBERS = ("last", "slow", "fast", "newton")
 ALONE = np.eye(len(MEMBERS))
-#: A first query of dicts with at least so many names, of which documents have less than this share, is sparse.
+#: A first query with at least so many names, of which documents have less than this share, is sparse.
 _MANY_NAMES, _FILLED = 50, 0.25
 
 
@@ -173,9 +174,9 @@ class CurvedRanker(Ranker):
         if self._linear is not None:
             return self._linear._score_queries(X, offsets)
         scores = np.empty(len(X))
+        table = self._front.table
         # Features that another ranker has met may have no curves yet.
-        mapping = self._front.table
-        curves.score(as_read(X[:, : len(mapping.counts)]), offsets, mapping, self.relative, self._curves(), scores)
+        curves.score(as_read(X[:, : len(table.counts)]), offsets, table, self.relative, self._curves(), scores)
         return scores
 
     @locked
@@ -245,7 +246,7 @@ class CurvedRanker(Ranker):
             return None
         self._score_all(block)  # Raises for bad values.
         X = (block.X if self._fits(block) else self._align(block).X)[:, : n_curves(self)]
-        added = np.zeros(X.shape[::-1])
+        added = np.zeros(X.T.shape)
         if X.size:
             curves.contributions(as_read(X), self._front.table, self.relative, self._curves(), added)
         features = self._columns_of_features()
@@ -254,15 +255,18 @@ class CurvedRanker(Ranker):
 
 
 def _is_sparse(block: Block) -> bool:
-    """Whether documents are sparse rows, or have many names of which each has few, as words of texts."""
+    """Whether documents are sparse rows, or have many names of which each has few, in dicts with counts, as of words."""
     X = block.X
     if isinstance(X, SparseRows):
         n_names, filled = X.n_columns, len(X.values)
         if block.names is None:
             return True
     elif type(X) is list:
-        n_names = len({name for x in X if isinstance(x, Mapping) for name in x})
-        filled = sum(len(x) for x in X if isinstance(x, Mapping))
+        documents = [x for x in X if isinstance(x, Mapping)]
+        n_names, filled = len({name for x in documents for name in x}), sum(map(len, documents))
+        values = as_floats([value for x in documents for value in x.values()])
+        if values is None or not ((values >= 1.0) & (values == np.floor(values))).all():
+            return False
     else:
         return False
     return n_names >= _MANY_NAMES and filled < _FILLED * block.n_documents * n_names

@@ -58,7 +58,6 @@ _NAMES = {
         "RunFeatures",
         "StreamQuantileMap",
         "StreamScaler",
-        "StreamTargetEncoder",
     ),
     "query": ("Runs", "Vectors", "drop_ungraded"),
     "rankers.additive": ("AdditiveRanker",),

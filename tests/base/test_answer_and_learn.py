@@ -10,7 +10,6 @@ from online_rank import (
     RidgeRanker,
     StreamQuantileMap,
     StreamScaler,
-    StreamTargetEncoder,
 )
 from online_rank.base import all_or_nothing, ranker_of
 from online_rank.bounds.tracker import LossTracker as Tracker
@@ -25,7 +24,7 @@ MODELS = {
     "last weights": lambda: PerceptronRanker(half_life=0),
     "scaler": lambda: StreamScaler() | PerceptronRanker(),
     "map": lambda: StreamQuantileMap() | PerceptronRanker(),
-    "stateless and supervised": lambda: QueryNormalizer() | StreamTargetEncoder() | RidgeRanker(),
+    "stateless": lambda: QueryNormalizer() | RidgeRanker(),
     "tracker": lambda: LossTracker(PerceptronRanker(), WEIGHTS, measure_served=True),
     "tracker behind a scaler": lambda: StreamScaler() | LossTracker(PerceptronRanker(), WEIGHTS, measure_served=True),
     "tracker of last weights": lambda: StreamScaler() | LossTracker(PerceptronRanker(half_life=0), WEIGHTS),

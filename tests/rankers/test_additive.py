@@ -17,6 +17,7 @@ from online_rank.bounds import certificate_of
 from online_rank.checks import yield_checks
 from online_rank.checks._subject import state_of
 from online_rank.export import to_sql
+from online_rank.rankers import additive
 from online_rank.rankers.hedge import HedgeAccount
 from tests.reference import additive as reference
 from tests.reference.forms import scores as of_form
@@ -88,6 +89,30 @@ def test_equals_learners_of_explicit_columns(missing, relative):
             reference.learn_encodings(X20, X, y, sums, relative)
             newton.learn(Z, y)
     assert (model._places[:, 1] >= 0).any() == (missing > 0)
+
+
+def test_features_beyond_the_most_columns_take_steps_alone(monkeypatch):
+    monkeypatch.setattr(additive, "_MOST_COLUMNS", 2)
+    model, w, curvatures, keep = AdditiveRanker(), np.zeros(2), np.zeros(2), 2.0 ** (-1 / 30)
+    for t, (X, y) in enumerate(queries(40)):
+        if t == 0 or len(set(y)) < 2:
+            model.learn_one(X, y)
+            w, curvatures = model._weights[2:, 0, 3].copy(), model._curvatures[2:].copy()
+            continue
+        lines = np.empty((4, 2, 2, curves.N_CELLS))
+        curves.draw_curves(np.eye(4)[3], model._weights, model._sums, lines)
+        model._drawn = lines
+        c, h = reference.derivatives(np.array(model.predict_one(X)), y)
+        g = explicit(model, X)[:, 2:, 0]
+        away = g - h @ g / h.sum()
+        curvatures = keep * curvatures + h @ away**2
+        w += 0.5 * (c @ g) / (curvatures + 2.5)
+        model.learn_one(X, y)
+        np.testing.assert_allclose(model._weights[2:, 0, 3], w, rtol=1e-5)
+        np.testing.assert_allclose(model._curvatures[2:], curvatures, rtol=1e-5)
+    assert len(model._pending) == 2
+    assert w.any()
+    assert not model._curvatures[:2].any()
 
 
 def test_what_is_served_is_a_sum_of_curves_with_the_loss_of_the_account():

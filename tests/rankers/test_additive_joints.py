@@ -461,3 +461,12 @@ def test_rows_of_scipy_stay_linear():
     assert not model.has_curves
     with pytest.raises(TypeError, match="feature 'brand' of document 0 is 'a'; features are numbers"):
         taught(AdditiveRanker(), words(1)).learn_one([{"brand": "a"}, {"w1": 1.0}], [0, 1])
+
+
+def test_dicts_of_few_names_of_many_are_words_only_with_counts():
+    rng = np.random.default_rng(0)
+    x = [{f"attribute {j}": float(rng.normal()) for j in rng.integers(0, 80, 9)} for _ in range(12)]
+    assert taught(AdditiveRanker(), [(x, rng.integers(0, 3, 12))]).has_curves
+    assert not taught(AdditiveRanker(), words(1)).has_curves
+    with pytest.warns(UserWarning, match="AdditiveRanker has 1,000 features"):
+        AdditiveRanker().learn_one(rng.normal(size=(3, 1000)), [0, 1, 2])

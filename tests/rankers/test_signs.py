@@ -19,7 +19,6 @@ from online_rank import (
     RunFeatures,
     StreamQuantileMap,
     StreamScaler,
-    StreamTargetEncoder,
     SwapRanker,
 )
 from online_rank.base.signs import signs_of_columns, signs_of_features
@@ -239,7 +238,6 @@ def test_signs_are_refused_behind_other_steps():
     for step in (
         HashedFeatures(9),
         CrossFeatures("user"),
-        StreamTargetEncoder(),
         StreamScaler() + QueryNormalizer(),
         copy.copy,
     ):
