@@ -76,7 +76,6 @@ SHOWN = {
     "weblike": Part(
         rows=(
             "map | RidgeRanker()",
-            "AdditiveRanker()",
             "BlendRanker()",
             "LightGBM lambdarank",
         ),
