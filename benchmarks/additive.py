@@ -16,9 +16,8 @@ import numpy as np
 
 from benchmarks._common import parser, save, table
 from benchmarks._data import LIGHTGBM, MQ2008, data_folder, folds, mq2008_parts, offsets_of
-from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, StreamQuantileMap, measure
+from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, StreamQuantileMap, measure, read
 from online_rank.stream import WebLike
-from online_rank.stream.letor import read_letor
 from online_rank.stream.synth import Drifting
 from online_rank.support.progress import progress
 
@@ -127,7 +126,7 @@ def stream(name: str, seed: int) -> list[Query]:
     if name == "additive that turns":
         return list(WebLike(1000, truth="additive", turn=500, n_documents=(40, 80), seed=200 + seed))
     if name == "MQ2008, S1 to S4":
-        return of_letor(read_letor(*mq2008_parts(data_folder() / MQ2008)[:4], n_features=46), seed)
+        return of_letor(read(*mq2008_parts(data_folder() / MQ2008)[:4], n_features=46).all(), seed)
     if name == "LightGBM's training set":
         return of_letor(next(folds(data_folder() / LIGHTGBM)).train, seed)
     if name == "small":

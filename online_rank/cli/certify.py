@@ -11,7 +11,6 @@ from online_rank.base.columns import numbers
 from online_rank.bounds import LossTracker, best_in_hindsight
 from online_rank.cli.files import behind
 from online_rank.query import Block, read_query
-from online_rank.rankers.blend import BlendRanker
 from online_rank.support.progress import progress
 
 #: Regularisation strength of the best weights in hindsight.
@@ -21,12 +20,9 @@ _LAMBDA = 1e-2
 def tracked(model: Any, queries: Iterable[tuple], shown: bool | None = None) -> Any:
     """The model, which has learned nothing yet, with a `LossTracker` around its ranker.
 
-    The comparator is the best weights in hindsight on the features that the transformers will pass to the ranker. A blend needs
-    no comparator: it is compared with its best fixed blend.
+    The comparator is the best weights in hindsight on the features that the transformers will pass to the ranker.
     """
     *transformers, ranker = steps_of(model)
-    if issubclass(type(ranker), BlendRanker):
-        return behind(transformers, LossTracker(ranker, measure_served=True))
     seen = list(_transformed([step.clone() for step in transformers], queries, shown))
     X = np.concatenate([query.X for query, _ in seen])
     y = np.concatenate([grades for _, grades in seen])

@@ -30,14 +30,14 @@ Save = Annotated[str | None, value("MODEL", "Write the model to this file.")]
 Out = Annotated[str | None, value("FILE", "Write to this file.")]
 Every = Annotated[int, value("N", "Queries, or changes of a service, between two checkpoints.", min=1)]
 
-Scale = StrEnum("Scale", ["map", "stream", "query", "none"])
-Scaling = Annotated[Scale, value(None, "Scale features: by quantiles; by mean and variance; within each query; not at all.")]
-
 
 # Learning from files.
 
 #: The ranker to train.
-Kind = StrEnum("Kind", {"perceptron": "perceptron", "blend": "blend", "light_blend": "light-blend"})
+Kind = StrEnum("Kind", ["additive", "blend", "perceptron"])
+KINDS = (
+    "Curves of each feature; with trees, for interactions, which takes longer; or linear weights, which any engine computes."
+)
 
 
 class Training(NamedTuple):
@@ -53,17 +53,16 @@ class Training(NamedTuple):
     test: Annotated[list[str] | None, value("FILE", "Held-out queries; may be repeated.")] = None
     measure: Measure = "ndcg@10"
     passes: Annotated[int, value("N", "Number of passes over the files.", min=1)] = 1
-    ranker: Annotated[
-        Kind, value(None, "The ranker to train. The blends take features of any scale: --scale has no effect.")
-    ] = Kind.perceptron
-    scale: Scaling = Scale.map
+    ranker: Annotated[Kind, value(None, KINDS)] = Kind.additive
     sign: Annotated[
         list[str] | None,
-        value("NAME=SIGN", "Keep the weight of a feature at or above 0 (NAME=+) or at or below 0 (NAME=-); may be repeated."),
+        value("NAME=SIGN", "More of a feature never lowers a score (NAME=+), or never raises it (NAME=-); may be repeated."),
     ] = None
     shuffle: Annotated[int | None, value("SEED", "Shuffle the queries by this seed, in a buffer of 2,048.", min=0)] = None
     reading: Reading = Reading()
-    certify: Annotated[bool, flag("--certify", "Certify the loss, against the best weights in hindsight.")] = False
+    certify: Annotated[
+        bool, flag("--certify", "Certify the loss: against the best fixed candidate, or the best linear weights in hindsight.")
+    ] = False
     shards: Annotated[
         int | None, value("N", "Number of copies of the model that learn parts of the files and are mixed.", min=1)
     ] = None
@@ -160,7 +159,7 @@ LogOrigin = Annotated[Origin | None, value(None, f"Learn from --click-log. {_ORI
 # Services.
 
 #: The ranker of a new service.
-ServedKind = StrEnum("ServedKind", {"perceptron": "perceptron", "blend": "blend", "light_blend": "light-blend", "swap": "swap"})
+ServedKind = StrEnum("ServedKind", ["additive", "blend", "perceptron", "swap"])
 
 
 class Service(NamedTuple):
@@ -174,14 +173,9 @@ class Service(NamedTuple):
     ] = None
     ranker: Annotated[
         ServedKind,
-        value(
-            None,
-            "Ranker of a new model. The blends take features of any scale: --scale does not apply. "
-            "swap draws the list to show and learns from the clicks on it.",
-        ),
-    ] = ServedKind.perceptron
+        value(None, f"Of a new model. {KINDS} swap draws the list to show and learns from the clicks on it."),
+    ] = ServedKind.additive
     measure: Measure = "ndcg@10"
-    scale: Scaling = Scale.map
     strict: Annotated[bool, flag("--strict", "Refuse features that MODEL does not know; missing ones count as 0.")] = False
     checkpoint: Annotated[
         str | None, value("DIR", "Folder that keeps everything acknowledged; a restart continues from there.")
@@ -224,7 +218,3 @@ class Service(NamedTuple):
         str | None,
         value("FILE", "Queries, a line each as POST /rank takes them, from which the scaling of given weights is learned."),
     ] = None
-
-
-#: The fields of `Service` for a new model; a saved MODEL has its own.
-OF_NEW = ("ranker", "scale")

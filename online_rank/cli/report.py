@@ -29,7 +29,7 @@ from online_rank.cli.printing import measured
 from online_rank.evaluate import Trace
 from online_rank.metrics import metric
 from online_rank.preprocessing._columns import ColumnTransformer, names_made
-from online_rank.rankers import BlendRanker
+from online_rank.rankers import AdditiveRanker, BlendRanker
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -117,8 +117,8 @@ class QueryLog:
         self.slowest: list[SeenQuery] = []
 
     def reading(self, queries: Iterable[tuple[Any, Any, Any, Sequence[str]]]) -> Iterator[tuple[Any, Any]]:
-        """The pairs (x, y) of a stream of (x, y, query id, document ids), as from `iter_letor(with_qid=True,
-        with_docid=True)`.
+        """The pairs (x, y) of a stream of (x, y, query id, document ids), as from
+        `read(..., with_ids=True)`.
         """
         for x, y, qid, docids in queries:
             self._ids, self._seen = (str(qid), docids), None
@@ -210,7 +210,7 @@ def write_report(
     if isinstance(ranker_of(model), BlendRanker):
         with contextlib.suppress(TypeError, ValueError):  # No trees, or none that has split yet.
             pictures.append(_picture(plot.importance(model), "Features by which the trees of the blend split"))
-    elif n_features:
+    elif n_features and not isinstance(ranker_of(model), AdditiveRanker):
         pictures.append(_weights(model, list(feature_names or ())[:n_features], n_features))
     sections = [
         ("Figures", _figures(figures, trace)),

@@ -14,7 +14,7 @@ from online_rank.cli.declaring import is_given
 from online_rank.cli.events import events_of
 from online_rank.cli.files import declared, load_model
 from online_rank.cli.logs import say
-from online_rank.cli.options import OF_NEW, Service
+from online_rank.cli.options import Service
 from online_rank.cli.positions import met, with_examination
 from online_rank.cli.train import new_model
 from online_rank.limits import is_id
@@ -45,9 +45,8 @@ def say_where_it_goes_on(durable: DurableService) -> None:
 
 def check(context: typer.Context, service: Service) -> None:
     """Raise a usage error for options of a new model beside a MODEL, and for options that need another one."""
-    for name in OF_NEW if service.model is not None else ():
-        if is_given(context, name):
-            raise typer.BadParameter(f"--{name} is for a new model; {service.model} has its own")
+    if service.model is not None and is_given(context, "ranker"):
+        raise typer.BadParameter(f"--ranker is for a new model; {service.model} has its own")
     for option, given, needed, there in (
         ("--replace-model", service.replace_model, "a MODEL", service.model),
         ("--strict", service.strict, "a MODEL, whose features are known", service.model),
@@ -76,7 +75,7 @@ def maker(service: Service) -> Callable[[], RankingService]:
     if service.model is not None:
         model, origin = loaded(service.model), _digest(service.model, service.examination)
     else:
-        model = new_model(service.measure, service.scale, service.ranker)
+        model = new_model(service.measure, service.ranker)
         model = with_examination(model, service.examination, bool(events))
     plan = None
     if service.feedback_window is not None:

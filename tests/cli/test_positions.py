@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from online_rank import (
+    AdditiveRanker,
     BlendRanker,
     ClickPerceptron,
     ExaminedRanker,
@@ -33,10 +34,10 @@ def taught(model):
 
 def test_clicks_on_a_model_for_grades_need_the_examination(tmp_path, capsys):
     save(taught(StreamScaler() | PerceptronRanker()), tmp_path / "m")
-    for model in (str(tmp_path / "m"), None):
+    for model, kind in ((str(tmp_path / "m"), PerceptronRanker), (None, AdditiveRanker)):
         with pytest.raises(ValueError, match="unless --examination says how often each is looked at: a FILE"):
             maker(Service(model, **WINDOW))
-        assert isinstance(ranker_of(maker(Service(model, **WINDOW, examination="none"))().model), PerceptronRanker)
+        assert isinstance(ranker_of(maker(Service(model, **WINDOW, examination="none"))().model), kind)
         (tmp_path / "looked.json").write_text("[1, 0.5, 0.25]")
         service = maker(Service(model, **WINDOW, examination=str(tmp_path / "looked.json")))()
         assert ranker_of(service.model).examination == (1.0, 0.5, 0.25)

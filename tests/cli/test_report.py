@@ -8,11 +8,10 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from online_rank import LossTracker, PerceptronRanker, evaluate
+from online_rank import LossTracker, PerceptronRanker, evaluate, read
 from online_rank.cli import main
 from online_rank.cli.report import QueryLog, write_report
 from online_rank.metrics import metric
-from online_rank.stream.letor import iter_letor
 
 pytest.importorskip("matplotlib").use("Agg")
 
@@ -67,7 +66,7 @@ class Page(HTMLParser):
 
 
 def test_the_page_is_whole_and_fetches_nothing(letor, tmp_path, capsys):
-    assert train(letor, "--test", letor, "--report", tmp_path / "out", "--json") == 0
+    assert train(letor, "--ranker", "perceptron", "--test", letor, "--report", tmp_path / "out", "--json") == 0
     report = json.loads(capsys.readouterr().out)
     assert report["report"] == str(tmp_path / "out" / "index.html")
     text = (tmp_path / "out" / "index.html").read_text()
@@ -98,10 +97,10 @@ def test_watching_changes_nothing_of_the_run(letor, tmp_path, capsys):
 
 def test_the_log_keeps_the_worst_the_slowest_and_the_latest(letor):
     log = QueryLog("ndcg@10", window=7, kept=3)
-    with iter_letor(letor, with_qid=True, with_docid=True) as queries:
+    with read(letor, with_ids=True) as queries:
         evaluate.progressive(log.reading(queries), PerceptronRanker(), {"lately": log}, progress=False)
     model, ndcg, values = PerceptronRanker(), metric("ndcg@10"), []
-    for X, y, qid in iter_letor(letor, with_qid=True):
+    for X, y, qid in read(letor, with_qid=True):
         values.append((ndcg.value_one(y, model.predict_one(X)), str(qid), len(values) + 1))
         model.learn_one(X, y)
     relevant = [entry for entry in values if not np.isnan(entry[0])]
@@ -126,7 +125,7 @@ def test_the_log_shows_relevant_documents_that_were_missed():
 
 def test_a_certificate_is_shown(tmp_path, letor):
     tracker, log = LossTracker(PerceptronRanker(), comparators={"truth": [1.0, -1.0, 0.0]}), QueryLog("ndcg@10")
-    with iter_letor(letor, with_qid=True, with_docid=True) as queries:
+    with read(letor, with_ids=True) as queries:
         trace = evaluate.progressive(log.reading(queries), tracker, {"ndcg@10": "ndcg@10", "lately": log}, progress=False)
     figures = {
         "files": [str(letor)],
@@ -175,7 +174,7 @@ def test_part_of_a_run_is_not_reported(letor, tmp_path, capsys):
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
 def test_a_browser_shows_the_page(letor, tmp_path):
-    train(letor, "--report", tmp_path / "out", "--quiet")
+    train(letor, "--ranker", "perceptron", "--report", tmp_path / "out", "--quiet")
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
     flags += ["--disable-background-networking", "--disable-component-update", f"--user-data-dir={tmp_path / 'profile'}"]
     page, picture = tmp_path / "out" / "index.html", tmp_path / "page.png"

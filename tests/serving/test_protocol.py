@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import online_rank
-from online_rank import BlendRanker, LossTracker, PerceptronRanker, StreamScaler, SwapRanker, load
+from online_rank import AdditiveRanker, BlendRanker, LossTracker, PerceptronRanker, StreamScaler, SwapRanker, load
 from online_rank.bounds import certificate_of
 from online_rank.measures.learned import measure
 from online_rank.metrics import metric
@@ -347,7 +347,7 @@ def serve(*options, lines, check=True):
 def test_the_command_answers_line_by_line_and_saves_at_the_end(tmp_path):
     long = b"x" * ((1 << 22) + 1)
     lines = b"\n".join([ask(1), b"", b"nonsense", grade(1), b'{"cmd": "stats"}', b'{"cmd": "save"}', long, ask(2)])
-    answers, done = serve("--save", tmp_path / "m.npz", "--scale", "none", lines=lines)
+    answers, done = serve("--save", tmp_path / "m.npz", lines=lines)
     # Without kernels compiled ahead it says what it is waiting for.
     assert all(line.startswith(b"online-rank: compiling") for line in done.stderr.splitlines())
     assert [answer.get("line") for answer in answers] == [None, 2, 3, None, None, None, 7, None]
@@ -356,7 +356,7 @@ def test_the_command_answers_line_by_line_and_saves_at_the_end(tmp_path):
     assert answers[4]["stats"]["learned"] == 1
     assert answers[5] == {"saved": str(tmp_path / "m.npz")}
     assert "more than 4194304 bytes" in answers[6]["error"]
-    model = PerceptronRanker()
+    model = AdditiveRanker()
     model.learn_one(DOCS, {"a": 0, "b": 2, "c": 1})
     assert answers[7]["ranking"] == model.rank_one(DOCS) != ["a", "b", "c"]
     assert to_bytes(load(tmp_path / "m.npz")) == to_bytes(model)
