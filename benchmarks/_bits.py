@@ -18,12 +18,14 @@ import online_rank as o
 from online_rank._kernels.ahead.loading import in_use
 from online_rank.storage.files import to_bytes
 
+#: A tenth of the values of its queries are missing.
+MISSING = "AdditiveRanker(), missing values"
 #: The models, and of how many features their queries are.
 MODELS: dict[str, tuple[Callable[[], Any], int]] = {
     "PerceptronRanker()": (o.PerceptronRanker, 20),
     "StreamQuantileMap() | PerceptronRanker()": (lambda: o.StreamQuantileMap() | o.PerceptronRanker(), 20),
-    "StreamScaler() | PerceptronRanker(credit='argmax', average=200)": (
-        lambda: o.StreamScaler() | o.PerceptronRanker(credit="argmax", average=200),
+    "StreamScaler() | PerceptronRanker(credit='argmax', half_life=200)": (
+        lambda: o.StreamScaler() | o.PerceptronRanker(credit="argmax", half_life=200),
         20,
     ),
     "LossTracker(PerceptronRanker(), measure_served=True)": (
@@ -32,12 +34,14 @@ MODELS: dict[str, tuple[Callable[[], Any], int]] = {
     ),
     "GradientRanker()": (o.GradientRanker, 20),
     "GradientRanker('listnet', optimizer='adagrad')": (lambda: o.GradientRanker("listnet", optimizer="adagrad"), 20),
+    "AdditiveRanker()": (o.AdditiveRanker, 20),
+    "AdditiveRanker(), 136 features": (o.AdditiveRanker, 136),
+    MISSING: (o.AdditiveRanker, 20),
     "RidgeRanker()": (o.RidgeRanker, 20),
     "BoostedRanker()": (o.BoostedRanker, 20),
     "BlendRanker()": (o.BlendRanker, 20),
     "BlendRanker(), 136 features": (o.BlendRanker, 136),
     "StreamScaler() | GradientRanker('logistic')": (lambda: o.StreamScaler() | o.GradientRanker("logistic"), 20),
-    "StreamTargetEncoder() | PerceptronRanker()": (lambda: o.StreamTargetEncoder() | o.PerceptronRanker(), 20),
     "KernelPerceptronRanker(budget=50)": (lambda: o.KernelPerceptronRanker(budget=50), 20),
     "SwapRanker(policy=PlackettLuce())": (lambda: o.SwapRanker(policy=o.PlackettLuce(seed=1)), 20),
     "DirectRanker()": (lambda: o.DirectRanker(seed=1), 20),
@@ -53,8 +57,10 @@ def query(t: int, d: int) -> tuple[np.ndarray, np.ndarray]:
     return X, (truth > 1.0).astype(np.int64) + (truth > 2.5) + (truth > 8.0)
 
 
-def learn(model: Any, t: int, d: int) -> None:
+def learn(model: Any, t: int, d: int, is_holed: bool) -> None:
     X, y = query(t, d)
+    if is_holed:
+        X[np.random.default_rng([2, t]).random(X.shape) < 0.1] = np.nan
     if getattr(model, "policy", None) is None:
         model.learn_one(X, y)
         return
@@ -68,7 +74,7 @@ def digests(name: str, checkpoints: list[int]) -> list[str]:
     model = make()
     found = []
     for t in range(max(checkpoints)):
-        learn(model, t, d)
+        learn(model, t, d, name == MISSING)
         if t + 1 in checkpoints:
             digest = hashlib.sha256(to_bytes(model))
             digest.update(np.asarray(model.predict_one(query(-1 % 2**32, d)[0])).tobytes())

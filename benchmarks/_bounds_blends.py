@@ -1,8 +1,7 @@
-"""Sections of `benchmarks.bounds` on real data: blends and leaders beside the best in hindsight, and paired intervals."""
+"""Sections of `benchmarks.bounds` on real data: blends beside the best in hindsight, and paired intervals."""
 
 import itertools
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,22 +9,17 @@ import numpy as np
 from benchmarks._common import table
 from benchmarks._data import LIGHTGBM, MQ2008, folds, known_folders, mq2008_parts, offsets_of, shuffled
 from online_rank import (
-    BestRanker,
     BlendRanker,
-    BoostedRanker,
-    GradientRanker,
     LossTracker,
     PerceptronRanker,
     RidgeRanker,
-    StreamQuantileMap,
     StreamScaler,
     bounds,
     evaluate,
     read,
 )
-from online_rank.base import RankingPipeline, ranker_of
+from online_rank.base import ranker_of
 from online_rank.intervals import LossInterval
-from online_rank.preprocessing import Ramps, StreamTargetEncoder
 from online_rank.query import query_offsets
 from online_rank.rankers.hedge import choose, shares_of
 from online_rank.stream.synth import Drifting, NoisyTeacher
@@ -51,35 +45,19 @@ def queries_of(X: np.ndarray, y: np.ndarray, qid: np.ndarray) -> list[tuple[np.n
 
 def blends() -> str:
     """What blends served, beside the best fixed blend in hindsight and what the certificate allows (section 18)."""
-    found, parts = streams(), []
-    for title, make in (("`BlendRanker()`", BlendRanker), (FORMER, former_default)):
-        rows = [_told(name, orders, make) for name, orders in found.items()]
-        parts.append(f"{title}, one pass in each of some orders:\n\n{table(_HEADER, rows)}")
-    return "\n\n".join((*parts, "Certified is what `certificate_of` says after the run."))
+    rows = [_told(name, orders) for name, orders in streams().items()]
+    return f"`BlendRanker()`, one pass in some orders:\n\n{table(_HEADER, rows)}\n\nCertified is what `certificate_of` says."
 
 
 _HEADER = ("stream", "n", "served", "best fixed blend", "best member", "certified (with Delta, G)", "closed form", "draws",
            "queries served otherwise than with a constant step")  # fmt: skip
-FORMER = "The four members of an earlier default blend (35 candidates) behind a `StreamQuantileMap`"
 
 
-def former_default() -> RankingPipeline:
-    """The recommended blend as it was before it had a plain perceptron: four members and 35 candidates."""
-    perceptron = PerceptronRanker(credit="spread", relative_margin=0.1)
-    members = [
-        Ramps() | perceptron,
-        StreamTargetEncoder(keep="relative") | RidgeRanker(),
-        Ramps() | GradientRanker("logistic", optimizer="adagrad"),
-        BoostedRanker(),
-    ]
-    return StreamQuantileMap() | BlendRanker(members)
-
-
-def _told(name: str, orders: list[list[tuple[np.ndarray, np.ndarray]]], make: Callable[[], Any]) -> tuple[Any, ...]:
-    """A row of the table of blends: what new models served in some orders of a stream."""
+def _told(name: str, orders: list[list[tuple[np.ndarray, np.ndarray]]]) -> tuple[Any, ...]:
+    """A row of the table of blends: what default blends served in some orders of a stream."""
     told = {column: [] for column in ("served", "best", "member", "certified", "closed", "drawn", "differs")}
     for queries in orders:
-        model, differs = make(), 0
+        model, differs = BlendRanker(), 0
         blend = ranker_of(model)
         for X, y in queries:
             shares = shares_of(blend.candidate_losses, blend.candidate_prior, blend.rate)
@@ -100,25 +78,8 @@ def _told(name: str, orders: list[list[tuple[np.ndarray, np.ndarray]]], make: Ca
     return name, c.totals["n_counted"], *cells, sum(told["drawn"]), sum(told["differs"])
 
 
-def leader() -> str:
-    """What following the leader costs on MQ2008 (section 19), and how near the counterexample of blends comes to its bound."""
-    rows = []
-    for folder in known_folders(MQ2008):
-        for order in range(ORDERS):
-            rankers = [PerceptronRanker(), PerceptronRanker(credit="spread"), PerceptronRanker(average=False)]
-            model = StreamScaler() | BestRanker(rankers)
-            for X, y in queries_of(*shuffled(read(*mq2008_parts(folder)).all(), order)):
-                model.learn_one(X, y)
-            c = bounds.certificate_of(model)
-            changes = c.facts["n_changes"]
-            cells = f"{c.loss:.2f}", f"{c.facts['best_loss']:.2f}", f"{c.facts['price']:.2f}", changes
-            rows.append((f"{folder.name}, order {order}", *cells, f"{c.bound('leader_bound'):.2f}"))
-    header = ("stream", "served", "best in hindsight", "price P", "changes of the leader", "certified")
-    return f"{table(header, rows)}\n\n{counterexample_of_blends()}"
-
-
 def counterexample_of_blends(n: int = 2000) -> str:
-    """Two rankers that disagree, and grades against whatever is served."""
+    """Two rankers that disagree, and grades against whatever a blend serves: how near it comes to its bound."""
     one, other = (PerceptronRanker.from_weights(w) for w in ([1.0, 0.0], [0.0, 1.0]))
     model = BlendRanker([one, other], measure="ndcg", grid=4)
     X = np.array([[1.0, -1.0], [-1.0, 1.0]])
@@ -145,7 +106,7 @@ def pairs() -> str:
             "default": StreamScaler() | PerceptronRanker(),
             "spread": StreamScaler() | PerceptronRanker(credit="spread"),
             "ridge": StreamScaler() | RidgeRanker(),
-            "last weights": StreamScaler() | PerceptronRanker(average=False),
+            "last weights": StreamScaler() | PerceptronRanker(half_life=0),
         }
         run = evaluate.progressive(queries, models, progress=False)
         for name in list(models)[1:]:

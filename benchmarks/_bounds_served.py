@@ -32,7 +32,7 @@ def delayed() -> str:
     curves: dict[str, Curve] = {}
     dashed: dict[str, Curve] = {}
     for T, D in ((20, 0), (20, 3), (10, 9), (20, 9)):
-        tracker = LossTracker(PerceptronRanker("ndcg", credit="spread", average=False), {"u": np.full(T, 0.5)})
+        tracker = LossTracker(PerceptronRanker("ndcg", credit="spread", half_life=0), {"u": np.full(T, 0.5)})
         tracker.learn_one(np.zeros((2, T)), [1, 1])
         rounds: list[float] = []
         losses: list[float] = []

@@ -1,4 +1,4 @@
-"""Sections of `benchmarks.bounds` that check statements on thousands of streams: limits, blends, leaders, pairs, exploring."""
+"""Sections of `benchmarks.bounds` that check statements on thousands of streams: limits, blends, pairs, exploring."""
 
 import itertools
 import math
@@ -9,8 +9,9 @@ import numpy as np
 from benchmarks._common import table
 from online_rank import LossTracker, PerceptronRanker
 from online_rank._kernels.clicks import mixed_logits
-from online_rank.bounds.blends import blend_closed_bound, leader_bound
+from online_rank.bounds.blends import blend_closed_bound
 from online_rank.intervals.losses import largest_deviation
+from tests.reference.additive_account import checks
 
 STREAMS = 1000
 
@@ -106,7 +107,7 @@ def limits() -> str:
 
 
 def hedging() -> str:
-    """What blends serve, against adversaries, and what leaders do (sections 18 and 19)."""
+    """What blends serve, against adversaries (section 18)."""
     from online_rank._kernels import blend as kernels
     from online_rank.rankers.hedge import BUDGET, HedgeAccount, opening, shares_of, step_of
 
@@ -135,22 +136,10 @@ def hedging() -> str:
                     least_loss=float(losses.min()), n_candidates=n, rate=rate, variance=a.variance, luck=a.luck
                 )
                 closed.add(seed, a.served, price, a.mixed)
-    leaders = Tally()
-    for seed in seeds_for(leaders):
-        rng = np.random.default_rng([19, seed])
-        n, rho = int(rng.integers(1, 9)), float(rng.choice([1.0, 1.0, 0.9]))
-        losses, base, served, price, best = np.zeros(n), rng.random(n), 0.0, 0.0, 0
-        for t in range(int(rng.integers(1, 200))):
-            new = adversary(seed, rng, base, losses, np.eye(n)[best], t)
-            served, losses = rho * served + new[best], rho * losses + new
-            follower = int(np.argmin(losses))
-            price, best = rho * price + new[best] - new[follower], follower
-            leaders.add(seed, served, leader_bound(best_loss=float(losses.min()), price=price), served)
     rows = [
         path.row("served <= min(L(c) + ln(1/pi(c)) / eta) + Delta + G, at all times"),
         closed.row("served <= L* + ln N / eta + 2 sqrt(2 (e - 2) W ln N) + b + 5/4 + luck"),
         gaps.row("G <= b + 1"),
-        leaders.row("leader: served <= L* + P, at all times"),
     ]
     return table(HEADER, rows)
 
@@ -167,6 +156,15 @@ def adversary(seed: int, rng: np.random.Generator, base: np.ndarray, losses: np.
     if style == 3:
         return (np.arange(n) % 2 == t % 2).astype(float)
     return np.where(np.arange(n) == int(np.argmax(pi)), 1.0, 0.2 * rng.random(n))
+
+
+def curves() -> str:
+    """What an `AdditiveRanker` serves, against adversaries, with 50 digits (sections 4 and 26)."""
+    tallies: dict[str, Tally] = {}
+    for seed in range(STREAMS):
+        for check in checks(seed):
+            tallies.setdefault(check.statement, Tally()).add(seed, check.smaller, check.larger, check.size)
+    return table(HEADER, [tally.row(name) for name, tally in tallies.items()])
 
 
 SCALES = {

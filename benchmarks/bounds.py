@@ -3,7 +3,7 @@
     python -m benchmarks.bounds [SECTION ...]
 
 Sections: counterexample, attained, separable, noisy, file, theorems, delayed, drift, coverage, interval, limits, tightness,
-hedging, blends, leader, paired, pairs, exploring, overhead, off_policy, exchanges, generalisation.
+hedging, curves, blends, counterexample_of_blends, paired, pairs, exploring, overhead, off_policy, exchanges, generalisation.
 
 Writes a table (benchmarks/results/bounds.md) and figures (benchmarks/results/bounds_*.png). Every section is written as soon as
 it is measured, in place of the one that the page has.
@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks._bounds_batch import generalisation
-from benchmarks._bounds_blends import blends, leader, pairs, tightness
+from benchmarks._bounds_blends import blends, counterexample_of_blends, pairs, tightness
 from benchmarks._bounds_clicks import exchanges, off_policy
 from benchmarks._bounds_served import coverage, delayed, drift, interval, theorems
-from benchmarks._bounds_streams import exploring, hedging, limits, paired
+from benchmarks._bounds_streams import curves, exploring, hedging, limits, paired
 from benchmarks._common import RESULTS, environment, parser, save, table
 from benchmarks._data import MQ2008, data_folder, mq2008_parts, offsets_of
 from benchmarks._figures import Curve, figure, number
@@ -305,7 +305,7 @@ def overhead() -> str:
 
 SECTIONS = (
     counterexample, attained, separable, noisy, file, theorems, delayed, drift, coverage, interval, limits, tightness, hedging,
-    blends, leader, paired, pairs, exploring, overhead, off_policy, exchanges,
+    curves, blends, counterexample_of_blends, paired, pairs, exploring, overhead, off_policy, exchanges,
     generalisation,
 )  # fmt: skip
 

@@ -1,10 +1,11 @@
-"""Is one default enough? Eight streams, the default without a setting against the best choice on each.
+"""Is one default enough? Eight streams, the default without a setting beside what people might choose instead.
 
-    python -m benchmarks.default [--queries 600] [--orders 2] [--streams mq2008 lightgbm ...] [--keep FILE]
+    python -m benchmarks.default [--queries 600] [--orders 2] [--streams mq2008 ...] [--other PYTHON] [--keep FILE]
 
 On development data alone (`benchmarks/_development.py`). Every online ranker learns the queries to learn from once, then ranks
 the held-out ones; LightGBM is trained on all of the former, its rounds chosen on the last fifth of them, and trained again with
-so many on all. `--keep` continues from the streams that FILE has.
+so many on all. PYTHON is that of the environment of another checkout, whose default and blends are compared. `--keep` continues
+from the streams that FILE has.
 """
 
 import json
@@ -17,45 +18,55 @@ import numpy as np
 
 from benchmarks._common import environment, parser, save, table
 from benchmarks._development import STREAMS, Query, parts_of
-from online_rank import BlendRanker, MaxAbsStreamScaler, PerceptronRanker, StreamQuantileMap, StreamScaler, measure
+from benchmarks._other import OtherModel, add_other, commit_of
+from online_rank import (
+    AdditiveRanker,
+    BlendRanker,
+    MaxAbsStreamScaler,
+    PerceptronRanker,
+    StreamQuantileMap,
+    StreamScaler,
+    measure,
+)
 from online_rank.query import SparseRows
 
 Scores = Callable[[Any], Any]
 
-DEFAULT, CHOSEN, LIGHTGBM = "default: map \\| perceptron", "chosen of the three", "LightGBM"
-#: A map before the perceptron is the default; "mapped" is therefore no choice of its own.
+DEFAULT, LIGHTGBM = "default: AdditiveRanker()", "LightGBM"
 CONTESTANTS: dict[str, Callable[[], Any]] = {
-    DEFAULT: lambda: StreamQuantileMap() | PerceptronRanker(),
-    "raw": PerceptronRanker,
-    "scaled": lambda: StreamScaler() | PerceptronRanker(),
-    CHOSEN: lambda: BlendRanker(
-        [PerceptronRanker(), StreamScaler() | PerceptronRanker(), StreamQuantileMap() | PerceptronRanker()], grid=1
-    ),
-    "light blend": lambda: BlendRanker("light"),
-    "blend": BlendRanker,
+    DEFAULT: AdditiveRanker,
+    "BlendRanker()": BlendRanker,
+    "map \\| PerceptronRanker()": lambda: StreamQuantileMap() | PerceptronRanker(),
+    "scaler \\| PerceptronRanker()": lambda: StreamScaler() | PerceptronRanker(),
 }
-#: Where ridge would hold a matrix of too many features, blends are not run.
+#: Models of another checkout; its blends take no sparse rows, and were too slow where there are many features.
+OTHERS = {
+    "map \\| PerceptronRanker()": "StreamQuantileMap() | PerceptronRanker()",
+    "BlendRanker('light')": "BlendRanker('light')",
+    "BlendRanker()": "BlendRanker()",
+}
 TOO_WIDE = ("yeast", "text")
-#: Text stays sparse: it has a scaler of its own, and cannot be blended.
-SPARSE = {"scaled": lambda: MaxAbsStreamScaler() | PerceptronRanker()}
+#: Text stays sparse: it has a scaler of its own.
+SPARSE = {"scaler \\| PerceptronRanker()": lambda: MaxAbsStreamScaler() | PerceptronRanker()}
 MOST_ROUNDS = 300
 
 
-def contestants_of(stream: str) -> dict[str, Callable[[], Any]]:
+def contestants_of(stream: str, other: Path | None) -> dict[str, Callable[[], Any]]:
     """Who learns a stream."""
-    made = {name: make for name, make in CONTESTANTS.items() if not (stream in TOO_WIDE and "blend" in name)}
-    if stream == "text":
-        del made[CHOSEN]
-        made |= SPARSE
+    made = CONTESTANTS | (SPARSE if stream == "text" else {})
+    if other is not None:
+        for name, expression in OTHERS.items():
+            if "Blend" not in name or stream not in TOO_WIDE:
+                made[f"{name} of {commit_of(other)}"] = lambda expression=expression: OtherModel(other, expression)
     return made
 
 
-def learned(make: Callable[[], Any], train: list[Query]) -> Scores:
-    """What an online ranker ranks by after one pass."""
+def taught(make: Callable[[], Any], train: list[Query]) -> Any:
+    """An online ranker after one pass."""
     model = make()
     for X, y in train:
         model.learn_one(X, y)
-    return model.predict_one
+    return model
 
 
 def trained(train: list[Query]) -> Scores:
@@ -85,23 +96,27 @@ def trained(train: list[Query]) -> Scores:
     return lambda X: model.predict(matrix([(X, X)]))
 
 
-def measured(stream: str, n_queries: int, orders: int) -> dict[str, Any]:
+def measured(stream: str, n_queries: int, orders: int, other: Path | None) -> dict[str, Any]:
     """NDCG@10 of each held-out query by everybody, and milliseconds a query learned, processor time."""
     ndcg = measure("ndcg@10")
-    makers: dict[str, Callable[[list[Query]], Scores]] = {
-        name: (lambda train, make=make: learned(make, train)) for name, make in contestants_of(stream).items()
-    }
-    makers[LIGHTGBM] = trained
-    values: dict[str, list[float]] = {name: [] for name in makers}
-    seconds, n_learned = dict.fromkeys(makers, 0.0), 0
+    makers = contestants_of(stream, other)
+    values: dict[str, list[float]] = {name: [] for name in (*makers, LIGHTGBM)}
+    seconds, n_learned = dict.fromkeys(values, 0.0), 0
     for order in range(orders):
         for train, held_out in parts_of(stream, n_queries, order):
             n_learned += len(train)
-            for name, make in makers.items():
-                start = time.process_time()
-                scores = make(train)
-                seconds[name] += time.process_time() - start
+            for name in values:
+                start, model = time.process_time(), None
+                if name == LIGHTGBM:
+                    scores = trained(train)
+                else:
+                    model = taught(makers[name], train)
+                    scores = model.predict_one
+                apart = isinstance(model, OtherModel)
+                seconds[name] += model.seconds if apart else time.process_time() - start
                 values[name] += [ndcg.value(np.asarray(scores(X)), y) for X, y in held_out if y.any()]
+                if apart:
+                    model.close()
         print(
             f"{stream}: order {order + 1} of {orders}", {name: round(np.mean(v), 4) for name, v in values.items()}, flush=True
         )
@@ -125,44 +140,33 @@ def main() -> None:
     arguments.add_argument("--orders", type=int, default=2)
     arguments.add_argument("--streams", nargs="+", default=[*STREAMS], choices=STREAMS)
     arguments.add_argument("--keep", type=Path, metavar="FILE")
+    add_other(arguments)
     chosen = arguments.parse_args()
     kept = json.loads(chosen.keep.read_text()) if chosen.keep and chosen.keep.exists() else {}
     for stream in chosen.streams:
         if stream not in kept:
-            kept[stream] = measured(stream, chosen.queries, chosen.orders)
+            kept[stream] = measured(stream, chosen.queries, chosen.orders, chosen.other)
             if chosen.keep:
                 chosen.keep.write_text(json.dumps(kept))
     columns = [cells(kept[stream]) for stream in chosen.streams]
-    rows = [[name, *(column.get(name, "") for column in columns)] for name in [*CONTESTANTS, LIGHTGBM]]
+    names = [*dict.fromkeys(name for column in columns for name in column)]
+    rows = [[name, *(column.get(name, "") for column in columns)] for name in names]
     milliseconds = [kept[stream]["milliseconds"] for stream in chosen.streams]
-    spent = [[name, *(f"{own[name]:.2f}" if name in own else "" for own in milliseconds)] for name in [*CONTESTANTS, LIGHTGBM]]
-    save("default", page(chosen, rows, spent, *gains_of_choosing(kept, chosen.streams)))
+    spent = [[name, *(f"{own[name]:.2f}" if name in own else "" for own in milliseconds)] for name in names]
+    save("default", page(chosen, rows, spent))
 
 
-def gains_of_choosing(kept: dict[str, Any], streams: list[str]) -> tuple[float, float]:
-    """What choosing among raw, scaled and mapped is better by than the default, on the best stream; and its cost, a factor."""
-    found = [kept[stream] for stream in streams if CHOSEN in kept[stream]["values"]]
-    gains = [np.mean(own["values"][CHOSEN]) - np.mean(own["values"][DEFAULT]) for own in found]
-    costs = [own["milliseconds"][CHOSEN] / own["milliseconds"][DEFAULT] for own in found]
-    return max(gains), float(np.mean(costs))
-
-
-def page(chosen: Any, rows: list[list[str]], spent: list[list[str]], gain: float, cost: float) -> str:
+def page(chosen: Any, rows: list[list[str]], spent: list[list[str]]) -> str:
     """The page of results."""
     return f"""# Is one default enough?
 
 NDCG@10 of held-out queries of development data, after one pass over {chosen.queries} queries (mq2008, lightgbm: over the
 training part), {chosen.orders} orders; in parentheses what the default is better by, ± the standard error of the difference,
-paired over queries. Text of 20,000 words is behind `MaxAbsStreamScaler` where it is scaled, and passes the map as it is. Blends
-are not run where ridge would hold a matrix of too many features (yeast: 14 labels x 103 attributes; text), and do not take
-sparse rows.
+paired over queries. Text of 20,000 words is behind `MaxAbsStreamScaler` where it is scaled, and passes the map as it is.
+Blends of another commit are not run on yeast (14 labels x 103 attributes) and text: they take no such matrix of features.
 {environment("lightgbm")}
 
 {table(["", *chosen.streams], rows)}
-
-Choosing among raw, scaled and mapped by a blend is at most {gain:.4f} better than the default on any of these streams, and
-costs {cost:.1f} times as much: the default does not choose. What blends and LightGBM are better by is what no weights of single
-features can say, or a truth that drifts.
 
 Milliseconds of processor time a query learned, training of LightGBM included:
 

@@ -28,12 +28,11 @@ from benchmarks._common import environment, parser, save, table
 from benchmarks._data import MQ2008, data_folder, folds, offsets_of
 from benchmarks._kept import Kept, add_keep
 from online_rank import (
-    BestRanker,
+    AdditiveRanker,
     BlendRanker,
     BoostedRanker,
     ClickPerceptron,
     DirectRanker,
-    DriftAwareRanker,
     GradientRanker,
     KernelPerceptronRanker,
     LossTracker,
@@ -44,12 +43,10 @@ from online_rank import (
     RidgeRanker,
     StreamQuantileMap,
     StreamScaler,
-    StreamTargetEncoder,
     SwapRanker,
 )
 from online_rank.export import export
 from online_rank.export.table import TARGETS
-from online_rank.preprocessing import Ramps
 from online_rank.rankers.fixed import FixedRanker
 from tests.reference import engines
 
@@ -70,22 +67,20 @@ RANKERS: dict[str, Callable[[], Any]] = {
     "PairwiseRanker": lambda: PairwiseRanker(linear_model.LogisticRegression()),
     "PointwiseRanker": lambda: PointwiseRanker(linear_model.LinearRegression()),
     "LossTracker": lambda: LossTracker(PerceptronRanker()),
-    "DriftAwareRanker": lambda: DriftAwareRanker(PerceptronRanker()),
-    "BestRanker": lambda: BestRanker([PerceptronRanker(), RidgeRanker()]),
-    "BlendRanker, light": lambda: BlendRanker("light"),
+    "AdditiveRanker": AdditiveRanker,
+    "AdditiveRanker, relative=False": lambda: AdditiveRanker(relative=False),
     "BlendRanker": BlendRanker,
+    "BlendRanker, relative=False": lambda: BlendRanker(relative=False),
 }
 FRONTS: dict[str, Callable[[], list[Any]]] = {
     "alone": list,
     "StreamScaler": lambda: [StreamScaler()],
     "QueryNormalizer": lambda: [QueryNormalizer()],
     "StreamQuantileMap": lambda: [StreamQuantileMap()],
-    "StreamScaler, Ramps": lambda: [StreamScaler(), Ramps(4)],
-    "StreamScaler, StreamTargetEncoder": lambda: [StreamScaler(), StreamTargetEncoder()],
 }
 #: Targets that see a whole query; all others see one document at a time, so all documents are scored at once.
 _OF_QUERIES = ("c", "json", "onnx")
-_BLENDS = ("BlendRanker, light", "BlendRanker")
+_OF_RAW = tuple(name for name in RANKERS if name.startswith(("Additive", "Blend")))
 
 
 class Cell(NamedTuple):
@@ -107,9 +102,9 @@ def models() -> Iterator[tuple[str, str, Callable[[], Any]]]:
     """Every ranker behind each transformer, and in a blend."""
     for name, make in RANKERS.items():
         for front, steps in FRONTS.items():
-            if name not in _BLENDS or front == "alone":
+            if name not in _OF_RAW or front == "alone":
                 yield name, front, lambda make=make, steps=steps: _chained(steps(), make())  # type: ignore[misc]
-        if name not in _BLENDS:
+        if name not in _OF_RAW:
             yield name, "in a blend", lambda make=make: BlendRanker([make(), StreamScaler() | RidgeRanker()])  # type: ignore[misc]
 
 

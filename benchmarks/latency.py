@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks._common import parser, save, table
 from benchmarks._http import Client, Server, bodies
-from benchmarks._kept import commit
+from benchmarks._other import add_other, commit_of, root_of
 
 _SHAPES = ((50, 30), (150, 136))
 _PATHS = ("/rank", "/learn")
@@ -52,10 +52,9 @@ async def _taken(port: int, queries: list[tuple[bytes, bytes]], first: int, n_re
 def rows_of(shape: tuple[int, int], other: Path, given: Any) -> list[list[str]]:
     """The rows of queries of a shape: quantiles of both versions, and their ratio."""
     queries = bodies(50, m=shape[0], d=shape[1])
-    root = other.absolute().parents[2]
     turns: list[tuple[np.ndarray, ...]] = []
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as running:
-        before = running.enter_context(Server(f"{folder}/before", root=root, python=other))
+        before = running.enter_context(Server(f"{folder}/before", root=root_of(other), python=other))
         now = running.enter_context(Server(f"{folder}/now"))
         for turn in range(-2, given.turns):  # The first two are slower.
             first = (turn + 2) * given.requests
@@ -78,7 +77,7 @@ def rows_of(shape: tuple[int, int], other: Path, given: Any) -> list[list[str]]:
 
 def main(arguments: Any = None) -> None:
     options = parser(__doc__)
-    options.add_argument("--other", type=Path, required=True, metavar="PYTHON")
+    add_other(options, required=True)
     options.add_argument("--turns", type=int, default=30)
     options.add_argument("--requests", type=int, default=200, help="queries of a turn")
     options.add_argument("--clients", type=int, default=1)
@@ -86,7 +85,7 @@ def main(arguments: Any = None) -> None:
     rows = [row for shape in _SHAPES for row in rows_of(shape, given.other, given)]
     header = ["ms", "before", "now", "ratio", f"at most {_MOST:.2f}"]
     note = (
-        f"Beside commit {commit(given.other.absolute().parents[2])}, in {given.turns} turns of {given.requests} queries, each "
+        f"Beside commit {commit_of(given.other)}, in {given.turns} turns of {given.requests} queries, each "
         f"ranked and graded, from {given.clients} clients; with a journal on the disk."
     )
     save("latency", f"# Latency of the HTTP service\n\n{note}\n\n{table(header, rows)}")

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks._common import RESULTS, environment, parser, save, table
-from online_rank import BlendRanker, DriftAwareRanker, PerceptronRanker, RidgeRanker, StreamQuantileMap, measure
+from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, RidgeRanker, StreamQuantileMap, measure
 from online_rank.base import Ranker
 from online_rank.stream import WebLike
 
@@ -34,10 +34,9 @@ Result = tuple[np.ndarray, float, int]
 ONLINE: dict[str, Callable[[], Ranker]] = {
     "map | PerceptronRanker()": lambda: StreamQuantileMap() | PerceptronRanker(),
     "map | RidgeRanker(half_life=500)": lambda: StreamQuantileMap() | RidgeRanker(half_life=500.0),
-    "BlendRanker('light')": lambda: BlendRanker("light"),
+    "AdditiveRanker()": lambda: AdditiveRanker(),
     "BlendRanker()": lambda: BlendRanker(),
     "BlendRanker(half_life=500)": lambda: BlendRanker(half_life=500.0),
-    "DriftAwareRanker(BlendRanker())": lambda: DriftAwareRanker(BlendRanker()),
 }
 RETRAINED = {"LightGBM nightly, all days": None, "LightGBM nightly, last 7 days": 7}
 

@@ -24,6 +24,7 @@ import numpy as np
 from benchmarks._common import RESULTS, environment, parser, save, table
 from benchmarks._data import LIGHTGBM, MQ2008, Fold, folds, known_folders, offsets_of, shuffled
 from online_rank import (
+    AdditiveRanker,
     BlendRanker,
     BoostedRanker,
     DirectRanker,
@@ -32,12 +33,10 @@ from online_rank import (
     RidgeRanker,
     StreamQuantileMap,
     StreamScaler,
-    StreamTargetEncoder,
 )
 from online_rank.base import Ranker
 from online_rank.measures.learned import gains, measure, query_values
 from online_rank.metrics import NDCG
-from online_rank.preprocessing import Ramps
 from online_rank.stream import Documents
 
 #: Rounds at which batch learners are looked at.
@@ -52,13 +51,9 @@ ONLINE: dict[str, Callable[[], Ranker]] = {
     "GradientRanker()": GradientRanker,
     "map | DirectRanker()": lambda: StreamQuantileMap() | DirectRanker(seed=0),
     "map | PerceptronRanker()": lambda: StreamQuantileMap() | PerceptronRanker(),
-    "map | Ramps() | PerceptronRanker(credit='spread', relative_margin=0.1)": lambda: (
-        StreamQuantileMap() | Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1)
-    ),
     "map | RidgeRanker()": lambda: StreamQuantileMap() | RidgeRanker(),
-    "map | StreamTargetEncoder() | RidgeRanker()": lambda: StreamQuantileMap() | StreamTargetEncoder() | RidgeRanker(),
     "map | BoostedRanker()": lambda: StreamQuantileMap() | BoostedRanker(),
-    "BlendRanker('light')": lambda: BlendRanker("light"),
+    "AdditiveRanker()": lambda: AdditiveRanker(),
     "BlendRanker()": lambda: BlendRanker(),
 }
 

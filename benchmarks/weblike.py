@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks._common import environment, parser, save, table
-from online_rank import BlendRanker, GradientRanker, PerceptronRanker, RidgeRanker, StreamQuantileMap, measure
+from online_rank import AdditiveRanker, BlendRanker, GradientRanker, PerceptronRanker, RidgeRanker, StreamQuantileMap, measure
 from online_rank.base import Ranker
-from online_rank.preprocessing import Ramps
 from online_rank.stream import WebLike
 
 CASES = (
@@ -34,10 +33,7 @@ ONLINE: dict[str, Callable[[], Ranker]] = {
     "map | PerceptronRanker()": lambda: StreamQuantileMap() | PerceptronRanker(),
     "map | GradientRanker()": lambda: StreamQuantileMap() | GradientRanker(),
     "map | RidgeRanker()": lambda: StreamQuantileMap() | RidgeRanker(),
-    "map | Ramps() | PerceptronRanker(credit='spread', relative_margin=0.1)": lambda: (
-        StreamQuantileMap() | Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1)
-    ),
-    "BlendRanker('light')": lambda: BlendRanker("light"),
+    "AdditiveRanker()": lambda: AdditiveRanker(),
     "BlendRanker()": lambda: BlendRanker(),
 }
 

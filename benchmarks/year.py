@@ -1,6 +1,6 @@
 """A year of queries: retrain every night, or learn along?
 
-    python -m benchmarks.year [--days 365] [--queries 1000] [--keep FOLDER] [--only NAME ...]
+    python -m benchmarks.year [--days 365] [--queries 1000] [--keep FOLDER] [--only NAME ...] [--other PYTHON]
 
 Queries of `WebLike` with 20 documents and 30 raw features. The truth is additive with interactions; it turns by four right
 angles over a year and jumps half of one before days 121 and 241. Every query is ranked by what is known then. LightGBM and
@@ -8,7 +8,8 @@ XGBoost are trained anew after each day on the last 7 or 30 days, and serve all 
 30 days, by training without the last day and ranking it. Online rankers learn from each query after they have ranked it. On the
 first day the former have no model, and rank at random.
 
-With `--keep`, everybody's state is written to the folder every 30 days, and the next run goes on from there.
+PYTHON is that of the environment of another checkout, whose blends live along. With `--keep`, everybody's state but theirs is
+written to the folder every 30 days, and the next run goes on from there.
 """
 
 import pickle
@@ -21,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks._common import RESULTS, environment, parser, save, table
-from online_rank import BlendRanker, DriftAwareRanker, PerceptronRanker, StreamQuantileMap, measure
+from benchmarks._other import OtherModel, add_other, commit_of
+from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, StreamQuantileMap, measure
 from online_rank.stream import WebLike
 
 Query = tuple[np.ndarray, np.ndarray]
@@ -49,6 +51,22 @@ class Along:
     def n_bytes(self) -> int:
         """What must be kept for tomorrow."""
         return len(pickle.dumps(self.model))
+
+
+class Elsewhere:
+    """An online ranker of another checkout."""
+
+    def __init__(self, model: OtherModel) -> None:
+        self.model = model
+
+    def serve(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Scores by what is known now; then the query is learned."""
+        return np.asarray(self.model.asked(X, y))
+
+    def end_of_day(self, queries: list[Query]) -> None:
+        """Nothing is left to do."""
+
+    n_bytes = 0
 
 
 class Nightly:
@@ -110,13 +128,10 @@ def xgboost(rounds: int) -> Any:
     return XGBRanker(objective="rank:ndcg", n_estimators=rounds, n_jobs=1)
 
 
-CONTESTANTS: dict[str, Callable[[], Along | Nightly]] = {
-    "default: map | perceptron": lambda: Along(StreamQuantileMap() | PerceptronRanker()),
-    "map | PerceptronRanker(average=100)": lambda: Along(StreamQuantileMap() | PerceptronRanker(average=100)),
-    "DriftAwareRanker(default)": lambda: Along(DriftAwareRanker(StreamQuantileMap() | PerceptronRanker())),
-    "BlendRanker('light')": lambda: Along(BlendRanker("light")),
+CONTESTANTS: dict[str, Callable[[], Along | Elsewhere | Nightly]] = {
+    "AdditiveRanker()": lambda: Along(AdditiveRanker()),
     "BlendRanker()": lambda: Along(BlendRanker()),
-    "DriftAwareRanker(BlendRanker())": lambda: Along(DriftAwareRanker(BlendRanker())),
+    "map | PerceptronRanker()": lambda: Along(StreamQuantileMap() | PerceptronRanker()),
     "LightGBM, last 7 days": lambda: Nightly(lightgbm, 7),
     "LightGBM, last 30 days": lambda: Nightly(lightgbm, 30),
     "XGBoost, last 7 days": lambda: Nightly(xgboost, 7),
@@ -138,7 +153,7 @@ def day_of(day: int, n_queries: int) -> list[Query]:
 class Life:
     """What became of a contestant: NDCG@10 of what it served, a mean a day, and processor seconds."""
 
-    def __init__(self, contestant: Along | Nightly) -> None:
+    def __init__(self, contestant: Along | Elsewhere | Nightly) -> None:
         self.contestant = contestant
         self.means: list[float] = []
         self.seconds = 0.0
@@ -150,6 +165,8 @@ class Life:
             start = time.process_time()
             scores = self.contestant.serve(X, y)
             self.seconds += time.process_time() - start
+            if isinstance(self.contestant, Elsewhere):
+                self.seconds = self.contestant.model.seconds
             if y.any():
                 values.append(ndcg.value(scores, y))
         start = time.process_time()
@@ -158,7 +175,15 @@ class Life:
         self.means.append(float(np.mean(values)))
 
 
-def all_lives(names: list[str], days: int, n_queries: int, folder: Path | None) -> dict[str, Life]:
+def elsewhere(other: Path) -> dict[str, Life]:
+    """The blends of another checkout."""
+    commit = commit_of(other)
+    return {
+        f"{name} of {commit}": Life(Elsewhere(OtherModel(other, name))) for name in ("BlendRanker('light')", "BlendRanker()")
+    }
+
+
+def all_lives(names: list[str], days: int, n_queries: int, folder: Path | None, others: dict[str, Life]) -> dict[str, Life]:
     """Everybody's year, or the first `days` of it, from where the folder has it."""
     files = (
         {name: folder / f"{n_queries} {re.sub(r'[^A-Za-z0-9]+', ' ', name).strip()}.pickle" for name in names} if folder else {}
@@ -166,13 +191,13 @@ def all_lives(names: list[str], days: int, n_queries: int, folder: Path | None) 
     lives = {
         name: pickle.loads(files[name].read_bytes()) if name in files and files[name].exists() else Life(CONTESTANTS[name]())
         for name in names
-    }
+    } | others
     for day in range(min(len(life.means) for life in lives.values()), days):
         queries = day_of(day, n_queries)
         for name, life in lives.items():
             if len(life.means) == day:
                 life.live(queries)
-                if files and ((day + 1) % MONTH == 0 or day + 1 == days):
+                if name in files and ((day + 1) % MONTH == 0 or day + 1 == days):
                     files[name].write_bytes(pickle.dumps(life))
         if (day + 1) % MONTH == 0:
             print(f"day {day + 1}:", "; ".join(f"{name} {np.mean(life.means):.4f}" for name, life in lives.items()), flush=True)
@@ -240,10 +265,11 @@ def main() -> None:
     arguments.add_argument("--queries", type=int, default=1000, help="queries a day")
     arguments.add_argument("--keep", type=Path, metavar="FOLDER")
     arguments.add_argument("--only", nargs="+", choices=CONTESTANTS, default=[*CONTESTANTS], metavar="NAME")
+    add_other(arguments)
     chosen = arguments.parse_args()
     if chosen.keep:
         chosen.keep.mkdir(exist_ok=True)
-    lives = all_lives(chosen.only, chosen.days, chosen.queries, chosen.keep)
+    lives = all_lives(chosen.only, chosen.days, chosen.queries, chosen.keep, elsewhere(chosen.other) if chosen.other else {})
     header = ["served NDCG@10", "mean", "difference", "processor seconds", "MB kept"]
     save(
         "year",

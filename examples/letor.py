@@ -33,7 +33,7 @@ print(evaluate.progressive(read(file, n_features=block.X.shape[1]), model, "ndcg
 certificates = [tracker.certificate(name) for name in comparators]
 print(min(certificates, key=lambda certificate: min(check.value for check in certificate.bounds)))
 
-# The shell does the same: online-rank train FILE --certify --save model.npz
+# The shell does the same: online-rank train FILE --ranker perceptron --certify --save model.npz
 saved = Path(folder.name) / "model.npz"
 save(model, saved)
 first = block.X[block.qid == block.qid[0]]

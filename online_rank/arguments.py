@@ -60,7 +60,9 @@ def number(
     below: float | None = None,
     optional: bool = False,
 ) -> None:
-    """Require a finite number, from `low` to `high` with both included, above `above` and below `below`.
+    """Require a finite number from `low` to `high`, both included, above `above` and below `below`.
+
+    It is a float, or an integer of at most 64 bits.
 
     Parameters
     ----------
@@ -88,6 +90,9 @@ def number(
     wanted = "a number" + _range(low, high, above, below) + _or_none(optional)
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"{name} is {_shown(value)}; it must be {wanted}")
+    # Kernels and files take integers of 64 bits.
+    if isinstance(value, int | np.integer) and not is_integer(value):
+        raise ValueError(f"{name} is {_shown(value)}; it must be {wanted}, a float where 64 bits do not hold an integer")
     if not math.isfinite(value):
         raise ValueError(f"{name} is {_shown(value)}; it must be {wanted.replace('a number', 'a finite number', 1)}")
     within = (low is None or value >= low) and (high is None or value <= high)
@@ -186,6 +191,8 @@ def _or_none(optional: bool) -> str:
 
 def _shown(value: Any) -> str:
     """A value as messages show it: its repr if that is short, otherwise its type."""
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"an integer of {value.bit_length()} bits"
     if isinstance(value, str | int | float | None):
         text = repr(value)
         return text if len(text) <= 60 else text[:57] + "..."

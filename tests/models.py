@@ -5,18 +5,16 @@ import importlib.util
 
 import numpy as np
 import pytest
-from river import drift, feature_selection, linear_model, preprocessing, stats
+from river import feature_selection, linear_model, preprocessing, stats
 
 from online_rank import (
     AdditiveRanker,
-    BestRanker,
     BlendRanker,
     BoostedRanker,
     ClickPerceptron,
     CrossFeatures,
     DeclaredFeatures,
     DirectRanker,
-    DriftAwareRanker,
     ExaminedRanker,
     ForEachDocument,
     GradientRanker,
@@ -28,25 +26,22 @@ from online_rank import (
     PerceptronRanker,
     PointwiseRanker,
     QueryNormalizer,
-    QueryRanks,
     Ranker,
     RidgeRanker,
     RunFeatures,
     SlamRanker,
     StreamQuantileMap,
     StreamScaler,
-    StreamTargetEncoder,
     SwapRanker,
     TorchRanker,
 )
 from online_rank.base.function import QueryFunction
-from online_rank.preprocessing import Ramps
 from online_rank.rankers.averaged import AveragedRanker, LinearRanker
 from online_rank.rankers.curved import CurvedRanker
 from online_rank.rankers.exploring import ExploringRanker
 from online_rank.rankers.fading import FadingRanker
 from online_rank.rankers.fixed import FixedRanker
-from online_rank.rankers.nested import RankerOfOne, RankerOfSeveral
+from online_rank.rankers.nested import RankerOfOne
 
 
 def doubled(query):
@@ -63,11 +58,11 @@ def doubled(query):
 REGISTRY = {
     "additive": lambda: AdditiveRanker(),
     "perceptron": lambda: PerceptronRanker(),
-    "perceptron, last weights": lambda: PerceptronRanker(measure="ap", credit="argmax", average=False),
-    "perceptron, half-life": lambda: PerceptronRanker(credit="sort", average=10, relative_margin=0.5),
+    "perceptron, last weights": lambda: PerceptronRanker(measure="ap", credit="argmax", half_life=0),
+    "perceptron, half-life": lambda: PerceptronRanker(credit="sort", half_life=10, relative_margin=0.5),
     "slam": lambda: SlamRanker(learning_rate=0.1, within_grade="tight"),
     "kernel perceptron": lambda: KernelPerceptronRanker(budget=20),
-    "kernel perceptron, polynomial": lambda: KernelPerceptronRanker("polynomial", budget=9, tolerance=0.0, average=False),
+    "kernel perceptron, polynomial": lambda: KernelPerceptronRanker("polynomial", budget=9, tolerance=0.0, half_life=0),
     "swap": lambda: SwapRanker(),
     "click perceptron": lambda: ClickPerceptron(),
     "gradient": lambda: GradientRanker(),
@@ -80,35 +75,20 @@ REGISTRY = {
     "direct, RankNet": lambda: DirectRanker(
         (4, 3), surrogate="logistic", output="half_tanh", accumulate=2, dtype="float64", seed=2
     ),
-    "drift, reset": lambda: DriftAwareRanker(PerceptronRanker()),
-    "drift, gradient": lambda: DriftAwareRanker(GradientRanker("listnet", optimizer="sgd"), detector=drift.ADWIN(clock=1)),
-    "drift, average": lambda: DriftAwareRanker(PerceptronRanker(), detector=drift.KSWIN(seed=1), on_drift="restart_average"),
-    "drift, pairwise": lambda: DriftAwareRanker(PairwiseRanker(linear_model.LogisticRegression())),
-    "best": lambda: BestRanker([PerceptronRanker(), GradientRanker(optimizer="sgd")]),
-    "best, half-life": lambda: BestRanker([PerceptronRanker(), PerceptronRanker(average=False)], half_life=20.0),
-    "best, pairwise": lambda: BestRanker([PairwiseRanker(linear_model.LogisticRegression()), PerceptronRanker()]),
-    "best, pipelines": lambda: BestRanker([PerceptronRanker(), StreamScaler() | PerceptronRanker()]),
-    "drift, pipeline": lambda: DriftAwareRanker(StreamQuantileMap() | PerceptronRanker()),
     "examined": lambda: ExaminedRanker(PerceptronRanker()),
-    "scaler | drift": lambda: StreamScaler() | DriftAwareRanker(PerceptronRanker()),
     "pairwise": lambda: PairwiseRanker(linear_model.LogisticRegression()),
     "ridge": lambda: RidgeRanker(),
     "ridge, half-life": lambda: RidgeRanker("ap", half_life=20.0),
     "boosted": lambda: BoostedRanker(depth=2, window=12, rate=10.0),
     "blend": lambda: BlendRanker([PerceptronRanker(), StreamScaler() | GradientRanker(), RidgeRanker()]),
     "blend, default": lambda: BlendRanker(half_life=100.0),
-    "drift, blend": lambda: DriftAwareRanker(BlendRanker([RidgeRanker(), StreamTargetEncoder() | PerceptronRanker()])),
     "scaler": lambda: StreamScaler(),
     "largest": lambda: MaxAbsStreamScaler(),
     "largest | gradient": lambda: MaxAbsStreamScaler() | GradientRanker(optimizer="adagrad"),
     "hashed | perceptron": lambda: HashedFeatures(9) | PerceptronRanker(credit="argmax"),
     "quantile map": lambda: StreamQuantileMap(),
     "quantile map, frozen": lambda: StreamQuantileMap(frozen_after=64),
-    "ramps": lambda: Ramps(4),
-    "map | ramps | gradient": lambda: StreamQuantileMap() | Ramps() | GradientRanker("logistic", optimizer="adagrad"),
-    "map | encoder | ridge": lambda: StreamQuantileMap() | StreamTargetEncoder() | RidgeRanker(),
-    "encoder": lambda: StreamTargetEncoder(),
-    "ranks": lambda: QueryRanks(),
+    "map | ridge": lambda: StreamQuantileMap() | RidgeRanker(),
     "runs": lambda: RunFeatures(parts=("minmax", "zscore", "reciprocal_rank", "found")),
     "runs | perceptron": lambda: RunFeatures() | PerceptronRanker(),
     "crosses": lambda: CrossFeatures("user", numbers="length"),
@@ -120,9 +100,9 @@ REGISTRY = {
     "function": lambda: QueryFunction(doubled),
     "scaler | perceptron": lambda: StreamScaler() | PerceptronRanker(),
     "scaler | gradient": lambda: StreamScaler() | GradientRanker(optimizer="sgd"),
-    "ranks | scaler | normalizer | perceptron": lambda: QueryRanks() | StreamScaler() | QueryNormalizer() | PerceptronRanker(),
     "lifted | perceptron": lambda: ForEachDocument(preprocessing.MinMaxScaler()) | PerceptronRanker(),
     "function | scaler | perceptron": lambda: doubled | StreamScaler() | PerceptronRanker(),
+    "scaler | normalizer | perceptron": lambda: StreamScaler() | QueryNormalizer() | PerceptronRanker(),
     "scaler | pairwise": lambda: StreamScaler() | PairwiseRanker(linear_model.LogisticRegression()),
     "union": lambda: StreamScaler() + QueryNormalizer(),
     "union | perceptron": lambda: (QueryNormalizer() + StreamScaler()) | PerceptronRanker(),
@@ -131,19 +111,10 @@ REGISTRY = {
 
 #: Arguments of classes, by name, that cannot do without, or have more to be tested than their defaults.
 _ARGUMENTS = {
-    "BestRanker": lambda: [
-        {"rankers": [PerceptronRanker(), PerceptronRanker(average=False)]},
-        {"rankers": [PerceptronRanker(), PerceptronRanker(average=False)], "drafts": 3},
-        {"rankers": [PerceptronRanker(), StreamScaler() | PerceptronRanker()]},
-    ],
     "BlendRanker": lambda: [{"rankers": [PerceptronRanker(), StreamScaler() | PerceptronRanker()]}, {"rankers": None}],
     "BoostedRanker": lambda: [{"depth": 2, "window": 20, "rate": 10.0}],
     "CrossFeatures": lambda: [{"key": "user"}],
     "DeclaredFeatures": lambda: [{"features": ["a", "b"]}],
-    "DriftAwareRanker": lambda: [
-        *({"ranker": PerceptronRanker(), "on_drift": on_drift} for on_drift in ("reset", "restart_average")),
-        {"ranker": StreamScaler() | PerceptronRanker()},
-    ],
     "ExaminedRanker": lambda: [
         {"ranker": PerceptronRanker(), "examination": (1.0, 0.5)},
         {"ranker": StreamScaler() | PerceptronRanker()},
@@ -176,7 +147,7 @@ if HAS_TORCH:
     REGISTRY["scaler | torch, averaged"] = lambda: (
         StreamScaler()
         | TorchRanker(
-            network(Linear(5, 4), ReLU(), Dropout(0.3), Linear(4, 1)), surrogate="lambdarank", shape=(5,), average=10, l2=0.01
+            network(Linear(5, 4), ReLU(), Dropout(0.3), Linear(4, 1)), surrogate="lambdarank", shape=(5,), half_life=10, l2=0.01
         )
     )
 
@@ -184,7 +155,7 @@ if HAS_TORCH:
 NOT_SAVED = {"function", "function | scaler | perceptron", "lifted selector"}
 
 #: Base classes of rankers, which say nothing about how to learn.
-BASES = {Ranker, AveragedRanker, CurvedRanker, ExploringRanker, FadingRanker, LinearRanker, RankerOfOne, RankerOfSeveral}
+BASES = {Ranker, AveragedRanker, CurvedRanker, ExploringRanker, FadingRanker, LinearRanker, RankerOfOne}
 
 #: Rankers that the contract, which gives them any features, with names and without, is not for.
 NOT_CHECKED = {
@@ -220,8 +191,6 @@ _ADAPTED = {
     "pointwise, regressor",
     "pointwise, classifier",
     "pairwise",
-    "drift, pairwise",
-    "best, pairwise",
     "scaler | pairwise",
 }
 #: Models that a service can have: those that files know.

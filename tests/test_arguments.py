@@ -78,3 +78,12 @@ def test_what_is_no_seed(value):
 def test_long_values_are_cut():
     with pytest.raises(TypeError, match=r"^n is 'x{56}\.\.\.; it must"):
         arguments.integer("n", "x" * 10_000)
+
+
+@pytest.mark.parametrize("value", [2**63, 2**64, 10**30, 10**400, 10**5000], ids=lambda v: f"{v.bit_length()} bits")
+def test_integers_that_neither_kernels_nor_files_take(value):
+    """They were accepted, and failed later: when the model was saved, in a kernel, or by an OverflowError."""
+    with pytest.raises(ValueError, match=r"^x is .*; it must be a number >= 0, a float where 64 bits do not hold an integer"):
+        arguments.number("x", value, 0)
+    with pytest.raises(ValueError, match=r"^n is .*; it must be an integer"):
+        arguments.integer("n", value)

@@ -214,16 +214,81 @@ def _add_four(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     types.Array, types.Integer, types.Float, types.Array, types.Integer,
 )  # fmt: skip
 def _add_scaled_four(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-    def place(array: int, index: int) -> Any:
+    place = _places_of_fours(context, builder, signature, args)
+    target, source = place(0, 1), builder.load(place(3, 4), align=8)
+    scaled = builder.fmul(_broadcast(builder, args[2]), source)
+    builder.store(builder.fadd(builder.load(target, align=8), scaled), target, align=8)
+    return context.get_dummy_value()
+
+
+def _broadcast(builder: Any, number: Any) -> Any:
+    four = ir.Constant(_FOUR, ir.Undefined)
+    for k in range(LANES):
+        four = builder.insert_element(four, number, ir.Constant(_INT32, k))
+    return four
+
+
+def _places_of_fours(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    """A function that gives the address of four elements of the array in one argument, from the index in another one on."""
+
+    def place(array: int, index: int, more: Any = 0) -> Any:
         data = context.make_array(signature.args[array])(context, builder, args[array]).data
         i = context.cast(builder, args[index], signature.args[index], types.int64)
+        i = builder.add(i, more if more else ir.Constant(_INT64, 0))
         return builder.bitcast(builder.gep(data, [i]), _FOUR.as_pointer())
 
-    factor = ir.Constant(_FOUR, ir.Undefined)
-    for k in range(LANES):
-        factor = builder.insert_element(factor, args[2], ir.Constant(_INT32, k))
-    target, source = place(0, 1), builder.load(place(3, 4), align=8)
-    builder.store(builder.fadd(builder.load(target, align=8), builder.fmul(factor, source)), target, align=8)
+    return place
+
+
+@_lowers(
+    primitives.add_line_four,
+    lambda target, i, x, source, k: types.void,
+    types.Array, types.Integer, types.Float, types.Array, types.Integer,
+)  # fmt: skip
+def _add_line_four(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    place = _places_of_fours(context, builder, signature, args)
+    start, slope = builder.load(place(3, 4), align=8), builder.load(place(3, 4, ir.Constant(_INT64, LANES)), align=8)
+    line = builder.fadd(start, builder.fmul(_broadcast(builder, args[2]), slope))
+    builder.store(builder.fadd(builder.load(place(0, 1), align=8), line), place(0, 1), align=8)
+    return context.get_dummy_value()
+
+
+@_lowers(
+    primitives.sum_fours,
+    lambda target, i, step, source, k, jump, n: types.void,
+    types.Array, types.Integer, types.Integer, types.Array, *[types.Integer] * 3,
+)  # fmt: skip
+def _sum_fours(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    place = _places_of_fours(context, builder, signature, args)
+    step, jump, n = (context.cast(builder, args[k], signature.args[k], types.int64) for k in (2, 5, 6))
+    total = cgutils.alloca_once_value(builder, ir.Constant(_FOUR, [0.0] * LANES))
+    with cgutils.for_range(builder, n) as loop:
+        four = builder.load(place(3, 4, builder.mul(loop.index, jump)), align=8)
+        builder.store(builder.fadd(builder.load(total), four), total)
+        builder.store(builder.load(total), place(0, 1, builder.mul(loop.index, step)), align=8)
+    return context.get_dummy_value()
+
+
+@_lowers(primitives.count_eight, lambda values, i, counts: types.void, types.Array, types.Integer, types.Array)
+def _count_eight(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    b, whole = builder, ir.VectorType(_INT64, LANES)
+    values, counts = (context.make_array(signature.args[k])(context, b, args[k]) for k in (0, 2))
+    i = context.cast(b, args[1], signature.args[1], types.int64)
+
+    def halves(data: Any, row: Any, kind: Any) -> list[Any]:
+        first = b.mul(row, ir.Constant(_INT64, 2 * LANES))
+        return [b.bitcast(b.gep(data, [b.add(first, ir.Constant(_INT64, k))]), kind.as_pointer()) for k in (0, LANES)]
+
+    own = [b.load(place, align=8) for place in halves(values.data, i, _FOUR)]
+    sums = [cgutils.alloca_once_value(b, ir.Constant(whole, [0] * LANES)) for _ in own]
+    with cgutils.for_range(b, b.extract_value(values.shape, 0)) as loop:
+        for total, mine, place in zip(sums, own, halves(values.data, loop.index, _FOUR), strict=True):
+            other = b.load(place, align=8)
+            for comparison in ("<", "<="):
+                found = b.zext(b.fcmp_ordered(comparison, other, mine), whole)
+                b.store(b.add(b.load(total), found), total)
+    for total, place in zip(sums, halves(counts.data, i, whole), strict=True):
+        b.store(b.load(total), place, align=8)
     return context.get_dummy_value()
 
 

@@ -12,9 +12,11 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, ClassVar
 
 from online_rank._kernels.ahead import loading
+from online_rank._kernels.ahead.trust import Distrusted, require_own_folder, say_distrust
 
 # _nrt is named because a kernel that is compiled for a leaf would take it from there.
 # error_model="numpy": division by zero gives inf or NaN as in numpy, and no check in the inner loops.
@@ -28,6 +30,8 @@ _NO_WRAPPERS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 recorded: "dict[tuple[Kernel, tuple[Any, ...]], None] | None" = {} if os.environ.get("_ONLINE_RANK_RECORD") else None
 _recording = True
 
+
+_REMEDY = "set NUMBA_CACHE_DIR to a folder of this user, or run `online-rank warm-up` with ONLINE_RANK_CACHE_DIR set to one"
 
 #: Seconds that a process waits for another one that compiles the same kernel, and between two looks.
 _PATIENCE, _POLL = 120.0, 0.02
@@ -135,9 +139,13 @@ def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
         dispatcher = numba.njit(cache=True, **options)(function)
     except RuntimeError:
         # Neither the package folder nor the user's cache folder is writable: compile in every process.
+        say_distrust(f"no cache of numba can be written, so every start compiles: {_REMEDY}")
         return numba.njit(**options)(function)
-    cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
+    cache: Any = getattr(dispatcher, "_cache", None)
+    cache_file = getattr(cache, "_cache_file", None)
     if cache_file is not None:
+        if not _is_own(cache.cache_path):
+            return numba.njit(**options)(function)
         # numba invalidates a cached function when its own file changes, not when a function that it calls, in another file,
         # does. With this version a cached kernel is used only while all kernel files are unchanged. numba compares it before it
         # reads anything else, which may be of classes that an earlier version of this package had.
@@ -151,6 +159,19 @@ def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
 
         dispatcher.compile = compile_in_turn
     return dispatcher
+
+
+@functools.cache
+def _is_own(folder: str) -> bool:
+    """Whether numba may read code from its cache: nobody else can write to it, or else to the sources beside it."""
+    if Path(folder).parent == Path(__file__).parent:
+        return True
+    try:
+        require_own_folder(Path(folder))
+    except (OSError, Distrusted) as error:
+        say_distrust(str(error))
+        return False
+    return True
 
 
 @contextlib.contextmanager

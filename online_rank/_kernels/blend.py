@@ -1,47 +1,67 @@
-"""Convex blends of rankings: scores standardised in the query, and their sums by weights."""
+"""Convex blends of rankers: sums of their scores over running scales, by weights."""
 
 import math
 
 import numpy as np
 
-from online_rank._kernels._jit import kernel
+from online_rank._kernels._jit import kernel, leaf
 from online_rank._kernels.fits import require
 from online_rank._kernels.graded import judge_rankings
 
+# By how much running scales forget in a query.
+_SCALE_DECAY = 0.99
+# Scores over their scale are cut to this, so that their sums stay finite.
+_LARGEST = 1e150
+
+
+@leaf
+def _deviation(s):
+    """The standard deviation of finite scores (m,); 0 where all are equal. Overflow is impossible."""
+    lowest, highest = np.inf, -np.inf
+    for i in range(s.shape[0]):
+        lowest = min(lowest, s[i])
+        highest = max(highest, s[i])
+    # In [-1, 1] at first, by halves, so that neither the difference nor a square can overflow.
+    middle, reach = 0.5 * lowest + 0.5 * highest, 0.5 * highest - 0.5 * lowest
+    if not reach > 0.0:
+        return 0.0
+    mean, square = 0.0, 0.0
+    for i in range(s.shape[0]):
+        mean += (s[i] - middle) / reach
+    mean /= s.shape[0]
+    for i in range(s.shape[0]):
+        apart = (s[i] - middle) / reach - mean
+        square += apart * apart
+    return reach * math.sqrt(square / s.shape[0])
+
 
 @kernel
-def standardise(S, Z):
-    """Z[k] = (S[k] - mean) / deviation for scores (K, m) of one query; 0 where all scores are equal. Overflow is impossible."""
-    require(S.shape == Z.shape)
-    m = S.shape[1]
+def learn_scales(S, scales):
+    """Let the running scale of each ranker learn its scores S (K, m) for a query.
+
+    scales : (K, 2) the mean of the deviations within queries, of which older ones count less, and their weight
+    """
+    require(S.shape[0] == scales.shape[0])
     for k in range(S.shape[0]):
-        lowest, highest = np.inf, -np.inf
-        for i in range(m):
-            lowest = min(lowest, S[k, i])
-            highest = max(highest, S[k, i])
-        # In [-1, 1] at first, by halves, so that neither the difference nor a square can overflow.
-        middle, reach = 0.5 * lowest + 0.5 * highest, 0.5 * highest - 0.5 * lowest
-        if not reach > 0.0:
-            Z[k] = 0.0
-            continue
-        mean = 0.0
-        for i in range(m):
-            Z[k, i] = (S[k, i] - middle) / reach
-            mean += Z[k, i]
-        mean /= m
-        square = 0.0
-        for i in range(m):
-            Z[k, i] -= mean
-            square += Z[k, i] * Z[k, i]
-        factor = 1.0 / math.sqrt(square / m)
-        for i in range(m):
-            Z[k, i] *= factor
+        deviation = _deviation(S[k])
+        if deviation > 0.0:
+            scales[k, 1] = _SCALE_DECAY * scales[k, 1] + 1.0
+            scales[k, 0] += (deviation - scales[k, 0]) / scales[k, 1]
 
 
-@kernel
-def mix(weights, Z, out):
+@leaf
+def _scaled(S, scales, Z):
+    """Z (K, m) = scores over their scale, which is 1 before it has learned."""
+    for k in range(S.shape[0]):
+        scale = scales[k, 0] if scales[k, 0] > 0.0 else 1.0
+        for i in range(S.shape[1]):
+            z = S[k, i] / scale
+            Z[k, i] = -_LARGEST if z < -_LARGEST else _LARGEST if z > _LARGEST else z
+
+
+@leaf
+def _mix(weights, Z, out):
     """out = sum of weights[k] Z[k]."""
-    require(weights.shape[0] == Z.shape[0] and out.shape[0] == Z.shape[1])
     out[:] = 0.0
     for k in range(Z.shape[0]):
         if weights[k] != 0.0:
@@ -50,25 +70,27 @@ def mix(weights, Z, out):
 
 
 @kernel
-def blend(S, weights, out):
-    """out (m,) = the blend of scores S (K, m), each standardised."""
+def blend(S, scales, weights, out):
+    """out (m,) = the blend of scores S (K, m)."""
+    require(weights.shape[0] == S.shape[0] == scales.shape[0] and out.shape[0] == S.shape[1])
     Z = np.empty(S.shape)
-    standardise(S, Z)
-    mix(weights, Z, out)
+    _scaled(S, scales, Z)
+    _mix(weights, Z, out)
 
 
 @kernel
-def judge_blends(kind, cutoff, threshold, S, y, discounts, candidates, served, losses):
+def judge_blends(kind, cutoff, threshold, S, scales, y, discounts, candidates, served, losses):
     """Losses of the blends of scores S (K, m) by the `candidates` (c, K) weights and, last, by the weights `served` (K,).
 
     losses : (c + 1,) out. Returns the number of levels, as `judge_rankings` does.
     """
+    require(candidates.shape[1] == served.shape[0] == S.shape[0] == scales.shape[0])
     Z = np.empty(S.shape)
-    standardise(S, Z)
+    _scaled(S, scales, Z)
     blends = np.empty((candidates.shape[0] + 1, S.shape[1]))
     for c in range(candidates.shape[0]):
-        mix(candidates[c], Z, blends[c])
-    mix(served, Z, blends[candidates.shape[0]])
+        _mix(candidates[c], Z, blends[c])
+    _mix(served, Z, blends[candidates.shape[0]])
     return judge_rankings(kind, cutoff, threshold, blends, y, discounts, losses)
 
 

@@ -13,10 +13,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_rank._kernels._jit import inlined, inner, kernel, leaf
-from online_rank._kernels.primitives import add_scaled_four, bit_pattern
-from online_rank._kernels.quantile_map import DENSITY, FINDER, HIGHEST, LOWEST, ORIGIN, SCORE, SHIFT, SLOPE, STEPS, UNIT, VALUE
-from online_rank._kernels.query_ranks import Ranking, rank_scores, room_for_ranks
+from online_rank._kernels._jit import inner, kernel, leaf
+from online_rank._kernels.fits import require, require_offsets
+from online_rank._kernels.primitives import add_line_four, add_scaled_four, bit_pattern, sum_fours
+from online_rank._kernels.quantile_map import (
+    DENSITY,
+    FINDER,
+    HIGHEST,
+    LOWEST,
+    ORIGIN,
+    SCORE,
+    SHIFT,
+    SLOPE,
+    STEPS,
+    UNIT,
+    VALUE,
+    are_finite,
+)
+from online_rank._kernels.query_ranks import FEW, Ranking, find_scores, rank_few, rank_many, room_for_ranks, scores_of_ranks
+from online_rank._kernels.workspace import longest_query
 
 #: Points of the grid, their distance, and the first one; ramps run over the 16 in the middle, from -2 to 2.
 POINTS, N_RAMPS = 20, 15
@@ -25,6 +40,8 @@ FIRST = -2.0 - 2.0 * STEP
 #: Cell 0 is below the first point, cell k between the points k - 1 and k, cell 20 above the last one; the last is for missing
 #: values. The first ramp rises in cell 3.
 MISSING, N_CELLS, RISES = POINTS + 1, POINTS + 2, 3
+#: Rows of `spread_to_points`.
+N_POINTS = POINTS + 2
 #: Where ramps are centred: half of them, and half of the one in the middle.
 _MIDDLE = N_RAMPS // 2
 #: Columns of a feature.
@@ -45,15 +62,6 @@ class CurveRows(NamedTuple):
     cells: np.ndarray
     q: np.ndarray
     q_cells: np.ndarray
-
-
-class Map(NamedTuple):
-    """What maps raw values, as `find_knots` made it."""
-
-    counts: np.ndarray
-    knots: np.ndarray
-    cells: np.ndarray
-    finders: np.ndarray
 
 
 @leaf
@@ -84,14 +92,15 @@ def _clip_and_find(x, finder, clipped, found):
 
 
 @leaf
-def _map_values(z, found, steps, knots, starts, g):
-    """g (m,) of clipped values z (m,), linear between knots; their cells `found` have up to 2^steps - 1 knots."""
+def _map_values(z, found, steps, knots, starts, g, below):
+    """g (m,) of clipped values z (m,), linear between knots, and the knots `below`; cells `found` have up to 2^steps - 1."""
     values, scores, slopes, one = knots[VALUE], knots[SCORE], knots[SLOPE], np.uint64(1)
     if steps < 2:
         for i in range(z.shape[0]):
             at = np.uint64(starts[np.uint64(found[i])])
             at += np.uint64(values[at + one] <= z[i])
             g[i] = scores[at] + (z[i] - values[at]) * slopes[at]
+            below[i] = np.uint8(at)
         return
     last = np.uint64(values.shape[0]) - one
     for i in range(z.shape[0]):
@@ -100,25 +109,30 @@ def _map_values(z, found, steps, knots, starts, g):
             step = one << np.uint64(s)
             at += step * np.uint64(values[min(at + step, last)] <= z[i])
         g[i] = scores[at] + (z[i] - values[at]) * slopes[at]
+        below[i] = np.uint8(at)
 
 
 @leaf
-def _transpose(X, first, begin, wide, values, doubts):
-    """values (8, m) = columns of documents of X; doubts (8,) are NaN for columns with values that are not finite."""
-    doubts[:] = 0.0
+def _transpose(X, first, begin, wide, values):
+    """values (8, m) = columns of documents of X."""
+    if wide == _AT_ONCE:
+        for i in range(values.shape[1]):
+            for k in range(_AT_ONCE):
+                values[k, i] = X[first + i, begin + k]
+        return
     for i in range(values.shape[1]):
         for k in range(wide):
-            x = np.float64(X[first + i, begin + k])
-            values[k, i] = x
-            doubts[k] += x - x
+            values[k, i] = X[first + i, begin + k]
 
 
 @leaf
-def _any_infinite(x):
-    found = False
+def _n_known(x):
+    """How many values are not missing; -1 if one is infinite."""
+    n, infinite = 0, False
     for i in range(x.shape[0]):
-        found |= math.isinf(x[i])
-    return found
+        infinite |= math.isinf(x[i])
+        n += 1 if x[i] == x[i] else 0
+    return -1 if infinite else n
 
 
 @leaf
@@ -143,113 +157,128 @@ class Reading(NamedTuple):
     values: np.ndarray
     clipped: np.ndarray
     found: np.ndarray
+    below: np.ndarray
     finder: np.ndarray
-    doubts: np.ndarray
+    zeros: np.ndarray
     ranking: Ranking
 
 
 @inner
-def room_for_reading(longest):
-    """A `Reading` for queries of up to `longest` documents."""
+def room_for_reading(d, longest):
+    """A `Reading` for queries of d features and up to `longest` documents."""
     return Reading(
-        np.empty((_AT_ONCE, longest)), np.empty(longest), np.empty(longest, np.uint8), np.empty(FINDER), np.empty(_AT_ONCE),
-        room_for_ranks(longest),
+        np.empty((_AT_ONCE, longest)), np.empty(longest), np.empty(longest, np.uint8), np.empty(longest, np.uint8),
+        np.empty(FINDER), np.zeros(d), room_for_ranks(longest),
     )  # fmt: skip
 
 
 @leaf
 def read_rows(X, first, m, mapping, relative, room, rows):
-    """Fill `rows` with the m documents of X (n, d) from `first` on. Returns whether no value is infinite; NaN is missing."""
-    d, finder, doubts = X.shape[1], room.finder, room.doubts
-    clipped, found = room.clipped[:m], room.found[:m]
+    """Fill `rows` with the m documents of X (n, d) from `first` on. Returns whether no value is infinite; NaN is missing.
+
+    mapping : what maps raw values, the `table` of a `StreamQuantileMap`
+    """
+    d, all_known = X.shape[1], are_finite(X, first, first + m, room.zeros)
+    few, ranking = m <= FEW, room.ranking
+    clipped, found, below, finder = room.clipped[:m], room.found[:m], room.below[:m], room.finder
+    ranks, integers, normal = ranking.eight_ranks, ranking.integers, ranking.scores
+    start = scores_of_ranks(m, normal, ranking.computed)
     for begin in range(0, d, _AT_ONCE):
         wide = min(_AT_ONCE, d - begin)
-        _transpose(X, first, begin, wide, room.values[:, :m], doubts)
+        _transpose(X, first, begin, wide, room.values[:, :m])
+        if relative and few:
+            rank_few(X, first, begin, wide, ranking.eight_values[:m], ranks)
         for k in range(wide):
             j = begin + k
             x, g, cells, q, q_cells = room.values[k, :m], rows.g[j, :m], rows.cells[j, :m], rows.q[j, :m], rows.q_cells[j, :m]
-            misses = doubts[k] != doubts[k]
-            if misses and _any_infinite(x):
+            n = m if all_known else _n_known(x)
+            if n < 0:
                 return False
             for f in range(FINDER):
                 finder[f] = mapping.finders[f, j]
             _clip_and_find(x, finder, clipped, found)
-            _map_values(clipped, found, np.int64(finder[STEPS]), mapping.knots[j], mapping.cells[j], g)
+            _map_values(clipped, found, np.int64(finder[STEPS]), mapping.knots[j], mapping.cells[j], g, below)
             _find_cells(g, cells)
-            if misses:
+            if n < m:
                 _mark_missing(x, g, cells)
             if relative:
-                rank_scores(x, found, misses, room.ranking, q)
+                if not few:
+                    rank_many(x, found, below, n, ranking.counts, ranking.values, integers)
+                own = start if n == m else scores_of_ranks(n, normal, ranking.computed)
+                find_scores(k, few, integers, ranks, own, normal, q)
                 _find_cells(q, q_cells)
-                if misses:
+                if n < m:
                     _mark_missing(x, q, q_cells)
     return True
 
 
 @leaf
-def encode(sums, encodings):
-    """The encodings of one column as lines: encodings[0] + encodings[1] z in each cell (2, N_CELLS), from its sums S and
-    weights C (2, POINTS + 1), of which the last are those of missing values. Returns the largest in absolute value.
+def encode(sums, values):
+    """values (POINTS + 1,) = the encodings at the points and of missing values, from the sums S and weights C of one column.
+
+    sums : (2, POINTS + 1). Returns the largest in absolute value.
     """
-    starts, slopes = encodings[0], encodings[1]
-    S, C = sums[0], sums[1]
-    for k in range(POINTS + 1):
-        starts[k + 1] = _SCALE * S[k] / (C[k] + _PRIOR)
     largest = 0.0
-    for k in range(1, MISSING + 1):
-        largest = max(largest, abs(starts[k]))
-    starts[0], slopes[0], slopes[POINTS], slopes[MISSING] = starts[1], 0.0, 0.0, 0.0
-    for k in range(1, POINTS):
-        slopes[k] = (starts[k + 1] - starts[k]) * (1.0 / STEP)
-    for k in range(1, POINTS):
-        starts[k] -= slopes[k] * (FIRST + (k - 1) * STEP)
+    for p in range(POINTS + 1):
+        values[p] = _SCALE * sums[0, p] / (sums[1, p] + _PRIOR)
+    for p in range(POINTS + 1):
+        largest = max(largest, abs(values[p]))
     return largest
 
 
 @leaf
-def draw_curves_of(w, encodings, base, curves):
-    """curves (8 N_CELLS,): in each cell four constants and four slopes of the sums of all columns of g, by w (4 N_COLUMNS,).
-
-    base : (4,) workspace
-    """
-    starts, slopes = encodings[0], encodings[1]
-    base[:] = 0.0
-    add_scaled_four(base, 0, 1.0, w, 4 * PRESENT)
-    for r in range(_MIDDLE + 1):
-        add_scaled_four(base, 0, -1.0 if r < _MIDDLE else -0.5, w, 4 * (RAMPS + r))
-    curves[:] = 0.0
-    for c in range(N_CELLS - 1):
-        own = 8 * c
-        add_scaled_four(curves, own, 1.0, base, 0)
-        add_scaled_four(curves, own, starts[c], w, 4 * ENCODED)
-        add_scaled_four(curves, own + 4, 1.0, w, 4 * LINE)
-        add_scaled_four(curves, own + 4, slopes[c], w, 4 * ENCODED)
-        if RISES <= c < RISES + N_RAMPS:
-            ramp = 4 * (RAMPS + c - RISES)
-            add_scaled_four(curves, own, -(FIRST + (c - 1) * STEP) / STEP, w, ramp)
-            add_scaled_four(curves, own + 4, 1.0 / STEP, w, ramp)
-            add_scaled_four(base, 0, 1.0, w, ramp)
-    add_scaled_four(curves, 8 * MISSING, starts[MISSING], w, 4 * ENCODED)
+def _line_of(values, c):
+    """Constant and slope of an encoding in cell c, from its values at the points; of missing values the constant."""
+    if c == 0 or c >= POINTS:
+        return values[max(c - 1, 0)], 0.0
+    slope = (values[c] - values[c - 1]) * (1.0 / STEP)
+    return values[c - 1] - slope * (FIRST + (c - 1) * STEP), slope
 
 
 @leaf
-def draw_rank_curves_of(w, encodings, curves):
-    """The same for the columns of q."""
-    starts, slopes = encodings[0], encodings[1]
+def draw_curves_of(w, values, curves):
+    """curves (8 N_CELLS,): in each cell four constants and four slopes of the sums of all columns of g, by w (4 N_COLUMNS,)."""
+    base, full = 8 * MISSING + 4, RISES + N_RAMPS
     curves[:] = 0.0
-    for c in range(N_CELLS - 1):
-        add_scaled_four(curves, 8 * c, starts[c], w, 4 * ENCODED_RANK)
+    # Below the first ramp the constant is that of presence, less what ramps have at 0; each cell after that adds a ramp.
+    sum_fours(curves, 0, 0, w, 4 * RAMPS, 4, _MIDDLE)
+    add_scaled_four(curves, base, -1.0, curves, 0)
+    add_scaled_four(curves, base, -0.5, w, 4 * (RAMPS + _MIDDLE))
+    add_scaled_four(curves, base, 1.0, w, 4 * PRESENT)
+    curves[:4] = 0.0
+    sum_fours(curves, 8 * (RISES + 1), 8, w, 4 * RAMPS, 4, N_RAMPS)
+    for c in range(full + 1, MISSING):
+        add_scaled_four(curves, 8 * c, 1.0, curves, 8 * full)
+    for c in range(MISSING):
+        start, slope = _line_of(values, c)
+        add_scaled_four(curves, 8 * c, 1.0, curves, base)
+        add_scaled_four(curves, 8 * c, start, w, 4 * ENCODED)
+        add_scaled_four(curves, 8 * c + 4, slope, w, 4 * ENCODED)
+        add_scaled_four(curves, 8 * c + 4, 1.0, w, 4 * LINE)
+    for r in range(N_RAMPS):
+        c = RISES + r
+        add_scaled_four(curves, 8 * c, -(FIRST + (c - 1) * STEP) / STEP, w, 4 * (RAMPS + r))
+        add_scaled_four(curves, 8 * c + 4, 1.0 / STEP, w, 4 * (RAMPS + r))
+    curves[base:] = 0.0
+    add_scaled_four(curves, 8 * MISSING, values[POINTS], w, 4 * ENCODED)
+
+
+@leaf
+def draw_rank_curves_of(w, values, curves):
+    """The same for the columns of q."""
+    curves[:] = 0.0
+    for c in range(MISSING):
+        start, slope = _line_of(values, c)
+        add_scaled_four(curves, 8 * c, start, w, 4 * ENCODED_RANK)
+        add_scaled_four(curves, 8 * c + 4, slope, w, 4 * ENCODED_RANK)
         add_scaled_four(curves, 8 * c + 4, 1.0, w, 4 * RANK)
-        add_scaled_four(curves, 8 * c + 4, slopes[c], w, 4 * ENCODED_RANK)
 
 
 @leaf
 def add_curves(z, cells, curves, scores):
     """scores (4 m,), four of each document, += four curves (8 N_CELLS,) at z (m,): in each cell constants, then slopes."""
     for i in range(z.shape[0]):
-        cell = 8 * np.int64(cells[i])
-        add_scaled_four(scores, 4 * i, 1.0, curves, cell)
-        add_scaled_four(scores, 4 * i, np.float64(z[i]), curves, cell + 4)
+        add_line_four(scores, 4 * i, np.float64(z[i]), curves, 8 * np.int64(cells[i]))
 
 
 @leaf
@@ -271,43 +300,55 @@ def gather(z, cells, parts, sums):
 
 
 @leaf
-def combine_columns(of_g, of_q, which, encodings, rank_encodings, out):
-    """out (N_COLUMNS,) = the sum of the columns of one feature by the coefficients that `gather` summed in lane `which`."""
-    present, line, encoded = 0.0, 0.0, encodings[0, MISSING] * of_g[MISSING, which]
-    for c in range(N_CELLS - 1):
-        total, moment = of_g[c, which], of_g[c, 4 + which]
-        present += total
-        line += moment
-        encoded += encodings[0, c] * total + encodings[1, c] * moment
-    out[LINE], out[PRESENT], out[ENCODED] = line, present, encoded
-    above = of_g[N_CELLS - 2, which] + of_g[N_CELLS - 3, which] + of_g[N_CELLS - 4, which]
-    for k in range(N_RAMPS - 1, -1, -1):
-        c = k + RISES
-        total = of_g[c, which]
-        rising = (of_g[c, 4 + which] - (FIRST + (c - 1) * STEP) * total) * (1.0 / STEP)
-        centre = 1.0 if k < _MIDDLE else 0.5 if k == _MIDDLE else 0.0
-        out[RAMPS + k] = rising + above - centre * present
-        above += total
-    rank, encoded = 0.0, 0.0
-    for c in range(N_CELLS - 1):
-        rank += of_q[c, 4 + which]
-        encoded += rank_encodings[0, c] * of_q[c, which] + rank_encodings[1, c] * of_q[c, 4 + which]
-    out[RANK], out[ENCODED_RANK] = rank, encoded
+def spread_to_points(sums, points):
+    """points (N_POINTS, 4) = the four numbers that `gather` summed, shared between the points next to each value.
+
+    Shares fall linearly with the distance, and add up to 1. The last rows are those of missing values, and sums times values.
+    """
+    for k in range(4):
+        left, moments = sums[k], sums[4 + k]
+        for c in range(1, POINTS):
+            total, moment = sums[8 * c + k], sums[8 * c + 4 + k]
+            right = (moment - (FIRST + (c - 1) * STEP) * total) * (1.0 / STEP)
+            points[c - 1, k] = left + (total - right)
+            left = right
+            moments += moment
+        points[POINTS - 1, k] = left + sums[8 * POINTS + k]
+        points[POINTS, k], points[POINTS + 1, k] = sums[8 * MISSING + k], moments + sums[8 * POINTS + 4 + k]
 
 
 @leaf
-def learn_encoding(found, missing, sums):
-    """Add grades and weights, which `gather` summed in the lanes 2 and 3, to the sums of the points next to the values."""
-    for k in range(2):
-        own = sums[k]
-        own[0] += found[0, 2 + k]
-        for c in range(1, POINTS):
-            right = (found[c, 6 + k] - (FIRST + (c - 1) * STEP) * found[c, 2 + k]) * (1.0 / STEP)
-            own[c - 1] += found[c, 2 + k] - right
-            own[c] += right
-        own[POINTS - 1] += found[POINTS, 2 + k]
-        if missing:
-            own[POINTS] += found[MISSING, 2 + k]
+def combine_columns(points, values, which, out):
+    """out (N_COLUMNS,) = the sum of the columns of g by the coefficients in column `which` of `spread_to_points`."""
+    encoded, above = values[POINTS] * points[POINTS, which], 0.0
+    # Points RISES.. are at the upper ends of ramps.
+    for p in range(POINTS - 1, -1, -1):
+        own = points[p, which]
+        encoded += values[p] * own
+        above += own
+        if RISES <= p < RISES + N_RAMPS:
+            out[RAMPS + p - RISES] = above
+    for r in range(_MIDDLE):
+        out[RAMPS + r] -= above
+    out[RAMPS + _MIDDLE] -= 0.5 * above
+    out[LINE], out[PRESENT], out[ENCODED] = points[POINTS + 1, which], above, encoded
+
+
+@leaf
+def combine_rank_columns(points, values, which, out):
+    """The same for the columns of q."""
+    encoded = 0.0
+    for p in range(POINTS):
+        encoded += values[p] * points[p, which]
+    out[RANK], out[ENCODED_RANK] = points[POINTS + 1, which], encoded
+
+
+@leaf
+def learn_encoding(points, n, sums):
+    """Add grades and weights, the columns 2 and 3 of `spread_to_points`, of the first n points to the sums of an encoding."""
+    for p in range(n):
+        sums[0, p] += points[p, 2]
+        sums[1, p] += points[p, 3]
 
 
 @leaf
@@ -317,92 +358,105 @@ def norm_bound(largest, rank, encoded, rank_encoded):
     return 1.0 + largest * largest + min(largest, 2.0) / STEP + rank * rank + encoded * encoded + rank_encoded * rank_encoded
 
 
-@inlined
-def score_members(rows, m, W, sums, relative, curves, lines, base, scores):
-    """Scores (m, N_MEMBERS) of a query, by weights W (d, N_COLUMNS, N_MEMBERS) and sums of encodings (d, 2, 2, POINTS + 1).
+@leaf
+def score_members(rows, m, W, values, relative, curves, scores):
+    """Scores (4 m,) of a query, `N_MEMBERS` of each document, by weights W (d, 4 N_COLUMNS) and encodings (d, 2, POINTS + 1).
 
-    curves, lines, base : workspace
+    curves : (8 N_CELLS,) workspace
     """
-    scores[:m] = 0.0
-    line = curves.reshape(-1)
+    scores[: 4 * m] = 0.0
     for j in range(W.shape[0]):
-        w = W[j].reshape(-1)
-        encode(sums[j, 0], lines[0])
-        draw_curves_of(w, lines[0], base, line)
-        add_curves(rows.g[j, :m], rows.cells[j, :m], line, scores.reshape(-1))
+        draw_curves_of(W[j], values[j, 0], curves)
+        add_curves(rows.g[j, :m], rows.cells[j, :m], curves, scores)
         if relative:
-            encode(sums[j, 1], lines[1])
-            draw_rank_curves_of(w, lines[1], line)
-            add_curves(rows.q[j, :m], rows.q_cells[j, :m], line, scores.reshape(-1))
+            draw_rank_curves_of(W[j], values[j, 1], curves)
+            add_curves(rows.q[j, :m], rows.q_cells[j, :m], curves, scores)
 
 
 @leaf
-def _draw_curve(w, encodings, curve):
+def _draw_curve(w, values, curve):
     """curve (2, N_CELLS) = constants and slopes of the sum of all columns of g by weights w (N_COLUMNS,)."""
-    starts, slopes = curve[0], curve[1]
-    middle = 0.5 * w[RAMPS + _MIDDLE]
+    base = w[PRESENT] - 0.5 * w[RAMPS + _MIDDLE]
     for r in range(_MIDDLE):
-        middle += w[RAMPS + r]
-    base = w[PRESENT] - middle
-    for c in range(N_CELLS - 1):
-        starts[c], slopes[c] = base, 0.0
-        if RISES <= c < RISES + N_RAMPS:
-            up = w[RAMPS + c - RISES] * (1.0 / STEP)
-            starts[c], slopes[c] = base - up * (FIRST + (c - 1) * STEP), up
-            base += w[RAMPS + c - RISES]
-    starts[MISSING], slopes[MISSING] = 0.0, 0.0
+        base -= w[RAMPS + r]
     for c in range(N_CELLS):
-        starts[c] += w[ENCODED] * encodings[0, c]
-        slopes[c] += w[LINE] + w[ENCODED] * encodings[1, c]
-    slopes[MISSING] = 0.0
+        start, slope = _line_of(values, c)
+        curve[0, c], curve[1, c] = w[ENCODED] * start, 0.0
+        if c != MISSING:
+            curve[0, c] += base
+            curve[1, c] = w[LINE] + w[ENCODED] * slope
+        if RISES <= c < RISES + N_RAMPS:
+            up = w[RAMPS + c - RISES]
+            curve[0, c] -= up * ((FIRST + (c - 1) * STEP) / STEP)
+            curve[1, c] += up * (1.0 / STEP)
+            base += up
 
 
 @kernel
 def draw_curves(weights, W, sums, out):
     """The served curves: out (d, 2, 2, N_CELLS) = the members' by their weights (N_MEMBERS,), of g and of q."""
-    lines, w = np.empty((2, N_CELLS)), np.empty(N_COLUMNS)
+    require(W.shape[0] == sums.shape[0] == out.shape[0] and weights.shape[0] >= N_MEMBERS and out.shape[3] == N_CELLS)
+    values, w = np.empty(POINTS + 1), np.empty(N_COLUMNS)
     for j in range(W.shape[0]):
         for k in range(N_COLUMNS):
-            own = W[j, k]
-            w[k] = (weights[0] * own[0] + weights[1] * own[1]) + (weights[2] * own[2] + weights[3] * own[3])
-        encode(sums[j, 0], lines)
-        _draw_curve(w, lines, out[j, 0])
-        encode(sums[j, 1], lines)
+            w[k] = (weights[0] * W[j, k, 0] + weights[1] * W[j, k, 1]) + (weights[2] * W[j, k, 2] + weights[3] * W[j, k, 3])
+        encode(sums[j, 0], values)
+        _draw_curve(w, values, out[j, 0])
+        encode(sums[j, 1], values)
         for c in range(N_CELLS):
+            start, slope = _line_of(values, c)
             known = 1.0 if c != MISSING else 0.0
-            out[j, 1, 0, c] = known * w[ENCODED_RANK] * lines[0, c]
-            out[j, 1, 1, c] = known * (w[RANK] + w[ENCODED_RANK] * lines[1, c])
+            out[j, 1, 0, c] = known * w[ENCODED_RANK] * start
+            out[j, 1, 1, c] = known * (w[RANK] + w[ENCODED_RANK] * slope)
 
 
 @kernel
-def score(X, offsets, counts, knots, cells, finders, relative, curves, scores):
+def score(X, offsets, mapping, relative, curves, scores):
     """Scores (n,) of the documents of queries by served curves (d, 2, 2, N_CELLS); NaN where a query has an infinite value."""
-    longest = 0
+    longest = longest_query(offsets)
+    rows, room = room_for_rows(X.shape[1], longest), room_for_reading(X.shape[1], longest)
     for t in range(offsets.shape[0] - 1):
-        longest = max(longest, offsets[t + 1] - offsets[t])
-    mapping, room = Map(counts, knots, cells, finders), room_for_reading(longest)
-    rows = room_for_rows(X.shape[1], longest)
+        _score_query(X, offsets[t], offsets[t + 1] - offsets[t], mapping, relative, curves, room, rows, scores)
+
+
+@leaf
+def _score_query(X, first, m, mapping, relative, curves, room, rows, scores):
+    s = scores[first : first + m]
+    s[:] = 0.0 if read_rows(X, first, m, mapping, relative, room, rows) else np.nan
+    for j in range(X.shape[1]):
+        add_curve(rows.g[j, :m], rows.cells[j, :m], curves[j, 0], s)
+        if relative:
+            add_curve(rows.q[j, :m], rows.q_cells[j, :m], curves[j, 1], s)
+
+
+@kernel
+def contributions(X, mapping, relative, curves, out):
+    """What each feature adds to the scores of a query's documents, by served curves: out (d, m). NaN for infinite values."""
+    d, m = X.shape[1], X.shape[0]
+    rows = room_for_rows(d, m)
+    out[:] = 0.0 if read_rows(X, 0, m, mapping, relative, room_for_reading(d, m), rows) else np.nan
+    for j in range(d):
+        add_curve(rows.g[j], rows.cells[j], curves[j, 0], out[j])
+        if relative:
+            add_curve(rows.q[j], rows.q_cells[j], curves[j, 1], out[j])
+
+
+@kernel
+def mapped(X, offsets, mapping, lowest, out):
+    """The first columns of out (n, d or more) = g of each feature, at least `lowest`, and 2 `lowest` if missing.
+
+    Returns whether no value is infinite.
+    """
+    d, longest = X.shape[1], longest_query(offsets)
+    require_offsets(offsets, min(X.shape[0], out.shape[0]))
+    require(mapping.counts.shape[0] == d <= out.shape[1])
+    room, rows = room_for_reading(d, longest), room_for_rows(d, longest)
     for t in range(offsets.shape[0] - 1):
         first, m = offsets[t], offsets[t + 1] - offsets[t]
-        s = scores[first : first + m]
-        s[:] = 0.0 if read_rows(X, first, m, mapping, relative, room, rows) else np.nan
-        for j in range(X.shape[1]):
-            add_curve(rows.g[j, :m], rows.cells[j, :m], curves[j, 0], s)
-            if relative:
-                add_curve(rows.q[j, :m], rows.q_cells[j, :m], curves[j, 1], s)
-
-
-@kernel
-def contributions(X, counts, knots, cells, finders, relative, curves, out):
-    """What each feature adds to the scores of a query's documents, by served curves: out (m, d). NaN for infinite values."""
-    m = X.shape[0]
-    rows = room_for_rows(X.shape[1], m)
-    sound = read_rows(X, 0, m, Map(counts, knots, cells, finders), relative, room_for_reading(m), rows)
-    own = np.empty(m)
-    for j in range(X.shape[1]):
-        own[:] = 0.0 if sound else np.nan
-        add_curve(rows.g[j], rows.cells[j], curves[j, 0], own)
-        if relative:
-            add_curve(rows.q[j], rows.q_cells[j], curves[j, 1], own)
-        for i in range(m):
-            out[i, j] = own[i]
+        if not read_rows(X, first, m, mapping, False, room, rows):
+            return False
+        for j in range(d):
+            for i in range(m):
+                g = max(rows.g[j, i], lowest)
+                out[first + i, j] = 2.0 * lowest if rows.cells[j, i] == MISSING else g
+    return True

@@ -25,19 +25,13 @@ SEPARATOR = ord("\n")
 
 
 @leaf
-def begin(seed):
-    """The hash of no bytes, unfinished. A `seed` other than 0 gives another hash function."""
-    return _OFFSET ^ seed
-
-
-@leaf
-def mix(h, byte):
+def _with_byte(h, byte):
     """The unfinished hash with one more byte."""
     return (h ^ np.uint64(byte)) * _PRIME
 
 
 @leaf
-def finish(h):
+def _finished(h):
     """The hash, uint64, of an unfinished one."""
     h = (h ^ (h >> _SHIFT)) * _FIRST_FACTOR
     h = (h ^ (h >> _SHIFT)) * _SECOND_FACTOR
@@ -59,12 +53,12 @@ def hash_names(text, bits, columns, values):
     mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
     at = 0
     for i in range(columns.shape[0]):
-        h = begin(np.uint64(0))
+        h = _OFFSET
         while at < text.shape[0] and text[at] != SEPARATOR:
-            h = mix(h, text[at])
+            h = _with_byte(h, text[at])
             at += 1
         at += 1
-        h = finish(h)
+        h = _finished(h)
         columns[i] = np.int32(h & mask)
         if h >> _TOP:
             values[i] = -values[i]

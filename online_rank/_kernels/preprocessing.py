@@ -9,8 +9,6 @@ import numpy as np
 from online_rank._kernels._jit import inner, kernel
 from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.fits import require, require_offsets
-from online_rank._kernels.order import sort_descending
-from online_rank._kernels.workspace import longest_query
 
 
 @inner
@@ -186,29 +184,3 @@ def normalise_queries(X, offsets, minmax, out):
                 # A division, unlike a product with 1 / span, gives exactly 1 at the maximum.
                 out[i, j] = (np.float64(X[i, j]) - low[j]) / span[j] if span[j] != 0.0 else 0.0
     return len(offsets) - 1
-
-
-@kernel
-def beside_ranks(X, offsets, first, out):
-    """out[:, first + j] = (share of the query's documents with a smaller value of feature j, equal ones half) - 1/2."""
-    longest = longest_query(offsets)
-    values, spare = np.empty(longest), np.empty(longest)
-    order, spare_order = np.empty(longest, np.int64), np.empty(longest, np.int64)
-    for t in range(offsets.shape[0] - 1):
-        a = offsets[t]
-        m = offsets[t + 1] - a
-        for j in range(X.shape[1]):
-            for i in range(m):
-                values[i] = X[a + i, j]
-                order[i] = i
-            sort_descending(values[:m], order[:m], spare[:m], spare_order[:m])
-            start = 0
-            while start < m:
-                stop = start + 1
-                while stop < m and values[stop] == values[start]:
-                    stop += 1
-                # m - stop documents are below, stop - start are equal.
-                share = (m - stop + 0.5 * (stop - start)) / m - 0.5
-                for r in range(start, stop):
-                    out[a + order[r], first + j] = share
-                start = stop

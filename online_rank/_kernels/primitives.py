@@ -94,6 +94,27 @@ def add_scaled_four(target, i, x, source, k):
         target[i + n] += x * source[k + n]
 
 
+def add_line_four(target, i, x, source, k):
+    """target[i : i + 4] += source[k : k + 4] + x source[k + 4 : k + 8], for contiguous float64 vectors."""
+    for n in range(LANES):
+        target[i + n] += source[k + n] + x * source[k + LANES + n]
+
+
+def sum_fours(target, i, step, source, k, jump, n):
+    """Running sums of n fours of `source`, at k, k + jump, ..., to fours of `target`, at i, i + step, ...; float64 vectors."""
+    total = np.zeros(LANES)
+    for r in range(n):
+        total += source[k + r * jump : k + r * jump + LANES]
+        target[i + r * step : i + r * step + LANES] = total
+
+
+def count_eight(values, i, counts):
+    """counts[i] = how many of each of the eight columns of `values` (n, 8) are smaller than its number in row i, and how many
+    are not larger, added up; 0 for NaN, which is neither. Contiguous float64 and int64.
+    """
+    counts[i] = (values < values[i]).sum(axis=0) + (values <= values[i]).sum(axis=0)
+
+
 def power_of_two(shifted):
     """2^n, read off the bits of n + 1.5 * 2^52 (of n + 1.5 * 2^23 in float32), n a whole number of a normal 2^n."""
     number: Any = np.asarray(shifted)

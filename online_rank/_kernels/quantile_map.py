@@ -333,13 +333,13 @@ def _make_cells(knots, n, cells, best, held, finder):
 
 
 @leaf
-def _are_finite(X, zeros):
-    """Whether all values are finite; `zeros` (d,) are 0. It also brings the features into the cache, row after row."""
-    total, n = 0.0, X.shape[0]
-    for i in range(0, n - 3, 4):
+def are_finite(X, first, stop, zeros):
+    """Whether all values of some rows are finite; `zeros` (d,) are 0. It also brings them into the cache, row after row."""
+    total, rest = 0.0, stop - (stop - first) % 4
+    for i in range(first, rest, 4):
         a, b, c, d = four_row_dots(X, i, zeros)
         total += (a + b) + (c + d)
-    for i in range(n - n % 4, n):
+    for i in range(rest, stop):
         total += row_dot(X, i, zeros)
     return total == 0.0
 
@@ -442,7 +442,7 @@ def map_queries(X, offsets, rare, counts, knots, cells, finders, out):
         m = b - a
         if m == 0:
             continue
-        sound &= _are_finite(X[a:b], zeros)
+        sound &= are_finite(X, a, b, zeros)
         scores, places = g[:m], found[:m]
         _find_cells(X[a:b], finders, origins, shifts, scores, places)
         for j in range(d):
@@ -450,23 +450,3 @@ def map_queries(X, offsets, rare, counts, knots, cells, finders, out):
         _relate(scores, rare, first, means, factors)
         _write(scores, means, factors, out[a:b])
     return sound
-
-
-@kernel
-def ramps(Z, knots, height, out):
-    """For each column of Z: its value, then height clip((z - P_k) / (P_{k+1} - P_k), 0, 1) for all neighbouring knots.
-
-    out : (n, columns * number of knots)
-    """
-    width = knots.shape[0]
-    slopes = np.empty(width - 1)
-    for k in range(width - 1):
-        slopes[k] = 1.0 / (knots[k + 1] - knots[k])
-    for i in range(Z.shape[0]):
-        for j in range(Z.shape[1]):
-            z, own = np.float64(Z[i, j]), out[i, j * width : (j + 1) * width]
-            own[0] = Z[i, j]
-            for k in range(width - 1):
-                part = (z - knots[k]) * slopes[k]
-                part = part if part > 0.0 else 0.0
-                own[k + 1] = height * (part if part < 1.0 else 1.0)

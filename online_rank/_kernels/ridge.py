@@ -57,7 +57,7 @@ def _fade_and_add(keep, old, factor, new, out):
 
 
 @kernel
-def _aligned(n, width):
+def aligned(n, width):
     """An array (n, width) aligned to cache lines, as are its rows if `width` is a multiple of 8."""
     room = np.empty(n * width + _EIGHT)
     first = (-(room.ctypes.data // 8)) % _EIGHT
@@ -97,13 +97,20 @@ def add_rows(rows, keep, gram, new_gram):
     require(gram.shape[0] == new_gram.shape[0] == rows.shape[1] * (rows.shape[1] + 1) // 2)
     m, d = rows.shape
     n, width = padded(m, _EIGHT), padded(d, _EIGHT)
-    own, sums = _aligned(n, width), _aligned(_EIGHT, width)
+    own, sums = aligned(n, width), aligned(_EIGHT, width)
     for k in range(m):
         copy_to(own[k][:d], rows[k])
         own[k, d:] = 0.0
     own[m:] = 0.0
+    add_products(own, d, keep, sums, gram, new_gram)
+
+
+@leaf
+def add_products(rows, d, keep, sums, gram, new_gram):
+    """The same for an aligned number of rows, aligned and padded with zeros, as `sums` is, workspace for eight of them."""
+    n = rows.shape[0]
     for i in range(0, d, _EIGHT):
-        _products(own, n, i, sums)
+        _products(rows, n, i, sums)
         for r in range(i, min(i + _EIGHT, d)):
             row = _row_start(r, d)
             _fade_and_add(keep, gram[row + r : row + d], 1.0, sums[r - i][r - i :], new_gram[row + r : row + d])
@@ -157,7 +164,7 @@ def solve(gram, moment, ridges, solutions):
     require(solutions.shape[0] >= ridges.shape[0] and solutions.shape[1] == moment.shape[0])
     d = moment.shape[0]
     width = padded(d, _EIGHT)
-    factor, sums, x = _aligned(width, width), _aligned(_EIGHT, width), np.empty(d)
+    factor, sums, x = aligned(width, width), aligned(_EIGHT, width), np.empty(d)
     for k in range(ridges.shape[0]):
         if not _decompose(gram, ridges[k], sums, factor):
             continue

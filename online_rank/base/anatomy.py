@@ -1,6 +1,6 @@
 """The parts of a model and its abilities.
 
-A pipeline consists of steps. A wrapper holds models: a tracker, a drift detector, a selection, a blend, a frozen copy. Every
+A pipeline consists of steps. A wrapper holds models: a tracker, a blend, a frozen copy. Every
 wrapper declares its parts once, and one record holds what a model can do. All other modules use the functions of this one.
 """
 
@@ -183,8 +183,8 @@ def serving_ranker(model: Any) -> Any:
 
     Examples
     --------
-    >>> from online_rank import DriftAwareRanker, LossTracker, PerceptronRanker, StreamScaler
-    >>> type(serving_ranker(StreamScaler() | LossTracker(DriftAwareRanker(PerceptronRanker("ap"))))).__name__
+    >>> from online_rank import LossTracker, PerceptronRanker, StreamScaler
+    >>> type(serving_ranker(StreamScaler() | LossTracker(PerceptronRanker("ap")))).__name__
     'PerceptronRanker'
     """
     *_, ranker = serving_chain(ranker_of(model))
@@ -198,8 +198,8 @@ def learned_measure(model: Any) -> AnyMeasure:
 
     Examples
     --------
-    >>> from online_rank import DriftAwareRanker, LossTracker, PerceptronRanker, StreamScaler
-    >>> learned_measure(StreamScaler() | LossTracker(DriftAwareRanker(PerceptronRanker("ap")))).name
+    >>> from online_rank import LossTracker, PerceptronRanker, StreamScaler
+    >>> learned_measure(StreamScaler() | LossTracker(PerceptronRanker("ap"))).name
     'ap'
     """
     given = (getattr(part, "measure", None) for part in serving_chain(model))
@@ -213,8 +213,9 @@ def serving_steps(model: Any) -> list[Any]:
 
     Examples
     --------
-    >>> from online_rank import DriftAwareRanker, PerceptronRanker, StreamScaler
-    >>> [type(step).__name__ for step in serving_steps(DriftAwareRanker(StreamScaler() | PerceptronRanker()))]
+    >>> from online_rank import PerceptronRanker, StreamScaler
+    >>> from online_rank.rankers.fixed import FixedRanker
+    >>> [type(step).__name__ for step in serving_steps(FixedRanker(StreamScaler() | PerceptronRanker()))]
     ['StreamScaler', 'PerceptronRanker']
     """
     models = [*_serving_models(model)]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank.base.anatomy import serving_steps
-from online_rank.base.asked import read_for
+from online_rank.base.asked import as_numbers, read_for
 from online_rank.base.columns import as_array, numbers
 from online_rank.query import Block, SparseRows
 from online_rank.query.blocks import single
@@ -69,7 +69,7 @@ def explain_one(model: Any, x: Any, a: Hashable, b: Hashable, *, context: Any = 
     """Explain the difference between the scores of two documents of a query.
 
     Contributions are traced back through scalers, logarithms, quantile maps, ramps and encodings to the raw features, and
-    through blends in the standardised units of this query.
+    through blends.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def explain_one(model: Any, x: Any, a: Hashable, b: Hashable, *, context: Any = 
     block = read_for(model, x, context=context)
     i, j = _place(a, block), _place(b, block)
     with model._lock:
-        columns, values, exact, _ = _contributions(serving_steps(model), block, _columns_of(block), i, j)
+        columns, values, exact = _contributions(serving_steps(model), block, _columns_of(block), i, j)
     names, own = columns.names, columns.own()
     if type(block.X) is np.ndarray and isinstance(names, range):
         contributions: Any = np.bincount(own, values, len(names)).tolist()
@@ -193,31 +193,30 @@ def _columns_of(block: Block) -> _Columns:
     return _Columns(range(1, n + 1) if block.names is None else block.names)
 
 
-def _contributions(
-    steps: Sequence[Any], block: Block, columns: _Columns, a: int, b: int, inside: bool = False
-) -> tuple[_Columns, np.ndarray, bool, np.ndarray]:
+def _contributions(steps: Sequence[Any], block: Block, columns: _Columns, a: int, b: int) -> tuple[_Columns, np.ndarray, bool]:
     """The contribution of each column that a ranker gets to the difference of the scores of rows a and b.
 
-    Returns the columns, their contributions, whether these are exact, and the scores of all documents; a blend has computed
-    those of its parts, and its own are needed only `inside` another one.
+    Returns the columns, their contributions, and whether these are exact.
     """
     *transformers, ranker = steps
     if transformers:
         block, columns = _through(transformers, block, columns)
-    own = ranker._added_up(block)
+    own = ranker._split(block, a, b)
     if own is not None:
-        names, added = own
+        names, values, exact = own
         # Behind transformers that keep the columns in order, they are those of the raw features.
-        columns = columns if len(names) == columns.n and not isinstance(block.X, list) else _Columns(names)
-        return columns, added[a] - added[b], True, added.sum(axis=1)
+        return columns if len(names) == columns.n and not isinstance(block.X, list) else _Columns(names), values, exact
     parts = ranker._blended()
-    scores = np.asarray(ranker._score_all(block)) if parts is None or inside else np.empty(0)
     if parts is not None:
-        front, models, shares = parts
-        return *_of_blend(models, shares, *_through(front, block, columns), a, b), scores
+        models, weights = parts
+        return _of_blend(models, weights, block, columns, a, b)
+    if isinstance(block.X, list):
+        block = as_numbers(block)
+        columns = _columns_of(block)
+    ranker._score_all(block)  # Raises for bad values.
     is_linear = ranker._linear_weights(slice(0)) is not None
     if not ranker._n_features:
-        return columns.taken(np.arange(0)), np.empty(0), is_linear, scores
+        return columns.taken(np.arange(0)), np.empty(0), is_linear
     X = _two_rows(ranker, block, a, b)
     columns = _arranged(ranker, columns, block)
     if is_linear and isinstance(X, SparseRows):
@@ -226,9 +225,11 @@ def _contributions(
     else:
         used = np.arange(X.shape[1])
     X = as_array(X, ranker)
-    values = ranker._linear_weights(used) * (X[0].astype(np.float64) - X[1]) if is_linear else _shares(ranker, X[0], X[1])
+    values = (
+        ranker._linear_weights(used) * (X[0].astype(np.float64) - X[1]) if is_linear else shares_of_features(ranker, X[0], X[1])
+    )
     n = int(np.searchsorted(used, columns.n))
-    return columns.taken(used[:n]), values[:n], is_linear, scores
+    return columns.taken(used[:n]), values[:n], is_linear
 
 
 def _two_rows(ranker: Any, block: Block, a: int, b: int) -> Any:
@@ -276,17 +277,14 @@ def _arranged(step: Any, columns: _Columns, block: Block) -> _Columns:
 def _of_blend(
     models: Sequence[Any], weights: np.ndarray, block: Block, columns: _Columns, a: int, b: int
 ) -> tuple[_Columns, np.ndarray, bool]:
-    """The contributions in a blend: those of each model over the deviation of its scores in the query, times its weight."""
+    """The contributions in a blend: those of each model, times its weight."""
     names: dict[Hashable, int] | None = None
     features, values = [], [np.empty(0)]
     exact = True
     for model, weight in zip(models, weights.tolist(), strict=True):
         if not weight:
             continue
-        own, contributions, is_exact, scores = _contributions(serving_steps(model), block, columns, a, b, True)
-        deviation = scores.std() if scores.max() > scores.min() else 0.0
-        if not deviation:
-            continue
+        own, contributions, is_exact = _contributions(serving_steps(model), block, columns, a, b)
         exact &= is_exact
         if own.names is columns.names:
             features.append(own.own())
@@ -295,12 +293,12 @@ def _of_blend(
                 names = {name: j for j, name in enumerate(_as_names(columns.names, columns.names))}
             places = np.array([names.setdefault(name, len(names)) for name in _as_names(own.names, own.names)], dtype=np.int64)
             features.append(places[own.own()])
-        values.append(weight * contributions / deviation)
+        values.append(weight * contributions)
     whole = np.concatenate([np.empty(0, np.int64), *features])
     return _Columns(columns.names if names is None else tuple(names), whole), np.concatenate(values), exact
 
 
-def _shares(ranker: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def shares_of_features(ranker: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The change of the score as each feature of b is replaced by that of a, (d,), averaged over several orders."""
     shares = np.zeros(len(a))
     differ = np.flatnonzero(a != b)

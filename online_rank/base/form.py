@@ -63,8 +63,8 @@ class InQuery(NamedTuple):
     sources, relative
         int64 and bool (k,).
     how
-        "standard": (x - mean) / (deviation + soft); "minmax": (x - min) / (max - min); "ranks": the share of smaller values
-        plus half that of equal ones, minus 1/2. All are 0 where the column is constant.
+        "standard": (x - mean) / (deviation + soft); "minmax": (x - min) / (max - min). Both are 0 where the column is
+        constant.
     soft
         Used by "standard".
     centred
@@ -161,7 +161,7 @@ class Network(NamedTuple):
 
 
 class Blend(NamedTuple):
-    """A weighted sum of the scores of several models on the same columns, each standardised within the query."""
+    """A weighted sum of the scores of several models on the same columns."""
 
     forms: tuple["Form", ...]
     weights: np.ndarray
@@ -191,7 +191,10 @@ class Form(NamedTuple):
     @property
     def is_relative(self) -> bool:
         """Whether a document's score depends on the other documents of its query."""
-        return isinstance(self.head, Blend) or any(isinstance(layer, InQuery) and layer.relative.any() for layer in self.layers)
+        inner = self.head.forms if isinstance(self.head, Blend) else ()
+        return any(form.is_relative for form in inner) or any(
+            isinstance(layer, InQuery) and layer.relative.any() for layer in self.layers
+        )
 
 
 def sources_of(layers: tuple[Any, ...], n_features: int) -> np.ndarray:

@@ -15,7 +15,7 @@ from online_rank.base.form import Head, Layer
 from online_rank.base.lock import locked
 from online_rank.base.rounds import LastRound, Round, largest_norm
 from online_rank.base.schema import Array, Count, Schema, schema_of
-from online_rank.base.undo import all_or_nothing
+from online_rank.base.undo import Undo, all_or_nothing
 from online_rank.query import (
     MAX_GRADE,
     Block,
@@ -180,15 +180,15 @@ class Ranker(Ranking, QueryEstimator):
         """The weights by which it ranks, of some columns, if a score is a weighted sum of the features; otherwise None."""
         return None
 
-    def _blended(self) -> tuple[Sequence[Any], Sequence[Any], np.ndarray] | None:
-        """The common transformers of a blend, its models and their weights; None if the ranker is not a blend.
-
-        A blend is a weighted sum of their scores, each standardised within the query.
-        """
+    def _blended(self) -> tuple[Sequence[Any], np.ndarray] | None:
+        """The models of a blend and their weights, if its score is the weighted sum of theirs; None for any other ranker."""
         return None
 
-    def _added_up(self, block: Any) -> tuple[Sequence[Hashable], np.ndarray] | None:
-        """For a score that is a sum of functions of one feature each: the features and the terms (m, d); otherwise None."""
+    def _split(self, block: Any, a: int, b: int) -> tuple[Sequence[Hashable], np.ndarray, bool] | None:
+        """For a ranker that splits the difference between the scores of documents a and b of a query among raw features.
+
+        Returns the features, their parts, and whether these are exact contributions; None if it does not.
+        """
         return None
 
     def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
@@ -205,6 +205,12 @@ class Ranker(Ranking, QueryEstimator):
             if not self._learn_query(query, rounds[t : t + 1]):
                 return t
         return len(block.w)
+
+    def _recorded_for_one(self, log: list[Undo], block: Block) -> bool:
+        """Add to a log what undoes `_learn` of one query up to its last change, a kernel; False if that is not the last one."""
+        if self._learns_atomically:
+            log.append(functools.partial(setattr, self, "_last_round", self._last_round))
+        return self._learns_atomically
 
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:
         """Learn one query, and write its round to `row` (1, fields). Returns False for a query with bad values."""
@@ -365,9 +371,8 @@ class Ranker(Ranking, QueryEstimator):
         if isinstance(block.y, tuple) and not able.takes_clicks:
             raise TypeError(f"{type(self).__name__} learns from grades, not from {type(block.y[0]).__name__}: SwapRanker does")
         fits = self._fits(block)
-        if changes is not None and fits and n_queries == 1 and self._learns_atomically and not changes.goes_on:
-            # A single kernel leaves all as it was where it refuses.
-            changes.undo_by(functools.partial(setattr, self, "_last_round", self._last_round))
+        if changes is not None and fits and n_queries == 1 and not changes.goes_on and changes.included_for_one(self, block):
+            # The kernel makes the last change, and leaves all as it was where it refuses.
             self._last_round = row = _UNWRITTEN.copy()
             changes.until_written(row)
             if not self._learn(block, row):

@@ -29,7 +29,7 @@ class Round(NamedTuple):
     loss
         Loss (1 - measure) of the ranking by the weights that learn, before the update, ties broken pessimistically.
     served_loss
-        The same for the weights that serve rankings; NaN unless a `LossTracker`, `DriftAwareRanker` or `BestRanker` around the
+        The same for the weights that serve rankings; NaN unless a `LossTracker` around the
         ranker asked for it.
     mass
         V_t, the total weight of the pairs in the update (`online_rank.bounds`); 0 without an update.

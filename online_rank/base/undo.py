@@ -79,6 +79,11 @@ class all_or_nothing:
         """Undo the changes of `part` too; `block`, if known, is what it is about to learn from."""
         record(self._undo, part, block)
 
+    def included_for_one(self, ranker: Any, block: Any) -> bool:
+        """Undo what a ranker changes as it learns one query, unless its kernel has made the last change; False if it cannot."""
+        included: bool = ranker._recorded_for_one(self._undo, block)
+        return included
+
     def __call__(self, *arguments: Any) -> None:
         """In place of the handler of SIGINT: keep the first signal for it."""
         if self._signal is None or self._handler is None:

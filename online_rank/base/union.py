@@ -31,13 +31,13 @@ class QueryUnion(Wrapper, QueryTransformer):
     Examples
     --------
     >>> import numpy as np
-    >>> from online_rank import QueryNormalizer, QueryRanks
-    >>> both = QueryRanks(keep=False) + QueryNormalizer("minmax")
+    >>> from online_rank import QueryNormalizer
+    >>> both = QueryNormalizer() + QueryNormalizer("minmax")
     >>> both.transform_one(np.array([[0.0], [1.0]]))
-    array([[-0.25,  0.  ],
-           [ 0.25,  1.  ]])
+    array([[-1.,  0.],
+           [ 1.,  1.]])
     >>> both.transform_one([{"age": 0.0}, {"age": 1.0}])[0]
-    {'QueryRanks.rank of age': -0.25, 'QueryNormalizer.age': 0.0}
+    {'QueryNormalizer.age': -1.0, 'QueryNormalizer2.age': 0.0}
     """
 
     _schema = Schema()

@@ -59,9 +59,6 @@ v_t is the sum of the updates made in between; every pair of updates is counted 
 inequality and ||w_t||^2 <= Q. A fixed comparator on raw features moves behind a moving scaler. The closed form is quadratic in
 P; a cap ||w|| <= kappa sqrt(Q_t) makes it linear: sum V <= F + sqrt(Q) (kappa P + U / kappa), U = max ||u_t||.
 
-**Restarts**. For segments k chosen by any rule, the bounds of the segments add up, and against one comparator sum V <= F(u) +
-<u, sum_k w_end,k>. *Proof*: the mass theorem in every segment.
-
 **Machines**. If K machines mix their weights from time to time, the sum of their losses is at most F(u) + ||u|| sqrt(K Q) with
 uniform mixing; mixing by mass replaces K by kappa = max_p (sum_k V)^2 / sum_k V^2 <= K. *Proof*: the norm is convex, so
 ||w_end||^2 <= sum mu Q and sum mu V <= sum mu F + <u, w_end>. K is attained if all machines have the same shard.
@@ -73,8 +70,7 @@ uniform mixing; mixing by mass replaces K by kappa = max_p (sum_k V)^2 / sum_k V
 ||u||). *Proof*: the master inequality.
 
 **Blends**. The loss of the rankings that a `BlendRanker` served is at most that of the best fixed blend, plus ln N / eta +
-Delta + G. **Leaders**. The loss of the rankings that a `BestRanker` served is at most that of its best ranker, plus the price
-of changing the leader. Both hold on every path, at any time, and also for discounted losses.
+Delta + G. That holds on every path, at any time, and also for discounted losses.
 
 **Served rankings at any time** (`LossTracker.served_interval`). An interval for the mean loss of the rankings actually served,
 valid at all times at once and on any stream; the theorem and its proof are in `online_rank.intervals`.

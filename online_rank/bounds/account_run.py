@@ -9,7 +9,6 @@ from online_rank.bounds.certificate import Run
 from online_rank.bounds.declaration import PLAIN
 from online_rank.rankers.additive import AdditiveRanker
 from online_rank.rankers.blend import BlendRanker
-from online_rank.rankers.selection import BestRanker
 
 _ALONE = PLAIN | {"comparator": "none"}
 _DISCOUNTED = "All losses are discounted with the half-life of the model."
@@ -21,27 +20,21 @@ _LATE = (
 
 def keeps_account(ranker: Any) -> bool:
     """Whether a ranker keeps an account of its own, which allows a certificate without a comparator."""
-    if issubclass(type(ranker), BestRanker):
-        return ranker.drafts is None
     if issubclass(type(ranker), AdditiveRanker):
         return ranker.has_curves
     return issubclass(type(ranker), BlendRanker)
 
 
-def run_of_account(ranker: Any, served_loss: float = math.nan) -> Run:
-    """The run of a `BlendRanker`, `AdditiveRanker` or `BestRanker` so far.
+def run_of_account(blend: BlendRanker | AdditiveRanker, served_loss: float = math.nan) -> Run:
+    """The run of a `BlendRanker` or `AdditiveRanker` so far.
 
     Parameters
     ----------
-    ranker
+    blend
         The ranker.
     served_loss
         The cumulative loss of the answers of a pipeline around it on the same queries, if measured.
     """
-    return _of_leader(ranker) if issubclass(type(ranker), BestRanker) else _of_blend(ranker, served_loss)
-
-
-def _of_blend(blend: BlendRanker | AdditiveRanker, served_loss: float) -> Run:
     account, losses, prior = blend.account, blend.candidate_losses, blend.candidate_prior
     loss, of = account.served, "of the blend's rankings, on the features that were learned"
     if not math.isnan(served_loss) and blend.half_life is None:
@@ -76,9 +69,11 @@ def _of_blend(blend: BlendRanker | AdditiveRanker, served_loss: float) -> Run:
         favoured = int(alone[np.argmax(prior[alone])])
         limit = float(totals_by_candidate[favoured]) + account.mixability_gap + facts["serving_gap"]
         facts["favoured"] = int(np.argmax(blend.candidates[favoured])), float(losses[favoured]), limit
-    unknown = {}
+    unknown: dict[str, str] = {}
     if isinstance(blend, AdditiveRanker):
         facts |= {"comparator_loss": blend.mass, "comparator_norm": 0.0, "squares": blend.squares, "last_cost": float(costs[0])}
+        if blend.n_mixed:
+            unknown |= dict.fromkeys(("step", "variance"), "covers one machine, and this one mixes what several learned")
         if blend.n_served:
             unknown["comparator_loss"] = "covers weights that learn from their own mistakes, without served="
     if account.largest_weight > 1.0:
@@ -87,18 +82,3 @@ def _of_blend(blend: BlendRanker | AdditiveRanker, served_loss: float) -> Run:
         unknown["luck"] = "covers blends that are served on the features that are learned"
     notes = (_LATE,) if blend.half_life is None else (_DISCOUNTED, _LATE)
     return Run(_ALONE, totals, facts, unknown, size=account.mixed + float(losses.max()), notes=notes)
-
-
-def _of_leader(best: BestRanker) -> Run:
-    account, losses = best.account, best.total_losses
-    leader = int(np.argmin(losses))
-    totals = {"loss": account.served, "n_queries": best.n_queries, "n_counted": int(account.n_counted)}
-    facts = {
-        "loss_of": "of the leading rankers, as measured on each query",
-        "best_loss": float(losses[leader]),
-        "price": account.price,
-        "n_changes": int(account.n_changes),
-        "best_member": (leader, float(losses[leader])),
-    }
-    notes = () if best.half_life is None else (_DISCOUNTED,)
-    return Run(_ALONE, totals | {"counted_weight": account.counted_weight}, facts, size=float(losses.max()), notes=notes)

@@ -1,14 +1,11 @@
-r"""Bounds on the loss that a blend serves, against the best of its N fixed blends, and that a `BestRanker` serves.
+r"""Bounds on the loss that a blend serves, against the best of its N fixed blends.
 
-Blends. On query t candidate c would lose l_t(c) in [0, 1]; L(c) is their sum, L* the smallest. The shares pi_t(c) are
+On query t candidate c would lose l_t(c) in [0, 1]; L(c) is their sum, L* the smallest. The shares pi_t(c) are
 proportional to pi_1(c) exp(-eta_t L_{t-1}(c)), with steps eta_t that never rise, h_t is the mean of the l_t(c) by pi_t,
 :math:`m_t = -\ln(\sum_c \pi_t(c) e^{-\eta_t l_t(c)}) / \eta_t`, Delta the sum of the h_t - m_t, and W that of the variances.
 x_t is the loss of the served ranking, however it was chosen, and G the sum of the x_t - h_t.
 
-Leaders. A `BestRanker` serves the ranker b_t with the smallest loss so far; P is the sum of l_t(b_t) - l_t(b_{t+1}) over the
-queries after which the leader changed.
-
-With a half-life, in queries or in seconds, both hold for the discounted losses: the proofs go from one query to the next, and
+With a half-life, in queries or in seconds, they hold for the discounted losses: the proofs go from one query to the next, and
 need no more of the factor of a step than that it is above 0 and at most 1.
 
 References
@@ -23,7 +20,6 @@ from online_rank.bounds.declaration import bound
 from online_rank.rankers.additive import AdditiveRanker
 from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.hedge import BUDGET
-from online_rank.rankers.selection import BestRanker
 
 _ALONE: dict[str, tuple[str, ...]] = {"comparator": ("none",)}
 
@@ -33,10 +29,6 @@ _BLENDS = (BlendRanker, AdditiveRanker)
 
 def _steps_may_be_large(model: Any) -> str | None:
     return None if model.rate <= 1.0 else f"covers rate <= 1, but the model has rate={model.rate!r}"
-
-
-def _does_not_judge_all(model: BestRanker) -> str | None:
-    return None if model.drafts is None else "covers rankers that are chosen by their losses, without drafts"
 
 
 @bound("L* + ln(1 / pi) / eta + Delta + G", of=_BLENDS, runs=_ALONE)
@@ -153,29 +145,3 @@ def additive_mass_bound(
         return math.inf
     price = last_cost / step + mixability_gap + serving_gap
     return comparator_loss + comparator_norm * math.sqrt(squares) + price
-
-
-@bound("L* + price of the changes of the leader", of=BestRanker, runs=_ALONE, unless=_does_not_judge_all)
-def leader_bound(*, best_loss: float, price: float) -> float:
-    r"""Upper bound on the loss of serving the ranker with the smallest loss so far, on every path, at any time.
-
-    .. math:: \sum_t l_t(b_t) \le \min_i L_T(i) + P_T, \quad P_T \le \text{number of changes of the leader}
-
-    Proof: b_{t+1} has the smallest L_t. By induction sum_{s<=t} l_s(b_{s+1}) <= L_t(b_{t+1}): it is at most L_{t-1}(b_t) +
-    l_t(b_{t+1}) <= L_{t-1}(b_{t+1}) + l_t(b_{t+1}). Add the l_t(b_t) - l_t(b_{t+1}), which are 0 if the leader stays. The same
-    holds for discounted losses. In advance nothing better than the number of changes can be said: if two rankers are right in
-    turn, the leader loses T and each of them T / 2. A `BlendRanker` avoids that.
-
-    Parameters
-    ----------
-    best_loss
-        min L(i).
-    price
-        P.
-
-    Examples
-    --------
-    >>> leader_bound(best_loss=10.0, price=0.5)
-    10.5
-    """
-    return best_loss + price

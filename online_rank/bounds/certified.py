@@ -15,7 +15,7 @@ def certificate_of(model: Any, *, comparator: str | None = None) -> Certificate:
     Parameters
     ----------
     model
-        A `LossTracker`, an `AdditiveRanker`, a `BlendRanker` or a `BestRanker`, or a pipeline that ends in one.
+        A `LossTracker`, an `AdditiveRanker` or a `BlendRanker`, or a pipeline that ends in one.
     comparator
         The name of the comparator, for a tracker with several.
 

@@ -1,24 +1,22 @@
 """Checks of the rankers and comparators of a `LossTracker`, and the losses of comparators on clicks."""
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
 
 from online_rank._kernels.click_perceptron import compare_on_clicks
 from online_rank.base import Ranker, Round, steps_of
-from online_rank.base.anatomy import learned_measure
 from online_rank.measures.learned import discounts
 from online_rank.query import Block
 from online_rank.query.names import plain_names
+from online_rank.rankers.additive import AdditiveRanker
 from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.click_perceptron import ClickPerceptron
-from online_rank.rankers.drift import DriftAwareRanker
 from online_rank.rankers.gradient import GradientRanker
 from online_rank.rankers.inside import clicks_of
 from online_rank.rankers.perceptron import PerceptronRanker
-from online_rank.rankers.selection import BestRanker
 from online_rank.rankers.signs import against_signs, signs_inside
 from online_rank.rankers.slam import SlamRanker
 
@@ -31,22 +29,14 @@ def is_only_measured(ranker: Any) -> bool:
     return issubclass(type(ranker), GradientRanker) or getattr(type(ranker), "learn", Ranker.learn) is not Ranker.learn
 
 
-def require_perceptron(ranker: Any, *, alone: bool = True) -> None:
-    """Raise TypeError or ValueError unless the bounds cover what `ranker` learns, or it is `alone` and may be only measured."""
-    if issubclass(type(ranker), BlendRanker) or (alone and is_only_measured(ranker)):
-        return
-    if issubclass(type(ranker), DriftAwareRanker | BestRanker):
-        parts: Sequence[Any] = [ranker.ranker] if isinstance(ranker, DriftAwareRanker) else ranker.rankers
-        if len(measures := {learned_measure(part) for part in (ranker, *parts)}) > 1:
-            names = " and ".join(sorted(measure.name for measure in measures))
-            raise ValueError(f"ranker has several measures, {names}; a certificate covers a single measure")
-        for part in parts:
-            require_perceptron(part, alone=False)
-            if not isinstance(part, PerceptronRanker) or part.norm_cap is not None or part.served != "current":
-                raise ValueError(
-                    f"a {type(ranker).__name__} is certified only with each ranker a PerceptronRanker of served='current', "
-                    "without norm_cap"
-                )
+def blends(ranker: Any) -> bool:
+    """Whether a ranker is a blend, which keeps its own account for certificates."""
+    return issubclass(type(ranker), AdditiveRanker | BlendRanker)
+
+
+def require_perceptron(ranker: Any) -> None:
+    """Raise TypeError unless the bounds cover what `ranker` learns, or it is only measured."""
+    if blends(ranker) or is_only_measured(ranker):
         return
     # Not isinstance: river lets a pipeline pass for its last step.
     if not issubclass(type(ranker), PerceptronRanker | SlamRanker | ClickPerceptron):

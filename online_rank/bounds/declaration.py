@@ -20,7 +20,7 @@ from online_rank.arguments import number
 F = TypeVar("F", bound=Callable[..., float])
 
 #: The properties of a plain run; a bound covers only plain runs unless it declares otherwise.
-PLAIN = {"comparator": "fixed", "beginning": "zero", "scores": "own", "rankers": "one", "machines": "one"}
+PLAIN = {"comparator": "fixed", "beginning": "zero", "scores": "own", "machines": "one"}
 
 #: Descriptions of runs in messages, by property and value.
 WORDS = {
@@ -31,15 +31,13 @@ WORDS = {
     ("beginning", "given"): "runs that begin with given weights",
     ("scores", "own"): "learning from its own scores",
     ("scores", "served"): "learning from the scores that were served",
-    ("rankers", "one"): "one ranker that learns throughout",
-    ("rankers", "successive"): "rankers that follow one another",
     ("machines", "one"): "one machine",
     ("machines", "several"): "weights mixed from several machines",
     ("machines", "uneven"): "weights mixed from a varying number of machines",
 }
 
 #: Facts of either sign, and facts above 0. Any other is a number >= 0, or infinite.
-_SIGNED = {"inner_product", "path_product", "error_product", "beginning_product", "serving_gap", "luck", "price"}
+_SIGNED = {"inner_product", "path_product", "error_product", "beginning_product", "serving_gap", "luck"}
 _POSITIVE = {"learning_rate", "margin", "m", "k", "v_max", "weight", "half_life", "n_candidates", "budget"}
 
 #: The values of settings that a ranker does not have.

@@ -1,4 +1,4 @@
-r"""Bounds against comparators that change: a path of comparators, a moving scaler, restarts.
+r"""Bounds against comparators that change: a path of comparators, a moving scaler.
 
 Notation as in `online_rank.bounds`. The comparator of round t is u_t; U is the largest of their norms,
 :math:`P = \sum_t \|u_{t+1} - u_t\|` the length of their path, F the sum of the F_t(u_t), and
@@ -19,7 +19,6 @@ from online_rank.bounds.mass import growth
 from online_rank.rankers.perceptron import PerceptronRanker
 
 _MOVED: dict[str, tuple[str, ...]] = {"comparator": ("moved",)}
-_RESTARTED: dict[str, tuple[str, ...]] = {"rankers": ("successive",)}
 
 
 @bound("F + (||u_T|| + P) sqrt(Q)", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_MOVED)
@@ -115,56 +114,3 @@ def capped_bound(
     if not 0.0 < cap <= 1.0:
         raise ValueError(f"cap is {cap}; it must be a number above 0 and at most 1")
     return comparator_loss + math.sqrt(squared_gradient_norms + 2.0 * margin_mass) * (cap * path_length + largest_norm / cap)
-
-
-@bound("F(u) + ||u|| sum of sqrt(Q_k)", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_RESTARTED)
-def restarts_data_bound(*, comparator_loss: float, norm: float, segment_roots: float) -> float:
-    r"""Restarts by any rule, with measured norms.
-
-    .. math:: \sum_t RML_t \le \sum_t V_t \le F(u) + \|u\| \sum_k \sqrt{Q_k}
-
-    Proof: `mass_data_bound` in every segment; add up. So it also holds with a comparator for each segment, and the sum of the
-    :math:`\|u_k\| \sqrt{Q_k}`.
-
-    Parameters
-    ----------
-    comparator_loss, norm
-        F(u) over all segments, and the l2 norm of u.
-    segment_roots
-        Sum of the sqrt(Q_k) of the segments.
-
-    Examples
-    --------
-    >>> restarts_data_bound(comparator_loss=1.0, norm=2.0, segment_roots=3.0 + 2.0)
-    11.0
-    """
-    return comparator_loss + norm * segment_roots
-
-
-@bound("2 F(u) + 4 B (1 + 2 beta) R_X^2 K ||u||^2", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_RESTARTED)
-def restarts_bound(
-    *, comparator_loss: float, norm: float, n_segments: float, R_X: float, largest_mass: float, relative_margin: float
-) -> float:
-    r"""Restarts by any rule, in closed form: linear in the number of segments.
-
-    .. math:: \sum_t RML_t \le \sum_t V_t \le 2 F(u) + 4 B (1 + 2 \beta) R_X^2 K \|u\|^2
-
-    Proof: `mass_bound` in every segment; add up. So it also holds with a comparator for each segment, and the sum of the
-    :math:`\|u_k\|^2`.
-
-    Parameters
-    ----------
-    comparator_loss, norm
-        As in `restarts_data_bound`.
-    n_segments
-        K.
-    R_X, largest_mass, relative_margin
-        As in `mass_bound`.
-
-    Examples
-    --------
-    >>> restarts_bound(comparator_loss=3.0, norm=2.0, n_segments=2, R_X=1.0, largest_mass=1.0, relative_margin=0.0)
-    38.0
-    """
-    size = R_X * norm
-    return 2.0 * comparator_loss + growth(largest_mass, relative_margin) * (n_segments * (size * size))

@@ -22,12 +22,11 @@ _MOVING_FEATURES = (
     "the ranker"
 )
 _NO_SURROGATE = "covers measures of the library, whose losses a surrogate bounds, but the model learns for a measure of its own"
-_LEARNED_BEFORE = "covers rankers that begin at w = 0, but a ranker that followed another had learned before"
 
 
 def run_of_perceptron(tracker: Any, comparator: str | None, delay: int | None) -> Run:
     """The run of a tracker so far, against one of its comparators or none."""
-    model, totals = tracker._perceptron, tracker.totals._asdict()
+    model, totals = tracker.learner, tracker.totals._asdict()
     machines = tracker._machines if tracker._mixed_at == tracker._totals[0] or not tracker._machines else -1
     row = None if comparator is None else tracker._row(comparator)
     # Machines with different scaler states have different comparators behind the scaler.
@@ -36,7 +35,6 @@ def run_of_perceptron(tracker: Any, comparator: str | None, delay: int | None) -
         "comparator": "none" if row is None else "moved" if moved else "fixed",
         "beginning": "zero" if tracker._beginning is None else "given",
         "scores": "served" if tracker._n_served or setting(model, "served") == "average" else "own",
-        "rankers": "successive" if tracker._nested else "one",
         "machines": "one" if not machines else "several" if machines > 0 else "uneven",
     }
     facts, unknown = _facts_of_model(tracker, model, totals), {}
@@ -47,8 +45,8 @@ def run_of_perceptron(tracker: Any, comparator: str | None, delay: int | None) -
         facts["delay"] = delay
         if tracker._n_moved:
             unknown["delay"] = _MOVING_FEATURES
-    if setting(model, "served") == "average" and not tracker._n_served and not isinstance(model.average, bool):
-        facts["half_life"] = float(model.average)
+    if setting(model, "served") == "average" and not tracker._n_served and model.half_life is not None:
+        facts["half_life"] = float(model.half_life)
     size = 0.0
     if row is not None:
         size = _add_facts_of_comparator(facts, unknown, tracker, row, model, totals)
@@ -98,11 +96,6 @@ def _add_facts_of_comparator(
     facts["beginning_norm"] = float(np.linalg.norm(begun_with))
     facts["beginning_product"] = float(u @ begun_with)
     facts["distance"] = float(np.linalg.norm(u - begun_with))
-    if tracker._nested:
-        n, roots, q = tracker._segments.tolist()
-        facts["n_segments"], facts["segment_roots"] = int(n), roots + math.sqrt(q)
-        if math.isnan(roots):
-            unknown |= dict.fromkeys(("n_segments", "segment_roots"), _LEARNED_BEFORE)
     # Largest divisor of F(u) and <u, w>.
     unit = model.learning_rate * model.margin if isinstance(model, SlamRanker) else 1.0
     weights = float(np.linalg.norm(gains)) + facts["beginning_norm"]

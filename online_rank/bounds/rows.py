@@ -43,7 +43,7 @@ _Line = Callable[[Any], tuple[Any, str] | None]
 _LINES: list[tuple[str, str, _Line]] = []
 
 #: Settings that are not printed if they have this value, or never printed (`...`).
-_UNSAID = {"served": "current", "margin": 1.0, "margin_scale": "constant", "average": ..., "seed": ...}
+_UNSAID = {"served": "current", "relative": True, "margin": 1.0, "margin_scale": "constant", "seed": ...}
 
 
 def rows_of(certificate: Any) -> list[Row]:
@@ -235,9 +235,3 @@ def _gaps(c: Any) -> tuple[Any, str] | None:
 def _draws(c: Any) -> tuple[Any, str] | None:
     drawn = c.totals.get("n_drawn")
     return None if drawn is None else (drawn, f"{drawn:,} queries were ranked by a drawn candidate")
-
-
-@_line("n_changes", "changes of the leader")
-def _changes(c: Any) -> tuple[Any, str] | None:
-    changes = c.facts.get("n_changes")
-    return None if changes is None else (changes, f"{changes:,}, at a price of {c.facts['price']:.4g}")

@@ -19,6 +19,7 @@ from online_rank.base.schema import Array, Count, Derived, Integer, Nested, Real
 from online_rank.bounds.account_run import keeps_account, run_of_account
 from online_rank.bounds.certificate import Certificate, certify
 from online_rank.bounds.comparators import (
+    blends,
     copied,
     extend_path,
     is_only_measured,
@@ -34,21 +35,18 @@ from online_rank.intervals.losses import add_losses
 from online_rank.measures.learned import discounts
 from online_rank.query import Block
 from online_rank.rankers.averaged import scores_by
-from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.click_perceptron import ClickPerceptron
-from online_rank.rankers.drift import DriftAwareRanker
 from online_rank.rankers.inside import (
+    averages,
     documents_met,
     has_dense_weights,
     kernel_state,
     learn_watched,
-    reporter,
     unaveraged_scores,
     weight_of_pairs,
 )
 from online_rank.rankers.nested import NestedRanker, adopt_features, teach
 from online_rank.rankers.perceptron import PerceptronRanker
-from online_rank.rankers.selection import BestRanker
 from online_rank.rankers.slam import SlamRanker
 
 _LOSS, _SERVED_LOSS, _MASS, _SQUARE, _MARGIN, _WEIGHT, _SKIPPED = map(
@@ -65,22 +63,18 @@ class LossTracker(NestedRanker):
 
     Around a `ClickPerceptron` the loss is estimated from clicks (see there), and `served_loss` is not measured.
 
-    Around a `DriftAwareRanker` or a `BestRanker` of perceptrons measuring continues across resets and switches, so one
-    certificate covers the whole run.
-
     Parameters
     ----------
     ranker
-        A `PerceptronRanker`, or a `DriftAwareRanker` or `BestRanker` of them, or a `ClickPerceptron`, or a `BlendRanker`; or a
-        `GradientRanker` or a ranker of your own, whose losses are measured, but which no bound covers. A copy
-        of it learns. The run begins with its weights; more bounds cover runs from w = 0, that is, of a ranker that has
-        learned nothing.
+        An `AdditiveRanker`, a `BlendRanker`, a `PerceptronRanker` or a `ClickPerceptron`; or a `GradientRanker` or a ranker of
+        your own, whose losses are measured, but which no bound covers. A copy of it learns. The run begins with its weights;
+        more bounds cover runs from w = 0, that is, of a ranker that has learned nothing.
     comparators
         Weights to compare with, by name: `{name: (d,) array}`, or `{name: {feature: weight}}` for queries whose features have
         names (a feature without a weight has weight 0). They are copied. Each costs about one more pass of scores.
     measure_served
         Whether to measure the served rankings too: `Totals.served_loss`, `served_interval`, and `paired`, in which they are
-        compared with the rankings by each comparator. The first two cost nothing with `average=False`, or if the served scores
+        compared with the rankings by each comparator. The first two cost nothing with `half_life=0`, or if the served scores
         are given to `learn_one`; otherwise every document is scored a second time.
     raw
         Whether the comparators are weights of raw features, behind a `StreamScaler` in a pipeline. They move with the scaler,
@@ -124,14 +118,13 @@ class LossTracker(NestedRanker):
     #: For each comparator the account of an interval of (1 + its loss - the served loss) / 2. Older files lack it: zeros.
     _paired: Any = None
     # One element for each feature: copying them for every query would cost more than learning it.
-    _replaced = frozenset({"_shift", "_scaled_by", "_ended", "_offset", "_beginning", "_aligned"})
+    _replaced = frozenset({"_shift", "_scaled_by", "_offset", "_beginning", "_aligned"})
 
     _schema = Schema(
         _learner=Nested(
             "PerceptronRanker",
-            "DriftAwareRanker",
-            "BestRanker",
             "ClickPerceptron",
+            "AdditiveRanker",
             "BlendRanker",
             "GradientRanker",
             "Ranker",
@@ -143,8 +136,6 @@ class LossTracker(NestedRanker):
         _path=Array(lambda tracker: len(tracker.comparators or {}), 3),
         _shift=Array(lambda tracker: len(tracker.comparators or {}), "d"),
         _scaled_by=Array("d"),
-        _ended=Array("d"),
-        _segments=Array(3, finite=False),
         _totals=Array(len(Totals._fields), finite=False),
         _sums=Array(lambda tracker: len(tracker.comparators or {}), 2, finite=False),
         _paired=Array(lambda tracker: len(tracker.comparators or {}), 3, low=0.0),
@@ -167,8 +158,8 @@ class LossTracker(NestedRanker):
             raise TypeError(f"comparators is of type {type(comparators).__name__}; it is a dict {{name: weights}}")
         flag("measure_served", measure_served)
         flag("raw", raw)
-        if comparators and (issubclass(type(ranker), BlendRanker) or is_only_measured(ranker)):
-            what = "is compared with its best fixed blend" if isinstance(ranker, BlendRanker) else "is not one"
+        if comparators and (blends(ranker) or is_only_measured(ranker)):
+            what = "is compared with its best fixed blend" if blends(ranker) else "is not one"
             raise TypeError(f"comparators are for perceptrons: a {type(ranker).__name__} {what}")
         if measure_served and ranker.abilities.takes_clicks:
             raise ValueError("measure_served=True: clicks do not reveal the loss of the served ranking")
@@ -194,10 +185,6 @@ class LossTracker(NestedRanker):
         self._shift = np.empty((len(self._sums), 0))
         # The latest divisors of raw features.
         self._scaled_by = np.empty(0)
-        # For a sequence of rankers: the sum of all their updates; their number, the sum of sqrt(Q_k) of the earlier ones, and Q
-        # of the present one.
-        self._ended = np.empty(0)
-        self._segments = np.array([1.0, 0.0, 0.0])
         self._begin()
 
     @property
@@ -298,8 +285,8 @@ class LossTracker(NestedRanker):
     def certificate(self, comparator: str | None = None, *, delay: int | None = None) -> Certificate:
         """Certify the loss so far, by every bound that covers the ranker's settings, against one of the comparators.
 
-        Without comparators it shows how well any weights could have done on the pairs of the updates; around a `BlendRanker` or
-        a `BestRanker` it compares the loss with that of the best fixed blend or the best ranker.
+        Without comparators it shows how well any weights could have done on the pairs of the updates; around an
+        `AdditiveRanker` or a `BlendRanker` it compares the loss with that of the best fixed blend.
 
         Parameters
         ----------
@@ -326,57 +313,42 @@ class LossTracker(NestedRanker):
             if comparator is not None:
                 self._row(comparator)
             self._require_complete()
-            if is_only_measured(self._learner):
+            if is_only_measured(self._learner) or (self._blends and not keeps_account(self._learner)):
+                sparse = " on sparse rows, as one covers a PerceptronRanker" if self._blends else ""
                 raise ValueError(
-                    f"no bound covers a {type(self._learner).__name__}; totals and served_interval have its losses"
+                    f"no bound covers a {type(self._learner).__name__}{sparse}; totals and served_interval have its losses"
                 )
             if comparator is None and keeps_account(self._learner):
                 whole = self._blends and self._learner.n_queries == self._totals[0]
                 return certify(self._learner, run_of_account(self._learner, self.totals.served_loss if whole else math.nan))
-            return certify(self._perceptron, run_of_perceptron(self, comparator, delay))
+            return certify(self._learner, run_of_perceptron(self, comparator, delay))
 
     _forwards = ("takes_served", "takes_clicks", "takes_sparse", "draws")
 
     def _abilities(self) -> Abilities:
         able = super()._abilities()
-        follows = not self._blends and (self._nested or getattr(self._learner, "average", False) is False)
+        follows = not self._blends and not averages(self._learner)
         measures = not able.takes_clicks and (self.measure_served or follows)
         return able._replace(measures_answers=measures, wants_scale=self.raw)
 
     @property
-    def _nested(self) -> bool:
-        """Whether the learner holds perceptrons, which may replace one another."""
-        return issubclass(type(self._learner), DriftAwareRanker | BestRanker)
-
-    @property
     def _blends(self) -> bool:
-        """Whether the learner is a blend, which keeps its own account for certificates."""
-        return issubclass(type(self._learner), BlendRanker)
-
-    @property
-    def _perceptron(self) -> Any:
-        """The perceptron whose round will be reported for the next query."""
-        return reporter(self._learner) if self._nested else self._learner
+        return blends(self._learner)
 
     def _begin(self) -> None:
         """Take over the features and weights of a ranker that has learned before."""
         adopt_features(self, [self._learner])
         self._n_documents = self._learned_so_far()
-        if self._nested:
-            if self._perceptron.weights.any():
-                self._segments[1] = math.nan
-        elif self._blends or is_only_measured(self._learner):
+        if self._blends or is_only_measured(self._learner):
             return
-        elif self._learner.last_round is not None or self._learner.weights.any():
+        if self._learner.last_round is not None or self._learner.weights.any():
             self._beginning = self._learner.weights.copy()
             self._offset = -self._beginning
-        if not self._nested and getattr(self._learner, "norm_cap", None) is not None:
+        if getattr(self._learner, "norm_cap", None) is not None:
             self._gained = np.zeros(self._n_features)
 
     def _gains(self) -> np.ndarray:
         """The sum of all updates of the weights that learn, (d,)."""
-        if self._nested:
-            return self._ended
         if self._gained is not None:
             return self._gained.copy()
         return self._learner.weights if self._offset is None else self._learner.weights + self._offset
@@ -402,7 +374,6 @@ class LossTracker(NestedRanker):
 
     def _grow(self, n_new: int) -> None:
         self._shift = with_zeros(self._shift, n_new, axis=1)
-        self._ended = with_zeros(self._ended, n_new)
         self._scaled_by = np.concatenate([self._scaled_by, np.full(n_new, 0.0 if self.raw else 1.0)])
         for name in ("_offset", "_beginning", "_gained"):
             if (grown := getattr(self, name)) is not None:
@@ -423,7 +394,7 @@ class LossTracker(NestedRanker):
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         self._require_complete()
-        if self._n_features != self._learner._n_features or self._nested or self._blends:
+        if self._n_features != self._learner._n_features or self._blends:
             self._share_columns()
         values = np.zeros((len(block.w), *self._sums.shape))
         asked = self._scores_answers(block)
@@ -485,21 +456,21 @@ class LossTracker(NestedRanker):
 
     def _round_is_served(self, block: Block, answered: bool) -> bool:
         """Whether the loss of a round is that of the served ranking, because its scores decided the update (see `_add_up`)."""
-        if self._nested or self.abilities.takes_clicks:
+        if self.abilities.takes_clicks:
             return False
         if block.served is not None or answered:
             return block.served is not None
         # Without `measure_served` it is unknown whether transformers have learned before a blend.
-        return self.measure_served if self._blends else getattr(self._learner, "average", False) is False
+        return self.measure_served if self._blends else not averages(self._learner)
 
     def _scores_answers(self, block: Block) -> bool:
         """Whether the ranker must compute what it would have answered."""
-        return self.measure_served and not self._nested and block.answered is None and not self._round_is_served(block, False)
+        return self.measure_served and block.answered is None and not self._round_is_served(block, False)
 
     @property
     def _observes(self) -> bool:
         """Whether it needs more of a round than the ranker reports."""
-        return self._nested or self._gained is not None or len(self._sums) > 0
+        return self._gained is not None or len(self._sums) > 0
 
     def _is_plain(self, block: Block) -> bool:
         """Whether it holds a perceptron, and a block arrays, for which a kernel learns and measures at once."""
@@ -518,15 +489,14 @@ class LossTracker(NestedRanker):
         """
         table, ask = discounts(len(block.y)), self._scores_answers(block)
         for t, query in enumerate(block.each()):
-            row, ranker = rounds[t], self._perceptron
+            row, ranker = rounds[t], self._learner
             decisive = self._decisive_scores(ranker, query) if len(self._sums) else None
             answered = self._learner._score(query.X) if ask else query.answered
             if self.raw:
                 self._rescale(query)
-            before = ranker.weights if self._nested else None
             if not self._learn_query(query, rounds[t : t + 1]):
                 return t
-            if answered is not None and not self._nested and query.served is None:
+            if answered is not None and query.served is None:
                 row[_SERVED_LOSS] = self._measure.losses(answered, query.y, query.offsets).item()
             if decisive is not None and (row[_LOSS] > 0.0 or row[_MASS] > 0.0):
                 scores = np.array([scores_by(u, query.X) for u in self._aligned * self._scaled_by])
@@ -538,9 +508,6 @@ class LossTracker(NestedRanker):
                     config, _, _, counters = kernel_state(ranker)
                     weight = weight_of_pairs(ranker, query, decisive)
                     compare(query.y, decisive, weight, row[_MARGIN], scores, table, config, counters, values[t])
-            if before is not None:
-                row[_SERVED_LOSS] = 0.0 if row[_SKIPPED] else row[_SERVED_LOSS]
-                self._carry(ranker, before, row)
         return len(block.w)
 
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:
@@ -569,17 +536,6 @@ class LossTracker(NestedRanker):
             return ranker._score(query.X)
         return unaveraged_scores(ranker, query.X)
 
-    def _carry(self, ranker: PerceptronRanker, before: np.ndarray, row: np.ndarray) -> None:
-        """Add the update of a round, and close the account of a ranker that is replaced."""
-        self._ended = self._ended + (ranker.weights - before)
-        n, roots, q = self._segments.tolist()
-        q += row[_SQUARE] + 2.0 * row[_MARGIN] * row[_MASS]
-        follower = self._perceptron
-        if follower is not ranker:
-            # A ranker that has learned before has weights that are not included in Q.
-            n, roots, q = n + 1.0, roots + math.sqrt(q) if not follower.weights.any() else math.nan, 0.0
-        self._segments[:] = n, roots, q
-
     def _require_complete(self) -> None:
         if self._learned_so_far() != self._n_documents:
             raise ValueError(
@@ -587,7 +543,7 @@ class LossTracker(NestedRanker):
             )
 
     def _learned_so_far(self) -> float:
-        """Number of documents that the learner has learned from, or of queries if rankers may replace one another."""
+        """Number of documents that the learner has learned from, or of queries for a blend."""
         return documents_met(self._learner)
 
     def _align_comparators(self) -> np.ndarray:

@@ -23,13 +23,15 @@ import numpy as np
 
 import online_rank
 from online_rank import arguments, plot
-from online_rank.base import ranker_of, serving_steps
+from online_rank.base import ranker_of, serving_ranker, serving_steps
 from online_rank.bounds import Certificate
 from online_rank.cli.printing import measured
 from online_rank.evaluate import Trace
 from online_rank.metrics import metric
+from online_rank.plot.additive import draw
 from online_rank.preprocessing._columns import ColumnTransformer, names_made
-from online_rank.rankers import AdditiveRanker, BlendRanker
+from online_rank.rankers import BlendRanker
+from online_rank.rankers.shapes import has_shapes, shapes_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
 _WARM_UP = 10
 
 _SHOWN_DOCUMENTS = 5
+
+#: Curves in a picture, and all that are drawn, most of them folded away.
+_CURVES, _FOLDED = 12, 36
 
 #: The figures of a pass: their labels, names and forms.
 _OF_PASSES = (
@@ -198,7 +203,7 @@ def write_report(
     ImportError
         matplotlib is missing.
     """
-    n_features = figures["features"]
+    n_features, ranker = figures["features"], ranker_of(model)
     pictures = []
     if trace.n_queries:
         pictures.append(_picture(plot.trace(trace), "The measure before each query was learned from"))
@@ -207,10 +212,10 @@ def write_report(
         pictures.append(_picture(plot.served_loss(intervals), caption))
     if trace.loss > 0.0:
         pictures.append(_picture(plot.loss(trace), "Cumulative loss of the weights that learn"))
-    if isinstance(ranker_of(model), BlendRanker):
+    if isinstance(ranker, BlendRanker):
         with contextlib.suppress(TypeError, ValueError):  # No trees, or none that has split yet.
             pictures.append(_picture(plot.importance(model), "Features by which the trees of the blend split"))
-    elif n_features and not isinstance(ranker_of(model), AdditiveRanker):
+    elif n_features and not has_shapes(serving_ranker(model)):
         pictures.append(_weights(model, list(feature_names or ())[:n_features], n_features))
     sections = [
         ("Figures", _figures(figures, trace)),
@@ -220,6 +225,8 @@ def write_report(
         ("Settings", _table([], [(name, _shown(value)) for name, value in settings.items()])),
         ("Run it again", _reproduction([str(file) for file in settings.get("files", ())])),
     ]
+    if has_shapes(serving_ranker(model)):
+        sections.insert(2, ("Curves", _curves(serving_ranker(model), feature_names or ())))
     if certificate is not None:
         drawn = certificate.loss > 0.0 and any(0.0 < check.value < math.inf for check in certificate.bounds)
         picture = _picture(plot.certificate(certificate), "What each bound allows") if drawn else ""
@@ -259,6 +266,28 @@ def write_figures(
 def _named(figures: Mapping[str, Any]) -> str:
     """The names of the files of a run."""
     return ", ".join(os.path.basename(str(file)) for file in figures["files"])
+
+
+def _curves(ranker: Any, given: Sequence[str]) -> str:
+    """Pictures of what features add to scores: the first ones, others folded away, and a note on the rest."""
+    shapes = shapes_of(ranker)
+    if not shapes:
+        return "<p>No feature was met.</p>"
+    if ranker.feature_names is None:
+        names = dict(zip(map(str, range(1, len(given) + 1)), given, strict=True))
+        shapes = [shape._replace(name=names.get(str(shape.name), f"feature {shape.name}")) for shape in shapes]
+    caption = "What values add to a score, the features that matter most first; the band is the range of the members"
+    pictures = [
+        _picture(draw(shapes[first : first + _CURVES])[0], "Further features" if first else caption)
+        for first in range(0, min(len(shapes), _FOLDED), _CURVES)
+    ]
+    folded = f"<details><summary>Further features</summary>{''.join(pictures[1:])}</details>" if pictures[1:] else ""
+    left = len(shapes) - _FOLDED
+    return (
+        pictures[0]
+        + folded
+        + (f"<p>{left:,} more features vary less; <code>plot.curves</code> draws them.</p>" if left > 0 else "")
+    )
 
 
 def _weights(model: Any, given: Sequence[str], n_features: int) -> str:

@@ -10,6 +10,7 @@ from online_rank.cli.files import load_model
 from online_rank.cli.reading import Negative, Reading, check_files
 from online_rank.preprocessing import RunFeatures
 from online_rank.query import Runs
+from online_rank.query.names import in_nfc
 from online_rank.stream.trec import read_run
 from online_rank.support.progress import progress
 
@@ -69,7 +70,7 @@ def names_of(files: Sequence[str]) -> list[str]:
     """The retrievers, called as their files are without folder and ending, or by the whole path where that is ambiguous."""
     if len(files) < 2:
         raise ValueError("nothing to fuse: give at least two runs")
-    short = [os.path.splitext(os.path.basename(file))[0] for file in files]
+    short = [in_nfc(os.path.splitext(os.path.basename(file))[0]) for file in files]
     names = short if len(set(short)) == len(short) else list(files)
     if len(set(names)) < len(names) or {*names} & {*RULES, LEARNED}:
         raise ValueError(f"the runs are called {', '.join(names)}: they need names of their own, and not those of the rules")

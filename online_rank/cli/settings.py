@@ -8,6 +8,7 @@ from typing import Any
 
 from online_rank.cli.options import Training
 from online_rank.cli.reading import Reading, check_files
+from online_rank.query.names import in_nfc
 
 SHUFFLE_BUFFER = 2048
 
@@ -47,7 +48,7 @@ class Settings(Training):
         """The signs of weights. Raises ValueError for one that is not written as NAME=+ or NAME=-."""
         found: dict[str, int] = {}
         for text in self.sign or ():
-            name, _, sign = text.rpartition("=")
+            name, _, sign = in_nfc(text).rpartition("=")
             if not name or sign not in _SIGNS:
                 raise ValueError(f"--sign {text}: give the name of a feature and its sign, as in price=- or clicks=+")
             if found.setdefault(name, _SIGNS[sign]) != _SIGNS[sign]:

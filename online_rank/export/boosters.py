@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from online_rank.base.form import Tree, Trees
-from online_rank.export.reading import Names, Prepared, prepared
+from online_rank.export.reading import Names, Prepared, prepared, require_different
 
 
 def to_lightgbm(model: Any, *, name: str = "online_rank", names: Names = None) -> str:
@@ -19,15 +19,16 @@ def to_lightgbm(model: Any, *, name: str = "online_rank", names: Names = None) -
         Not used.
     names
         Names of the d features, in order, or `{name: other name}` for those that differ. LightGBM does not allow white space in
-        them.
+        them: it is written as _.
 
     Raises
     ------
     TypeError, ValueError
-        The model is not made of trees on raw features.
+        The model is not made of trees on raw features, or two names differ only in white space.
     """
     given, trees = _trees(model, "lightgbm", names)
     texts = ["_".join(text.split()) for text in given.texts]
+    require_different(given.texts, texts)
     blocks = [_lightgbm_tree(tree, number) for number, tree in enumerate(trees)]
     sizes = " ".join(str(len(block.encode())) for block in blocks)
     head = [

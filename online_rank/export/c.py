@@ -157,7 +157,7 @@ static int {called}_scores(const double *x, int n, double *scores) {{
             k = len(layer.sources)
             centred = np.ones(k, dtype=bool) if layer.centred is None else layer.centred
             tables = [self.table("int", values) for values in (layer.sources, layer.relative, centred)]
-            how = ("standard", "minmax", "ranks").index(layer.how)
+            how = ("standard", "minmax").index(layer.how)
             return self.call("in_query", "a", "n", width, k, *tables, how, repr(float(layer.soft)), "b"), k
         raise TypeError(f"{type(layer).__name__} has no form in C")
 

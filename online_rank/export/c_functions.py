@@ -48,7 +48,7 @@ static int NAME_find(double x, const double *numbers, int k) {
     }
 }
 """,
-    "in_query": """/* Of column sources[c] its value, or what it is in the query: standardised, from 0 to 1, or its rank.
+    "in_query": """/* Of column sources[c] its value, or what it is in the query: standardised, or from 0 to 1.
    Sums are over differences from the first document, as where trees learned their thresholds: one bit decides at those. */
 static void NAME_in_query(const double *a, int n, int d, int k, const int *sources, const int *relative, const int *centred,
                           int how, double soft, double *b) {
@@ -68,13 +68,7 @@ static void NAME_in_query(const double *a, int n, int d, int k, const int *sourc
         double factor = high > low && deviation > 0.0 ? 1.0 / deviation : 0.0;
         for (int i = 0; i < n; ++i) {
             double value = x[i * d];
-            if (relative[c] && how == 2) {
-                double below = 0.0;
-                for (int j = 0; j < n; ++j) {
-                    below += x[j * d] < value ? 1.0 : x[j * d] == value ? 0.5 : 0.0;
-                }
-                value = below / n - 0.5;
-            } else if (relative[c]) {
+            if (relative[c]) {
                 double start = centred[c] ? mean : 0.0;
                 value = !how ? (value - start) * factor : high > low ? (value - low) / (high - low) : 0.0;
             }
@@ -121,19 +115,9 @@ static void NAME_in_query(const double *a, int n, int d, int k, const int *sourc
     }
 }
 """,
-    "blend": """/* Adds scores, standardised within the query, to those of the blend. */
-static void NAME_blend(const double *own, int n, double weight, double *scores) {
-    double low = n ? own[0] : 0.0, high = low, mean = 0.0, square = 0.0;
+    "blend": """static void NAME_blend(const double *own, int n, double weight, double *scores) {
     for (int i = 0; i < n; ++i) {
-        low = own[i] < low ? own[i] : low;
-        high = own[i] > high ? own[i] : high;
-        mean += own[i] / n;
-    }
-    for (int i = 0; i < n; ++i) {
-        square += (own[i] - mean) * (own[i] - mean) / n;
-    }
-    for (int i = 0; i < n; ++i) {
-        scores[i] += high > low ? weight * (own[i] - mean) / sqrt(square) : 0.0;
+        scores[i] += weight * own[i];
     }
 }
 """,

@@ -6,7 +6,8 @@ from typing import Any
 
 from online_rank.export.expression import number
 from online_rank.export.fusion import Weights, fusion_weights, normalised
-from online_rank.export.reading import Names, feature_texts
+from online_rank.export.reading import Names, feature_texts, require_different
+from online_rank.export.vespa import canonical
 from online_rank.query import Runs
 
 #: OpenSearch's limit of the queries in a hybrid query.
@@ -14,6 +15,8 @@ _OPENSEARCH_MOST = 5
 _SOLR_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 _VESPA_INPUT = re.compile(r"[A-Za-z_]\w*(\([\w.,\" -]*\))?(\.\w+)*")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: PostgreSQL cuts names of columns at so many bytes.
+_SQL_BYTES = 63
 
 
 def to_elasticsearch_linear(
@@ -198,6 +201,8 @@ def to_vespa_global(
     for what, text, allowed in (("profile", name, _IDENTIFIER), *(("feature", text, _VESPA_INPUT) for text in texts)):
         if not allowed.fullmatch(text):
             raise ValueError(f"{text!r} cannot be the name of a {what} of Vespa; give names (argument names)")
+    made = [f"found{j}" for j in range(1, len(texts) + 1)] if "found" in found.weights else []
+    require_different([*texts, *made], [*map(canonical, [*texts, *made])])
     k = f"{found.k:g}"
     makers = {
         "minmax": lambda j, text: f"normalize_linear({text})",
@@ -240,7 +245,7 @@ def to_sql(model: Any, *, name: str = "online_rank", names: Names = None, querie
     Raises
     ------
     TypeError, ValueError
-        As `fusion_weights`.
+        As `fusion_weights`; or columns have one name for some of the databases, which ignore capitals and cut long names.
 
     Examples
     --------
@@ -265,6 +270,8 @@ def to_sql(model: Any, *, name: str = "online_rank", names: Names = None, querie
         terms.append(f"{number(weight)} * COALESCE({_quoted(text)}, 0.0)")
     score = "\n    + ".join(terms)
     units = [text for text, weight in zip(texts, found.weights["zscore"].tolist(), strict=False) if weight]
+    columns = ["query", "score", *texts, *(f"{text} unit" for text in units)]
+    require_different(columns, [column.casefold().encode()[:_SQL_BYTES].decode(errors="ignore") for column in columns])
     table = _with_units(_quoted(name), units) if units else _quoted(name)
     return f'SELECT *,\n    {score} AS score\nFROM {table}\nORDER BY "query", score DESC'
 
@@ -323,4 +330,6 @@ def _retrievers(found: Weights, names: Names) -> list[Any]:
         raise TypeError("names is {run: retriever}, each retriever a dict")
     if unknown := [name for name in names if name not in found.runs]:
         raise ValueError(f"names: the model has no run {unknown[0]!r}; there are {', '.join(found.runs)}")
-    return [names.get(run, run) for run in found.runs]
+    retrievers = [names.get(run, run) for run in found.runs]
+    require_different(found.runs, [one if isinstance(one, str) else repr(one) for one in retrievers])
+    return retrievers

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_rank.base.form import Curves, Form, Linear, Network, Scale, Take, Tree, Trees
+from online_rank.base.form import Blend, Curves, Form, Linear, Network, Scale, Take, Tree, Trees
 
 
 class Dialect(NamedTuple):
@@ -69,9 +69,14 @@ def definitions(form: Form, features: Sequence[str], dialect: Dialect) -> Defini
     """A form of single documents as definitions, given the texts of the raw features."""
     writer = _Writer(dialect)
     columns = [writer.define(text) if form.layers else text for text in features]
+    return Definitions(writer.named, _score(form, columns, writer))
+
+
+def _score(form: Form, columns: list[str], writer: _Writer) -> str:
+    """The score of a form, given the texts of its raw features."""
     for layer in form.layers:
         columns = _layer(layer, columns, writer)
-    return Definitions(writer.named, _head(form.head, columns, writer))
+    return _head(form.head, columns, writer)
 
 
 def _layer(layer: object, columns: list[str], writer: _Writer) -> list[str]:
@@ -103,6 +108,8 @@ def _head(head: object, columns: list[str], writer: _Writer) -> str:
             else:
                 columns = [writer.define(writer.dialect.choose(f"{s} < 0", "0", s)) for s in sums]
         return _sum(head.output, columns)
+    if isinstance(head, Blend):
+        return _sum(head.weights, [writer.define(_score(form, columns, writer)) for form in head.forms])
     raise TypeError(f"{type(head).__name__} needs all documents of a query")
 
 

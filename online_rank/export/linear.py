@@ -45,8 +45,7 @@ def serving_weights(model: Any) -> LinearForm:
     Parameters
     ----------
     model
-        A linear ranker, or a pipeline of scalers and one. For rankers that hold others (`LossTracker`, `DriftAwareRanker`,
-        `BestRanker`), the weights of the one that ranks.
+        A linear ranker, or a pipeline of scalers and one. For a `LossTracker` the weights of the ranker inside.
 
     Returns
     -------

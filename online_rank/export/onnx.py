@@ -205,14 +205,7 @@ def _unless_constant(graph: Graph, X: str, made: str) -> str:
     return graph.add("Where", graph.add("Less", low, high), made, 0.0)
 
 
-def _ranks(graph: Graph, X: str, soft: float) -> str:
-    own, others = graph.add("Unsqueeze", X, np.array([1])), graph.add("Unsqueeze", X, np.array([0]))
-    below, equal = (graph.add("Cast", graph.add(kind, others, own), to=11) for kind in ("Less", "Equal"))
-    share = graph.add("ReduceMean", graph.add("Add", below, graph.add("Mul", equal, 0.5)), axes=[1], keepdims=0)
-    return graph.add("Sub", share, 0.5)
-
-
-_RELATIVE = {"standard": _standard, "minmax": _minmax, "ranks": _ranks}
+_RELATIVE = {"standard": _standard, "minmax": _minmax}
 
 
 def _network(graph: Graph, X: str, head: Network) -> str:
@@ -252,7 +245,7 @@ def _trees(graph: Graph, X: str, head: Trees) -> str:
 
 def _blend(graph: Graph, X: str, head: Blend) -> str:
     scores = [graph.add("Unsqueeze", _form(graph, X, form), np.array([1])) for form in head.forms]
-    return _times(graph, _standard(graph, graph.add("Concat", *scores, axis=1), 0.0), head.weights)
+    return _times(graph, graph.add("Concat", *scores, axis=1), head.weights)
 
 
 _LAYERS: dict[type, Any] = {

@@ -1,5 +1,6 @@
 """Reads a model for a target: its closed form, and the target's names of the features."""
 
+import unicodedata
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -11,6 +12,7 @@ from online_rank.base.closed import form_of
 from online_rank.base.form import Curves, Form, InQuery, Layer, Linear, Scale, Take, Tree, Trees, first_at_least, sources_of
 from online_rank.export.table import KINDS, TARGETS
 from online_rank.preprocessing import RunFeatures
+from online_rank.query.names import keys_in_nfc
 
 #: The target's names of the features: all in order, or a dict from the model's names for those that differ.
 Names: TypeAlias = Sequence[str] | Mapping[str, Any] | None
@@ -181,7 +183,7 @@ def feature_texts(known: Sequence[Hashable] | None, n_features: int, names: Name
         places = {name: j for j, name in enumerate(own)}
         if known is None:
             places |= {str(j + 1): j for j in range(n_features)}
-        for name, target in names.items():
+        for name, target in keys_in_nfc(names, "names").items():
             if name not in places:
                 shown = ", ".join(own[:10]) + (", ..." if n_features > 10 else "")
                 raise ValueError(f"names: the model has no feature {name!r}; there are {shown}")
@@ -197,7 +199,14 @@ def feature_texts(known: Sequence[Hashable] | None, n_features: int, names: Name
         if len(names) != n_features:
             raise ValueError(f"names has {len(names)} names, but the model has {n_features} features")
         texts = list(names)
-    if len(set(texts)) < n_features:
-        twice = next(text for text in texts if texts.count(text) > 1)
-        raise ValueError(f"two features would be called {twice!r}; give other names (argument names)")
+    require_different(own if known is None else known, [unicodedata.normalize("NFC", text) for text in texts])
     return texts, templates
+
+
+def require_different(names: Sequence[Hashable], texts: Sequence[str]) -> None:
+    """Raise ValueError if two of the names are one text for a target, given the text of each."""
+    first: dict[str, int] = {}
+    for j, text in enumerate(texts):
+        if (other := first.setdefault(text, j)) != j:
+            both = f"{names[other]!r} and {names[j]!r}"
+            raise ValueError(f"two features would be called {text!r}, {both}; give other names (argument names)")

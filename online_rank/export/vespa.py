@@ -7,7 +7,7 @@ from online_rank.base.form import Trees
 from online_rank.export.expression import Dialect, definitions
 from online_rank.export.expression import number as literal
 from online_rank.export.linear import linear_form
-from online_rank.export.reading import Names, prepared
+from online_rank.export.reading import Names, prepared, require_different
 
 _ATTRIBUTE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: Vespa's rank features: bm25(title), fieldMatch(title).completeness, query(age), ...
@@ -55,6 +55,7 @@ def to_vespa(model: Any, *, name: str = "online_rank", names: Names = None) -> s
     if not _ATTRIBUTE.fullmatch(name):
         raise ValueError(f"name is {name!r}; the name of a rank profile has letters, digits and _")
     features = [_operand(text) for text in given.texts]
+    require_different(given.texts, [*map(canonical, given.texts)])
     functions: list[tuple[str, str]] = []
     if given.kind == "linear":
         form = linear_form(given.form)
@@ -75,6 +76,11 @@ def to_vespa(model: Any, *, name: str = "online_rank", names: Names = None) -> s
 def _indented(what: str, text: str, by: int) -> str:
     lines = "\n".join(" " * (by + 4) + line for line in text.split("\n"))
     return f"{' ' * by}{what} {{\n{lines}\n{' ' * by}}}"
+
+
+def canonical(text: str) -> str:
+    """The rank feature of Vespa that a text names, in one of its spellings."""
+    return f"attribute({text})" if _ATTRIBUTE.fullmatch(text) else re.sub(r'[ "]', "", text)
 
 
 def _operand(text: str) -> str:

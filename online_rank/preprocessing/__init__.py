@@ -11,11 +11,8 @@ from online_rank.preprocessing.lift import ForEachDocument
 from online_rank.preprocessing.max_abs import MaxAbsStreamScaler
 from online_rank.preprocessing.per_query import QueryNormalizer
 from online_rank.preprocessing.quantile_map import StreamQuantileMap
-from online_rank.preprocessing.ramps import Ramps
-from online_rank.preprocessing.ranks import QueryRanks
 from online_rank.preprocessing.runs import RunFeatures
 from online_rank.preprocessing.stream_scaler import StreamScaler
-from online_rank.preprocessing.target_encoder import StreamTargetEncoder
 
 __all__ = [
     "CrossFeatures",
@@ -24,11 +21,8 @@ __all__ = [
     "HashedFeatures",
     "MaxAbsStreamScaler",
     "QueryNormalizer",
-    "QueryRanks",
-    "Ramps",
     "RunFeatures",
     "StatelessTransformer",
     "StreamQuantileMap",
     "StreamScaler",
-    "StreamTargetEncoder",
 ]

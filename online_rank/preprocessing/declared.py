@@ -13,6 +13,7 @@ from online_rank.base.form import Layer
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, document_name, read_query, require_finite, with_features
+from online_rank.query.names import are_nfc, in_nfc, names_in_nfc
 
 
 class DeclaredFeatures(QueryTransformer):
@@ -66,7 +67,7 @@ class DeclaredFeatures(QueryTransformer):
             raise ValueError("features is empty; it names at least one feature")
         if twice := [name for name, n in collections.Counter(features).items() if n > 1]:
             raise ValueError(f"features names {twice[0]!r} more than once")
-        self.features = features
+        self.features = features if are_nfc(features) else names_in_nfc(features, "features")
 
     @property
     def feature_names(self) -> tuple[Hashable, ...]:
@@ -122,8 +123,9 @@ class DeclaredFeatures(QueryTransformer):
         """Raise ValueError for the first feature that is not declared."""
         known = set(self.features)
         for i, x in enumerate(documents):
-            if not known.issuperset(x):
-                name = next(name for name in x if name not in known)
+            if known.issuperset(x):
+                continue
+            for name in (name for name in x if in_nfc(name) not in known):
                 near = difflib.get_close_matches(str(name), map(str, self.features), n=1)
                 of = "x" if ids is None and len(documents) == 1 else f"x: {document_name(i, ids)}"
                 told = f"; the nearest that is: {near[0]!r}" if near else ""

@@ -245,6 +245,23 @@ class StreamQuantileMap(ColumnTransformer):
         knots = self._table.knots[j, :, : self._table.counts[j]]
         return knots[kernels.VALUE].copy(), knots[kernels.SCORE].copy()
 
+    @locked
+    def sample(self, j: int) -> tuple[np.ndarray, np.ndarray, float]:
+        """Values of feature number j in the stream, ascending, how many documents each stands for, and how many lack it."""
+        parts, lacking = [(self._points[j, : self._sizes[j]], self._masses[j])], 0.0
+        total = self._total + self._base_total + (self._span if j < self._cursor else 0.0)
+        if j < len(self._base_points):
+            parts.append((self._base_points[j, : self._base_sizes[j]], self._base_masses[j]))
+        for each in (self._lacking, self._base_lacking):
+            lacking += 0.0 if each is None else float(each[j : j + 1].sum())
+        zeros = max(total - lacking - sum(mass for _, mass in parts), 0.0)
+        values = np.concatenate([*(points for points, _ in parts), np.zeros(int(zeros > 0.0))])
+        weights = np.concatenate(
+            [*(np.full(len(x), mass / max(len(x), 1)) for x, mass in parts), np.full(int(zeros > 0.0), zeros)]
+        )
+        order = np.argsort(values, kind="stable")
+        return values[order], weights[order], lacking
+
     def _derive(self) -> None:
         """Compute the positions of sampled documents, and the knots, from the state."""
         self._places = self._draw_places()
@@ -281,8 +298,7 @@ class StreamQuantileMap(ColumnTransformer):
         if self._lacking is None:
             self._rows = tuple(with_zeros(row, n_new) for row in self._rows)
         else:
-            absent = np.full(n_new, self._total)
-            self._lacking = np.append(self._lacking, absent)
+            self._lacking = np.append(self._lacking, np.full(n_new, self._total + self._base_total))
             self._rows = tuple(np.append(row, np.full(n_new, np.nan)) for row in self._rows)
         self._table = self._table.extended(n_new)
         self._find_knots(d - n_new, d, self._total)
@@ -349,7 +365,7 @@ class StreamQuantileMap(ColumnTransformer):
     def _learn_transform(self, block: Block, out: np.ndarray) -> int:
         if len(block.w) > 1:
             return self._transform_in_turn(block, block, None, out)
-        sound = not len(block.X) or self._take_documents(block.X)
+        sound = self.learn_run(block.X)
         return int(sound and self._transform(block.X, block.offsets, out))
 
     def _transform_in_turn(self, asked: Block, block: Block, before: np.ndarray | None, after: np.ndarray) -> int:
@@ -367,7 +383,7 @@ class StreamQuantileMap(ColumnTransformer):
             stop, places, table = int(offsets[upto]), offsets[t : upto + 1] - start, self._table
             if before is not None:
                 self._transform(asked.X[start:stop], places, before[start:stop])
-            if stop > start and not self._take_documents(X[start:stop]):
+            if not self.learn_run(X[start:stop]):
                 return t
             if before is not None and asked.X is X and self._table is table:
                 after[start:stop] = before[start:stop]
@@ -404,30 +420,22 @@ class StreamQuantileMap(ColumnTransformer):
         self._rows = tuple(rows)
         self._find_knots(columns[0], columns[-1] + 1, self._total)
 
-    @locked
-    def learn_run(self, X: np.ndarray) -> None:
-        """Learn the documents of such a run: numbers, or NaN for what is missing."""
-        if len(X):
-            self._take_documents(X)
-
-    @property
-    def _is_frozen(self) -> bool:
-        return self.frozen_after is not None and self._start >= self.frozen_after
-
     def _documents_left(self) -> int:
         """How many documents may come before the sketches change; 0 in a short stretch, of which whole queries are taken."""
         if self._cursor < self._n_features:
             return 0
-        if self._is_frozen:
+        if self.frozen_after is not None and self._start >= self.frozen_after:
             return _FOREVER
         return 0 if self._places is None else self._due - 1 - self._count
 
-    def _take_documents(self, X: np.ndarray) -> bool:
-        """Sample a query; after a stretch, merge its sample into the sketches of the features that are due.
+    def learn_run(self, X: np.ndarray) -> bool:
+        """Learn documents, NaN for what is missing: sample them, and after a stretch merge the sample into the sketches due.
 
         Returns False if a document to be merged is not finite.
         """
-        if not self._is_frozen:
+        if not len(X):
+            return True
+        if self.frozen_after is None or self._start < self.frozen_after:
             if self._cursor == self._n_features:
                 self._sample(X)
                 if self._count + len(X) >= self._due:
@@ -517,9 +525,28 @@ class StreamQuantileMap(ColumnTransformer):
             self._join(self._n_features)
         self._base_points, self._base_sizes, self._base_masses = self._points, self._sizes, self._masses
         self._base_total, self._count_before = self._total, self._count
+        if self._lacking is not None:
+            self._base_lacking, self._lacking = self._lacking, np.zeros_like(self._lacking)
         self._points, self._sizes = np.zeros_like(self._points), np.zeros_like(self._sizes)
         self._masses, self._total = np.zeros_like(self._masses), 0.0
         self._begin_stretch()
+
+    def _own_lacking(self) -> np.ndarray:
+        """The weight of a shard's own documents that lack each feature."""
+        lacking = np.array(self._lacking)
+        # Those of the base had none of the features that are new since then.
+        lacking[len(self._base_points) :] -= self._base_total
+        return np.maximum(lacking, 0.0)
+
+    def arranged(self, order: np.ndarray) -> "StreamQuantileMap":
+        """A copy for mixing, with the features known by their position in another order."""
+        made = copy.copy(self)
+        made._join_all()
+        for name in ("_points", "_sizes", "_masses"):
+            setattr(made, name, getattr(made, name)[order])
+        made._lacking = made._own_lacking()[order]
+        made._base_points, made._base_total = made._base_points[:0], 0.0
+        return made
 
     def _mix(self, shards: Sequence[Any], base: Any) -> None:
         """Merge the sketches of each shard's own documents into those of the base."""
@@ -540,11 +567,15 @@ class StreamQuantileMap(ColumnTransformer):
             points = np.ascontiguousarray(self._placed_from(shard, np.ascontiguousarray(shard._points.T)).T)
             sizes, masses = (self._placed_from(shard, values[None])[0] for values in (shard._sizes, shard._masses))
             kernels.join_sketches(self._points, self._sizes, self._masses, self._draw(), points, sizes, masses)
+            if self._lacking is not None:
+                self._lacking = self._lacking + shard._own_lacking()
             self._total += shard._total
             self._count += shard._count - shard._count_before
             self._n_joined += 1
         if self._total > self.memory:
-            self._masses *= self.memory / self._total
+            kept = self.memory / self._total
+            self._masses *= kept
+            self._lacking = None if self._lacking is None else self._lacking * kept
             self._total = float(self.memory)
         self._forget_base()
         self._cursor = self._n_features

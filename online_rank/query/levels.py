@@ -1,4 +1,4 @@
-"""Documents with missing values, text and times, as an array with a column for each number and each level of a category.
+"""Documents with missing values, text, booleans and times, as an array with columns for numbers and levels of categories.
 
 A level is a feature of its own, `(feature, "is", level)`: 1 in the documents that have it and 0 in others. So a list of texts
 has several levels, and a model keeps levels as it keeps features.
@@ -11,15 +11,20 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from online_rank.query.blocks import document_name
-from online_rank.query.forms import as_floats
+from online_rank.query.forms import as_floats, documents_in_nfc, flat
+from online_rank.query.names import are_nfc, in_nfc
 
 __all__ = ["Levels", "is_level", "read_documents"]
 
 _IS = "is"
 _ONLY_DICTS = {dict}
+#: Booleans are levels, called as in JSON.
+_BOOLEANS = {True: "true", False: "false"}
+_ARE_BOOLEAN = frozenset((bool, np.bool_))
 _Column: TypeAlias = Callable[[Hashable, float], np.ndarray]
 #: Values of pandas that stand for nothing, known by the names of their classes.
 _MISSING = ("NAType", "NaTType")
+_KINDS = "features are numbers, texts, booleans, lists of texts and times"
 _EPOCH = datetime.datetime(1970, 1, 1)
 
 
@@ -39,7 +44,7 @@ class Levels:
     """
 
     def __init__(self, names: Sequence[Hashable], most: int) -> None:
-        self.n_features = len(names)
+        self.names = names
         #: The columns of levels.
         self.columns = [j for j, name in enumerate(names) if is_level(name)]
         self._most = most
@@ -65,8 +70,13 @@ class Levels:
         return levels.setdefault(level, (feature, _IS, level))
 
     def kind_of(self, feature: Hashable) -> str:
-        """What a feature has been so far: "text", "number", or "" if it is not known."""
-        return "text" if feature in self._levels else "number" if feature in self._numbers else ""
+        """What a feature has been so far: "category", "number", or "" if it is not known."""
+        return "category" if feature in self._levels else "number" if feature in self._numbers else ""
+
+    def require_numbers(self, names: Sequence[Hashable]) -> None:
+        """Raise ValueError for a name of a category, in an array of numbers."""
+        if wrong := self._levels.keys() & names:
+            raise ValueError(f"x: feature {min(wrong, key=str)!r} is a number, and a category elsewhere")
 
 
 def read_documents(
@@ -74,8 +84,8 @@ def read_documents(
 ) -> tuple[np.ndarray, tuple[Hashable, ...]]:
     """The documents as float64 (n, columns), NaN where a number is missing, and the names of the columns.
 
-    Missing are absent names, None, NaN, and the NA and NaT of pandas. Numbers and booleans are numbers, times are seconds since
-    1970, texts are levels, and lists of texts several.
+    Missing are absent names, None, NaN, and the NA and NaT of pandas. Times are seconds since 1970, texts are levels, and so
+    are booleans, "true" and "false"; lists of texts are several.
 
     Raises
     ------
@@ -91,11 +101,12 @@ def read_documents(
     """
     n = len(documents)
     names = tuple(documents[0]) if n and type(documents[0]) is dict else ()
-    if n and {*map(type, documents)} == _ONLY_DICTS and all(tuple(x) == names for x in documents):
-        cells = [value for x in documents for value in x.values()]
-        X = as_floats(cells)
-        if X is not None and not any(levels.kind_of(name) == "text" for name in names):
+    alike = n and {*map(type, documents)} == _ONLY_DICTS and flat(documents) == [*names] * n
+    if alike and levels._levels.keys().isdisjoint(names) and are_nfc(names):
+        X = _numbers_of(flat(map(dict.values, documents)))  # type: ignore[arg-type]
+        if X is not None:
             return X.reshape(n, len(names)), names
+    levels = levels.copy()
     found: dict[Hashable, tuple[list[int], list[Any]]] = {}
     for i, x in enumerate(documents):
         if not isinstance(x, Mapping):
@@ -104,8 +115,11 @@ def read_documents(
             rows, values = found.setdefault(name, ([], []))
             rows.append(i)
             values.append(value)
+    if not are_nfc(found):
+        return read_documents(documents_in_nfc(documents, ids), ids, levels)
     columns: dict[Hashable, np.ndarray] = {}
-    for name, (rows, values) in found.items():
+    for name in [*found]:
+        rows, values = found.pop(name)  # Freed one by one, which keeps the peak low.
         _read_feature(name, rows, values, ids, levels, lambda column, value: columns.setdefault(column, np.full(n, value)))
     return np.column_stack([*columns.values()]) if columns else np.empty((n, 0)), tuple(columns)
 
@@ -113,7 +127,7 @@ def read_documents(
 def _read_feature(name: Hashable, rows: list[int], values: list[Any], ids: Any, levels: Levels, column: _Column) -> None:
     """Write the values of one feature to its column, or to those of its levels; `column` makes those filled with a value."""
     kind = levels.kind_of(name)
-    floats = as_floats(values) if kind != "text" else None
+    floats = _numbers_of(values) if kind != "category" else None
     if floats is not None:
         column(name, np.nan)[rows] = floats
         return
@@ -123,10 +137,11 @@ def _read_feature(name: Hashable, rows: list[int], values: list[Any], ids: Any, 
             continue
         if isinstance(read, str):
             raise TypeError(f"x: feature {name!r} of {document_name(i, ids)} is {value!r:.60}; {read}")
-        own = "number" if isinstance(read, float) else "text"
+        own = "number" if isinstance(read, float) else "category"
         if kind not in ("", own):
+            what = own if own == "number" else "boolean" if type(value) in _ARE_BOOLEAN else "text"
             raise ValueError(
-                f"x: feature {name!r} of {document_name(i, ids)} is a {own}, {value!r:.60}, and a {kind} elsewhere"
+                f"x: feature {name!r} of {document_name(i, ids)} is a {what}, {value!r:.60}, and a {kind} elsewhere"
             )
         kind = own
         if isinstance(read, float):
@@ -136,16 +151,23 @@ def _read_feature(name: Hashable, rows: list[int], values: list[Any], ids: Any, 
                 column(levels.name(name, level), 0.0)[i] = 1.0
 
 
+def _numbers_of(values: list[Any]) -> np.ndarray | None:
+    """Values as float64 (n,); None if they are not numbers alone."""
+    return as_floats(values) if _ARE_BOOLEAN.isdisjoint(map(type, values)) else None
+
+
 def _read_value(value: Any) -> float | list[str] | str | None:
     """A number, levels, None for what is missing, or a text that says what may stand there."""
     if value is None or type(value).__name__ in _MISSING:
         return None
     if isinstance(value, str):
-        return [str(value)]
+        return [str(in_nfc(value))]
+    if type(value) in _ARE_BOOLEAN:
+        return [_BOOLEANS[bool(value)]]
     if isinstance(value, list | tuple | set | frozenset | np.ndarray):
         texts = sorted(value) if isinstance(value, set | frozenset) else list(value)
         if all(isinstance(text, str) for text in texts):
-            return [*map(str, texts)]
+            return [str(in_nfc(text)) for text in texts]
         return "a list holds texts"
     if isinstance(value, np.datetime64):
         return float((value - np.datetime64(0, "s")) / np.timedelta64(1, "s"))
@@ -156,11 +178,11 @@ def _read_value(value: Any) -> float | list[str] | str | None:
     if isinstance(value, datetime.timedelta):
         return value.total_seconds()
     if isinstance(value, complex | np.complexfloating):
-        return "features are numbers, texts, lists of texts and times"
+        return _KINDS
     try:
         number = float(value)
     except OverflowError:
         return "it is beyond the largest float"
     except (TypeError, ValueError):
-        return "features are numbers, texts, lists of texts and times"
+        return _KINDS
     return None if number != number else number

@@ -5,7 +5,8 @@ import operator
 import os
 import re
 import reprlib
-from collections.abc import Callable, Hashable, Iterable, Sequence
+import unicodedata
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,8 @@ import numpy as np
 from online_rank._kernels.names import hash_texts, number_names
 from online_rank.limits import is_name
 
-#: Random seeds of the hash, so that nobody can choose names that collide. Nothing that is stored depends on them.
-_SEEDS = np.frombuffer(os.urandom(16), np.uint64)
+#: Secret key of the hash, so that nobody can choose names that collide. Nothing that is stored depends on it.
+_KEY = np.frombuffer(os.urandom(16), np.uint64)
 
 _ONLY_TEXTS = {str}
 
@@ -58,13 +59,56 @@ def index_among(names: tuple[str, ...]) -> str | None:
     return next((name for name in names if isinstance(name, str) and is_index_name(name)), None)
 
 
+def in_nfc(name: Any, depth: int = _DEEPEST) -> Any:
+    """A name, a category or a word in Unicode's normal form C, in which equal texts have equal characters; others as they are.
+
+    Examples
+    --------
+    >>> in_nfc("cafe\N{COMBINING ACUTE ACCENT}") == "caf\N{LATIN SMALL LETTER E WITH ACUTE}"
+    True
+    """
+    if isinstance(name, str):
+        return name if name.isascii() else unicodedata.normalize("NFC", name)
+    return tuple([in_nfc(part, depth - 1) for part in name]) if type(name) is tuple and depth else name
+
+
+def are_nfc(names: Iterable[Any]) -> bool:
+    """Whether all names are in normal form C."""
+    try:
+        return "".join(names).isascii() or all(map(_is_nfc, names))
+    except TypeError:
+        return all(map(_is_nfc, names))
+
+
+def _is_nfc(name: Any, depth: int = _DEEPEST) -> bool:
+    if isinstance(name, str):
+        return unicodedata.is_normalized("NFC", name)
+    return type(name) is not tuple or not depth or all(_is_nfc(part, depth - 1) for part in name)
+
+
+def names_in_nfc(names: Iterable[Any], where: str) -> list[Any]:
+    """Names in normal form C. Raises ValueError, which says `where` they are, if two become one."""
+    first: dict[Any, Any] = {}
+    for name in names:
+        if (other := first.setdefault(in_nfc(name), name)) is not name and other != name:
+            raise ValueError(
+                f"{where} has {other!a} and {name!a}, which Unicode takes for the same text: give one of them another name"
+            )
+    return [*first]
+
+
+def keys_in_nfc(given: Mapping[Any, Any], where: str) -> Mapping[Any, Any]:
+    """A dict with its names in normal form C, itself if they are. Raises ValueError as `names_in_nfc`."""
+    return given if are_nfc(given) else dict(zip(names_in_nfc(given, where), given.values(), strict=True))
+
+
 class HashedNames(tuple):
     """Distinct names, all strings, with their `hashes`, int64 (n, 2)."""
 
     hashes: np.ndarray
 
     def __reduce__(self) -> Any:
-        # The seeds differ in another process.
+        # The key differs in another process.
         return tuple, (tuple(self),)
 
 
@@ -120,7 +164,7 @@ def hashes_of(names: Sequence[Hashable]) -> np.ndarray:
     hashes = np.empty((len(names), 2), np.int64)
     # Byte 254 does not occur in UTF-8.
     text = in_lines(names, lambda name: encoded(name) if isinstance(name, str) else b"\xfe")
-    hash_texts(np.frombuffer(text, np.uint8), _SEEDS, hashes)
+    hash_texts(np.frombuffer(text, np.uint8), _KEY, hashes)
     return hashes
 
 

@@ -1,6 +1,8 @@
 """A learner with one curve for each feature."""
 
+import copy
 import itertools
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,14 +16,17 @@ from online_rank.base import Abilities, share_lock
 from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Nested, Real, Schema
-from online_rank.base.undo import Undo, record
+from online_rank.base.undo import Undo, record, record_state
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
+from online_rank.measures.own import is_own
 from online_rank.preprocessing import StreamQuantileMap
-from online_rank.query import Block, with_features
+from online_rank.query import Block, SparseRows, with_features
+from online_rank.query.levels import is_level
 from online_rank.rankers.curved import ALONE, MEMBERS, CurvedRanker, as_read, n_curves
 from online_rank.rankers.halving import halved
 from online_rank.rankers.hedge import LEAST, HedgeAccount, Hedged, opening
+from online_rank.rankers.mixed import mix_curves
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.signs import checked_signs
 
@@ -37,6 +42,12 @@ _MARGIN = 1.0
 _NEWTON_HALF_LIFE, _MOST_COLUMNS = 30.0, 300
 #: A place that is still to be decided.
 _OPEN = -4
+#: From so many curves on it warns.
+_MANY_CURVES = 1000
+_HINT = (
+    "AdditiveRanker has 1,000 features and learns a curve of each, which takes time and 4 MB; if they are words, give it "
+    'texts: BlendRanker([AdditiveRanker(), HashedFeatures(text=("title",), others=False) | PerceptronRanker()])'
+)
 #: A pause counts as at most so many half-lives.
 _LONGEST_PAUSE = 10.0
 
@@ -53,19 +64,21 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     **Members.** One perceptron learns all columns, as `PerceptronRanker(credit="adaptive", relative_margin=1.0)` does. Members
     are its last weights, two averages of them with different half-lives, and a Newton learner of the logistic loss of pairs on
-    the columns g and presence of the first 300 features. They are blended, alone and in pairs, by the rule of `BlendRanker` on
-    running scales, so that their sum is one curve for each feature. `online_rank.bounds.certificate_of` compares the loss with
-    that of the best candidate, and bounds it by the mass of the updates (`additive_mass_bound`).
+    the columns g and presence: 300 of them have a whole Hessian, and g of the features beyond these its diagonal. They are
+    blended, alone and in pairs, by the rule of `BlendRanker` on running scales, so that their sum is one curve for each feature.
+    `online_rank.bounds.certificate_of` compares the loss with that of the best candidate, and bounds it by the mass of the
+    updates (`additive_mass_bound`).
 
     **Missing values.** NaN, None, null and absent names are missing: their columns are 0, except for an encoding and a weight
     of their own. A feature that most documents lack needs nothing else. Features may come at any time.
 
-    **Categories.** In dicts, and in frames with a column of texts, a text is a category with a column of ones and zeros for
-    each level, up to `max_levels`; all others share one. A list of texts has all of its levels. Booleans are numbers. Dates and
-    times are seconds since 1970, whose q is of use however far they grow.
+    **Categories.** In dicts, and in frames with a column of texts or booleans, these are categories with a column of ones and
+    zeros for each level, up to `max_levels`; all others share one. A list of texts has all of its levels. Dates and times are
+    seconds since 1970, whose q is of use however far they grow. In arrays of numpy everything is a number.
 
     **Sparse rows** are learned by a `PerceptronRanker`, as they are: a stream that begins with `SparseRows`, a sparse matrix of
-    scipy, or dicts of many names of which each document has few.
+    scipy, or dicts of counts with many names of which each document has few, as of words. `BlendRanker` takes numbers and words
+    together (`HashedFeatures(text=..., others=False)`). From 1,000 curves on, which take time, it warns.
 
     Parameters
     ----------
@@ -79,8 +92,9 @@ class AdditiveRanker(Hedged, CurvedRanker):
     max_levels
         Most levels of a category.
     signs
-        `{feature: 1 or -1}`: its curves never fall, or never rise. Such a feature has no target encodings, and the Newton
-        learner leaves it out. The feature number n of an array is called `"n"`.
+        `{feature: 1 or -1}`: its curves never fall, or never rise; of a boolean, true is never worse, or never better, than
+        false. Such a feature has no target encodings, and the Newton learner leaves it out. The feature number n of an array is
+        called `"n"`.
     seed
         Seed of all draws.
 
@@ -120,11 +134,13 @@ class AdditiveRanker(Hedged, CurvedRanker):
         _places=Array(n_curves, 2, dtype="int64", low=_OPEN, high=_MOST_COLUMNS),
         _pending=Array(None),
         _gram=Array(lambda ranker: len(ranker._pending) * (len(ranker._pending) + 1) // 2),
+        _curvatures=Array(n_curves, low=0.0),
         _numbers=Array(kernels.N_NUMBERS, low=0.0),
         _losses=Array(len(_CANDIDATES), low=0.0),
         _account=Array(len(HedgeAccount._fields), low=LEAST),
         _n_queries=Count(),
         _n_served=Count(),
+        _n_mixed=Count(),
         _at=Real(optional=True),
     )
 
@@ -150,15 +166,19 @@ class AdditiveRanker(Hedged, CurvedRanker):
         seed: int = 0,
     ) -> None:
         super().__init__()
+        if is_own(measure):
+            raise TypeError(
+                f"measure is {measure!r:.80}: AdditiveRanker learns for measures of the library, by their names; for one of "
+                "your own take StreamQuantileMap() | PerceptronRanker(measure)"
+            )
         arguments.seed(seed)
         arguments.flag("relative", relative)
         arguments.integer("max_levels", max_levels, 1)
-        checked_signs(signs)
         self.measure = measure
         self.half_lives = half_lives
         self.relative = relative
         self.max_levels = max_levels
-        self.signs = signs
+        self.signs = checked_signs(signs)
         self.seed = seed
         self._measure = parse_measure(measure)
         self._config = np.array([*self._measure, ADAPTIVE, ROOT, _MARGIN, 1.0, 0.0, 0.0, relative], dtype=np.float64)
@@ -171,10 +191,11 @@ class AdditiveRanker(Hedged, CurvedRanker):
         self._places = np.zeros((0, 2), dtype=np.int64)
         self._gram = np.zeros(0)
         self._pending = np.zeros(0)
+        self._curvatures = np.zeros(0)
         self._numbers = np.zeros(kernels.N_NUMBERS)
         self._losses = np.zeros(len(_CANDIDATES))
         self._account = opening()
-        self._n_queries = self._n_served = 0
+        self._n_queries = self._n_served = self._n_mixed = 0
         self._at: float | None = None
         self._derive()
         share_lock(self)
@@ -209,6 +230,11 @@ class AdditiveRanker(Hedged, CurvedRanker):
         return self._n_served
 
     @property
+    def n_mixed(self) -> int:
+        """How often what several machines have learned was mixed; no bound covers the account of several."""
+        return self._n_mixed
+
+    @property
     @locked
     def mass(self) -> float:
         """V, the total mass of the updates of the perceptron."""
@@ -226,17 +252,34 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     def _choice(self) -> np.ndarray:
         chosen = np.empty(len(MEMBERS) + len(_CANDIDATES))
-        kernels.choose(
-            self._numbers, _CANDIDATES, self._losses, self._account, _PRIOR, self.seed, self._n_queries, chosen
-        )  # fmt: skip
+        kernels.choose(self._numbers, self._hedge(), self._n_queries, chosen)
         return chosen
 
+    def _hedge(self) -> kernels.Hedge:
+        return kernels.Hedge(_CANDIDATES, _PRIOR, self._losses, self._account, self.seed, self._n_queries)
+
     def _grow(self, n_new: int) -> None:
+        """Curves are added by what learns them, as sparse features have none."""
+
+    def _add_curves(self) -> None:
+        """Give the features that are new their curves."""
+        before = len(self._weights)
+        n_new, documents = self._n_features - before, self._numbers[DOCUMENTS]
+        if not n_new:
+            return
+        if before < _MANY_CURVES <= self._n_features:
+            warnings.warn(_HINT, stacklevel=2)
         self._front.widen(n_new)
         self._weights = with_zeros(self._weights, n_new)
         self._sums = with_zeros(self._sums, n_new)
+        self._curvatures = with_zeros(self._curvatures, n_new)
         # Earlier documents lacked the new features; their standardised grades add up to 0.
-        self._sums[self._n_features :, 0, 1, curves.POINTS] = self._numbers[DOCUMENTS]
+        self._sums[before:, 0, 1, curves.POINTS] = documents
+        if levels := [before + k for k, name in enumerate(self._own_names()[before:]) if is_level(name)]:
+            # They did not have these levels: their value was 0, and so are g and q.
+            self._front.were_zero(levels)
+            self._sums[levels, 0, 1, curves.POINTS] = 0.0
+            self._sums[levels, :, 1, curves.POINTS // 2 - 1 : curves.POINTS // 2 + 1] = documents / 2.0
         self._places = np.concatenate([self._places, np.full((n_new, 2), _OPEN)])
         self._drawn = None
 
@@ -248,6 +291,13 @@ class AdditiveRanker(Hedged, CurvedRanker):
         super()._record(log, block)
         for part in self._parts:
             record(log, part, block)
+
+    def _recorded_for_one(self, log: list[Undo], block: Block) -> bool:
+        if self._linear is not None:
+            return False
+        record_state(log, self, copied=False)
+        record(log, self._front, block)
+        return True
 
     def _decide_places(self) -> None:
         """Give new features, and those that were missing for the first time, their columns in the second-order member."""
@@ -274,6 +324,34 @@ class AdditiveRanker(Hedged, CurvedRanker):
         for name, sign in (self.signs or {}).items():
             if name in known:
                 self._signs[known[name]] = sign
+        for name, j in known.items():
+            if is_level(name) and name[0] in (self.signs or ()):  # type: ignore[index]
+                rises = {"true": 1, "false": -1}.get(name[2], 0)  # type: ignore[index]
+                if not rises:
+                    raise ValueError(f"signs has {name[0]!r}, which is a category: numbers and booleans have signs")  # type: ignore[index]
+                self._signs[j] = rises * self.signs[name[0]]  # type: ignore[index]
+
+    def _fork(self) -> None:
+        for part in self._parts:
+            part._fork()
+
+    def _mix(self, shards: Sequence[Any], base: Any) -> None:
+        self._n_mixed += 1
+        self._n_queries += sum(shard._n_queries - base._n_queries for shard in shards)
+        self._n_served += sum(shard._n_served - base._n_served for shard in shards)
+        self._at = max((shard._at for shard in shards if shard._at is not None), default=self._at)
+        self._last_round = copy.copy(shards[-1]._last_round)  # Each instance overwrites its own row.
+        if self._linear is None and any(shard._linear is not None for shard in shards):
+            self._begin_linear()
+        if self._linear is None:
+            self._drawn = None
+            mix_curves(self, shards, base)
+            return
+        if any(n_curves(one) for one in (base, *shards)):
+            raise ValueError("some of the AdditiveRankers have learned from sparse rows, and others from arrays")
+        fresh = self._linear.clone()
+        self._linear._meet_features_of([self])
+        self._linear._mix([shard._linear or fresh for shard in shards], base._linear or fresh)
 
     def _kept(self, block: Block) -> np.ndarray:
         """The factors of the past for each query, (q, 3)."""
@@ -294,6 +372,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
         return keep
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        if self._linear is None and isinstance(block.X, SparseRows):
+            self._begin_linear()
         if self._linear is not None:
             learned = self._linear._learn(block, rounds)
             self._n_queries += learned
@@ -301,51 +381,65 @@ class AdditiveRanker(Hedged, CurvedRanker):
         if block.X.dtype != np.float64:
             block = with_features(block, as_read(block.X), block.names)
         self._drawn = None
+        if len(self._weights) != self._n_features:
+            self._add_curves()
         if len(self._signs) != self._n_features:
             self._decide_signs()
         if len(self._places) and self._places[-1, 0] == _OPEN:
             self._decide_places()
         t, n = 0, len(block.w)
         while t < n:
-            stop = self._run_from(block, t)
+            stop = n if n == 1 else self._run_from(block, t)
             run = block if stop - t == n else block.queries(t, stop)
-            learned = self._learn_run(run, rounds[t:stop])
-            t += learned
-            if self._n_features and self._places.min() == kernels.WANTED:
-                self._decide_places()
-            elif t < stop:
+            t += self._learn_run(run, rounds[t:stop])
+            if t < stop:
                 return t
         return n
 
     def _run_from(self, block: Block, t: int) -> int:
         """The end of a run of queries, from t on, during which the map of raw values stays the same."""
-        if len(block.w) == 1:
-            return 1
         stop = self._front.run_from(block.offsets, t)
         return stop if (block.w[t:stop] > 0.0).all() else t + 1
 
     def _learn_run(self, block: Block, rounds: np.ndarray) -> int:
-        """Learn queries for which the map of raw values stays the same; how many. The map learns them afterwards.
+        """Learn queries for which the map of raw values stays as it is now; how many.
 
-        Only the very first query is learned by the map before. A query of weight 0 is not learned at all.
+        The map learns them first, so that a kernel makes the last change; for the very first query that map counts. A query of
+        weight 0 is not learned at all.
         """
-        X, y, offsets, w, front = block.X, block.y, block.offsets, block.w, self._front
-        counts, begins = bool(w[0] > 0.0), not front.n_documents
-        if counts and begins:
-            front.learn_run(X)
-        _, *table = front.table
-        served = _NONE if block.served is None else block.served
-        self._n_served += len(w) if len(served) else 0
-        learned = kernels.learn(
-            X, y, offsets, w, discounts(len(y)), self._config, *table, self._weights, self._sums, self._signs, self._places,
-            self._gram, self._pending, self._numbers, _CANDIDATES, self._losses, self._account, _PRIOR, self._kept(block),
-            served, self.seed, self._n_queries, rounds,
+        front, t, n = self._front, 0, len(block.w)
+        table, begins = front.table, not front.n_documents
+        if block.w[0] > 0.0:
+            front.learn_run(block.X)
+        learned = self._learn_mapped(block, front.table if begins else table, rounds)
+        while learned < 0:
+            # A feature had its first missing values, and gets a column for that.
+            self._decide_places()
+            t -= learned
+            learned = self._learn_mapped(block.queries(t, n), table, rounds[t:]) if t < n else 0
+        return t + learned
+
+    def _learn_mapped(self, block: Block, table: Any, rounds: np.ndarray) -> int:
+        """Learn queries by the kernel, as far as it goes (`kernels.learn`)."""
+        served, hedge, keep = _NONE if block.served is None else block.served, self._hedge(), self._kept(block)
+        learner = kernels.Learner(
+            self._weights, self._sums, self._signs, self._places, self._gram, self._pending, self._curvatures, self._numbers
+        )
+        n, latest = len(block.w), self._at
+        self._n_queries += n
+        self._n_served += n if len(served) else 0
+        if block.at is not None:
+            self._at = max(float(block.at.max()), -np.inf if latest is None else latest)
+        learned: int = kernels.learn(
+            block.X, block.y, block.offsets, block.w, discounts(len(block.y)), self._config, table, learner, hedge, keep,
+            served, rounds,
         )  # fmt: skip
-        self._n_queries += learned
-        if learned and block.at is not None:
-            self._at = max(float(block.at[:learned].max()), -np.inf if self._at is None else self._at)
-        if counts and not begins:
-            front.learn_run(X[: int(offsets[learned])])
+        if abs(learned) < n:
+            left = n - abs(learned)
+            self._n_queries -= left
+            self._n_served -= left if len(served) else 0
+            if block.at is not None:
+                self._at = max([*block.at[: abs(learned)].tolist(), *([] if latest is None else [latest])], default=None)
         return learned
 
 

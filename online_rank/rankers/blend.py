@@ -1,47 +1,50 @@
 """Blends of several rankers, weighted by how well they have ranked so far."""
 
+import copy
 import itertools
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, cast
 
 import numpy as np
 from river import base
 
 from online_rank._kernels import blend as kernels
+from online_rank._kernels import curves
 from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.codes import MAX_GRADE
-from online_rank.arguments import integer, number
+from online_rank.arguments import flag, integer, number
 from online_rank.arguments import seed as require_seed
-from online_rank.base import (
-    Abilities,
-    Ranker,
-    RankingPipeline,
-    share_lock,
-    steps_of,
-)
+from online_rank.base import Abilities, Ranker, RankingPipeline, Round, ranker_of, share_lock, steps_of
 from online_rank.base.closed import form_of
 from online_rank.base.draws import counted_generator
-from online_rank.base.form import Blend, Head
+from online_rank.base.explain import shares_of_features
+from online_rank.base.form import Blend, Form, Head, Linear
 from online_rank.base.lock import locked
 from online_rank.base.rounds import largest_norm
-from online_rank.base.schema import Array, Derived, ListOf, Nested, Schema
+from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
-from online_rank.preprocessing._columns import names_made
-from online_rank.query import Block
+from online_rank.query import Block, SparseRows, feature_dicts, single, with_features
+from online_rank.rankers.additive import AdditiveRanker
+from online_rank.rankers.boosted import REACH, BoostedRanker
+from online_rank.rankers.curved import as_read
+from online_rank.rankers.fading import FadingRanker
 from online_rank.rankers.hedge import BUDGET, LEAST, HedgeAccount, Hedged, choose, opening, shares_of
-from online_rank.rankers.nested import RankerOfSeveral, first_step
+from online_rank.rankers.nested import NestedRanker, first_step, require_model
 
 _MAX_CANDIDATES = 2000
+_LARGEST_NORM = Round._fields.index("largest_norm")
 
 
-class BlendRanker(Hedged, RankerOfSeveral):
+class BlendRanker(Hedged, FadingRanker, NestedRanker):
     r"""Rank by a convex blend of rankers, weighted by how well the candidate blends have ranked so far.
 
-    Scores are standardised within the query (z-scores), so that rankers of different scales can be added. Candidates are all
-    weights of the grid with steps 1/`grid` that add up to 1. Before a query is learned, it is ranked by the blend of each
-    candidate c, and with L_c the cumulative loss (1 - `measure`, ties broken pessimistically) the weights that serve are
+    The scores of each ranker are divided by a running scale, the mean of their deviations within queries, of which older ones
+    count less, so that rankers of different scales can be added. So a blend of rankers whose score of a document depends on
+    that document alone is such a ranker. Candidates are all weights of the grid with steps 1/`grid` that add up to 1. Before a
+    query is learned, it is ranked by the blend of each candidate c, and with L_c the cumulative loss (1 - `measure`, ties
+    broken pessimistically) the weights that serve are
 
     .. math:: p = \sum_c \pi_c c, \qquad \pi_c \propto \pi_c^1 \exp(-\eta L_c).
 
@@ -52,21 +55,21 @@ class BlendRanker(Hedged, RankerOfSeveral):
     worse than their candidates by more than the loss of one query, a candidate drawn from pi is served alone, until the excess
     is made up. Then, on any stream and at any time: **the loss of what was served is at most that of the best fixed blend, plus
     ln N / eta + Delta + G**, with G the sum of the served losses less the mean losses of the candidates.
-    `online_rank.bounds.certificate_of` prints it. It speaks of fixed blends of the members as they were at each query: where a
-    stream drifts, members that forget carry the blend along.
+    `online_rank.bounds.certificate_of` prints it. It speaks of fixed blends of the members and their scales as they were at
+    each query: where a stream drifts, members that forget carry the blend along.
 
-    A document's score depends on the other documents of its query.
+    **The default blend** is an `AdditiveRanker` and trees, which see the features by the map of its curves: a sum of curves of
+    single features and of trees. It takes all that the former takes: raw features, missing values, categories, and features
+    that come late. Sparse rows are left to the former.
 
     Parameters
     ----------
     rankers
-        Rankers and pipelines that end in one, which all get the same features; copies of them learn. None: the default blend of
-        a perceptron that averages all its weights, one on ramps with a half-life of 100 queries, ridge with one of 500 on
-        target encodings, small trees that forget within some 200 queries, and large ones that forget within some thousands.
-        `"light"`: the first three. Both take raw features, since they contain a `StreamQuantileMap` in front of all members,
-        and both follow a stream that drifts: members that forget get the weight once they rank better.
+        Rankers and pipelines that end in one, which all get the same features; copies of them learn. If all of them take
+        documents with text, as `AdditiveRanker` and `HashedFeatures` do, they get the documents as they are. None: an
+        `AdditiveRanker` and a `BoostedRanker` that forgets within some thousands of queries.
     measure
-        The measure of the loss (see `online_rank.measure`).
+        The measure of the loss (see `online_rank.measure`), which the default blend learns for, too.
     grid
         The grid of the candidates' weights has steps 1/`grid`.
     rate
@@ -79,6 +82,8 @@ class BlendRanker(Hedged, RankerOfSeveral):
         The initial weight pi^1 of each ranker alone, numbers >= 0 with a sum of at most 1; all candidates share the rest
         equally. With 0.5 on the ranking that users have today, `prior=(0.5, 0)`, a blend loses at most ln 2 / eta + Delta + G
         more than that ranking. None: all candidates equally.
+    relative
+        Of the default blend: as for `AdditiveRanker`. Without relative columns the score of a document depends on itself alone.
     seed
         Seed of the draws. A draw depends only on the seed and the number of queries learned.
 
@@ -104,47 +109,72 @@ class BlendRanker(Hedged, RankerOfSeveral):
     """
 
     _schema = Schema(
+        _measure=Derived(),
         _candidates=Derived(),
+        _prior=Derived(),
+        _n_queries=Count(),
         _learners=ListOf(Nested("Ranker", "RankingPipeline"), lambda ranker: ranker._candidates.shape[1]),
+        _scales=Array(lambda ranker: ranker._candidates.shape[1], 2, low=0.0),
         _losses=Array(lambda ranker: len(ranker._candidates)),
         _account=Array(len(HedgeAccount._fields), low=LEAST),
-        _prior=Derived(),
-        _front=Nested("StreamQuantileMap", optional=True),
     )
 
     def __init__(
         self,
-        rankers: Sequence[Ranker | RankingPipeline] | str | None = None,
+        rankers: Sequence[Ranker | RankingPipeline] | None = None,
         *,
         measure: str = "ndcg@10",
         grid: int = 4,
         rate: float = 1.0,
         half_life: float | str | None = None,
         prior: Sequence[float] | None = None,
+        relative: bool = True,
         seed: int = 0,
     ) -> None:
-        chosen = _recommended(rankers) if rankers is None or isinstance(rankers, str) else rankers
-        super().__init__(chosen, half_life)
+        super().__init__()
+        self._measure = parse_measure(measure)
+        require_seed(seed)
+        flag("relative", relative)
+        if rankers is not None and not relative:
+            raise ValueError("relative=False is for the default blend: give rankers whose scores are of single documents")
+        chosen = _recommended(measure, relative, seed) if rankers is None else rankers
+        if not isinstance(chosen, list | tuple) or not chosen:
+            raise TypeError(f"rankers is {rankers!r}; it is a list of rankers and pipelines")
+        for i, ranker in enumerate(chosen):
+            require_model(f"rankers[{i}]", ranker)
         integer("grid", grid, 1)
         if math.comb(grid + len(chosen) - 1, grid) > _MAX_CANDIDATES:
             raise ValueError(f"grid is {grid}: with {len(chosen)} rankers that makes more than {_MAX_CANDIDATES} candidates")
         number("rate", rate, 0.0)
-        require_seed(seed)
+        self._fade_by(half_life)
         self.rankers = rankers
         self.measure = measure
         self.grid = grid
         self.rate = rate
         self.prior = prior
+        self.relative = relative
         self.seed = seed
-        self._measure = parse_measure(measure)
         self._candidates = _grid(grid, len(chosen))
-        self._front = None if chosen is rankers else _own_map()
-        self._losses = np.zeros(len(self._candidates))
         self._prior = _prior_of(prior, self._candidates)
+        self._learners = [copy.deepcopy(ranker) for ranker in chosen]
+        self._scales = np.zeros((len(chosen), 2))
+        self._losses = np.zeros(len(self._candidates))
         self._account = opening()
+        self._n_queries = 0
         # Learners that were trained before serve at once.
         self._meet_features_of([learner for learner in map(first_step, self._learners) if learner is not None])
         share_lock(self)
+
+    @property
+    @locked
+    def learners(self) -> list[Ranker | RankingPipeline]:
+        """The rankers that learn, in the order of `rankers`."""
+        return list(self._learners)
+
+    @property
+    def n_queries(self) -> int:
+        """Number of queries learned."""
+        return self._n_queries
 
     @property
     @locked
@@ -154,9 +184,15 @@ class BlendRanker(Hedged, RankerOfSeveral):
 
     @property
     @locked
+    def scales(self) -> np.ndarray:
+        """The running scale of each learner's scores, float64 (number of rankers,), by which they are divided."""
+        return np.where(self._scales[:, 0] > 0.0, self._scales[:, 0], 1.0)
+
+    @property
+    @locked
     def _mean_weights(self) -> np.ndarray:
-        """The mean of the candidates by their shares, also where one is drawn for each query."""
-        return choose(shares_of(self._losses, self._prior, self.step), self._candidates, None)
+        """The mean of the candidates by their shares, also where one is drawn for each query, over the scales."""
+        return choose(shares_of(self._losses, self._prior, self.step), self._candidates, None) / self.scales
 
     @property
     def draws_candidates(self) -> bool:
@@ -168,101 +204,165 @@ class BlendRanker(Hedged, RankerOfSeveral):
         drawn = counted_generator(self, self.seed, self._n_queries).random() if self.draws_candidates else None
         return choose(shares, self._candidates, drawn)
 
+    @property
+    def _curves(self) -> AdditiveRanker | None:
+        """The learner of the default blend that reads queries, and by whose map trees see the features."""
+        return cast(AdditiveRanker, self._learners[0]) if self.rankers is None else None
+
+    @property
+    def _trees(self) -> BoostedRanker:
+        return cast(BoostedRanker, self._learners[1])
+
     def _share_columns(self) -> None:
         """The rankers and pipelines inside read queries themselves, and add features as they learn."""
 
+    def _grow(self, n_new: int) -> None:
+        if self._curves is not None:
+            # Sparse rows have no columns for trees, but one that says nothing.
+            width = self._n_features + n_new if self._curves.has_curves else 1
+            self._trees._extend(None, max(width - self._trees._n_features, 0))
+
     def _abilities(self) -> Abilities:
         # Served scores are not passed to the members: they only enter the account.
-        return super()._abilities()._replace(takes_served=True)
+        able = super()._abilities()._replace(takes_served=True)
+        if all(learner.abilities.takes_documents for learner in self._learners):
+            able = able._replace(takes_documents=True, takes_missing=True)
+        return able if self._curves is None else able._replace(takes_documents=True, takes_missing=True, takes_sparse=True)
+
+    @property
+    def _wrapped(self) -> list[Ranker | RankingPipeline]:
+        return self._learners
 
     @property
     def _parts(self) -> list[base.Base]:
-        return [*self._learners, *self._in_front]
-
-    @property
-    def _in_front(self) -> list[Any]:
-        """The transformers in front of all learners."""
-        return [] if self._front is None else [self._front]
+        return [*self._learners]
 
     @property
     def _serving(self) -> None:
         return None
 
-    def _blended(self) -> tuple[list[Any], list[Any], np.ndarray]:
-        return self._in_front, self._learners, self.weights
+    def _blended(self) -> tuple[list[Any], np.ndarray] | None:
+        factors = self.weights / self.scales
+        if self._curves is None:
+            return self._learners, factors
+        # Sparse rows are ranked by the first alone; otherwise it splits differences itself.
+        return None if self._curves.has_curves else (self._learners[:1], factors[:1])
+
+    def _split(self, block: Block, a: int, b: int) -> tuple[Sequence[Hashable], np.ndarray, bool] | None:
+        told = None if self._curves is None else self._curves._split(block, a, b)
+        if self._curves is None or told is None:
+            return None
+        names, values, _ = told
+        X = block.X if self._fits(block) else self._align(block).X
+        shares = shares_of_features(self._trees, *self._for_trees(X[[a, b]], single(2)))
+        by_feature = [shares[columns].sum() for columns in self._curves._columns_of_features().values()]
+        factors = self.weights / self.scales
+        return names, factors[0] * values + factors[1] * np.array(by_feature), not shares.any()
+
+    def _linear_weights(self, columns: Any = slice(None)) -> np.ndarray | None:
+        own = None if self._curves is None else self._curves._linear_weights(columns)
+        return None if own is None else (self.weights / self.scales)[0] * own
 
     def _head(self) -> Head:
-        names, n_features = self.feature_names, self.n_features
-        if self._front is None or self._front.passes:
+        names, n_features, reader = self.feature_names, self.n_features, self._curves
+        if reader is None:
             return Blend(tuple(form_of(learner, names, n_features) for learner in self._learners), self._mean_weights)
-        layers, columns = self._front._layers(n_features), names_made(self._front, self._own_names())
-        forms = (form_of(learner, None if names is None else columns, len(columns)) for learner in self._learners)
-        raw = (form._replace(names=names, n_features=n_features, layers=(*layers, *form.layers)) for form in forms)
-        return Blend(tuple(raw), self._mean_weights)
+        linear = reader._linear_weights()
+        if linear is not None:
+            return Linear(self._mean_weights[0] * linear)
+        trees = Form(names, n_features, reader._front._layers(n_features)[:1], self._trees._head())
+        return Blend((form_of(reader), trees), self._mean_weights)
 
-    def _score_queries(self, X: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        if not all_finite(X.reshape(-1)):
+    def _is_sound(self, X: Any) -> bool:
+        """Whether features have no value that is refused."""
+        if type(X) is list:
+            return True  # Learners read documents, and raise.
+        values = (X.values if isinstance(X, SparseRows) else X).reshape(-1)
+        return bool(all_finite(values) or ((self._known or self.abilities).takes_missing and not np.isinf(values).any()))
+
+    def _for_trees(self, X: Any, offsets: np.ndarray) -> np.ndarray:
+        """The columns that trees get: by the map of the curves; a missing value has a bin of its own."""
+        if self._curves is None or not self._curves.has_curves:
+            return np.zeros((X.shape[0], 1), dtype=np.float32)
+        table = self._curves._front.table
+        mapped = np.full(X.shape, -2.0 * REACH, dtype=np.float32)
+        curves.mapped(as_read(X[:, : len(table.counts)]), offsets, table, -REACH, mapped)
+        return mapped
+
+    def _for_learners(self, block: Block) -> list[Block]:
+        """What each learner gets of queries in the columns of the blend."""
+        if self._curves is None:
+            return [block] * len(self._learners)
+        return [block, block._replace(X=self._for_trees(block.X, block.offsets), names=None)]
+
+    @property
+    def _passes(self) -> bool:
+        """Whether each learner reads documents itself, and some make other features of them."""
+        takes = (self._known or self.abilities).takes_documents
+        return takes and any(isinstance(learner, RankingPipeline) for learner in self._learners)
+
+    @property
+    def _reader(self) -> Any:
+        return None if self._passes else super()._reader
+
+    def _fits(self, block: Block) -> bool:
+        return block.names is None if self._passes else super()._fits(block)
+
+    def _align(self, block: Block, grow: bool = False) -> Block:
+        # Learners get documents, so columns with names become such.
+        return with_features(block, feature_dicts(block), None) if self._passes else super()._align(block, grow)
+
+    def _score_all(self, block: Block, score: Callable[[Any, np.ndarray], np.ndarray] | None = None) -> np.ndarray:
+        if not self._passes:
+            return super()._score_all(block, score)
+        return self._blend_of(block if self._fits(block) else self._align(block))
+
+    def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
+        if not self._is_sound(X):
             # The caller knows the documents' ids, and names the bad one.
-            return np.full(len(X), np.nan)
-        block = Block(X, None, offsets, np.ones(len(offsets) - 1), names=self.feature_names)
-        if self._front is not None:
-            block = self._front._transform_block(block)
-        S = np.stack([learner._score_all(block) for learner in self._learners])
-        scores, weights = np.empty(len(X)), self.weights
-        for start, stop in itertools.pairwise(offsets.tolist()):
-            kernels.blend(S[:, start:stop], weights, scores[start:stop])
+            return np.full(X.shape[0], np.nan)
+        return self._blend_of(Block(X, None, offsets, np.ones(len(offsets) - 1), names=self.feature_names))
+
+    def _blend_of(self, block: Block) -> np.ndarray:
+        """The scores of queries that the learners take."""
+        given = self._for_learners(block)
+        S = np.stack([learner._score_all(own) for learner, own in zip(self._learners, given, strict=True)])
+        scores = np.empty(S.shape[1])
+        kernels.blend(S, self._scales, self.weights, scores)
         return scores
 
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:
         """As in `Ranker`; an error of a learner about a valid query is raised."""
-        if self._front is not None:
-            query = self._front._learn_block(query)
         X, y, m, w = query.X, query.y, len(query.y), float(query.w[0])
-        good = math.isfinite(w) and w >= 0.0 and all_finite(X.reshape(-1))
+        good = math.isfinite(w) and w >= 0.0 and self._is_sound(X)
         if not (good and y.min(initial=0) >= 0 and y.max(initial=0) <= MAX_GRADE):
             return False
         step, drawn = self.step, self.draws_candidates
         shares = shares_of(self._losses, self._prior, step)
         served = self._choice(shares)
         S, losses = np.empty((len(self._learners), m)), np.empty(len(self._losses) + 1)
-        asked = query._replace(served=None)
-        for scores, learner in zip(S, self._learners, strict=True):
-            scores[:] = _answered(learner, asked)
-        levels = kernels.judge_blends(*self._measure, S, y, discounts(m), self._candidates, served, losses)
+        for scores, learner, own in zip(S, self._learners, self._for_learners(query._replace(served=None)), strict=True):
+            scores[:] = _answered(learner, own)
+        levels = kernels.judge_blends(
+            *self._measure, S, self._scales, y, discounts(m), self._candidates, served, losses
+        )  # fmt: skip
         if levels > 1:
             if query.served is not None:
                 losses[-1] = self._measure.loss(query.served, y, ties="pessimistic")
             kernels.settle(losses, w, shares, step, self._kept(query), drawn, self._losses, self._account)
+            if w > 0.0:
+                kernels.learn_scales(S, self._scales)
             self._pass_time(query)
         self._n_queries += 1
-        row[:] = losses[-1], np.nan, 0.0, 0.0, 0.0, w, m, largest_norm(X), 0.0, levels < 2
+        norm = ranker_of(self._learners[0])._last_round[0, _LARGEST_NORM] if self.abilities.takes_documents else largest_norm(X)
+        row[:] = losses[-1], np.nan, 0.0, 0.0, 0.0, w, m, norm, 0.0, levels < 2
         return True
 
 
-def _recommended(name: str | None) -> list[Ranker | RankingPipeline]:
-    """The default blend, and the light one."""
-    from online_rank.preprocessing import Ramps, StreamTargetEncoder
-    from online_rank.rankers.boosted import BoostedRanker
-    from online_rank.rankers.perceptron import PerceptronRanker
-    from online_rank.rankers.ridge import RidgeRanker
-
-    if name not in (None, "light"):
-        raise ValueError(f"rankers is {name!r}; it is a list of rankers, None for the default blend, or 'light'")
-    # Chosen by `python -m benchmarks.blends`, and on two other worlds of `benchmarks.year`; they forget, as those truths turn.
-    fast = Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, average=100)
-    # The first is the steady one: it averages all its weights.
-    light = [PerceptronRanker(average=True), fast, StreamTargetEncoder(keep="relative") | RidgeRanker(half_life=500)]
-    if name == "light":
-        return light
-    fast_trees = BoostedRanker(window=150, depth=3, rate=30.0, decay=0.06, learning_rate=0.6, longest_gap=10)
-    return [*light, fast_trees, BoostedRanker(decay=0.012, learning_rate=0.2, longest_gap=20)]
-
-
-def _own_map() -> Any:
-    """The transformer between raw features and the members of the recommended blends."""
-    from online_rank.preprocessing import StreamQuantileMap
-
-    return StreamQuantileMap()
+def _recommended(measure: str, relative: bool, seed: int) -> list[Ranker | RankingPipeline]:
+    """The default blend. Settings were chosen by `python -m benchmarks.blends`."""
+    trees = BoostedRanker(measure, decay=0.012, learning_rate=0.2, longest_gap=20, seed=seed)
+    return [AdditiveRanker(measure, relative=relative, seed=seed), trees]
 
 
 def _prior_of(prior: Sequence[float] | None, candidates: np.ndarray) -> np.ndarray:

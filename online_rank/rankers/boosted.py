@@ -23,10 +23,10 @@ from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import Block
 
-#: Bins are cut at equal distances over [-2.6, 2.6], the range of normal scores.
-_REACH = 2.6
+#: Bins are cut at equal distances over [-REACH, REACH], the range of normal scores.
+REACH = 2.6
 _N_BINS = 64
-_WIDTH = 2.0 * _REACH / (_N_BINS - 2)
+_WIDTH = 2.0 * REACH / (_N_BINS - 2)
 #: Number of queries before the first trees grow.
 _FIRST = 8
 #: Shares of the queries and of the columns that a tree is grown from, and the largest number of columns.
@@ -231,7 +231,7 @@ class BoostedRanker(Ranker):
         return dict(zip(self.feature_names, self._gains.tolist(), strict=True))
 
     def _grow(self, n_new: int) -> None:
-        zero = int((0.0 + _REACH) / _WIDTH + 1.0)
+        zero = int((0.0 + REACH) / _WIDTH + 1.0)
         self._gains = with_zeros(self._gains, n_new)
         # New features were 0 in earlier documents. A growing tree is started again with the new columns.
         self._bins = tuple(np.pad(bins, ((0, 0), (0, n_new)), constant_values=zero) for bins in self._bins)
@@ -243,7 +243,7 @@ class BoostedRanker(Ranker):
     def _head(self) -> Head:
         def bins(x: np.ndarray) -> np.ndarray:
             found = np.empty((len(x), 1), dtype=np.uint8)
-            kernels.to_bins(x[:, None], -_REACH, _WIDTH, _N_BINS, found)
+            kernels.to_bins(x[:, None], -REACH, _WIDTH, _N_BINS, found)
             return found[:, 0]
 
         # The least value of each bin: smaller values go left. A node that does not split has the last bin.
@@ -256,7 +256,7 @@ class BoostedRanker(Ranker):
 
     def _score(self, X: np.ndarray) -> np.ndarray:
         bins = np.empty(X.shape, dtype=np.uint8)
-        if not kernels.to_bins(X, -_REACH, _WIDTH, _N_BINS, bins):
+        if not kernels.to_bins(X, -REACH, _WIDTH, _N_BINS, bins):
             return np.full(len(X), np.nan)
         return self._score_bins(bins)
 
@@ -278,7 +278,7 @@ class BoostedRanker(Ranker):
         X, y, w = query.X, query.y, float(query.w[0])
         m = len(y)
         bins, loss = np.empty(X.shape, dtype=np.uint8), np.empty(1)
-        if not (0.0 <= w <= _HEAVIEST and kernels.to_bins(X, -_REACH, _WIDTH, _N_BINS, bins)):
+        if not (0.0 <= w <= _HEAVIEST and kernels.to_bins(X, -REACH, _WIDTH, _N_BINS, bins)):
             return False
         scores = self._score_bins(bins)
         levels = judge_rankings(*self._measure, scores[None], y, discounts(m), loss)

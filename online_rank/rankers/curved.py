@@ -1,13 +1,12 @@
 """Base class of rankers with curves: what they read, and what they serve."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from online_rank import arguments
 from online_rank._kernels import curves
-from online_rank._kernels.codes import DOCUMENTS
 from online_rank.base import Ranker, share_lock
 from online_rank.base.asked import as_numbers
 from online_rank.base.columns import as_array
@@ -15,21 +14,22 @@ from online_rank.base.form import Curves, Head, Layer, Linear
 from online_rank.base.lock import locked
 from online_rank.preprocessing import StreamQuantileMap
 from online_rank.query import Block, SparseRows, require_finite, single, with_features
+from online_rank.query.forms import as_floats
 from online_rank.query.levels import Levels, is_level, read_documents
 from online_rank.rankers.perceptron import PerceptronRanker
 
-__all__ = ["ALONE", "MEMBERS", "CurvedRanker", "as_read", "n_curves"]
+__all__ = ["ALONE", "MEMBERS", "CurvedRanker", "as_read", "cells_of", "n_curves"]
 
 #: The members, in the order of kernels.
 MEMBERS = ("last", "slow", "fast", "newton")
 ALONE = np.eye(len(MEMBERS))
-#: A first query of dicts with at least so many names, of which documents have less than this share, is sparse.
+#: A first query with at least so many names, of which documents have less than this share, is sparse.
 _MANY_NAMES, _FILLED = 50, 0.25
 
 
 def n_curves(ranker: Any) -> int:
-    """How many features have curves: none where queries are sparse."""
-    return 0 if ranker._linear is not None else int(ranker._n_features)
+    """How many features have curves: none where queries are sparse, or before the first is learned."""
+    return int(ranker._front.n_features)
 
 
 class CurvedRanker(Ranker):
@@ -76,9 +76,20 @@ class CurvedRanker(Ranker):
 
     def _levels(self) -> Levels:
         """The levels of all categories that it has met."""
-        if self._known_levels is None or self._known_levels.n_features != self._n_features:
-            self._known_levels = Levels(() if self._columns is None else self._columns.names, self.max_levels)
+        names = () if self._columns is None else self._columns.names
+        if self._known_levels is None or self._known_levels.names is not names:
+            self._known_levels = Levels(names, self.max_levels)
         return self._known_levels
+
+    def _begin_linear(self) -> None:
+        """Learn sparse rows from here on."""
+        self._linear = PerceptronRanker(self.measure, signs=self.signs)
+        self._linear._meet_features_of([self])
+        share_lock(self)
+
+    def _cells(self, n_documents: int, n_features: int) -> int:
+        # Documents are read as an array; a first query that is sparse is not.
+        return n_documents * n_features if n_curves(self) else 0
 
     def _fits(self, block: Block) -> bool:
         if self._linear is not None:
@@ -86,27 +97,20 @@ class CurvedRanker(Ranker):
         return type(block.X) is np.ndarray and super()._fits(block)
 
     def _align(self, block: Block, grow: bool = False) -> Block:
-        if grow and not self._n_features and self._linear is None and _is_sparse(block.X):
-            self._linear = PerceptronRanker(self.measure, signs=self.signs)
-            share_lock(self)
+        if grow and self._linear is None and not len(self._weights) and _is_sparse(block):
+            self._begin_linear()
         if self._linear is not None:
             block = self._linear._align(as_numbers(block) if type(block.X) is list else block, grow)
             self._columns, self._n_features = self._linear._columns, self._linear._n_features
             return block
         if type(block.X) is list:
-            X, names = read_documents(block.X, block.ids, self._levels().copy())
+            X, names = read_documents(block.X, block.ids, self._levels())
             block = with_features(block, X, names)
-        return super()._align(with_features(block, as_array(block.X, self), block.names), grow)
-
-    def _extend(self, names: Iterable[Hashable] | None, n_new: int = 0) -> None:
-        before = self._n_features
-        super()._extend(names, n_new)
-        new = self._own_names()[before:]
-        if levels := [before + k for k, name in enumerate(new) if is_level(name)]:
-            # Earlier documents did not have these levels: their value was 0, and so are g and q.
-            self._front.were_zero(levels)
-            self._sums[levels, 0, 1, curves.POINTS] = 0.0
-            self._sums[levels, :, 1, curves.POINTS // 2 - 1 : curves.POINTS // 2 + 1] = self._numbers[DOCUMENTS] / 2.0
+        elif block.names is not None:
+            self._levels().require_numbers(block.names)
+        if isinstance(block.X, SparseRows):
+            block = with_features(block, as_array(block.X, self), block.names)
+        return super()._align(block, grow)
 
     def _placed(self, X: np.ndarray, columns: np.ndarray) -> np.ndarray:
         known = np.flatnonzero(columns >= 0)
@@ -121,7 +125,7 @@ class CurvedRanker(Ranker):
             self._linear._require_values(as_numbers(block) if type(block.X) is list else block)
             return
         if type(block.X) is list:
-            X, names = read_documents(block.X, block.ids, self._levels().copy())
+            X, names = read_documents(block.X, block.ids, self._levels())
             block = with_features(block, X, names)
         if isinstance(block.X, SparseRows):
             require_finite(block)
@@ -136,7 +140,7 @@ class CurvedRanker(Ranker):
 
     def _drawn_by(self, weights: np.ndarray) -> np.ndarray:
         """The curves of the members by their weights (4,), (d, 2, 2, N_CELLS)."""
-        drawn = np.empty((self._n_features, 2, 2, curves.N_CELLS))
+        drawn = np.empty((len(self._weights), 2, 2, curves.N_CELLS))
         curves.draw_curves(weights, self._weights, self._sums, drawn)
         return drawn
 
@@ -159,7 +163,7 @@ class CurvedRanker(Ranker):
         bends, made = curves.FIRST + curves.STEP * np.arange(curves.POINTS), []
         for (_, scores), (starts, slopes) in zip(mapped.knots, self._curves()[:, 0], strict=True):
             g = np.unique(np.concatenate([bends[(bends > scores[0]) & (bends < scores[-1])], scores[[0, -1]]]))
-            cells = _cells_of(g)
+            cells = cells_of(g)
             made.append((g, starts[cells] + slopes[cells] * g))
         return mapped, Curves(np.arange(self._n_features), tuple(made))
 
@@ -169,9 +173,10 @@ class CurvedRanker(Ranker):
     def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
         if self._linear is not None:
             return self._linear._score_queries(X, offsets)
-        _, counts, knots, cells, finders = self._front.table
         scores = np.empty(len(X))
-        curves.score(as_read(X), offsets, counts, knots, cells, finders, self.relative, self._curves(), scores)
+        table = self._front.table
+        # Features that another ranker has met may have no curves yet.
+        curves.score(as_read(X[:, : len(table.counts)]), offsets, table, self.relative, self._curves(), scores)
         return scores
 
     @locked
@@ -198,58 +203,80 @@ class CurvedRanker(Ranker):
             There is no such member.
         """
         arguments.choice("member", member, MEMBERS, optional=True)
-        if self._linear is not None or feature not in self._own_names():
-            raise KeyError(f"there is no curve of {feature!r}")
-        j = self._own_names().index(feature)
+        j = self._place_of(feature)
         drawn = self._curves() if member is None else self._drawn_by(ALONE[MEMBERS.index(member)] / self._scales())
-        values, scores = self._front.knots(j)
-        bends = curves.FIRST + curves.STEP * np.arange(curves.POINTS)
-        bends = bends[(bends > scores[:1].sum()) & (bends < scores[-1:].sum())]
-        # Between knots at neighbouring numbers there is no value.
-        values = np.unique(np.concatenate([values, np.interp(bends, scores, values)])) if len(values) else values
-        g = np.interp(values, *self._front.knots(j)) if len(values) else values
-        cells = _cells_of(g)
+        values, g = self._bends(j)
+        cells = cells_of(g)
         own, ranked = (starts[cells] + slopes[cells] * g for starts, slopes in drawn[j])
         return values, own, ranked
+
+    def _place_of(self, feature: Hashable) -> int:
+        """The number of the curve of a feature. Raises KeyError if it has none."""
+        names = self._own_names()[: n_curves(self)]
+        if feature not in names:
+            raise KeyError(f"there is no curve of {feature!r}")
+        return names.index(feature)
+
+    def _bends(self, j: int) -> tuple[np.ndarray, np.ndarray]:
+        """The values of a feature at which its curve bends, ascending, and their normal scores."""
+        values, scores = self._front.knots(j)
+        if not len(values):
+            return values, scores
+        bends = curves.FIRST + curves.STEP * np.arange(curves.POINTS)
+        bends = bends[(bends > scores[0]) & (bends < scores[-1])]
+        # Between knots at neighbouring numbers there is no value.
+        bent = np.unique(np.concatenate([values, np.interp(bends, scores, values)]))
+        return bent, np.interp(bent, values, scores)
+
+    def _columns_of_features(self) -> dict[Hashable, list[int]]:
+        """The columns of each feature: one, or those of the levels of a category."""
+        found: dict[Hashable, list[int]] = {}
+        for j, name in enumerate(self._own_names()[: n_curves(self)]):
+            found.setdefault(name[0] if is_level(name) else name, []).append(j)  # type: ignore[index]
+        return found
 
     def missing_value(self, feature: Hashable) -> float:
         """What a missing value of a feature adds to a score, on the scale of `curve`. Raises KeyError without a curve."""
         with self._lock:
-            if self._linear is not None or feature not in self._own_names():
-                raise KeyError(f"there is no curve of {feature!r}")
-            return float(self._curves()[self._own_names().index(feature), 0, 0, curves.MISSING])
+            return float(self._curves()[self._place_of(feature), 0, 0, curves.MISSING])
 
-    def _added_up(self, block: Block) -> tuple[Sequence[Hashable], np.ndarray] | None:
-        """The raw features, categories as one, and what each adds to the scores of one query."""
+    def _split(self, block: Block, a: int, b: int) -> tuple[Sequence[Hashable], np.ndarray, bool] | None:
+        """Splits a difference of scores among the raw features, categories as one."""
         if self._linear is not None:
             return None
         self._score_all(block)  # Raises for bad values.
-        X = block.X if self._fits(block) else self._align(block).X
-        added = np.zeros((len(X), self._n_features))
-        if self._n_features:
-            _, *table = self._front.table
-            curves.contributions(as_read(X), *table, self.relative, self._curves(), added)
-        names = [name[0] if is_level(name) else name for name in self._own_names()]  # type: ignore[index]
-        places = {name: k for k, name in enumerate(dict.fromkeys(names))}
-        whole = np.zeros((len(X), len(places)))
-        np.add.at(whole.T, [places[name] for name in names], added.T)
-        return tuple(places), whole
+        X = (block.X if self._fits(block) else self._align(block).X)[:, : n_curves(self)]
+        added = np.zeros(X.T.shape)
+        if X.size:
+            curves.contributions(as_read(X), self._front.table, self.relative, self._curves(), added)
+        features = self._columns_of_features()
+        differences = added[:, a] - added[:, b]
+        return tuple(features), np.array([differences[columns].sum() for columns in features.values()]), True
 
 
-def _is_sparse(X: Any) -> bool:
-    """Whether documents are sparse rows, or dicts of many names of which each has few, as words of texts."""
-    if type(X) is not list:
-        return isinstance(X, SparseRows)
-    names = {name for x in X if isinstance(x, Mapping) for name in x}
-    filled = sum(len(x) for x in X if isinstance(x, Mapping))
-    return len(names) >= _MANY_NAMES and filled < _FILLED * len(X) * len(names)
+def _is_sparse(block: Block) -> bool:
+    """Whether documents are sparse rows, or have many names of which each has few, in dicts with counts, as of words."""
+    X = block.X
+    if isinstance(X, SparseRows):
+        n_names, filled = X.n_columns, len(X.values)
+        if block.names is None:
+            return True
+    elif type(X) is list:
+        documents = [x for x in X if isinstance(x, Mapping)]
+        n_names, filled = len({name for x in documents for name in x}), sum(map(len, documents))
+        values = as_floats([value for x in documents for value in x.values()])
+        if values is None or not ((values >= 1.0) & (values == np.floor(values))).all():
+            return False
+    else:
+        return False
+    return n_names >= _MANY_NAMES and filled < _FILLED * block.n_documents * n_names
 
 
-def _cells_of(g: np.ndarray) -> np.ndarray:
+def cells_of(g: np.ndarray) -> np.ndarray:
     """The cell of each score on the grid."""
     return np.clip((g - curves.FIRST) / curves.STEP + 1.0, 0.0, curves.POINTS + 0.5).astype(np.intp)
 
 
 def as_read(X: np.ndarray) -> np.ndarray:
-    """Features as kernels take them: one dtype, so that they compile once."""
-    return X if X.dtype == np.float64 else X.astype(np.float64)
+    """Features as kernels take them: one dtype and layout, so that they compile once."""
+    return np.ascontiguousarray(X, dtype=np.float64)

@@ -27,6 +27,11 @@ def has_dense_weights(ranker: Any) -> bool:
     return ranker._rows is None
 
 
+def averages(ranker: Any) -> bool:
+    """Whether a ranker serves an average of its weights, not those that learn."""
+    return bool(getattr(ranker, "_averages", False))
+
+
 def unaveraged_scores(ranker: Any, X: Any) -> np.ndarray:
     """The scores (m,) of documents by the weights that learn."""
     return ranker._unaveraged_scores(X)
@@ -55,11 +60,6 @@ def documents_met(ranker: Any) -> float:
     """Number of documents that a perceptron has learned from; of queries for rankers that hold others."""
     counters = getattr(ranker, "_counters", None)
     return float(ranker._n_queries if counters is None else counters[DOCUMENTS])
-
-
-def reporter(nested: Any) -> Any:
-    """The inner ranker whose round will be reported for the next query."""
-    return nested._reporter
 
 
 def clicks_of(ranker: Any, block: Block) -> Any:

@@ -8,11 +8,9 @@ import numpy as np
 
 from online_rank._kernels.arrays import all_finite
 from online_rank.base import Abilities, QueryEstimator, Ranker, RankingPipeline, Wrapper, ranker_of, steps_of
-from online_rank.base.lock import locked
-from online_rank.base.schema import Count, Derived, Nested, Schema
+from online_rank.base.schema import Nested, Schema
 from online_rank.base.undo import Undo, record
-from online_rank.query import Block, SparseRows, single, with_features
-from online_rank.rankers.fading import FadingRanker
+from online_rank.query import Block, SparseRows, require_finite, single, with_features
 
 
 class NestedRanker(Wrapper, Ranker):
@@ -22,20 +20,39 @@ class NestedRanker(Wrapper, Ranker):
     `learners`. A ranker inside has the columns of this one; a pipeline reads each query by itself.
     """
 
-    @property
-    def _reporter(self) -> Ranker:
-        """The inner ranker whose round will be reported for the next query."""
-        raise NotImplementedError(f"{type(self).__name__} does not say whose rounds it reports")
-
     #: Abilities that it has if all inner rankers have them.
     _forwards: ClassVar[tuple[str, ...]] = ()
 
     def _abilities(self) -> Abilities:
         inside = [model.abilities for model in self._wrapped]
         takes_time = any(able.takes_time for able in inside)
+        read = not any(isinstance(model, RankingPipeline) or not model.abilities.takes_documents for model in self._wrapped)
         return Abilities(
-            takes_time=takes_time, **{name: all(getattr(able, name) for able in inside) for name in self._forwards}
+            takes_time=takes_time,
+            takes_documents=read,
+            takes_missing=read,
+            **{name: all(getattr(able, name) for able in inside) for name in self._forwards},
         )
+
+    @property
+    def _reader(self) -> Any:
+        """The first ranker inside, if all of them take documents as they are: it reads queries for this one."""
+        return self._wrapped[0] if (self._known or self.abilities).takes_documents else None
+
+    def _fits(self, block: Block) -> bool:
+        reader = self._reader
+        return super()._fits(block) if reader is None else reader._fits(block)
+
+    def _align(self, block: Block, grow: bool = False) -> Block:
+        reader = self._reader
+        if reader is None:
+            return super()._align(block, grow)
+        block = reader._align(block, grow)
+        share_columns(reader, self)
+        return block
+
+    def _require_values(self, block: Block) -> None:
+        (require_finite if self._reader is None else self._reader._require_values)(block)
 
     @property
     def _own_policy(self) -> Any:
@@ -70,12 +87,6 @@ class NestedRanker(Wrapper, Ranker):
             return np.full(X.shape[0], np.nan)
         return model._score_all(Block(X, None, offsets, np.ones(len(offsets) - 1), names=self.feature_names))
 
-    def _served_scores(self, query: Block, model: Ranker | RankingPipeline) -> np.ndarray:
-        """The scores that a query was served with: as they were given, as a pipeline answered, or as a model gives them now."""
-        if query.served is not None:
-            return query.served
-        return self._scores_of(model, query.X, query.offsets) if query.answered is None else query.answered
-
     def _record(self, log: list[Undo], block: Any = None) -> None:
         super()._record(log, block)
         for part in self._parts:
@@ -102,41 +113,6 @@ class RankerOfOne(NestedRanker):
     @property
     def _wrapped(self) -> list[Ranker | RankingPipeline]:
         return [self._learner]
-
-    @property
-    def _reporter(self) -> Ranker:
-        return ranker_of(self._learner)
-
-
-class RankerOfSeveral(FadingRanker, NestedRanker):
-    """A ranker that holds several, which all learn from the same queries, and measures which of them rank well."""
-
-    _schema = Schema(_measure=Derived(), _n_queries=Count())
-
-    def __init__(self, rankers: Sequence[Ranker | RankingPipeline], half_life: float | str | None) -> None:
-        super().__init__()
-        if not isinstance(rankers, list | tuple) or not rankers:
-            raise TypeError(f"rankers is {rankers!r}; it is a list of rankers and pipelines")
-        for i, ranker in enumerate(rankers):
-            require_model(f"rankers[{i}]", ranker)
-        self._fade_by(half_life)
-        self._learners = [copy.deepcopy(ranker) for ranker in rankers]
-        self._n_queries = 0
-
-    @property
-    @locked
-    def learners(self) -> list[Ranker | RankingPipeline]:
-        """The rankers that learn, in the order of `rankers`."""
-        return list(self._learners)
-
-    @property
-    def n_queries(self) -> int:
-        """Number of queries learned."""
-        return self._n_queries
-
-    @property
-    def _wrapped(self) -> list[Ranker | RankingPipeline]:
-        return self._learners
 
 
 def share_columns(source: Ranker, *rankers: Ranker | RankingPipeline) -> None:

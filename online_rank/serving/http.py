@@ -8,7 +8,8 @@
 - `GET /model`: the model file; `POST /model`: replace it; `POST /model/rollback`: restore one.
 - `POST /forget` `{"ids": [...]}`, `{"context": {"user": "u17"}}` or `{"document": "d7"}`: forget queries.
 - `DELETE /models/KEY`: delete a model with all that is stored about its queries, where there is one for each key.
-- `GET /`: a page that shows how the ranker learns, fed by `/events`; `GET /docs`, `/openapi.json`: this description.
+- `GET /`: a page that shows how the ranker learns, fed by `/events` and `/curves`.
+- `GET /docs`, `/openapi.json`: this description.
 
 The fields of a request determine its kind, as in the JSON lines of `online-rank stream`; `/rank` and `/learn` take all kinds.
 """
@@ -32,7 +33,9 @@ from starlette.routing import Router
 
 from online_rank import arguments
 from online_rank.base import abilities_of
+from online_rank.serving import curves
 from online_rank.serving.asgi import Exchange, Headers, Limits, Receive, Refused, Scope, Send
+from online_rank.serving.host import is_local
 from online_rank.serving.metrics import Figures
 from online_rank.serving.models import KeyRefused, Models
 from online_rank.serving.openapi import OPEN_TO_ALL, description, description_page
@@ -59,7 +62,6 @@ _READING = ("GET", "HEAD")
 #: Bytes of a file that are sent at a time.
 _A_PART = 1 << 18
 _REMEDY_OF_TIMES = "stored times lie ahead of the clock: if the clock is right, stop the server and run online-rank repair DIR"
-_LOCAL_HOSTS = {b"localhost", b"127.0.0.1", b"[::1]"}
 
 
 class RankingApp:
@@ -126,6 +128,8 @@ class RankingApp:
             "/": self._get_page,
             "/stats": self._get_stats,
             "/events": self._get_events,
+            "/curves": functools.partial(self._get_curves, curves.FIRST),
+            "/curves/all": functools.partial(self._get_curves, curves.MOST),
             "/model": self._get_model,
             "/metrics": self._get_metrics,
             "/healthz": self._get_health,
@@ -228,8 +232,7 @@ class RankingApp:
 
     def _require_admitted(self, exchange: Exchange) -> None:
         """Raise Refused for a request that comes from elsewhere, or whose token does not allow it."""
-        host = exchange.headers.get(b"host", b"localhost")
-        if self._local_only and host not in _LOCAL_HOSTS and host.rpartition(b":")[0] not in _LOCAL_HOSTS:
+        if not is_local(exchange.scope["headers"]) and self._local_only:
             raise Refused(421, "this server answers to localhost only; start it with --host to be reached by name")
         path = exchange.path
         if path in OPEN_TO_ALL:
@@ -332,6 +335,10 @@ class RankingApp:
     async def _get_stats(self, exchange: Exchange) -> Answer:
         shown = (await self._model(exchange)).figures()
         return 200, {name: shown[name] for name in ("stats", "served", "drifts", "inputs", "journal_bytes")}
+
+    async def _get_curves(self, n: int, exchange: Exchange) -> Answer:
+        ranker = curves.copied((await self._model(exchange)).durable.service.model)
+        return 200, await asyncio.to_thread(curves.curves_of, ranker, n)
 
     async def _get_model(self, exchange: Exchange) -> Response:
         model = await self._model(exchange)

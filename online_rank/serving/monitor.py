@@ -13,6 +13,8 @@ from online_rank.feedback import Clicks, PositionBias
 from online_rank.intervals import LossInterval
 from online_rank.measures.learned import AnyMeasure
 from online_rank.measures.learned import measure as parse_measure
+from online_rank.rankers.hedge import Hedged
+from online_rank.rankers.shapes import has_shapes
 from online_rank.serving.protocol import Reply
 
 _MAX_POINTS = 300
@@ -90,7 +92,7 @@ class Monitor:
         *,
         clicks: bool = False,
     ) -> None:
-        from river import drift  # As in `rankers.drift`.
+        from river import drift  # With it come all data sets of river, and scikit-learn and pandas if installed: half a second.
 
         self._measure = parse_measure(measure) if isinstance(measure, str) else measure
         self.losses = LossInterval(sums)
@@ -161,6 +163,7 @@ class Monitor:
         return {
             "course": [list(map(_finite, row)) for row in self._course.rows],
             **_weights(model),
+            "has_curves": has_shapes(serving_ranker(model)),
             "bias": self._position_bias(),
             "account": _account(model),
             "queries": list(self._queries),
@@ -224,10 +227,10 @@ class Monitor:
         self._shown_at = time.monotonic()
         self._queries.appendleft(
             {
-                "id": _shown(query_id),
+                "id": short_name(query_id),
                 "n": n,
                 "loss": loss,
-                "documents": [[_shown(name), score, grade] for name, score, grade in documents],
+                "documents": [[short_name(name), score, grade] for name, score, grade in documents],
                 "changes": _changes(model, before),
             }
         )
@@ -241,7 +244,9 @@ class Monitor:
 
 
 def _compared(ranker: Any) -> np.ndarray | None:
-    """The weights, if they are few enough to be compared; otherwise they are not even copied."""
+    """The weights of features, if they are few enough to be compared; otherwise they are not even copied."""
+    if isinstance(ranker, Hedged):
+        return None  # Its weights are those of members.
     few = getattr(ranker, "n_features", 0) <= _LARGEST_COMPARED
     weights = getattr(ranker, "weights", None) if few else None
     return weights if isinstance(weights, np.ndarray) and len(weights) <= _LARGEST_COMPARED else None
@@ -279,11 +284,11 @@ def _places_of_largest(values: np.ndarray, most: int) -> list[int]:
 def _named(ranker: Any, values: np.ndarray, places: list[int]) -> list[list[Any]]:
     """Names and values of the features at the places."""
     names = ranker.feature_names or range(len(values))
-    return [[_shown(names[j]), float(values[j])] for j in places]
+    return [[short_name(names[j]), float(values[j])] for j in places]
 
 
-def _shown(name: Any) -> str:
-    """A name for the page, shortened if it is very long."""
+def short_name(name: Any) -> str:
+    """A name for the page, shortened in the middle if it is very long."""
     text = str(name)
     return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME // 2]}…{text[-_LONGEST_NAME // 2 :]}"
 

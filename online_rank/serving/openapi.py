@@ -59,6 +59,8 @@ _ENDPOINTS: dict[str, tuple[str, Any, Any, tuple[int, ...]]] = {
     "get /readyz": ("Whether requests can be taken", None, [m.Ready], (503,)),
     "get /metrics": ("Figures for Prometheus", None, "text/plain", ()),
     "get /events": ("The data of the page, once a second", None, "text/event-stream", ()),
+    "get /curves": ("What the features that matter most add to scores, if the model has curves", None, _JSON, ()),
+    "get /curves/all": ("The same of up to 300 features", None, _JSON, ()),
     "get /": ("The page", None, _HTML, ()),
     "get /docs": ("This description, for people", None, _HTML, ()),
     "get /openapi.json": ("This description, for programs", None, _JSON, ()),

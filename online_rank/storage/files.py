@@ -54,7 +54,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     model
-        A ranker, transformer, pipeline, metric, tracker or drift detector of online_rank (see the module's documentation).
+        A ranker, transformer, pipeline, metric or tracker of online_rank (see the module's documentation).
     path
         The path, by convention with the suffix `.npz`, which is not added automatically.
 
@@ -110,7 +110,7 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = 1 << 30) -> Any:
     try:
         return from_bytes(content)
     except ModelFileError as error:
-        raise ModelFileError(f"{name}: {error}") from None
+        raise ModelFileError(f"{name}: {error}") from error.__cause__
 
 
 def to_bytes(value: Any) -> bytes:
@@ -127,19 +127,33 @@ def to_bytes(value: Any) -> bytes:
 
 def from_bytes(content: bytes) -> Any:
     """The inverse of `to_bytes`. Raises ModelFileError."""
+    with _faults_of_files():
+        return _from_bytes(content)
+
+
+@contextlib.contextmanager
+def _faults_of_files() -> Iterator[None]:
+    """Raise all that goes wrong as ModelFileError: what reads a file of somebody else may fail in any way."""
     try:
-        members = read_archive(content)
-    except ArchiveError as error:
+        yield
+    except ModelFileError:
+        raise
+    except (ArchiveError, StateError) as error:
         raise ModelFileError(str(error)) from None
+    except MemoryError:
+        raise ModelFileError("the model needs more memory than there is") from None
+    except Exception as error:
+        raise ModelFileError(f"it cannot be read: {type(error).__name__}: {error}") from error
+
+
+def _from_bytes(content: bytes) -> Any:
+    members = read_archive(content)
     if not members or members[0][0] != _HEADER:
         raise ModelFileError("it has no header, so it is not a model file of online_rank")
     if [name for name, _ in members[1:]] != [f"{i}.npy" for i in range(len(members) - 1)]:
         raise ModelFileError("its members are not a header and numbered arrays")
     _require_readable(members[0][1], len(content))
-    try:
-        return restored(bytes(members[0][1]), [_read_array(name, data) for name, data in members[1:]])
-    except MemoryError:
-        raise ModelFileError("the model needs more memory than there is") from None
+    return restored(bytes(members[0][1]), [_read_array(name, data) for name, data in members[1:]])
 
 
 def described(value: Any, held: contextlib.ExitStack, checked: bool = True) -> tuple[bytes, list[np.ndarray]]:
@@ -156,11 +170,9 @@ def described(value: Any, held: contextlib.ExitStack, checked: bool = True) -> t
 
 def restored(header: bytes, arrays: list[np.ndarray]) -> Any:
     """The inverse of `described`. Raises ModelFileError."""
-    fields = _read_header(header)
-    try:
+    with _faults_of_files():
+        fields = _read_header(header)
         return unpack(Packed(fields["object"], arrays, fields.get("strings") is True))
-    except StateError as error:
-        raise ModelFileError(str(error)) from None
 
 
 def _require_readable(header: bytes | memoryview, size: int) -> None:
@@ -205,8 +217,8 @@ def _read_array(name: str, member: memoryview) -> np.ndarray:
     try:
         np.lib.format.read_magic(data)
         shape, fortran, dtype = np.lib.format.read_array_header_1_0(data)
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
-        raise ModelFileError(f"its array {name} has no valid header: {error}") from None
+    except Exception as error:  # numpy evaluates the header as Python's tokenizer and parser do, and raises what they raise.
+        raise ModelFileError(f"its array {name} has no valid header: {error}") from error
     start = data.tell()
     if fortran or dtype.kind not in "biuf":
         raise ModelFileError(f"its array {name} has dtype {dtype}, which is not one of numbers")

@@ -7,7 +7,6 @@ check few of them.
 import collections
 import importlib
 import numbers
-import random
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -84,7 +83,6 @@ def _is_key_set(value: Any, _: Any) -> bool:
 
 #: The parts that river implements in Rust, by their names in files: the names of their classes, and functions that make them.
 COMPILED: dict[str, tuple[str, Callable[[], Any]]] = {
-    "adwin": ("AdaptiveWindowing", lambda: _river("drift").ADWIN()._helper),
     "ewmean": ("RsEWMean", lambda: _river("stats").EWMean()._ewmean),
     "ewvar": ("RsEWVar", lambda: _river("stats").EWVar()._ewvar),
     "iqr": ("RsIQR", lambda: _river("stats").IQR()._iqr),
@@ -99,7 +97,6 @@ _ANYTHING = Such("anything", lambda *_: True, optional=True)
 _NOTHING = Such("None", lambda value, _: value is None)
 _KEY_SET = Such("a set of names", _is_key_set)
 _KIND = Such(f"one of the types {', '.join(TYPES)}", lambda value, _: value in TYPES.values())
-_RANDOM = Such("a random number generator", lambda value, _: type(value) is random.Random)
 _STATISTIC = Such("a statistic", _is_statistic)
 _IMPUTER = Such("a statistic, or a plain value", _is_imputer, optional=True)
 #: An object of the same class as the setting `how`.
@@ -113,7 +110,6 @@ _SIZE = Integer(1, 2**31 - 1, optional=True)
 _NO_WINDOW = Integer(1, 0, optional=True)
 _STEP = TupleOf(Text(), _ANYTHING)
 _PIPELINE = {name: Derived() for name in ("_plan", "_inference_transformers", "_last_step_cached", "_last_step_params")}
-_DRIFT = {"_drift_detected": Flag()}
 _SEED = Integer(-(2**63), 2**63 - 1, optional=True)
 _WEIGHT = Real(0.0)
 _SHARE = Real(0.0, 1.0)
@@ -141,67 +137,6 @@ RIVER = {
     "river.compose.SelectType": Declaration({"types": ListOf(_KIND)}, {}),
     "river.compose.Suffixer": Declaration({"suffix": Text()}, {}),
     "river.compose.TransformerUnion": Declaration({"transformers": ListOf(_STEP)}, {}),
-    "river.drift.ADWIN": Declaration(
-        {
-            "delta": Real(1e-300, 1.0),
-            "clock": Integer(1, 2**31 - 1),
-            "max_buckets": Integer(1, 1000),
-            "min_window_length": Integer(1, 2**31 - 1),
-            "grace_period": Integer(0, 2**31 - 1),
-        },
-        {**_DRIFT, "_helper": _compiled("adwin")},
-    ),
-    "river.drift.DummyDriftDetector": Declaration(
-        {
-            "trigger_method": Text("fixed", "random"),
-            "t_0": Integer(1, 2**31 - 1),
-            "w": Integer(0, 2**31 - 1),
-            "dynamic_cloning": Flag(),
-            "seed": _SEED,
-        },
-        {
-            **_DRIFT,
-            "_rng": _RANDOM,
-            "_n": _COUNT,
-            "_warmup": Integer(0, 2**31, optional=True),
-            "_warmup_done": Flag(optional=True),
-            "_trigger": Derived(),
-        },
-    ),
-    "river.drift.KSWIN": Declaration(
-        {
-            "alpha": Real(0.0, 1.0),
-            "window_size": Integer(2, 2**20),
-            "stat_size": Integer(1, lambda kswin: kswin.window_size // 2),
-            "seed": _SEED,
-        },
-        {
-            **_DRIFT,
-            "p_value": Real(0.0, 1.0),
-            "n": _COUNT,
-            "window": ListOf(Real(), kind=collections.deque),
-            "_rng": _RANDOM,
-        },
-    ),
-    "river.drift.NoDrift": Declaration({}, _DRIFT),
-    "river.drift.PageHinkley": Declaration(
-        {
-            "min_instances": Integer(0, 2**31 - 1),
-            "delta": _NUMBER,
-            "threshold": _NUMBER,
-            "alpha": _NUMBER,
-            "mode": Text("up", "down", "both"),
-        },
-        {
-            **_DRIFT,
-            "_x_mean": Nested("Mean"),
-            "_sum_increase": _EXTREME,
-            "_sum_decrease": _EXTREME,
-            "_min_increase": _EXTREME,
-            "_max_decrease": _EXTREME,
-            "_test_drift": Derived(),
-        },
-    ),
     "river.feature_extraction.Agg": Declaration({"on": Plain(), **_GROUPED}, _FITTING),
     "river.feature_extraction.BagOfWords": Declaration(_VECTORIZER, {"processing_steps": Derived()}),
     "river.feature_extraction.PolynomialExtender": Declaration(

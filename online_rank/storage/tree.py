@@ -10,7 +10,6 @@ import hashlib
 import json
 import math
 import numbers
-import random
 import sys
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, NamedTuple
@@ -89,8 +88,6 @@ class _Packer:
             return {"columns": self._items(list(value.names), where, depth)}
         if kind is collections.deque:
             return {"deque": self._items(value, where, depth), "maxlen": value.maxlen}
-        if kind is random.Random:
-            return {"random": self.encode(value.getstate(), where, depth + 1)}
         if (compiled := compiled_name(value)) is not None:
             return {compiled: value.__getstate__().hex()}
         if (own := extensions.name_of(value)) is not None:
@@ -217,8 +214,6 @@ class _Unpacker:
             return TYPES[body]
         if tag == "registered" and type(body) is str:
             return registered(body, where)
-        if tag == "random":
-            return _random(self.decode(body, where, depth + 1), where)
         raise StateError(f"{where} is not understood ({json.dumps(node)[:60]})")
 
     def _items(self, node: Any, where: str, depth: int) -> list[Any]:
@@ -378,26 +373,16 @@ def _compiled(name: str, content: str, where: str) -> Any:
     try:
         state = bytes.fromhex(content)
         part, probe = (COMPILED[name][1]() for _ in range(2))
-        if name != "adwin" and len(state) != len(part.__getstate__()):
+        if len(state) != len(part.__getstate__()):
             raise ValueError("it has another size")
         part.__setstate__(state)
         probe.__setstate__(state)
         for i in range(300):
             probe.update(float(i % 2))
-        if name != "adwin" and not math.isfinite(probe.get()):
+        if not math.isfinite(probe.get()):
             raise ValueError("its value is not finite")
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
         raise StateError(f"{where} is not the state of {name}: {error}") from None
     return part
-
-
-def _random(state: Any, where: str) -> random.Random:
-    """A random number generator in a given state."""
-    made = random.Random(0)
-    try:
-        made.setstate(state)
-    except (TypeError, ValueError, LookupError, OverflowError) as error:
-        raise StateError(f"{where} is not the state of a random number generator: {error}") from None
-    return made

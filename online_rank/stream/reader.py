@@ -17,7 +17,7 @@ from online_rank.base import abilities_of, steps_of
 from online_rank.query import ONE, Block, SparseRows, single
 from online_rank.query.context import read_context
 from online_rank.query.levels import is_level
-from online_rank.query.names import is_index_name
+from online_rank.query.names import in_nfc, is_index_name
 from online_rank.stream.letor import Letor, sizes_beside
 from online_rank.stream.plan import Plan, plan_of
 from online_rank.stream.rows import Rows, rows_of, stacked, taken
@@ -678,4 +678,5 @@ def roles_of(named: dict[str, str | None], **columns: Any) -> dict[str, Any]:
     for name, given in columns.items():
         if given is not None and (isinstance(given, str) or not all(isinstance(column, str) for column in given)):
             raise TypeError(f"{name} is a sequence of names of columns")
-    return {"named": named, **columns}
+    in_form = {name: given if given is None else [in_nfc(column) for column in given] for name, given in columns.items()}
+    return {"named": {role: column if column is None else in_nfc(column) for role, column in named.items()}, **in_form}

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from online_rank.query.names import in_nfc
 from online_rank.stream.source import UTF8, FileRange, ReadError, Text, name_of
 from online_rank.stream.values import MIXED, arrow, kind_of, kind_of_text
 
@@ -65,6 +66,7 @@ class Table:
         else:
             batches = self._numbered(_of_frame(source, self.name, batch_rows))
             self._n_rows = None if hasattr(source, "read_next_batch") or not hasattr(source, "__len__") else len(source)
+        batches = (Batch(_in_nfc(rows), where) for rows, where in batches)
         first = next(batches, None)
         if first is None:
             raise ReadError(f"{self.name}: no rows")
@@ -198,6 +200,12 @@ class Table:
             row += batch.num_rows
             if b > a:
                 yield pa.Table.from_batches([batch.slice(a, b - a)]).replace_schema_metadata(opened.schema_arrow.metadata)
+
+
+def _in_nfc(rows: Any) -> Any:
+    """Rows with the names of columns in Unicode's form C, as models keep names."""
+    names = [in_nfc(name) for name in rows.schema.names]
+    return rows if names == rows.schema.names else rows.rename_columns(names)
 
 
 def require_own_names(name: str, names: Sequence[Any]) -> None:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from online_rank.limits import MAX_COUNT
+from online_rank.stream.table_text import MISSING_WORDS
 from online_rank.stream.text_lines import lines_of, text_of
 
 #: The share of neighbours in rank whose scores must ascend before scores are taken for distances.
@@ -22,6 +24,9 @@ _NAMES = {
     "score": {"score", "sim", "similarity"},
     "rank": {"rank", "position"},
 }
+
+_NO_BREAK_SPACE = "\N{NO-BREAK SPACE}".encode()
+_ADVICE = "; no-break spaces are part of ids, and do not separate columns"
 
 
 class _Ranked(NamedTuple):
@@ -38,7 +43,8 @@ def read_run(path: str | os.PathLike[str], *, by_rank: bool = False) -> dict[str
 
     As in trec_eval, documents are ordered by score, in single precision, and equal scores by document id in reverse
     alphabetical order; lines that begin with # are comments, and what follows the sixth column is ignored. The file may be
-    compressed by gzip and have a header. A warning says where the ranks contradict the scores.
+    compressed by gzip and have a header. Blanks separate columns, and so do tabs alone in a line with one between any two
+    columns, where ids may have blanks. A warning says where the ranks contradict the scores.
 
     Parameters
     ----------
@@ -51,8 +57,8 @@ def read_run(path: str | os.PathLike[str], *, by_rank: bool = False) -> dict[str
     Raises
     ------
     ValueError
-        A line has other columns, a score is not a finite number, or a document occurs twice; the message names the file and
-        the line.
+        A line has other columns, a score is missing or not a finite number, or a document occurs twice; the message names the
+        file and the line.
     """
     run: dict[str, dict[str, _Ranked]] = {}
     for number, found in _fields(path, "qid Q0 docid rank score tag", "score"):
@@ -63,10 +69,11 @@ def read_run(path: str | os.PathLike[str], *, by_rank: bool = False) -> dict[str
                 f"{path}, line {number}: document {docid} of query {found['qid']} occurs twice, first on line "
                 f"{documents[docid].line}"
             )
-        score = np.float32(_number(found["score"]))
+        with np.errstate(over="ignore"):
+            score = float(np.float32(_number(found["score"])))
         if not np.isfinite(score):
-            raise ValueError(f"{path}, line {number}: the score {found['score']!r} is not a finite number")
-        documents[docid] = _Ranked(docid, float(score), _number(found.get("rank", "nan")), number)
+            raise ValueError(f"{path}, line {number}: the score {_unreadable(found['score'], 'a finite number')}")
+        documents[docid] = _Ranked(docid, score, _number(found.get("rank", "nan")), number)
     sign = -1.0 if _are_distances(path, run, by_rank) else 1.0
     return {qid: _best_first(documents.values(), sign, by_rank) for qid, documents in run.items()}
 
@@ -114,23 +121,23 @@ def read_judgements(path: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
     """The judgements of a file with lines `qid 0 docid grade`: `{qid: {docid: grade}}`.
 
     A negative grade counts as 0, like an unjudged document. Grades may be written as 1.0, or as true and false. Lines that
-    begin with # are comments. The file may be compressed by gzip and have a header that names its columns, as in BEIR. A line
-    that says the same again is merged.
+    begin with # are comments. The file may be compressed by gzip and have a header that names its columns, as in BEIR. Blanks
+    or tabs separate columns, as in `read_run`. A line that says the same again is merged.
 
     Raises
     ------
     ValueError
-        A line has other columns, a grade is not an integer, or a document is judged twice with different grades; the message
-        names the file and the line.
+        A line has other columns, a grade is missing or no integer, or a document is judged twice with different grades; the
+        message names the file and the line.
     """
     judgements: dict[str, dict[str, int]] = {}
     for number, found in _fields(path, "qid 0 docid grade", "grade"):
-        grade = _number(found["grade"])
-        if not np.isfinite(grade) or grade != int(grade):
-            raise ValueError(f"{path}, line {number}: the grade {found['grade']!r} is not an integer")
-        grades = judgements.setdefault(found["qid"], {})
-        before = grades.setdefault(found["docid"], max(int(grade), 0))
-        if before != max(int(grade), 0):
+        value = _number(found["grade"])
+        if not (abs(value) <= MAX_COUNT and value.is_integer()):
+            raise ValueError(f"{path}, line {number}: the grade {_unreadable(found['grade'], 'an integer')}")
+        grade = max(int(value), 0)
+        before = judgements.setdefault(found["qid"], {}).setdefault(found["docid"], grade)
+        if before != grade:
             raise ValueError(
                 f"{path}, line {number}: document {found['docid']} of query {found['qid']} is judged twice, {before} before "
                 f"and {found['grade']} here"
@@ -246,10 +253,11 @@ def _require_overlap(run: Any, ranked: Mapping[str, Any], judgements: Any, judge
 
 
 def _fields(path: str | os.PathLike[str], form: str, value: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """The columns of each line by name, with the number of the line; columns are separated by ASCII blanks.
+    """The columns of each line by name, with the number of the line; ASCII blanks separate columns.
 
-    The first line may be a header. Judgements have at most as many columns as their form says, since more would mean another
-    format; of a run, what follows is ignored.
+    Tabs alone separate them in a line with one tab between any two columns, so that ids may have blanks. The first line may be
+    a header. Judgements have at most as many columns as their form says, since more would mean another format; of a run, what
+    follows is ignored.
     """
     at, width = {name: i for i, name in enumerate(form.split())}, 0
     for number, line in lines_of(path):
@@ -263,14 +271,20 @@ def _fields(path: str | os.PathLike[str], form: str, value: str) -> Iterator[tup
             if {"qid", "docid", value} <= named.keys():
                 at, width = named, len(parts)
                 continue
+        if len(parts) > width and line.count(b"\t") == width - 1 and all(tabbed := [*map(bytes.strip, line.split(b"\t"))]):
+            parts = tabbed
         if len(parts) < width or (value == "grade" and len(parts) > width):
-            raise ValueError(f"{path}, line {number}: {len(parts)} columns, not {form!r}")
+            raise ValueError(f"{path}, line {number}: {len(parts)} columns, not {form!r}{_ADVICE * (_NO_BREAK_SPACE in line)}")
         yield number, {name: text_of(path, number, parts[i]) for name, i in at.items()}
 
 
 def _number(text: str) -> float:
     """A number, or NaN; true is 1 and false 0."""
     try:
-        return float(text)
+        return float("nan" if "_" in text else text)  # Python reads 1_0.
     except ValueError:
         return {"true": 1.0, "false": 0.0}.get(text.lower(), float("nan"))
+
+
+def _unreadable(text: str, wanted: str) -> str:
+    return f"is missing: {text!r}" if text in MISSING_WORDS else f"{text!r:.60} is not {wanted}"

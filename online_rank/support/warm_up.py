@@ -6,12 +6,16 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+#: Seconds between two lines about how far compiling is.
+_EVERY = 5.0
 
 
 def warm_up(*models: Any) -> None:
@@ -122,10 +126,9 @@ def models() -> Iterator[Any]:
     yield o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)}, measure_served=True)
     yield o.LossTracker(o.SlamRanker(), {"u": np.ones(3)})
     yield o.StreamScaler() | o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)})
-    yield o.DriftAwareRanker(o.PerceptronRanker())
     for transformer in (
         o.StreamScaler(), o.StreamQuantileMap(), o.MaxAbsStreamScaler(),
-        o.QueryNormalizer("standard"), o.QueryNormalizer("minmax"), o.QueryRanks(), o.StreamTargetEncoder(),
+        o.QueryNormalizer("standard"), o.QueryNormalizer("minmax"),
     ):  # fmt: skip
         yield transformer | o.PerceptronRanker()
     yield o.StreamQuantileMap() | o.BlendRanker()
@@ -210,8 +213,11 @@ def _build(folder: Path, targets: Iterable[str], only: Iterable[str] = ()) -> in
     """
     from online_rank._kernels.ahead import loading
     from online_rank._kernels.ahead.building import environment
+    from online_rank._kernels.ahead.trust import make_folder
 
-    folder.mkdir(parents=True, exist_ok=True)
+    # Processes that try the code ignore relative paths.
+    folder = folder.resolve()
+    make_folder(folder)
     failed = 0
     with tempfile.TemporaryDirectory(dir=folder) as untried:
         command = [sys.executable, "-m", "online_rank.support.warm_up"]
@@ -241,13 +247,22 @@ def _record_and_build(folder: Path, target: str, only: Iterable[str]) -> None:
     from online_rank._kernels import _jit
     from online_rank._kernels.ahead.building import build
 
+    print(f"online-rank: compiling the kernels for {target}, which takes some minutes", file=sys.stderr, flush=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _use_everything()
     numba.config.DISABLE_JIT = 0  # type: ignore[attr-defined]
     _jit.Kernel.forget()
     calls = [call for call in _jit.recorded or {} if not only or call[0].entry_name in only]
-    path, left_out = build(calls, target, folder)
+    begin = shown = time.monotonic()
+
+    def show(done: int, n: int) -> None:
+        nonlocal shown
+        if (now := time.monotonic()) - shown >= _EVERY:
+            shown = now
+            print(f"online-rank: {done} of {n} kernels for {target}, {now - begin:.0f} s", file=sys.stderr, flush=True)
+
+    path, left_out = build(calls, target, folder, show)
     print(f"{path}: {path.stat().st_size:,} bytes")
     for name, reason in left_out.items():
         print(f"  left to numba: {name}, since {reason}")

@@ -8,11 +8,10 @@ import pytest
 from river import linear_model, preprocessing
 
 from online_rank import (
-    BestRanker,
+    AdditiveRanker,
     BlendRanker,
-    BoostedRanker,
     ClickPerceptron,
-    DriftAwareRanker,
+    ExaminedRanker,
     ForEachDocument,
     GradientRanker,
     HashedFeatures,
@@ -49,10 +48,10 @@ def test_steps_of_pipelines_and_of_what_stands_alone():
 
 
 def test_the_ranker_that_a_model_ends_in_and_the_one_that_serves():
-    tracker = LossTracker(DriftAwareRanker(PerceptronRanker()))
+    tracker = LossTracker(PerceptronRanker())
     model = StreamScaler() | tracker
     assert ranker_of(model) is tracker
-    assert serving_ranker(model) is tracker.learner.learner
+    assert serving_ranker(model) is tracker.learner
     blend = BlendRanker([PerceptronRanker(), StreamScaler() | RidgeRanker()])
     assert serving_ranker(StreamScaler() | blend) is blend
     for nothing in (StreamScaler(), StreamScaler() | QueryNormalizer(), linear_model.LinearRegression(), None):
@@ -60,16 +59,9 @@ def test_the_ranker_that_a_model_ends_in_and_the_one_that_serves():
             ranker_of(nothing)
 
 
-def test_the_best_ranker_is_the_one_that_serves():
-    model = BestRanker([PerceptronRanker(), PerceptronRanker(average=False)])
-    for X, y in teacher_queries():
-        model.learn_one(X, y)
-        assert serving_ranker(model) is model.best_ranker
-
-
 def test_parts_in_every_depth():
-    blend = BlendRanker([StreamScaler() | RidgeRanker(), DriftAwareRanker(BoostedRanker())])
-    names = ["QueryNormalizer", "BlendRanker", "StreamScaler", "RidgeRanker", "DriftAwareRanker", "BoostedRanker"]
+    blend = BlendRanker([StreamScaler() | RidgeRanker(), LossTracker(PerceptronRanker())])
+    names = ["QueryNormalizer", "BlendRanker", "StreamScaler", "RidgeRanker", "LossTracker", "PerceptronRanker"]
     assert kinds(parts_of(QueryNormalizer() | blend)) == names
     assert kinds(parts_of(QueryNormalizer() + StreamScaler())) == ["QueryUnion", "QueryNormalizer", "StreamScaler"]
 
@@ -86,21 +78,16 @@ ABILITIES = {
         {"takes_sparse", "takes_served", "measures_answers", "learns"},
     ),
     "tracker of clicks": (LossTracker(ClickPerceptron()), {"takes_clicks", "takes_sparse", "draws", "learns"}),
-    "drift": (DriftAwareRanker(PerceptronRanker()), {"takes_sparse", "takes_served", "measures_answers", "learns"}),
-    "drift of gradient": (DriftAwareRanker(RidgeRanker()), {"measures_answers", "learns"}),
-    "best": (BestRanker([PerceptronRanker(), RidgeRanker()]), {"measures_answers", "learns"}),
-    "drafts": (
-        BestRanker([PerceptronRanker(), PerceptronRanker()], drafts=3),
-        {"takes_sparse", "takes_served", "takes_clicks", "draws", "measures_answers", "learns"},
-    ),
     "blend": (BlendRanker([PerceptronRanker(), RidgeRanker()]), {"takes_served", "learns"}),
+    "default blend": (BlendRanker(), {"takes_documents", "takes_missing", "takes_sparse", "takes_served", "learns"}),
+    "blend of curves": (BlendRanker([AdditiveRanker()]), {"takes_documents", "takes_missing", "takes_served", "learns"}),
     "normaliser": (QueryNormalizer(), set()),
     "hashed": (HashedFeatures(4) | PerceptronRanker(), {"takes_documents", "takes_sparse", "takes_served", "learns"}),
     "lifted": (ForEachDocument(preprocessing.StandardScaler()) | RidgeRanker(), {"takes_documents", "learns"}),
     "sparse all the way": (MaxAbsStreamScaler() | PerceptronRanker(), {"takes_sparse", "takes_served", "learns"}),
-    # What a drift watcher measures before a stateless step is what it would measure itself.
-    "normaliser | drift": (QueryNormalizer() | DriftAwareRanker(RidgeRanker()), {"learns"}),
-    "scaler | drift": (StreamScaler() | DriftAwareRanker(RidgeRanker()), {"measures_answers", "learns"}),
+    # What a tracker measures before a stateless step is what it would measure itself.
+    "normaliser | tracker": (QueryNormalizer() | LossTracker(GradientRanker(), measure_served=True), {"learns"}),
+    "scaler | tracker": (StreamScaler() | LossTracker(GradientRanker(), measure_served=True), {"measures_answers", "learns"}),
 }
 
 
@@ -126,10 +113,9 @@ def test_a_pipeline_that_gets_another_step_says_what_it_can_do_then():
 @pytest.mark.parametrize(
     "wrapped",
     [
-        lambda ranker: DriftAwareRanker(ranker),
-        lambda ranker: BestRanker([ranker, ranker.clone()]),
+        lambda ranker: ExaminedRanker(ranker),
         lambda ranker: LossTracker(ranker),
-        lambda ranker: StreamScaler() | LossTracker(DriftAwareRanker(ranker)),
+        lambda ranker: StreamScaler() | LossTracker(ranker),
     ],
 )
 def test_the_measure_of_a_wrapper_is_that_of_the_ranker_inside(wrapped):
@@ -138,32 +124,13 @@ def test_the_measure_of_a_wrapper_is_that_of_the_ranker_inside(wrapped):
 
 
 def test_a_wrapper_may_be_told_another_measure():
-    assert learned_measure(DriftAwareRanker(PerceptronRanker("ap"), measure="ndcg")).name == "ndcg"
+    assert learned_measure(BlendRanker([PerceptronRanker("ap")], measure="ndcg")).name == "ndcg"
     assert learned_measure(PointwiseRanker(linear_model.LinearRegression(), measure="ap")).name == "ap"
     assert learned_measure(SwapRanker()).name == "ndcg@10"
 
 
-def test_rankers_of_different_measures_need_one_to_choose_by():
-    rankers = [PerceptronRanker("ap"), PerceptronRanker("ndcg")]
-    with pytest.raises(ValueError, match=r"different measures, ap and ndcg: name the one to choose by \(argument measure\)"):
-        BestRanker(rankers)
-    assert learned_measure(BestRanker(rankers, measure="ap")).name == "ap"
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: DriftAwareRanker(PerceptronRanker("ap"), measure="ndcg"),
-        lambda: BestRanker([PerceptronRanker("ap"), PerceptronRanker("ndcg")], measure="ap"),
-    ],
-)
-def test_one_certificate_is_of_one_measure(make):
-    with pytest.raises(ValueError, match="several measures, ap and ndcg"):
-        LossTracker(make())
-
-
 def test_the_served_loss_under_a_certificate_is_of_the_learned_measure():
-    tracker = LossTracker(DriftAwareRanker(PerceptronRanker("ap")))
+    tracker = LossTracker(PerceptronRanker("ap"), measure_served=True)
     ap, served = learned_measure(tracker), []
     for X, y in teacher_queries():
         scores = tracker.predict_one(X)
@@ -173,7 +140,7 @@ def test_the_served_loss_under_a_certificate_is_of_the_learned_measure():
     assert tracker.totals.served_loss == pytest.approx(sum(served))
 
 
-@pytest.mark.parametrize("wrapped", [DriftAwareRanker, lambda ranker: BestRanker([ranker])])
+@pytest.mark.parametrize("wrapped", [LossTracker])
 def test_a_wrapper_learns_sparse_queries_as_the_ranker_alone_does(wrapped):
     rng = np.random.default_rng(0)
     alone, model = PerceptronRanker(), wrapped(PerceptronRanker())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from river import compose, evaluate, linear_model, metrics, preprocessing
 
 from online_rank import (
-    BestRanker,
+    BlendRanker,
     ForEachDocument,
     LossTracker,
     PairwiseRanker,
@@ -420,7 +420,7 @@ def test_a_block_in_pieces_is_the_loop_and_counts_its_faults_from_the_beginning(
         lambda: QueryNormalizer() | ForEachDocument(preprocessing.StandardScaler()) | PerceptronRanker(),
         lambda: StreamScaler() | PointwiseRanker(linear_model.LinearRegression()),
         lambda: StreamScaler() | LossTracker(PerceptronRanker()),
-        lambda: StreamScaler() | BestRanker([PerceptronRanker(), PairwiseRanker(linear_model.LogisticRegression())]),
+        lambda: StreamScaler() | BlendRanker([PerceptronRanker(), PairwiseRanker(linear_model.LogisticRegression())]),
     ],
 )
 @settings(deadline=None, max_examples=8)

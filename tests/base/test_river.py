@@ -8,8 +8,7 @@ import pytest
 from river import compose, evaluate, feature_extraction, preprocessing, stream, utils
 
 from online_rank import (
-    BestRanker,
-    DriftAwareRanker,
+    BlendRanker,
     ForEachDocument,
     GradientRanker,
     PerceptronRanker,
@@ -48,8 +47,7 @@ MODELS = {
     "ranker": lambda: PerceptronRanker(),
     "pipeline": lambda: StreamScaler() | PerceptronRanker(),
     "lifted": lambda: ForEachDocument(preprocessing.MinMaxScaler()) | PerceptronRanker(),
-    "drift": lambda: StreamScaler() | DriftAwareRanker(PerceptronRanker()),
-    "best": lambda: StreamScaler() | BestRanker([PerceptronRanker(), GradientRanker()]),
+    "blend": lambda: StreamScaler() | BlendRanker([PerceptronRanker(), GradientRanker()]),
 }
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from online_rank import BestRanker, DriftAwareRanker, GradientRanker, PerceptronRanker, StreamScaler
+from online_rank import GradientRanker, LossTracker, PerceptronRanker, StreamScaler
 from online_rank.measures.learned import measure
 from online_rank.query import read_query
 
@@ -17,8 +17,8 @@ def moving_stream(n_queries=120, seed=0, every=25):
 
 
 RANKERS = {
-    "drift": lambda: DriftAwareRanker(PerceptronRanker()),
-    "best": lambda: BestRanker([PerceptronRanker(), PerceptronRanker(average=False)]),
+    "average": lambda: LossTracker(PerceptronRanker(), measure_served=True),
+    "last weights": lambda: LossTracker(PerceptronRanker(half_life=0)),
 }
 
 
@@ -84,6 +84,6 @@ def test_bad_served_scores_change_nothing(served, error, message):
 
 
 def test_rankers_that_cannot_learn_from_served_scores_say_so():
-    for model in (GradientRanker(), StreamScaler() | GradientRanker(), BestRanker([PerceptronRanker(), GradientRanker()])):
+    for model in (GradientRanker(), StreamScaler() | GradientRanker()):
         with pytest.raises(ValueError, match="cannot learn from scores that were served"):
             model.learn_one(np.eye(2), [0, 1], served=[0.0, 0.0])

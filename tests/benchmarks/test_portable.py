@@ -26,11 +26,13 @@ def test_a_model_on_the_list_may_differ():
 
 MODELS = (
     "PerceptronRanker()",
+    "AdditiveRanker()",
+    "AdditiveRanker(), missing values",
     "RidgeRanker()",
     "BoostedRanker()",
     "BlendRanker()",
     "StreamQuantileMap() | PerceptronRanker()",
-    "StreamScaler() | PerceptronRanker(credit='argmax', average=200)",
+    "StreamScaler() | PerceptronRanker(credit='argmax', half_life=200)",
     "StreamScaler() | GradientRanker('logistic')",
 )
 

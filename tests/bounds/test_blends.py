@@ -1,4 +1,4 @@
-"""Certificates of blends and of leaders: whatever is served, against the best in hindsight."""
+"""Certificates of blends: whatever is served, against the best in hindsight."""
 
 import math
 
@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from online_rank import (
-    BestRanker,
     BlendRanker,
     GradientRanker,
     LossTracker,
@@ -227,43 +226,14 @@ def test_a_tracker_certifies_what_a_pipeline_around_a_blend_answered():
     assert tracker.served_interval().n == certificate.totals["n_counted"]
     assert from_bytes(to_bytes(model))["LossTracker"].certificate().to_dict() == certificate.to_dict()
     with pytest.raises(TypeError, match="best fixed blend"):
-        LossTracker(BlendRanker("light"), {"u": np.ones(3)})
-
-
-@pytest.mark.parametrize("half_life", [None, 10.0])
-def test_the_leader_costs_at_most_its_changes(half_life):
-    """Losses by hand beside the account, with rankers that are right in turn."""
-    model = BestRanker([fixed(0), fixed(1), fixed(2)], measure="ndcg", half_life=half_life)
-    keep = 1.0 if half_life is None else 0.5 ** (1.0 / half_life)
-    rng = np.random.default_rng(0)
-    served, losses, price, changes = 0.0, np.zeros(3), 0.0, 0
-    for t in range(200):
-        X, y = rng.normal(size=(4, 3)), [1, 0, 0, 0]
-        X[0, (t // 7) % 3] += 3.0
-        new = np.array([NDCG.loss(X[:, k], y, ties="pessimistic") for k in range(3)])
-        best = model.learners.index(model.best_ranker)
-        model.learn_one(X, y)
-        follower = model.learners.index(model.best_ranker)
-        served, losses = keep * served + new[best], keep * losses + new
-        price, changes = keep * price + new[best] - new[follower], changes + (best != follower)
-    account = model.account
-    assert (account.served, account.price, account.n_changes) == pytest.approx((served, price, changes))
-    assert changes > 3
-    certificate = certificate_of(model)
-    assert certificate.bound("leader_bound") == pytest.approx(losses.min() + price)
-    assert certificate.holds
-    assert served <= losses.min() + price + 1e-9
-    assert f"{changes} , at a price" in str(certificate) or f"{changes}, at a price" in str(certificate)
-    assert certificate_of(from_bytes(to_bytes(BestRanker(rankers(), half_life=half_life)))).loss == 0.0
+        LossTracker(BlendRanker(), {"u": np.ones(3)})
 
 
 def test_what_keeps_no_account():
-    drafting = BestRanker([PerceptronRanker(), PerceptronRanker("ndcg@10", credit="argmax")], drafts=3)
-    for model in (drafting, StreamScaler() | RidgeRanker()):
-        with pytest.raises(TypeError, match="keeps no account"):
-            certificate_of(model)
+    with pytest.raises(TypeError, match="keeps no account"):
+        certificate_of(StreamScaler() | RidgeRanker())
     with pytest.raises(KeyError, match="no comparators"):
-        certificate_of(BlendRanker("light"), comparator="u")
+        certificate_of(BlendRanker(), comparator="u")
     # A tracker of perceptrons, without a comparator, says what no weights could have done.
     tracker = LossTracker(PerceptronRanker())
     tracker.learn_one(np.eye(2), [1, 0])

@@ -17,9 +17,8 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from river.drift import PageHinkley
 
-from online_rank import BestRanker, DriftAwareRanker, LossTracker, PerceptronRanker, StreamScaler
+from online_rank import LossTracker, PerceptronRanker, StreamScaler
 from online_rank.base import ranker_of
 from online_rank.distributed.mixing import fork, mix
 from online_rank.rankers.inside import unaveraged_scores
@@ -113,28 +112,20 @@ def run(seed):
     d = int(rng.integers(2, 5))
     kind = rng.choice(["grid", "normal", "sparse"])
     options = {"credit": rng.choice(["spread", "argmax"]).item(), "mass": rng.choice(["loss", "sqrt"]).item()}
-    wrapped = rng.choice(["", "", "", "drift", "best"])
-    average = [True, False, 3.0][rng.integers(3)]
+    half_life = [None, 0, 3.0][rng.integers(3)]
     cap = [None, None, 0.3, 1.0][rng.integers(4)]
-    by_average = average is not False and rng.random() < 0.25
-    ranker_options = {**options, "average": average, "relative_margin": float(rng.choice([0.0, 0.3])), "norm_cap": cap,
+    by_average = half_life != 0 and rng.random() < 0.25
+    ranker_options = {**options, "half_life": half_life, "relative_margin": float(rng.choice([0.0, 0.3])), "norm_cap": cap,
                       "served": "average" if by_average else "current"}  # fmt: skip
     ranker = PerceptronRanker(**ranker_options)
     begins = rng.random() < 0.3
     if begins:
         ranker = PerceptronRanker.from_weights(rng.normal(size=d), **ranker_options)
-    if wrapped:
-        cap, begins = None, False
-        ranker = PerceptronRanker(**{**ranker_options, "norm_cap": None, "served": "current"})
-    if wrapped == "drift":
-        ranker = DriftAwareRanker(ranker, detector=PageHinkley(min_instances=2, threshold=0.3))
-    elif wrapped == "best":
-        ranker = BestRanker([ranker, PerceptronRanker(credit="spread", average=False), PerceptronRanker(credit="argmax")])
     vectors = {"a": rng.normal(size=d), "b": 3.0 * rng.normal(size=d)}
     scaled = rng.random() < 0.4
     dtype = np.float32 if rng.random() < 0.3 else np.float64
     as_rows = kind == "sparse" and cap is None and not scaled and rng.random() < 0.5
-    gives = 0.0 if wrapped else rng.choice([0.0, 0.0, 0.3, 1.0])
+    gives = rng.choice([0.0, 0.0, 0.3, 1.0])
     named = kind == "sparse" and not as_rows and dtype == np.float64 and rng.random() < 0.5
     named = named and not scaled and not begins
     names = list("wxyz")[:d]
@@ -187,7 +178,7 @@ def run(seed):
         return model
 
     model = learn(model, account, int(rng.integers(5, 25)))
-    mixes = average != 3.0 and not wrapped and rng.random() < 0.3
+    mixes = half_life != 3.0 and rng.random() < 0.3
     if mixes:
         base, shards, before = model, [], copy.deepcopy(account)
         for _ in range(int(rng.integers(1, 4))):

@@ -19,7 +19,6 @@ ATTAINED = {
     "drift": {"master_bound, moving", "path_data_bound"},
     "capped": {"capped_bound"},
     "scaler": {"master_bound behind a scaler"},
-    "restarts": {"mass_hindsight_bound, restarts", "restarts_data_bound"},
     "delayed": {"mass_hindsight_bound, late grades", "late grades, with measured delays"},
     "mixing": {"mass_hindsight_bound, machines", "mixing_data_bound, uniform", "mixing_bound, uniform"},
     "clicked": {"mass_hindsight_bound, clicks"},
@@ -78,8 +77,8 @@ NUMBERS = {
     "comparator_loss": 2.0, "surrogate_loss": 2.0, "norm": 3.0, "R_X": 1.5, "squared_gradient_norms": 7.0, "inner_product": 1.0,
     "margin_mass": 0.5, "half_life": 4.0, "delay": 3, "path_length": 0.5, "path_product": 0.1, "error_product": 0.1, "cap": 0.5,
     "largest_norm": 4.0, "n_machines": 3, "projection_error": 0.1, "tolerance": 0.2, "weight_norm": 1.0, "largest_mass": 1.0,
-    "n_segments": 2, "segment_roots": 3.0, "relative_margin": 0.5, "beginning_norm": 1.0, "beginning_product": -0.1,
-    "distance": 1.0, "best_loss": 2.0, "prior_cost": 1.0, "step": 0.5, "mixability_gap": 0.1, "serving_gap": -0.1, "price": 0.2,
+    "relative_margin": 0.5, "beginning_norm": 1.0, "beginning_product": -0.1,
+    "distance": 1.0, "best_loss": 2.0, "prior_cost": 1.0, "step": 0.5, "mixability_gap": 0.1, "serving_gap": -0.1,
     "least_loss": 2.0, "n_candidates": 5, "rate": 1.0, "variance": 0.3, "luck": -0.1, "budget": 1.0, "learning_rate": 1e-4,
     "margin": 1.0, "comparator_norm": 3.0, "squares": 7.0, "last_cost": 1.0, "m": 4, "k": 3, "v_max": 5.0, "weight": 1.0,
 }  # fmt: skip
@@ -95,7 +94,7 @@ def test_no_bound_takes_bad_numbers(name):
     assert call(name) > 0.0
     for parameter in BOUNDS[name].needs:
         for bad in (float("nan"), "1", -1e9):
-            if bad == -1e9 and parameter.endswith(("product", "gap", "luck", "price")) and parameter != "mixability_gap":
+            if bad == -1e9 and parameter.endswith(("product", "gap", "luck")) and parameter != "mixability_gap":
                 continue
             with pytest.raises((TypeError, ValueError), match=rf"{parameter} is "):
                 call(name, **{parameter: bad})
@@ -111,12 +110,11 @@ def test_a_bound_is_about_models_of_its_class_and_its_settings():
         "master_bound",
         "mixing_bound",
         "path_bound",
-        "restarts_bound",
     ):
         assert not issubclass(SlamRanker, BOUNDS[name].of), name
         assert not issubclass(object, BOUNDS[name].of)
-    plain = PerceptronRanker(average=False, relative_margin=0.0)
-    for name in ("capped_bound", "delay_bound", "master_bound", "mixing_data_bound", "path_data_bound", "restarts_data_bound"):
+    plain = PerceptronRanker(half_life=0, relative_margin=0.0)
+    for name in ("capped_bound", "delay_bound", "master_bound", "mixing_data_bound", "path_data_bound"):
         assert BOUNDS[name].excludes(plain) is None, name
     assert "served='average'" in BOUNDS["averaged_bound"].excludes(plain)
 
@@ -133,7 +131,6 @@ def test_forms_of_one_theorem_agree():
     assert call("delay_bound", delay=0) == pytest.approx(closed)
     assert call("mixing_bound", n_machines=1) == pytest.approx(closed)
     assert call("path_bound", path_length=0.0) == pytest.approx(closed)
-    assert call("restarts_bound", n_segments=1) == pytest.approx(closed)
     assert call("projection_bound", tolerance=0.0) == pytest.approx(closed)
     # An average that forgets at once is the last weights.
     assert call("averaged_bound", half_life=1e-3) == pytest.approx(closed)

@@ -120,8 +120,8 @@ CALLS = {
     "a measure of nothing": (lambda: measure("ndcg@0"), "'ndcg@0'", "ndcg[@K]"),
     "an unknown credit": (lambda: PerceptronRanker(credit="max"), "'max'", "'spread'"),
     "no learning rate": (lambda: SlamRanker(learning_rate=0), "learning_rate is 0", "above 0"),
-    "no half-life": (lambda: PerceptronRanker(average=0), "average is 0", "half-life in queries > 0"),
-    "a word as half-life": (lambda: PerceptronRanker(average="yes"), "average is 'yes'", "half-life"),
+    "no half-life": (lambda: PerceptronRanker(half_life=-1), "half_life is -1", "a number >= 0, or None"),
+    "a word as half-life": (lambda: PerceptronRanker(half_life="yes"), "half_life is 'yes'", "a number >= 0, or None"),
     "a cost as the widths": (lambda: DirectRanker("logistic"), "hidden is 'logistic'", "tuple of widths"),
     "an unknown surrogate": (lambda: GradientRanker("rank_svm"), "'rank_svm'", "'hinge'"),
     # Pipelines

@@ -550,6 +550,7 @@ def test_train_a_blend(files, run):
     assert 0.0 < report["test"]["random"]["ndcg@10"] < report["test"]["metrics"]["ndcg@10"] <= 1.0
     model = load(files / "m.npz")
     assert type(model) is BlendRanker
+    assert len(model.learners) == 2
     code, out, _ = run("train", files / "a.txt", *blend, "--certify")
     assert code == 0
     assert "best fixed blend" in out

@@ -82,7 +82,7 @@ def test_a_click_model_takes_an_examination_where_it_lacks_one(tmp_path):
 
 def test_it_is_said_what_is_shown_and_learned():
     assert how_it_serves(PerceptronRanker(), []) == ["ranks greedily; learns from grades"]
-    assert how_it_serves(BlendRanker("light"), ["click"]) == [
+    assert how_it_serves(BlendRanker(), ["click"]) == [
         "ranks greedily; learns from grades and events (click), as if positions did not matter"
     ]
     assert how_it_serves(SwapRanker(), []) == [

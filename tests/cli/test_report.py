@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from online_rank import LossTracker, PerceptronRanker, evaluate, read
+from online_rank import AdditiveRanker, LossTracker, PerceptronRanker, evaluate, read
 from online_rank.cli import main
 from online_rank.cli.report import QueryLog, write_report
 from online_rank.metrics import metric
@@ -121,6 +121,21 @@ def test_the_log_shows_relevant_documents_that_were_missed():
     (seen,) = log.worst
     assert seen.top == (("a", 9.0, 0), ("b", 8.0, 0), ("c", 7.0, 0), ("d", 6.0, 0), ("e", 5.0, 1))
     assert seen.missed == (("f", 6, 4.0, 2),)
+
+
+@pytest.mark.parametrize(("n_features", "pictures"), [(3, 3), (14, 4), (40, 5)])
+def test_curves_are_shown_those_of_few_features_at_once(tmp_path, n_features, pictures):
+    rng, model = np.random.default_rng(0), AdditiveRanker()
+    queries = [(rng.normal(size=(6, n_features)), rng.integers(0, 3, 6), f"q{t}", []) for t in range(15)]
+    log = QueryLog("ndcg@10")
+    trace = evaluate.progressive(log.reading(queries), model, {"ndcg@10": "ndcg@10"}, progress=False)
+    figures = {"files": [], "measure": "ndcg@10", "features": n_features, "counted": 15, "passes": [trace.to_dict()]}
+    path = write_report(tmp_path, figures=figures, settings={}, trace=trace, log=log, model=model, feature_names=["<b>"] * 2)
+    page = Page(path.read_text())
+    # Of the measure, the served loss and the cumulative loss; then those of the curves, 12 in each.
+    assert len(page.images) == 3 + pictures - 2
+    assert ("Further features" in page.text) == (n_features > 12)
+    assert any("4 more features" in text for text in page.text) == (n_features == 40)
 
 
 def test_a_certificate_is_shown(tmp_path, letor):

@@ -12,10 +12,8 @@ import pytest
 
 import online_rank
 from online_rank import (
-    BestRanker,
     BoostedRanker,
     DirectRanker,
-    DriftAwareRanker,
     GradientRanker,
     LossTracker,
     PerceptronRanker,
@@ -62,15 +60,13 @@ def assert_same_scores(found, expected, tolerance=1e-9):
 
 LINEAR = {
     "perceptron": lambda: PerceptronRanker(),
-    "last weights": lambda: PerceptronRanker(average=False),
+    "last weights": lambda: PerceptronRanker(half_life=0),
     "gradient": lambda: GradientRanker(),
     "scaled": lambda: StreamScaler() | PerceptronRanker(),
     "centred": lambda: StreamScaler(with_std=False) | PerceptronRanker(),
     "ridge": lambda: StreamScaler() | RidgeRanker(),
     "scaled twice": lambda: StreamScaler() | (StreamScaler(with_std=False) | PerceptronRanker()),
     "tracked": lambda: StreamScaler() | LossTracker(PerceptronRanker()),
-    "drift": lambda: StreamScaler() | DriftAwareRanker(PerceptronRanker()),
-    "best": lambda: StreamScaler() | BestRanker([PerceptronRanker(), GradientRanker()]),
 }
 
 
@@ -85,7 +81,7 @@ def test_the_linear_form_scores_as_the_model_does(name):
 
 def test_folding_by_hand():
     # The scaler has seen 1 and 3: mean 2, deviation 1. The ranker has learned one weight w on the scaled feature.
-    model = StreamScaler() | PerceptronRanker(average=False)
+    model = StreamScaler() | PerceptronRanker(half_life=0)
     model.learn_one([[1.0], [3.0]], [0, 1])
     w = float(model["PerceptronRanker"].weights[0])
     form = serving_weights(model)
@@ -312,7 +308,7 @@ class TestFromWeights:
         assert model.feature_names == ("clicks", "age")
 
     def test_it_learns_on_from_there_and_is_a_ranker_like_any(self, tmp_path):
-        model = PerceptronRanker.from_weights(np.array([1.0, 0.0], np.float32), average=False, measure="ap")
+        model = PerceptronRanker.from_weights(np.array([1.0, 0.0], np.float32), half_life=0, measure="ap")
         model.learn_one([[0.0, 1.0], [1.0, 0.0]], [1, 0])
         assert model.weights[0] < 1.0
         assert model.weights[1] > 0.0

@@ -1,6 +1,7 @@
 """Kernels compiled ahead: what they answer, when numba is asked instead, and that nothing else needs it."""
 
 import os
+import pathlib
 import platform
 import subprocess
 import sys
@@ -17,7 +18,7 @@ pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there are objects for Linux alone"),
 ]
 
-ENTRIES = ("arrays.all_finite", "averages.scale_and_shift", "dense.score", "preprocessing.beside_ranks")
+ENTRIES = ("arrays.all_finite", "averages.scale_and_shift", "dense.score", "preprocessing.normalise_queries")
 PLAIN = {k: v for k, v in os.environ.items() if k not in ("ONLINE_RANK_JIT", "NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK")}
 
 
@@ -35,6 +36,10 @@ def folder(tmp_path_factory):
     done = subprocess.run(command, capture_output=True, text=True, env=PLAIN)
     assert done.returncode == 0, done.stderr
     assert "left to numba" not in done.stdout
+    assert (
+        done.stderr.splitlines()[0]
+        == f"online-rank: compiling the kernels for {loading.targets()[0]}, which takes some minutes"
+    )
     return str(folder)
 
 
@@ -64,13 +69,13 @@ def test_a_kernel_that_sorts_has_its_memory(folder):
         "from online_rank._kernels import preprocessing\n"
         "X = np.random.default_rng(0).normal(size=(60, 3)).round(1)\n"
         "out = np.empty((60, 3))\n"
-        "print(preprocessing.beside_ranks(X, np.arange(0, 61, 20), 0, out), out.tolist())\n"
+        "print(preprocessing.normalise_queries(X, np.arange(0, 61, 20), False, out), out.tolist())\n"
         "print('numba' in sys.modules)\n"
     )
     *ahead, last = run(code, ONLINE_RANK_CACHE_DIR=folder)
     assert last == "False"
     assert ahead == run(code, ONLINE_RANK_JIT="1")[:-1]
-    assert ahead[0].startswith("None [[")
+    assert ahead[0].startswith("3 [[")
 
 
 def test_what_does_not_fit_goes_to_numba(folder):
@@ -270,3 +275,42 @@ print("numba" in sys.modules)
 def test_code_and_data_stay_together():
     """torch, imported first, leaves room for small pieces far from that for large ones: LLVM ended the process."""
     assert run(_SCATTERED) == ["False"]
+
+
+@pytest.mark.parametrize("damage", ["empty", "truncated", "changed", "writable"])
+def test_a_file_that_cannot_be_trusted_is_not_run_and_the_answer_is_the_same(folder, tmp_path, damage):
+    """An empty or truncated object ended the process by SIGSEGV, a changed one by SIGABRT."""
+    name = loading.object_name(loading.targets()[0])
+    content = pathlib.Path(folder, name).read_bytes()
+    if damage == "changed":
+        content = content[:1000] + bytes(200) + content[1200:]
+    cut = {"empty": 0, "truncated": len(content) // 2}.get(damage, len(content))
+    (tmp_path / name).write_bytes(content[:cut])
+    (tmp_path / name).chmod(0o666 if damage == "writable" else 0o600)
+    code = (
+        "import warnings\n"
+        "with warnings.catch_warnings(record=True) as caught:\n"
+        "    warnings.simplefilter('always')\n"
+        "    import numpy as np\n"
+        "    from online_rank._kernels import arrays\n"
+        "print(arrays.all_finite(np.ones(3)), type(arrays.all_finite).__name__)\n"
+        "print(*[w.message for w in caught])\n"
+    )
+    answer, said = run(code, ONLINE_RANK_CACHE_DIR=str(tmp_path))
+    assert answer == "True CPUDispatcher"
+    assert said.startswith("compiled code is not used: ")
+    assert ("others can write" if damage == "writable" else "truncated or damaged") in said
+
+
+def test_where_no_cache_can_be_written_that_is_said_once():
+    """Every start compiled for a minute, silently."""
+    code = (
+        "import numpy as np, numba.core.caching\n"
+        "numba.core.caching.CacheImpl._locator_classes = []\n"  # As where no folder can be written: root can write to all.
+        "from online_rank._kernels import arrays\n"
+        "print(arrays.all_finite(np.ones(3)))\n"
+    )
+    variables = {**PLAIN, "ONLINE_RANK_JIT": "1"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=variables)
+    assert done.stdout.strip() == "True"
+    assert done.stderr.count("no cache of numba can be written, so every start compiles: set NUMBA_CACHE_DIR to") == 1

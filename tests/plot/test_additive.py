@@ -1,3 +1,6 @@
+import io
+from xml.dom.minidom import parse
+
 import numpy as np
 import pytest
 
@@ -5,6 +8,7 @@ pytest.importorskip("matplotlib").use("Agg")
 
 from online_rank import AdditiveRanker, PerceptronRanker, plot  # noqa: E402
 from online_rank.rankers.curved import MEMBERS  # noqa: E402
+from online_rank.rankers.shapes import shapes_of  # noqa: E402
 from tests.rankers.test_additive import documents, queries  # noqa: E402
 
 
@@ -20,11 +24,53 @@ def test_curves_and_bars_are_those_of_the_model(model):
     axes = plot.curves(model, features=["price", "brand"])
     assert [ax.get_title(loc="left") for ax in axes] == ["price", "brand"]
     values, own, ranked = model.curve("price")
-    np.testing.assert_array_equal(axes[0].lines[0].get_xydata(), np.column_stack([values, own + ranked]))
-    bars = {label.get_text(): bar.get_width() for label, bar in zip(axes[1].get_yticklabels(), axes[1].patches, strict=True)}
+    drawn, line = axes[0].lines[0].get_xydata().T
+    # Relative to the mean over the stream, at some of the values.
+    away = np.interp(drawn, values, own + ranked) - line
+    np.testing.assert_allclose(away, away[0], atol=1e-9)
+    assert {drawn[0], drawn[-1]} == {values[0], values[-1]}
+    labels = (label.get_text().partition(" ")[0] for label in axes[1].get_yticklabels())
+    bars = {label: bar.get_width() for label, bar in zip(labels, axes[1].patches, strict=True)}
     _, own, ranked = model.curve(("brand", "is", "a"))
     assert bars["a"] == pytest.approx((own + ranked)[-1] - (own + ranked)[0])
     assert bars["a"] > bars["f"]
+
+
+def test_shapes_say_where_values_are_and_what_is_missing():
+    rng, model = np.random.default_rng(0), AdditiveRanker()
+    for _ in range(60):
+        x, absent = rng.integers(0, 2, 10).astype(float), rng.random(10) < 0.3
+        docs = [{"flag": a, "wide": 10.0 ** (4.0 * rng.random()), "kind": "ab"[int(a)]} for a in x.tolist()]
+        for document, gone in zip(docs, absent.tolist(), strict=True):
+            document |= {"flag": None} if gone else {}
+        model.learn_one(docs, x.astype(int) + absent)
+    flag, wide, kind = shapes_of(model, ["flag", "wide", "kind"])
+    assert flag.missing_share == pytest.approx(0.3, abs=0.05)
+    _, own, ranked = model.curve("flag")
+    middle = (own + ranked)[[0, -1]].mean()
+    assert flag.missing == pytest.approx(model.missing_value("flag") - middle, abs=0.2 * flag.spread)
+    # Half of the values are 0 and half are 1, and none is between.
+    assert flag.density[[0, -1]].tolist() == pytest.approx([0.5, 0.5], abs=0.07)
+    assert flag.density[1:-1].sum() == 0.0
+    assert (wide.is_logarithmic, wide.missing, wide.missing_share) == (True, None, 0.0)
+    assert wide.density.min() > 0.01
+    assert [(level.name, round(level.share, 1)) for level in kind.levels] == [("b", 0.5), ("a", 0.5)]
+    assert all(level.low <= level.high for level in kind.levels)
+    assert [shape.name for shape in shapes_of(model)] == sorted(
+        ["flag", "wide", "kind"], key=lambda name: -shapes_of(model, [name])[0].spread
+    )
+
+
+def test_names_that_no_picture_can_hold_are_drawn():
+    model = AdditiveRanker()
+    hostile = ["$\\frac{a$", "a\x00b\n--><script>", "x" * 500]
+    for _ in range(5):
+        model.learn_one([{name: float(j) for name in hostile} | {"kind": f"$k^{j}\x07"} for j in range(3)], [0, 1, 2])
+    axes = plot.curves(model)
+    buffer = io.BytesIO()
+    axes[0].figure.savefig(buffer, format="svg")
+    parse(io.BytesIO(buffer.getvalue()))
+    assert max(len(ax.get_title(loc="left")) for ax in axes) <= 22
 
 
 def test_what_varies_most_comes_first(model):

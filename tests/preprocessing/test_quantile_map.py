@@ -1,4 +1,4 @@
-"""StreamQuantileMap and Ramps."""
+"""StreamQuantileMap."""
 
 import itertools
 import re
@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 from scipy.stats import kstest, rankdata
 
-from online_rank import BlendRanker, PerceptronRanker, StreamQuantileMap, StreamTargetEncoder
+from online_rank import BlendRanker, PerceptronRanker, StreamQuantileMap
 from online_rank._kernels import quantile_map as kernels
 from online_rank.distributed import fork, mix
-from online_rank.preprocessing import Ramps
 from online_rank.storage.files import from_bytes, to_bytes
 from tests.helpers import mismatches
 from tests.reference import preprocessing as reference
@@ -360,18 +359,14 @@ def test_features_beyond_what_memory_holds_are_refused():
 
 
 def test_names_of_columns():
-    quantiles = StreamQuantileMap() | Ramps(2)
+    quantiles = StreamQuantileMap()
     quantiles.learn_one([{"a": 1.0, 3: 2.0}, {"a": 2.0}])
-    assert list(quantiles.transform_one([{"a": 1.0}])[0]) == [
-        "a", ("a", "> -2"), "a in query", ("a in query", "> -2"),
-        3, (3, "> -2"), (3, "in query"), ((3, "in query"), "> -2"),
-    ]  # fmt: skip
+    assert list(quantiles.transform_one([{"a": 1.0}])[0]) == ["a", "a in query", 3, (3, "in query")]
 
 
 TWICE = [
-    (lambda: StreamQuantileMap() | StreamQuantileMap(), 8), (lambda: StreamQuantileMap() | Ramps(3) | Ramps(4), 48),
-    (lambda: Ramps(4) | Ramps(4), 32), (lambda: StreamTargetEncoder() | StreamTargetEncoder(keep="all"), 8),
-]  # fmt: skip
+    (lambda: StreamQuantileMap() | StreamQuantileMap(), 8),
+]
 
 
 @pytest.mark.parametrize(("twice", "n_columns"), TWICE)
@@ -392,27 +387,10 @@ def test_columns_of_a_map_behind_a_map_stay_apart(twice, n_columns):
 
 def test_a_blend_brings_its_own_map_behind_another():
     rng = np.random.default_rng(0)
-    model = StreamQuantileMap() | BlendRanker("light")
+    model = StreamQuantileMap() | BlendRanker()
     for _ in range(5):
         model.learn_one([dict(zip("ab", row, strict=True)) for row in rng.normal(size=(6, 2)).tolist()], rng.integers(0, 3, 6))
     assert model["BlendRanker"].n_queries == 5
-
-
-@settings(deadline=None, max_examples=30)
-@given(st.lists(st.floats(-4, 4), min_size=1, max_size=5), st.integers(2, 13))
-def test_ramps(z, n_knots):
-    places = np.linspace(-2, 2, n_knots)
-    answer = Ramps(n_knots).transform_one(np.array(z)[:, None])
-    for row, value in zip(answer, z, strict=True):
-        expected = [0.7 * min(max((value - a) / (b - a), 0.0), 1.0) for a, b in itertools.pairwise(places)]
-        assert row == pytest.approx([value, *expected])
-
-
-def test_ramps_of_numbered_features_are_numbered_as_those_of_an_array_are():
-    ramps = Ramps(3)
-    named = ramps.transform_one([{"1": -1.0, "2": 3.0}])
-    assert named == [dict(zip("123456", ramps.transform_one(np.array([[-1.0, 3.0]]))[0].tolist(), strict=True))]
-    assert [ramps._risen_from(name) for name in named[0]] == ["1", "1", "1", "2", "2", "2"]
 
 
 def test_a_rejected_query_leaves_the_sample_as_it_was():
@@ -500,8 +478,6 @@ def test_bad_parameters():
     ):
         with pytest.raises(ValueError, match=message):
             StreamQuantileMap(**arguments)
-    with pytest.raises(TypeError, match=r"n_knots is 2\.5"):
-        Ramps(2.5)
 
 
 def test_growth_makes_what_is_kept_and_nothing_beside_it():

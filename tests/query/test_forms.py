@@ -199,3 +199,73 @@ def test_frames_with_booleans_and_nullable_columns():
     for column in (pd.array([1, None], "Int64"), pd.array([None, True], "boolean")):
         with pytest.raises(ValueError, match=r"feature 'n' of document [01] is nan"):
             require_finite(read_query(frame.assign(n=column)))
+
+
+class Inconsistent(collections.abc.Mapping):
+    """A mapping whose length, names and values need not agree."""
+
+    def __init__(self, values, n=None, names=None):
+        self.values_, self.n, self.names = values, n, names
+
+    def __len__(self):
+        return len(self.values_) if self.n is None else self.n
+
+    def __iter__(self):
+        return iter(self.values_ if self.names is None else self.names)
+
+    def __getitem__(self, name):
+        return self.values_[name]
+
+
+class Short(dict):
+    def __len__(self):
+        return 1
+
+
+DOCUMENTS = {"a": {"x": 1.0, "y": 2.0}, "b": {"x": 0.5, "y": 1.0}}
+
+
+@pytest.mark.parametrize("documents", [False, True])
+@pytest.mark.parametrize(
+    "x",
+    [
+        {"a": Inconsistent(DOCUMENTS["a"], 1), "b": DOCUMENTS["b"]},
+        {"a": Inconsistent(DOCUMENTS["a"], 5), "b": DOCUMENTS["b"]},
+        {"a": Inconsistent(DOCUMENTS["a"], 2, "xyx"), "b": DOCUMENTS["b"]},
+        {"a": Short(DOCUMENTS["a"]), "b": DOCUMENTS["b"]},
+        Inconsistent(DOCUMENTS, 1),
+        Inconsistent(DOCUMENTS, 7, "aba"),
+        Short(DOCUMENTS),
+    ],
+    ids=str,
+)
+def test_mappings_are_read_once_whatever_length_they_give(x, documents):
+    """They raised a bare IndexError, or a document stood twice in the ranking."""
+    block = read_query(x, {"a": 1, "b": 0}, documents=documents)
+    assert block.ids == ("a", "b")
+    assert in_form(block) == DOCUMENTS
+
+
+@pytest.mark.parametrize("documents", [False, True])
+def test_a_mapping_without_a_name_that_it_lists_is_named(documents):
+    x = {"a": DOCUMENTS["a"], "b": Inconsistent(DOCUMENTS["b"], names=["x", "z"])}
+    with pytest.raises(ValueError, match="x: document 'b' is a Inconsistent that cannot be read: KeyError: 'z'"):
+        read_query(x, documents=documents)
+    with pytest.raises(ValueError, match="x is a Inconsistent that cannot be read: KeyError: 'c'"):
+        read_query(Inconsistent(DOCUMENTS, names=["a", "c"]), documents=documents)
+
+
+@pytest.mark.parametrize(
+    ("columns", "pair"),
+    [
+        ([0, "0", "b"], "0 and '0'"),
+        (["b", True, "True"], "True and 'True'"),
+        (["caf\u00e9", "b", "cafe\u0301"], "'caf\u00e9' and 'cafe\u0301'"),
+    ],
+    ids=["number", "truth", "unicode"],
+)
+def test_columns_of_a_frame_with_one_name_are_refused(columns, pair):
+    """One of them was lost silently."""
+    frame = pd.DataFrame(np.arange(6.0).reshape(2, 3), columns=columns)
+    with pytest.raises(ValueError, match=f"x: the columns {pair} have the same name as text; rename one of them"):
+        read_query(frame)

@@ -6,6 +6,8 @@ import random
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from online_rank import (
     BlendRanker,
@@ -14,13 +16,13 @@ from online_rank import (
     PerceptronRanker,
     RunFeatures,
     StreamScaler,
-    StreamTargetEncoder,
     hybrid,
 )
-from online_rank._kernels.names import add_names, find_names, number_names
+from online_rank._kernels.names import add_names, find_names, hash_texts, number_names
 from online_rank.query import SparseRows, read_query
 from online_rank.query.names import are_texts, distinct, hashes_of
 from online_rank.storage.files import from_bytes, to_bytes
+from tests.reference.siphash import siphash
 
 ODD = ["", "\n", "a\nb", "a", "b", "\x00", "ä", "a\u0308", "\ud83d\ude00", "\U0001f600", "\ud83d", "ÿ", "x" * 500]
 
@@ -53,6 +55,26 @@ def test_hashes_differ_in_both_halves():
     hashes = hashes_of([f"word{j}" for j in range(10_000)])
     # Of 10^4 numbers of 64 bits two are equal with a chance of 10^8 / 2^65.
     assert len(np.unique(hashes[:, 0])) == len(np.unique(hashes[:, 1])) == 10_000
+
+
+def test_the_reference_has_the_values_that_the_authors_give():
+    key = bytes(range(16))
+    assert siphash(bytes(range(15)), key, 2, 4, 8).hex() == "e545be4961ca29a1"
+    assert siphash(b"", key, 2, 4, 16).hex() == "a3817f04ba25a8e66df67214c7550293"
+    assert siphash(b"\0", key, 2, 4, 16).hex() == "da87c1d86b99af44347659119b22fc45"
+
+
+NAMES = st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=40)
+
+
+@given(st.lists(NAMES, min_size=1, max_size=9))
+@settings(max_examples=50)
+def test_hashes_are_siphash_with_a_secret_key_in_every_step(names):
+    """FNV-1a from a secret seed was not: prepared names met in one slot, or in one column."""
+    key = np.array([0x0123456789ABCDEF, 0xFEDCBA9876543210], np.uint64)
+    hashes = np.empty((len(names), 2), np.int64)
+    hash_texts(np.frombuffer("\n".join(names).encode(), np.uint8), key, hashes)
+    assert [row.tobytes() for row in hashes] == [siphash(name.encode(), key.tobytes(), 1, 3, 16) for name in names]
 
 
 def test_a_name_has_one_hash_whatever_stands_beside_it():
@@ -145,7 +167,6 @@ def deep(n):
 MODELS = {
     "perceptron": PerceptronRanker,
     "scaler | perceptron": lambda: StreamScaler() | PerceptronRanker(),
-    "encoder | perceptron": lambda: StreamTargetEncoder() | PerceptronRanker(),
     "blend": BlendRanker,
     "kernel": KernelPerceptronRanker,
     "tracker": lambda: LossTracker(PerceptronRanker()),

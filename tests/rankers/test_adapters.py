@@ -11,8 +11,7 @@ import pytest
 from river import checks, linear_model, naive_bayes, preprocessing, tree
 
 from online_rank import (
-    BestRanker,
-    DriftAwareRanker,
+    BlendRanker,
     PairwiseRanker,
     PerceptronRanker,
     PointwiseRanker,
@@ -166,7 +165,7 @@ def test_a_rejected_block_is_undone_also_by_who_holds_the_ranker(make):
     stream = [query for query in teacher_queries() if len(query[1]) > 3]
     X, y, qid = as_block(stream[3:6])
     X[-1, 1] = np.nan
-    for model in (make(), BestRanker([make(), PerceptronRanker()]), DriftAwareRanker(make())):
+    for model in (make(), BlendRanker([make(), PerceptronRanker()])):
         for query in stream[:3]:
             model.learn_one(*query)
         answers = model.predict_many(X[:-1])

@@ -10,14 +10,14 @@ import polars as pl
 import pytest
 from scipy import sparse
 
-from online_rank import AdditiveRanker, BestRanker, DriftAwareRanker, LossTracker, PerceptronRanker, load, save
+from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, load, save
 from online_rank._kernels import curves
 from online_rank.base.closed import form_of
 from online_rank.bounds import certificate_of
 from online_rank.checks import yield_checks
 from online_rank.checks._subject import state_of
-from online_rank.distributed import mix
 from online_rank.export import to_sql
+from online_rank.rankers import additive
 from online_rank.rankers.hedge import HedgeAccount
 from tests.reference import additive as reference
 from tests.reference.forms import scores as of_form
@@ -46,7 +46,7 @@ def explicit(model, X):
 @pytest.mark.parametrize("missing", [0.0, 0.3])
 def test_equals_learners_of_explicit_columns(missing, relative):
     model = AdditiveRanker(relative=relative)
-    last, slow, fast = (PerceptronRanker(average=average, relative_margin=1.0) for average in (False, 1000, 50))
+    last, slow, fast = (PerceptronRanker(half_life=half_life, relative_margin=1.0) for half_life in (0, 1000, 50))
     newton, sums = reference.Newton(), np.zeros((4, 2, 2, 21))
     for t, (X, y) in enumerate(queries(60, missing=missing)):
         if t == 0:
@@ -89,6 +89,30 @@ def test_equals_learners_of_explicit_columns(missing, relative):
             reference.learn_encodings(X20, X, y, sums, relative)
             newton.learn(Z, y)
     assert (model._places[:, 1] >= 0).any() == (missing > 0)
+
+
+def test_features_beyond_the_most_columns_take_steps_alone(monkeypatch):
+    monkeypatch.setattr(additive, "_MOST_COLUMNS", 2)
+    model, w, curvatures, keep = AdditiveRanker(), np.zeros(2), np.zeros(2), 2.0 ** (-1 / 30)
+    for t, (X, y) in enumerate(queries(40)):
+        if t == 0 or len(set(y)) < 2:
+            model.learn_one(X, y)
+            w, curvatures = model._weights[2:, 0, 3].copy(), model._curvatures[2:].copy()
+            continue
+        lines = np.empty((4, 2, 2, curves.N_CELLS))
+        curves.draw_curves(np.eye(4)[3], model._weights, model._sums, lines)
+        model._drawn = lines
+        c, h = reference.derivatives(np.array(model.predict_one(X)), y)
+        g = explicit(model, X)[:, 2:, 0]
+        away = g - h @ g / h.sum()
+        curvatures = keep * curvatures + h @ away**2
+        w += 0.5 * (c @ g) / (curvatures + 2.5)
+        model.learn_one(X, y)
+        np.testing.assert_allclose(model._weights[2:, 0, 3], w, rtol=1e-5)
+        np.testing.assert_allclose(model._curvatures[2:], curvatures, rtol=1e-5)
+    assert len(model._pending) == 2
+    assert w.any()
+    assert not model._curvatures[:2].any()
 
 
 def test_what_is_served_is_a_sum_of_curves_with_the_loss_of_the_account():
@@ -328,7 +352,7 @@ def test_dicts_and_arrays_with_missing_values_give_the_same_state():
     ("bad", "message"),
     [
         ({"d0": {"price": "cheap"}, "d1": {"price": 1.0}}, "feature 'price' of document 'd0' is a text, 'cheap', and a number"),
-        ({"d0": {"brand": 3.0}}, "feature 'brand' of document 'd0' is a number, 3.0, and a text elsewhere"),
+        ({"d0": {"brand": 3.0}}, "feature 'brand' of document 'd0' is a number, 3.0, and a category elsewhere"),
         ({"d0": {"price": float("inf")}}, "feature 'price' of document 'd0' is inf"),
         ({"d0": {"price": 10**400}}, "feature 'price' of document 'd0' is .*largest float"),
         ({"d0": {"price": {"a": 1}}}, "feature 'price' of document 'd0' is .*features are numbers, texts"),
@@ -367,27 +391,23 @@ def test_sparse_queries_are_learned_by_a_perceptron():
         words.learn_one(bad, [0, 1])
 
 
-@pytest.mark.parametrize("make", [DriftAwareRanker, lambda ranker: BestRanker([ranker, AdditiveRanker(relative=False)])])
-def test_other_rankers_hold_it_and_pass_missing_values_of_arrays(make):
-    model, alone = make(AdditiveRanker()), AdditiveRanker()
+def test_blends_hold_it_and_pass_missing_values_of_arrays():
+    model, alone = BlendRanker([AdditiveRanker()]), AdditiveRanker()
     for X, y in queries(30, missing=0.2):
         model.learn_one(X, y)
         alone.learn_one(X, y)
-    if isinstance(model, DriftAwareRanker):
-        assert model.predict_one(X) == alone.predict_one(X)
+    assert model.rank_one(X) == alone.rank_one(X)
     assert state_of(pickle.loads(pickle.dumps(model))) == state_of(model)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda model, x, y: LossTracker(model), "LossTracker"),
         (lambda model, x, y: model.show_one(x), "policy"),
         (lambda model, x, y: model.learn_one(x, y, context={"user": "u"}), "context"),
         (lambda model, x, y: model.learn_one(x, y, at=1.0), "at"),
         (lambda model, x, y: AdditiveRanker.from_weights([1.0]), "from_weights"),
         (lambda model, x, y: to_sql(model), "closed form"),
-        (lambda model, x, y: mix([model, model], model), "AdditiveRanker"),
         (lambda model, x, y: AdditiveRanker(half_lives=(1000,)), "half_lives"),
         (lambda model, x, y: AdditiveRanker(half_lives=(1000, 0)), r"half_lives\[1\]"),
     ],

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from online_rank import BestRanker, BlendRanker, PerceptronRanker, RidgeRanker, StreamScaler, load, save
+from online_rank import BlendRanker, PerceptronRanker, RidgeRanker, StreamScaler, load, save
 from online_rank.bounds import certificate_of
-from online_rank.bounds.blends import blend_bound, leader_bound
+from online_rank.bounds.blends import blend_bound
 from online_rank.stream.synth import NoisyTeacher
 
 DAY = 86400.0
@@ -13,13 +13,12 @@ QUERY = [[1.0, 0.0], [0.0, 1.0]]
 
 
 def members():
-    return [PerceptronRanker(average=False), PerceptronRanker(credit="spread")]
+    return [PerceptronRanker(half_life=0), PerceptronRanker(credit="spread")]
 
 
 MAKERS = {
     "ridge": lambda half_life: RidgeRanker(half_life=half_life),
     "blend": lambda half_life: BlendRanker(members(), half_life=half_life),
-    "best": lambda half_life: BestRanker(members(), half_life=half_life),
 }
 
 
@@ -79,19 +78,16 @@ def test_many_at_once_and_a_saved_model_are_the_loop_bit_for_bit(make, tmp_path)
 
 
 def test_bounds_hold_for_losses_that_fade_unevenly():
-    blend, best = BlendRanker(members(), half_life="2h"), BestRanker(members(), half_life="2h")
+    blend = BlendRanker(members(), half_life="2h")
     for x, y, at in stream(200):
         blend.learn_one(x, y, at=at)
-        best.learn_one(x, y, at=at)
         account = blend.account
         limit = blend_bound(
             best_loss=float(blend.candidate_losses.min()), prior_cost=np.log(len(blend.candidates)), step=blend.step,
             mixability_gap=account.mixability_gap, serving_gap=account.serving_gap + account.luck,
         )  # fmt: skip
         assert account.served <= limit + 1e-9
-        assert best.account.served <= best.total_losses.min() + best.account.price + 1e-9
     assert "half-life" in str(certificate_of(blend))
-    assert leader_bound(best_loss=1.0, price=0.5) == 1.5
 
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)

@@ -341,41 +341,6 @@ def scaler(rng: np.random.Generator) -> Iterator[Check]:
     yield Check("path_data_bound behind a scaler", exact, data, sums.F + data)
 
 
-def restarts(rng: np.random.Generator) -> Iterator[Check]:
-    """Weights that begin anew now and then."""
-    stream = Stream(rng)
-    beta, often = float(rng.choice([0.0, 1.0])), float(rng.choice([0.0, 0.1, 0.5]))
-    w, ends, parts, norms = np.zeros(stream.d), np.zeros(stream.d), [Sums()], [float(np.linalg.norm(stream.u))]
-    one, u, R = 0.0, stream.u, 0.0
-    for t in range(stream.T):
-        if t and rng.random() < often:
-            ends, w = ends + w, np.zeros(stream.d)
-            u = stream.u * float(rng.choice([0.5, 1.0, 2.0]))
-            parts.append(Sums())
-            norms.append(float(np.linalg.norm(u)))
-        query = stream.query(t)
-        scores = query.X @ w
-        query = stream.graded(query, scores)
-        step = update(stream, query, scores, margin(rng, beta, query, R))
-        parts[-1].add(query, step, u)
-        R = max(R, parts[-1].R)
-        one += hinge(step.a, query.X @ stream.u)
-        w = w + step.g
-    V, F = sum(s.V for s in parts), sum(s.F for s in parts)
-    product = float(stream.u @ (ends + w))
-    exact = bounds.mass_hindsight_bound(comparator_loss=one, inner_product=product)
-    # A comparator for every segment: the norm stands in the sums.
-    roots = sum(norm * math.sqrt(s.squares + 2.0 * s.margin) for norm, s in zip(norms, parts, strict=True))
-    data = bounds.restarts_data_bound(comparator_loss=F, norm=1.0, segment_roots=roots)
-    B, sizes = max(s.B for s in parts), sum(norm * norm for norm in norms)
-    closed = bounds.restarts_bound(
-        comparator_loss=F, norm=1.0, n_segments=sizes, R_X=R, largest_mass=B, relative_margin=of_mass(beta, B)
-    )
-    yield Check("mass_hindsight_bound, restarts", V, exact, one + abs(product))
-    yield Check("restarts_data_bound", V, data, data)
-    yield Check("restarts_bound", V, closed, closed)
-
-
 def delays(rng: np.random.Generator, T: int) -> list[tuple[int, bool]]:
     """Events (query, whether its grades come): every query is served once, and its grades come later, in some order."""
     kind = rng.choice(["constant", "random", "heavy", "blocks"])
@@ -668,7 +633,7 @@ def signed(rng: np.random.Generator) -> Iterator[Check]:
 
 
 THEOREMS = (
-    master, served, averaged, drift, capped, scaler, restarts, delayed, mixing, clicked, truncated, projected, running_margin,
+    master, served, averaged, drift, capped, scaler, delayed, mixing, clicked, truncated, projected, running_margin,
     signed,
 )  # fmt: skip
 

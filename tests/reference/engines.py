@@ -300,8 +300,6 @@ def _relative(how, column, soft, centred=True):
         return [0.0] * n
     if how == "minmax":
         return [(x - low) / (high - low) for x in column]
-    if how == "ranks":
-        return [sum(0.5 if y == x else y < x for y in column) / n - 0.5 for x in column]
     mean = sum(column) / n
     start = mean if centred else 0.0
     deviation = (sum((x - mean) ** 2 for x in column) / n) ** 0.5
@@ -347,7 +345,7 @@ def _network(head, rows):
 
 
 def _blend(head, rows):
-    parts = [_relative("standard", _scores(form, rows).tolist(), 0.0) for form in head["forms"]]
+    parts = [_scores(form, rows).tolist() for form in head["forms"]]
     return [sum(w * s for w, s in zip(head["weights"], scores, strict=True)) for scores in zip(*parts, strict=True)]
 
 

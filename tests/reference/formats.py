@@ -13,15 +13,12 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from river import drift, preprocessing
+from river import preprocessing
 
 import online_rank
 from online_rank import (
-    BestRanker,
-    BlendRanker,
     BoostedRanker,
     DirectRanker,
-    DriftAwareRanker,
     ForEachDocument,
     GradientRanker,
     HashedFeatures,
@@ -30,11 +27,9 @@ from online_rank import (
     MaxAbsStreamScaler,
     PerceptronRanker,
     QueryNormalizer,
-    RidgeRanker,
     SlamRanker,
     StreamQuantileMap,
     StreamScaler,
-    StreamTargetEncoder,
     SwapRanker,
     save,
 )
@@ -53,11 +48,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "tracker": lambda: StreamScaler() | LossTracker(PerceptronRanker(), {"u": np.array([1.0, -1.0, 0.5])}),
     "gradient": lambda: StreamScaler() | GradientRanker("lambdarank", optimizer="adam"),
     "direct": lambda: QueryNormalizer() | DirectRanker(hidden=(4,), seed=1, dtype="float64"),
-    "encoder-ridge": lambda: StreamQuantileMap() | StreamTargetEncoder() | RidgeRanker(),
     "boosted": lambda: BoostedRanker(depth=2, window=8, rate=10.0),
-    "blend-light": lambda: BlendRanker("light"),
-    "best": lambda: BestRanker([PerceptronRanker(), RidgeRanker()]),
-    "drift": lambda: DriftAwareRanker(PerceptronRanker(), detector=drift.ADWIN(clock=1)),
     "swap": lambda: SwapRanker(),
     "lifted": lambda: ForEachDocument(preprocessing.StandardScaler()) | PerceptronRanker(),
 }

@@ -26,7 +26,7 @@ def scores(form, X):
         return X @ head.output
     assert isinstance(head, Blend)
     each = np.column_stack([scores(inner, X) for inner in head.forms])
-    return standard(each, 0.0) @ head.weights
+    return each @ head.weights
 
 
 def leaf(tree, x):
@@ -40,7 +40,7 @@ def leaf(tree, x):
 def in_query(layer, X):
     """The columns of `InQuery`."""
     X = X[:, layer.sources]
-    made = {"standard": standard, "minmax": minmax, "ranks": ranks}[layer.how](X, layer.soft)
+    made = {"standard": standard, "minmax": minmax}[layer.how](X, layer.soft)
     if layer.centred is not None:
         kept = X / (X.std(axis=0) + layer.soft)
         made = np.where(layer.centred | (X.max(axis=0) == X.min(axis=0)), made, kept)
@@ -55,8 +55,3 @@ def standard(X, soft):
 def minmax(X, soft):
     span = X.max(axis=0) - X.min(axis=0)
     return (X - X.min(axis=0)) / np.where(span > 0.0, span, 1.0)
-
-
-def ranks(X, soft):
-    smaller, equal = (side(X[None], X[:, None]).sum(axis=1) for side in (np.less, np.equal))
-    return (smaller + 0.5 * equal) / len(X) - 0.5

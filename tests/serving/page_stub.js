@@ -36,10 +36,10 @@ Object.assign(globalThis, {
   matchMedia: () => ({matches: false}),
   ResizeObserver: class { observe() {} },
   fetch: async () => {
-    const {status = 200, error, data} = answers.shift() ?? await new Promise(() => {});
+    const {status = 200, error, data, json} = answers.shift() ?? await new Promise(() => {});
     const parts = data ? [`data: ${JSON.stringify(data)}\n\n`] : [];
     const read = async () => (parts.length ? {value: parts.shift(), done: false} : await new Promise(() => {}));
-    return {status, ok: status === 200, json: async () => ({error}), body: {pipeThrough: () => ({getReader: () => ({read})})}};
+    return {status, ok: status === 200, json: async () => json ?? {error}, body: {pipeThrough: () => ({getReader: () => ({read})})}};
   },
 });
 

@@ -22,6 +22,7 @@ for package in ("starlette", "prometheus_client", "httpx"):
 import httpx  # noqa: E402
 
 from online_rank import (  # noqa: E402
+    AdditiveRanker,
     BoostedRanker,
     LossTracker,
     PerceptronRanker,
@@ -128,6 +129,26 @@ class TestRequests:
 
         run(scenario)
 
+    def test_curves_are_those_of_the_model(self):
+        docs = {name: {f"f{k}": float(j * k) for k in range(14)} for j, name in enumerate("abc")}
+
+        async def scenario(client, app):
+            assert (await client.get("/curves")).json() == {"features": 0, "curves": []}
+            await client.post("/rank", json={"id": 1, "docs": docs})
+            await client.post("/learn", json={"id": 1, "grades": {"a": 0, "b": 1, "c": 2}})
+            first, whole = [(await client.get(path)).json() for path in ("/curves", "/curves/all")]
+            assert (first["features"], len(first["curves"]), len(whole["curves"])) == (14, 12, 14)
+            assert first["curves"] == whole["curves"][:12]
+            assert len(first["curves"][0]["values"]) == len(first["curves"][0]["line"]) > 1
+
+        run(scenario, Models(lambda: RankingService(AdditiveRanker())))
+
+    def test_models_without_curves_have_none_to_show(self):
+        async def scenario(client, app):
+            assert (await client.get("/curves")).json() == {"features": 0, "curves": []}
+
+        run(scenario)
+
     @pytest.mark.parametrize(
         ("content", "reason"),
         [
@@ -193,8 +214,34 @@ class TestRequests:
     def test_other_hosts_are_turned_away_so_that_no_page_can_reach_a_local_server(self):
         async def scenario(client, app):
             for host, status in (("localhost:8000", 200), ("127.0.0.1", 200), ("[::1]:80", 200), ("evil.example", 421),
-                                 ("localhost.evil.example", 421)):  # fmt: skip
+                                 ("localhost.evil.example", 421), ("LOCALHOST:", 200), ("", 421)):  # fmt: skip
                 assert (await client.get("/stats", headers={"host": host})).status_code == status
+
+        run(scenario)
+
+    @pytest.mark.parametrize(
+        "host",
+        [
+            "localhost:80@evil.com",
+            "localhost:evil.com",
+            "user@localhost",
+            "localhost/x",
+            "[::1",
+            "::1",
+            "[::1]x",
+            "a b",
+            "h:-1",
+        ],
+    )
+    def test_a_host_that_is_none_is_refused(self, host):
+        """`localhost:80@evil.com` passed for localhost."""
+
+        async def scenario(client, app):
+            answer = await client.get("/stats", headers={"host": host})
+            assert answer.status_code == 400
+            assert "Host" in answer.json()["error"]
+            twice = await client.get("/stats", headers=[("host", "localhost"), ("host", "localhost")])
+            assert twice.status_code == 400
 
         run(scenario)
 

@@ -27,7 +27,6 @@ from online_rank import (
 )
 from online_rank.base.growth import GROWTH
 from online_rank.limits import MAX_DOCUMENTS, MAX_REQUEST_DEPTH
-from online_rank.preprocessing import Ramps
 from online_rank.serving import Challenge, RankingService
 
 
@@ -150,9 +149,6 @@ def test_arrays_of_mostly_absent_features_are_small(known, n_features):
 @pytest.mark.parametrize(
     ("make", "n_documents", "n_features"),
     [
-        (lambda: StreamQuantileMap() | Ramps() | GradientRanker("logistic"), 300, 300),
-        (lambda: StreamQuantileMap() | Ramps() | GradientRanker("logistic"), 60, 1000),
-        (lambda: (StreamScaler() + Ramps()) | PerceptronRanker(), 300, 300),
         (lambda: ForEachDocument(PolynomialExtender(2)) | PerceptronRanker(), 2, 500),
         (
             lambda: ForEachDocument(preprocessing.MaxAbsScaler() | PolynomialExtender(3)) | PerceptronRanker(),
@@ -162,7 +158,7 @@ def test_arrays_of_mostly_absent_features_are_small(known, n_features):
     ],
 )
 def test_columns_that_are_made_of_features_count(make, n_documents, n_features):
-    """Ramps make twelve columns of a feature, an extender makes the products of all."""
+    """An extender makes the products of all features."""
     docs = {str(i): {f"f{i * n_features // n_documents}": 1.0} for i in range(n_documents)}
     for j in range(n_features):
         docs[str(j % n_documents)][f"f{j}"] = 1.0

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import online_rank.serving
-from online_rank import BoostedRanker, PerceptronRanker, SwapRanker
+from online_rank import AdditiveRanker, BlendRanker, BoostedRanker, PerceptronRanker, SwapRanker
 from online_rank.serving import RankingService
+from online_rank.serving.curves import copied, curves_of
 from online_rank.serving.monitor import Monitor
 
 PAGE = (Path(online_rank.serving.__file__).parent / "page.html").read_text()
@@ -100,3 +101,32 @@ def test_every_name_is_declared_once():
             declared += re.findall(r"(?:^(?:const|let) |, )(\w+) =", flat)
     assert len(declared) > 20
     assert sorted(declared) == sorted(set(declared))
+
+
+def test_curves_are_drawn_and_names_stay_text():
+    model = AdditiveRanker()
+    answer = told(model, 5)
+    hostile = "<img src=x onerror=alert(1)>"
+    for i in range(20):
+        docs = [{f"f{k}": j + 0.1 * i for k in range(12)} for j in range(4)]
+        for j, document in enumerate(docs):
+            document |= {"x": None if j == i % 3 else float(j), hostile: hostile if j else "b"}
+        model.learn_one(docs, [0, 1, 2, 1])
+    page = shown(answer, {"json": curves_of(copied(model), 12)})
+    assert (page["curves-card"]["hidden"], page["weights-card"]["hidden"]) == (False, True)
+    assert page["more-curves"]["text"] == "More of 15 features"
+    assert "% missing" in page["curves"]["text"]
+    assert hostile in page["curves"]["titles"]
+    assert "innerHTML" not in PAGE
+    assert "No weight" not in page["queries"]["text"]
+    plain = shown(told(PerceptronRanker(), 1))
+    assert (plain["curves-card"]["hidden"], plain["weights-card"]["hidden"]) == (True, False)
+
+
+@pytest.mark.parametrize(
+    "make", [AdditiveRanker, lambda: BlendRanker([PerceptronRanker(), BoostedRanker(), PerceptronRanker()])]
+)
+def test_weights_of_members_are_no_weights_of_features(make):
+    # With fewer features than members the page ended in an IndexError.
+    data = told(make(), 3)["data"]
+    assert (data["weights"], [query["changes"] for query in data["queries"]]) == ([], [None] * 3)

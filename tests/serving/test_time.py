@@ -11,7 +11,7 @@ for package in ("starlette", "prometheus_client", "httpx"):
 
 import httpx  # noqa: E402
 
-from online_rank import BestRanker, PerceptronRanker, RidgeRanker  # noqa: E402
+from online_rank import BlendRanker, PerceptronRanker, RidgeRanker  # noqa: E402
 from online_rank.cli.service import repair  # noqa: E402
 from online_rank.serving import Challenge, FeedbackPlan, Models, RankingApp, RankingService  # noqa: E402
 from online_rank.serving.clock import CLOCK  # noqa: E402
@@ -221,7 +221,7 @@ def test_after_a_step_clients_may_have_either_time(whose, clocks):
 
 
 def test_a_challenger_gets_the_time_that_it_alone_asks_for():
-    challenge = Challenge(BestRanker([PerceptronRanker()], half_life="1h"))
+    challenge = Challenge(BlendRanker([PerceptronRanker()], half_life="1h"))
     served = RankingService(PerceptronRanker(), challenge=challenge)
     ask(served, id=1, docs=DOCS)
     ask(served, id=1, grades={"a": 0, "b": 1, "c": 0}, ts=77.0)

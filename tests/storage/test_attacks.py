@@ -9,7 +9,7 @@ import pytest
 from river import compose
 
 import online_rank
-from online_rank import DriftAwareRanker, PerceptronRanker, StreamQuantileMap, StreamScaler
+from online_rank import LossTracker, PerceptronRanker, StreamQuantileMap, StreamScaler
 from online_rank.serving import PendingQueries
 from online_rank.storage.archive import read_archive, write_archive
 from online_rank.storage.files import ModelFileError, from_bytes, to_bytes
@@ -50,7 +50,7 @@ def test_kernels_do_not_write_past_a_last_round_that_is_too_short(shape):
 
 def test_a_ranker_inside_of_another_width_is_refused():
     """D1: its kernel read past its weights."""
-    model = taught(DriftAwareRanker(PerceptronRanker()))
+    model = taught(LossTracker(PerceptronRanker()))
     other = PerceptronRanker()
     other.learn_one(X[:, :2], Y)
     assert from_bytes(to_bytes(model)).n_features == 3
@@ -145,9 +145,9 @@ def test_a_pipeline_of_another_width_is_refused_in_use_and_not_in_a_kernel():
 
 
 def test_a_number_of_losses_is_not_negative():
-    model = DriftAwareRanker(PerceptronRanker())
-    model._losses[0] = -1.0
-    with pytest.raises(TypeError, match=r"_losses has entries outside"):
+    model = LossTracker(PerceptronRanker())
+    model._served[0] = -1.0
+    with pytest.raises(TypeError, match=r"_served has entries outside"):
         to_bytes(model)
 
 
@@ -192,7 +192,7 @@ def test_waiting_queries_have_numbers_in_order_that_have_come(numbers):
 @pytest.mark.parametrize("inner", ["ours", "river's"])
 def test_a_pipeline_without_steps_is_refused_where_a_model_stands(inner):
     """river's `isinstance` asks a pipeline for its last step, which was an IndexError."""
-    model = online_rank.BestRanker([StreamScaler() | PerceptronRanker()])
+    model = online_rank.BlendRanker([StreamScaler() | PerceptronRanker()])
 
     def edit(tree):
         pipeline = tree["parameters"]["rankers"][0]
@@ -203,7 +203,7 @@ def test_a_pipeline_without_steps_is_refused_where_a_model_stands(inner):
     with pytest.raises(ModelFileError, match=r"does not end in a ranker|it is a ranker, or a pipeline|steps is empty"):
         from_bytes(forged(to_bytes(model), edit=edit))
     with pytest.raises(TypeError, match="it is a ranker, or a pipeline"):
-        online_rank.BestRanker([online_rank.RankingPipeline()])
+        online_rank.BlendRanker([online_rank.RankingPipeline()])
 
 
 def test_a_union_without_transformers_is_a_model_like_any_other():
@@ -211,3 +211,15 @@ def test_a_union_without_transformers_is_a_model_like_any_other():
     model = online_rank.preprocessing.ForEachDocument(compose.TransformerUnion()) | PerceptronRanker()
     model.learn_one({"a": {"x": 1.0}, "b": {"x": 2.0}}, {"a": 0, "b": 1})
     assert repr(from_bytes(to_bytes(model))) == repr(model)
+
+
+@pytest.mark.parametrize("header", [b"{'descr': '<f8', (", b"[", b"{'descr': '''", b"(" * 5000, b"\\\n", b"\x00"])
+def test_a_header_of_an_array_that_is_no_python_is_an_error_about_the_file(header, tmp_path):
+    """An open bracket raised tokenize.TokenError."""
+    members = dict(read_archive(to_bytes(taught(PerceptronRanker()))))
+    members["0.npy"] = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(8)
+    path = tmp_path / "model.npz"
+    path.write_bytes(write_archive((name, bytes(data)) for name, data in members.items()))
+    with pytest.raises(ModelFileError, match=r"model\.npz: its array 0\.npy ") as caught:
+        online_rank.load(path)
+    assert caught.value.__cause__ is not None

@@ -50,19 +50,19 @@ def figures(trace):
 
 @pytest.mark.parametrize("stops", [[1], [9], [10], [49], [50], [12, 31, 31, 47]])
 def test_an_interrupted_run_ends_as_an_uninterrupted_one(tmp_path, stops):
-    expected, ndcg = StreamScaler() | PerceptronRanker(average=9.0), NDCG()
+    expected, ndcg = StreamScaler() | PerceptronRanker(half_life=9.0), NDCG()
     whole = progressive(queries(), expected, ndcg, every=10)
     for stop in stops:
         with pytest.raises(Stop):
             progressive(
                 queries(),
-                StreamScaler() | PerceptronRanker(average=9.0),
+                StreamScaler() | PerceptronRanker(half_life=9.0),
                 NDCG(),
                 every=10,
                 checkpoint=tmp_path,
                 watch=until(stop),
             )
-    model, metric = StreamScaler() | PerceptronRanker(average=9.0), NDCG()
+    model, metric = StreamScaler() | PerceptronRanker(half_life=9.0), NDCG()
     scaler = model["StreamScaler"]
     trace = progressive(queries(), model, metric, every=10, checkpoint=tmp_path)
     assert to_bytes([model, metric]) == to_bytes([expected, ndcg])

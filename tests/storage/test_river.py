@@ -5,7 +5,7 @@ import numbers
 import random
 
 import pytest
-from river import compose, drift, feature_extraction, preprocessing, stats, utils
+from river import compose, feature_extraction, preprocessing, stats, utils
 
 from online_rank import ForEachDocument, PerceptronRanker, StreamScaler
 from online_rank.storage.files import ModelFileError, from_bytes, to_bytes
@@ -59,28 +59,6 @@ def test_a_target_aggregate_goes_on_as_if_it_had_not_been_saved():
         assert to_bytes(again) == to_bytes(step)
     # Of x: 0, 2 and 3; prior .5 with weight 3.
     assert again.transform_one({"k": "x"}) == {"sales_bayes_mean_by_k": pytest.approx((0.5 * 3 + 0 + 2 + 3) / (3 + 3))}
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: drift.PageHinkley(min_instances=5, threshold=0.5),
-        lambda: drift.PageHinkley(mode="down"),
-        lambda: drift.DummyDriftDetector(t_0=7, w=3, seed=1),
-        lambda: drift.DummyDriftDetector(trigger_method="random", t_0=7, w=3, seed=1),
-        lambda: drift.DummyDriftDetector(t_0=7),
-    ],
-)
-def test_river_detectors_go_on_as_if_they_had_not_been_saved(make):
-    detector, found = make(), []
-    for t in range(60):
-        again = from_bytes(to_bytes(detector))
-        detector.update(float(t > 20))
-        again.update(float(t > 20))
-        assert again.drift_detected == detector.drift_detected
-        assert to_bytes(again) == to_bytes(detector)
-        found.append(detector.drift_detected)
-    assert any(found) or detector.__class__ is drift.PageHinkley
 
 
 @pytest.mark.parametrize("make", [lambda: preprocessing.RobustScaler(), lambda: preprocessing.AdaptiveStandardScaler()])

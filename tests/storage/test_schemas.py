@@ -6,7 +6,7 @@ import pkgutil
 
 import numpy as np
 import pytest
-from river import base, compose, drift, feature_extraction, preprocessing, stats, utils
+from river import base, compose, feature_extraction, preprocessing, stats, utils
 
 import online_rank
 import online_rank.preprocessing
@@ -255,9 +255,6 @@ RIVER_MADE = [
     lambda: compose.Renamer({"a": "z"}),
     lambda: preprocessing.StandardScaler() | preprocessing.MinMaxScaler(),
     lambda: preprocessing.StandardScaler() + preprocessing.MinMaxScaler(),
-    lambda: drift.ADWIN(),
-    lambda: drift.KSWIN(seed=1),
-    lambda: drift.NoDrift(),
     lambda: feature_extraction.PolynomialExtender(),
     lambda: preprocessing.FeatureHasher(8, seed=1),
     lambda: preprocessing.MaxAbsScaler(),

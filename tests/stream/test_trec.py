@@ -3,6 +3,7 @@ import gzip
 import numpy as np
 import pytest
 
+from online_rank.stream.table_text import MISSING_WORDS
 from online_rank.stream.trec import judged_rankings, read_judgements, read_run
 
 
@@ -48,9 +49,13 @@ def test_files_that_have_nothing_in_common_are_refused(tmp_path, qrels, message)
         (read_run, "q Q0 a 1 2\n", r"line 1: 5 columns, not 'qid Q0 docid rank score tag'"),
         (read_run, "q Q0 a 1 2 t\nq Q0 a 2 1 t\n", "line 2: document a of query q occurs twice"),
         (read_run, "q Q0 a 1 high t\n", "line 1: the score 'high' is not a finite number"),
-        (read_run, "q Q0 a 1 nan t\n", "line 1: the score 'nan'"),
+        (read_run, "q Q0 a 1 nan t\n", "line 1: the score is missing: 'nan'"),
+        (read_run, "q Q0 a 1 1_0 t\n", "line 1: the score '1_0' is not a finite number"),
         (read_judgements, "q 0 a\n", "line 1: 3 columns"),
         (read_judgements, "q 0 a 1\nq 0 b 1.5\n", "line 2: the grade '1.5' is not an integer"),
+        (read_judgements, "q 0 a 1e300\n", "line 1: the grade '1e300' is not an integer"),
+        *((read_judgements, f"q 0 a {word}\n", "line 1: the grade is missing: '") for word in MISSING_WORDS if word),
+        (read_judgements, "q\u00a00\u00a0a\u00a01\n", "line 1: 1 columns, not .*; no-break spaces are part of ids"),
     ],
 )
 def test_bad_lines_are_named(tmp_path, reader, text, message):
@@ -102,6 +107,14 @@ def test_judgements_that_others_write(tmp_path, qrels):
 def test_ids_keep_number_signs_and_no_break_spaces(tmp_path):
     (tmp_path / "qrels").write_text("q#1 0 red\u00a0shoe 1\n")
     assert read_judgements(tmp_path / "qrels") == {"q#1": {"red\u00a0shoe": 1}}
+
+
+def test_ids_between_tabs_may_have_blanks(tmp_path):
+    """Of a run, the second word of an id was taken for the rank, and the rank for the score."""
+    (tmp_path / "run").write_text("red shoe\tQ0\ta  b\t1\t3.5\tmy run\n")
+    assert read_run(tmp_path / "run") == {"red shoe": {"a  b": 3.5}}
+    (tmp_path / "qrels").write_text("query-id\tcorpus-id\tscore\nred shoe\ta  b\t2\nred  shoe\ta b \t1\n")
+    assert read_judgements(tmp_path / "qrels") == {"red shoe": {"a  b": 2}, "red  shoe": {"a b": 1}}
 
 
 @pytest.mark.parametrize(

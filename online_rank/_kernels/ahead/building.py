@@ -2,13 +2,14 @@
 
 import ctypes
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
 
 from online_rank._kernels.ahead.loading import object_name
+from online_rank._kernels.ahead.trust import write_sealed
 
 #: The targets, each with the triple and the processor that its code is for.
 TRIPLES = {
@@ -41,10 +42,12 @@ def _pretend_to_run_on(triple: str) -> None:
         numba.core.codegen.ll.get_process_triple = lambda: triple
 
 
-def build(calls: Iterable[tuple[Any, tuple[Any, ...]]], target: str, folder: Path) -> tuple[Path, dict[str, str]]:
+def build(
+    calls: Iterable[tuple[Any, tuple[Any, ...]]], target: str, folder: Path, show: Callable[[int, int], None]
+) -> tuple[Path, dict[str, str]]:
     """Compile kernels, for the argument types of recorded calls, to the object file of a target in `folder`.
 
-    In a process of its own, with the variables of `environment`.
+    In a process of its own, with the variables of `environment`. It calls `show` with how many of how many are done.
 
     Returns
     -------
@@ -59,7 +62,9 @@ def build(calls: Iterable[tuple[Any, tuple[Any, ...]]], target: str, folder: Pat
     signatures: dict[str, list[tuple[str, Any, tuple[Any, ...]]]] = {}
     modules, left_out, needs_blas = [], {}, set()
     runtime = {item.name for item in module_of_wrappers(triple).functions if item.blocks}
-    for kernel, arguments in _merged(calls):
+    merged = _merged(calls)
+    for done, (kernel, arguments) in enumerate(merged):
+        show(done, len(merged))
         name = kernel.entry_name
         try:
             compiled = _without_wrappers(kernel, arguments)
@@ -83,11 +88,8 @@ def build(calls: Iterable[tuple[Any, tuple[Any, ...]]], target: str, folder: Pat
     whole = llvm.parse_assembly(str(wrappers))
     for part in modules:
         whole.link_in(part, preserve=True)
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / object_name(target)
-    spare = path.with_suffix(f".{os.getpid()}")
-    spare.write_bytes(_machine_code(whole, kept, triple, processor))
-    os.replace(spare, path)
+    write_sealed(path, _machine_code(whole, kept, triple, processor))
     return path, left_out
 
 

@@ -1,8 +1,8 @@
 """Loads an object file of kernels in milliseconds, with numpy and llvmlite, but without numba or a compiler.
 
 The name of the file contains the target and the digest of the kernels' sources, so after an edit no file is found, and numba
-compiles the kernels. Nothing is loaded if the memory layout of arrays is not the expected one, if `ONLINE_RANK_JIT=1`, without
-the GIL, and on systems other than Linux.
+compiles the kernels. Nothing is loaded if others could have written it (`trust`), if the memory layout of arrays is not the
+expected one, if `ONLINE_RANK_JIT=1`, without the GIL, and on systems other than Linux.
 """
 
 import ctypes
@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from online_rank._kernels.ahead.trust import Distrusted, read_sealed, say_distrust
 
 #: The folder of objects in the wheel.
 PACKAGED = Path(__file__).parent / "objects"
@@ -66,9 +68,11 @@ def object_name(target: str) -> str:
 
 
 def cache_folder() -> Path:
-    """The user's folder of object files."""
-    named = os.environ.get("ONLINE_RANK_CACHE_DIR")
-    return Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "online_rank")
+    """The user's folder of object files. Relative paths are ignored: they would name other code in each folder."""
+    if (named := os.environ.get("ONLINE_RANK_CACHE_DIR")) and os.path.isabs(named):
+        return Path(named)
+    caches = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(caches if os.path.isabs(caches) else Path.home() / ".cache", "online_rank")
 
 
 def targets() -> list[str]:
@@ -115,20 +119,21 @@ def _arrays_are_as_supposed() -> bool:
 def why_not() -> str | None:
     """Why no object file is used in this process; None if one is."""
     reason = _never()
-    if reason is None and is_missing():
-        reason = f"there is no object file {object_name(targets()[0])} in {PACKAGED} or {cache_folder()}"
+    if reason is None and _found() is None:
+        missing = f"there is no object file {object_name(targets()[0])} in {PACKAGED} or {cache_folder()}"
+        reason = "; ".join([*_refused, missing]) if _refused else missing
     return reason
 
 
 def is_missing() -> bool:
     """Whether an object file would be used here if it existed."""
-    return _never() is None and _path() is None
+    return _never() is None and _found() is None
 
 
 def in_use() -> str:
     """A description of the kernels that this process runs."""
     reason = why_not()
-    return f"machine code of {_path()}" if reason is None else f"compiled by numba: {reason}"
+    return f"machine code of {_found()}" if reason is None else f"compiled by numba: {reason}"
 
 
 @functools.cache
@@ -149,12 +154,26 @@ def _never() -> str | None:
     return None if _arrays_are_as_supposed() else "numpy's arrays have a memory layout that objects do not support"
 
 
-def _path() -> Path | None:
-    """The object file for this machine and these sources."""
+#: Why each file that is there was not read, and the code that was read, until it is loaded.
+_refused: list[str] = []
+_read: list[bytes] = []
+
+
+@functools.cache
+def _found() -> Path | None:
+    """The object file for this machine and these sources, which may be run."""
     for folder in (PACKAGED, cache_folder()):
         for target in targets():
             path = folder / object_name(target)
-            if path.is_file():
+            try:
+                # The code of this process is that which was checked.
+                _read[:] = [read_sealed(path, anyones=folder is PACKAGED)]
+            except Distrusted as error:
+                _refused.append(str(error))
+                say_distrust(str(error))
+            except OSError:
+                continue
+            else:
                 return path
     return None
 
@@ -178,7 +197,7 @@ def _engine() -> Any:
     # One reservation for code and data, which address each other within 2 GB: where a large library was imported before, pieces
     # that are mapped each for itself may lie further apart, and LLVM ends the process.
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine, use_lmm=True)
-    engine.add_object_file(llvm.ObjectFileRef.from_path(str(_path())))
+    engine.add_object_file(llvm.ObjectFileRef.from_data(_read.pop()))
     engine.finalize_object()
     for name, value in (("ndarray", np.ndarray), ("int64", np.int64), ("float64", np.float64), ("raise", _raise)):
         _fill(engine, name, id(value))

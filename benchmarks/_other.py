@@ -1,0 +1,98 @@
+"""What a model of another checkout ranks, in a process of the Python of that checkout."""
+
+import argparse
+import os
+import pickle
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks._kept import commit
+
+_CODE = """
+import pickle, sys, time
+from online_rank import *
+model = eval(sys.argv[1])
+given, told = sys.stdin.buffer, sys.stdout.buffer
+while True:
+    X, y = pickle.load(given)
+    start = time.process_time()
+    scores = list(model.predict_one(X))
+    if y is not None:
+        model.learn_one(X, y)
+    told.write(pickle.dumps((scores, time.process_time() - start)))
+    told.flush()
+"""
+
+
+class OtherModel:
+    """A model of another checkout, in a process of its own.
+
+    Parameters
+    ----------
+    python
+        The interpreter of the environment of the checkout.
+    expression
+        The model, in the names of `online_rank`.
+
+    Attributes
+    ----------
+    seconds
+        Processor time of ranking and learning.
+    """
+
+    def __init__(self, python: Path, expression: str) -> None:
+        command = [python.absolute(), "-c", _CODE, expression]
+        # Its kernels are others: it has a cache of its own.
+        alone = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+        self.process = subprocess.Popen(command, cwd=root_of(python), env=alone, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.seconds = 0.0
+
+    def asked(self, X: Any, y: Any = None) -> list[float]:
+        """The scores of a query, which is learned afterwards if it has grades."""
+        given, told = self.process.stdin, self.process.stdout
+        assert given is not None
+        assert told is not None
+        given.write(pickle.dumps((X, y)))
+        given.flush()
+        scores, seconds = pickle.load(told)
+        self.seconds += seconds
+        return scores
+
+    predict_one = asked
+
+    def learn_one(self, X: Any, y: Any) -> None:
+        """Learn a query."""
+        self.asked(X, y)
+
+    def close(self) -> None:
+        """End the process."""
+        self.process.kill()
+        self.process.communicate()
+
+
+def add_other(options: argparse.ArgumentParser, *, required: bool = False) -> None:
+    """The option `--other PYTHON`."""
+    text = "the interpreter of the environment of another checkout: FOLDER/.venv/bin/python"
+    options.add_argument("--other", type=Path, required=required, metavar="PYTHON", help=text)
+
+
+def root_of(python: Path) -> Path:
+    """The checkout of an interpreter."""
+    return python.absolute().parents[2]
+
+
+def commit_of(python: Path) -> str:
+    """The commit of the checkout of an interpreter."""
+    return commit(root_of(python))
+
+
+def scores_of(python: Path, expression: str, queries: list[tuple[np.ndarray, np.ndarray]]) -> list[Any]:
+    """The scores of each query, made before it is learned, by a model: an expression in the names of `online_rank`."""
+    model = OtherModel(python, expression)
+    try:
+        return [model.asked(X, y) for X, y in queries]
+    finally:
+        model.close()

@@ -1,0 +1,73 @@
+"""Mixes what several machines have learned with curves (`online_rank.distributed.mix`)."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from online_rank._kernels import additive as kernels
+from online_rank.rankers.hedge import LEAST
+
+
+def mix_curves(mixed: Any, shards: Sequence[Any], base: Any) -> None:
+    """Mix the curves of the shards, which went on from `base`, into `mixed`, a copy of `base` with all of their features.
+
+    Maps are pooled, weights and Hessians averaged; encodings, counters, losses and accounts add up. The base counts once.
+    """
+    mixed._add_curves()
+    before, *learned = (_in_columns_of(mixed, one) for one in (base, *shards))
+    mixed._front._mix([one._front for one in learned], base._front)
+    _average(mixed, learned)
+    for name in ("_sums", "_losses", "_account", "_numbers"):
+        began = getattr(before, name)
+        setattr(mixed, name, began + sum((getattr(one, name) - began for one in learned), np.zeros_like(began)))
+    # The relative error that two roundings leave in a sum of numbers >= 0.
+    mixed._losses, mixed._account = np.maximum(mixed._losses, 0.0), np.maximum(mixed._account, LEAST)
+    mixed._account[kernels.LARGEST_WEIGHT] = max(one._account[kernels.LARGEST_WEIGHT] for one in learned)
+    mixed._sums[:, :, 1] = np.maximum(mixed._sums[:, :, 1], 0.0)
+    mixed._numbers = np.maximum(mixed._numbers, 0.0)
+    # What fades counts as on one machine.
+    mixed._numbers[kernels.AVERAGES :] = _mean([one._numbers[kernels.AVERAGES :] for one in learned])
+    missed = np.max([one._places[:, 1] for one in learned], axis=0) >= 0
+    mixed._places[missed & (mixed._places[:, 1] < 0), 1] = kernels.WANTED
+    mixed._decide_signs()
+    mixed._decide_places()
+    grams, pending = zip(*(_second_order(one, mixed._places, len(mixed._pending)) for one in learned), strict=True)
+    mixed._gram, mixed._pending = _mean(grams), _mean(pending)
+
+
+def _in_columns_of(mixed: Any, other: Any) -> Any:
+    """A copy of another ranker with the features of the mixed one, in its order."""
+    made = copy.deepcopy(other)
+    made._meet_features_of([mixed])
+    made._add_curves()
+    order = np.arange(mixed._n_features) if mixed._columns is None else made._columns.of(mixed._columns.names)
+    made._front = made._front.arranged(order)
+    for name in ("_weights", "_sums", "_places", "_curvatures"):
+        setattr(made, name, getattr(made, name)[order])
+    return made
+
+
+def _average(mixed: Any, learned: Sequence[Any]) -> None:
+    """Average the weights of the members; averages count as many vectors as are in them."""
+    mixed._weights = _mean([one._weights for one in learned])
+    mixed._curvatures = _mean([one._curvatures for one in learned])
+    counts = [one._numbers[kernels.AVERAGES : kernels.NUMBERS] for one in learned]
+    sums = sum((n * one._weights[:, :, 1:3] for n, one in zip(counts, learned, strict=True)), np.zeros(1))
+    mixed._weights[:, :, 1:3] = sums / np.maximum(sum(counts, np.zeros(2)), 1e-300)
+
+
+def _second_order(one: Any, places: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """Its triangle of Hessians and its gradient, with d columns in other places (n, 2); 0 for columns that it lacks."""
+    n = len(one._pending)
+    own, whole = np.full(d, n), np.zeros((n + 1, n + 1))
+    own[places[places >= 0]] = np.where(one._places >= 0, one._places, n)[places >= 0]
+    whole[np.triu_indices(n)] = one._gram
+    whole = (whole + np.triu(whole, 1).T)[np.ix_(own, own)]
+    return whole[np.triu_indices(d)], np.append(one._pending, 0.0)[own]
+
+
+def _mean(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """The mean of arrays, added up in their order."""
+    return sum(arrays[1:], arrays[0]) / len(arrays)
