@@ -150,7 +150,7 @@ def learn_newton(rows, m, places, keep, gram, pending, numbers, room):
     return numbers[SINCE] >= _LATEST or numbers[MASS] >= _GROWN * numbers[SOLVED]
 
 
-@inner
+@leaf
 def step_newton(places, gram, pending, numbers, W, room):
     """Take a step: weights of g and of presence of the last member, W (d, 4 N_COLUMNS), change."""
     room.solution[:] = 0.0
