@@ -195,6 +195,15 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
 
     @property
     @locked
+    def importance(self) -> dict[Hashable, float]:
+        """Total gain of the trees' splits by each feature of the default blend, `{name: gain}`; empty for any other blend."""
+        if self._curves is None or not self._curves.has_curves:
+            return {}
+        gains, features = self._trees._gains, self._curves._columns_of_features()
+        return {name: float(gains[columns].sum()) for name, columns in features.items()}
+
+    @property
+    @locked
     def _mean_weights(self) -> np.ndarray:
         """The mean of the candidates by their shares, also where one is drawn for each query, over the scales."""
         return choose(shares_of(self._losses, self._prior, self.step), self._candidates, None) / self.scales
