@@ -32,8 +32,8 @@ class CrossFeatures(QueryTransformer):
     holds, on the crossed features.
 
     The context is an argument: `learn_one(x, y, context={"user": "u17", "length": 3})`. It must have a value for every key;
-    None means unknown, and nothing is crossed with it. If the first query that it learns has no context at all, it warns. Before
-    a ranker that takes text, such as `AdditiveRanker`, text is crossed with categories too.
+    None means unknown, and nothing is crossed with it. If the first query that it learns has no context at all, it warns.
+    Before a ranker that takes text, such as `AdditiveRanker`, text is crossed with categories too.
 
     A crossed column is named `"price*user=u17"`, or `"price*length"` if the key is a number. The output is sparse: a query has
     one further entry for each feature and key, and a ranker one further weight for each feature and value seen (limited by
