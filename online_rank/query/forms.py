@@ -240,7 +240,7 @@ def _read(x: Any, documents: bool) -> _Features:
     if isinstance(x, Vectors):
         return _Features(x.products) if x.ids is None else _Features(x.products, x.ids, None, dict)
     if isinstance(x, _MAPPING):
-        x = _read_once(x, "x")
+        x = x if type(x) is dict else _read_once(x, "x")
         documents_are_dicts = {*map(type, x.values())} == _ONLY_DICTS
         for name, document in () if documents_are_dicts else x.items():
             if not isinstance(document, Mapping):

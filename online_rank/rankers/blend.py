@@ -183,6 +183,11 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
         return self._choice(shares_of(self._losses, self._prior, self.step))
 
     @property
+    def fades(self) -> bool:
+        """Whether the losses of candidates count less as queries, or time, go by."""
+        return self.half_life is not None
+
+    @property
     @locked
     def scales(self) -> np.ndarray:
         """The running scale of each learner's scores, float64 (number of rankers,), by which they are divided."""
