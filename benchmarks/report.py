@@ -100,7 +100,7 @@ SHOWN = {
         columns=("", "queries/s", "time / X @ w", "NDCG@10", "memory, MB", "remark"),
     ),
     "letor_parse": Part(
-        rows=("iter_letor", "read_letor", "scikit-learn*", "pandas*", "polars*"),
+        rows=("read", "read, all at once", "scikit-learn*", "pandas*", "polars*"),
         columns=("reader", "file, MB", "MB/s", "MB/s, processor", "x scikit-learn", "gzip, MB/s", "peak, MB"),
     ),
     "clicks": Part(

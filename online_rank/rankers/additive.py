@@ -67,7 +67,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
     **Members.** One perceptron learns all columns, as `PerceptronRanker(credit="adaptive", relative_margin=1.0)` does. Members
     are its last weights, two averages of them with different half-lives, and a Newton learner of the logistic loss of pairs on
     the columns g and presence: 300 of them have a whole Hessian, and g of the features beyond these its diagonal. They are
-    blended, alone and in pairs, by the rule of `BlendRanker` on running scales, so that their sum is one curve for each feature.
+    blended, alone and in pairs, by the rule of `BlendRanker` on running scales: their sum is one curve for each feature.
     `online_rank.bounds.certificate_of` compares the loss with that of the best candidate, and bounds it by the mass of the
     updates (`additive_mass_bound`).
 
