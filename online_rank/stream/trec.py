@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank.limits import MAX_COUNT
-from online_rank.stream.table_text import MISSING_WORDS
-from online_rank.stream.text_lines import lines_of, text_of
+from online_rank.stream.source import Text, text_of
+from online_rank.stream.values import MISSING_WORDS
 
 #: The share of neighbours in rank whose scores must ascend before scores are taken for distances.
 _ASCENDING = 0.9
@@ -260,7 +260,7 @@ def _fields(path: str | os.PathLike[str], form: str, value: str) -> Iterator[tup
     follows is ignored.
     """
     at, width = {name: i for i, name in enumerate(form.split())}, 0
-    for number, line in lines_of(path):
+    for number, line in Text(path).lines():
         if line.lstrip().startswith(b"#"):
             continue
         parts = line.split()
