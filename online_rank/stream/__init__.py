@@ -1,6 +1,6 @@
 """Files of others as streams of queries; synthetic streams with known truth; simulated users."""
 
-from online_rank.stream.clicked import ClickedLists, read_clicks
+from online_rank.stream.clicked import read_clicks
 from online_rank.stream.parts import Part, parts
 from online_rank.stream.plan import Column, Plan
 from online_rank.stream.reader import Documents, Queries, read
@@ -10,7 +10,6 @@ from online_rank.stream.weblike import WebLike
 from online_rank.stream.write import write_letor
 
 __all__ = [
-    "ClickedLists",
     "Column",
     "Documents",
     "Drifting",

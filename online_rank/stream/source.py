@@ -101,6 +101,7 @@ class Text:
 
     Examples
     --------
+    >>> import io
     >>> list(Text(io.BytesIO(b"one\rtwo\r\n\nfour")).lines())
     [(1, b'one'), (2, b'two'), (4, b'four')]
     """
