@@ -57,9 +57,9 @@ def loss(scores: list[Decimal], y: list[int], k: int = 10) -> Decimal:
     return 1 - dcg([y[i] for i in ranked]) / dcg(sorted(y, reverse=True))
 
 
-def has_near_tie(scores: list[Decimal], y: list[int]) -> bool:
-    """Whether two documents of different grades have almost the same score."""
-    placed, size = sorted(range(len(y)), key=lambda i: scores[i]), max(map(abs, scores))
+def has_near_tie(scores: list[Decimal], y: list[int], size: Decimal) -> bool:
+    """Whether two documents of different grades have almost the same score, a sum of numbers of this size."""
+    placed = sorted(range(len(y)), key=lambda i: scores[i])
     return any(y[a] != y[b] and scores[b] - scores[a] <= _CLOSE * size for a, b in itertools.pairwise(placed))
 
 
@@ -84,10 +84,12 @@ class Account:
         """By how much the served loss may exceed that of a candidate."""
         return Decimal(len(CANDIDATES)).ln() / self.eta + self.gap + self.serving
 
-    def candidates(self, members: np.ndarray) -> list[list[Decimal]]:
-        """The scores of the candidates, by those of the members (m, 4) on their running scales."""
-        sigma = [(mean / weight).sqrt() if mean > 0 else Decimal(1) for mean, weight in self.scales]
-        return [[sum((part * s[k] / sigma[k] for k, part in c.items()), ZERO) for s in members] for c in CANDIDATES]
+    def candidates(self, members: np.ndarray) -> tuple[list[list[Decimal]], Decimal]:
+        """The scores of the candidates, by those of the members (m, 4) on their running scales, and the largest of these."""
+        sigma = np.array([(mean / weight).sqrt() if mean > 0 else Decimal(1) for mean, weight in self.scales], dtype=object)
+        scaled = members / sigma
+        scores = [[sum((part * s[k] for k, part in c.items()), ZERO) for s in scaled] for c in CANDIDATES]
+        return scores, abs(scaled).max()
 
     def settle(self, new: list[Decimal], served: Decimal) -> None:
         """Count the losses of a query."""
@@ -124,7 +126,7 @@ class Account:
 
 def queries(rng: np.random.Generator, kind: int, model: AdditiveRanker) -> Iterator[tuple[np.ndarray, list[int], float]]:
     """Queries with weights: random, of a teacher that may turn, or graded against what is served or favoured."""
-    d, n = int(rng.integers(1, 4)), int(rng.integers(5, 60))
+    d, n = int(rng.integers(1, 4)), int(rng.integers(5, 30))
     teacher, holes, weighted = rng.normal(size=d), rng.random() < 0.3, rng.random() < 0.3
     m = int(rng.integers(2, 9))
     for t in range(n):
@@ -182,12 +184,12 @@ def _learned(model: AdditiveRanker, account: Account, X: np.ndarray, y: list[int
     if len(set(y)) < 2:
         return
     w = Decimal(weight)
-    scored = account.candidates(members)
+    scored, size = account.candidates(members)
     new = [w * loss(s, y) for s in scored]
     for c, change in enumerate((model.candidate_losses - earlier).tolist()):
         if abs(change - float(new[c])) > 1e-9:
-            if not has_near_tie(scored[c], y):
-                raise AssertionError(f"candidate {c} lost {change}, and by its columns {float(new[c])}")
+            if not has_near_tie(scored[c], y, size):
+                raise AssertionError(f"candidate {c} lost {change}, and {float(new[c])} by columns: {scored[c]}, {y}")
             new[c] = Decimal(change)
     account.settle(new, w * loss(answered, y))
     account.learn_scales(members)
