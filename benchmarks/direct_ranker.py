@@ -38,7 +38,7 @@ from online_rank.base import Ranker
 from online_rank.metrics import MAP, NDCG
 from online_rank.rankers.direct import FIRST_WEIGHTS, DirectRanker
 from online_rank.rankers.gradient import GradientRanker
-from online_rank.stream.letor import LetorBlock
+from online_rank.stream import Documents
 from online_rank.surrogates import squared
 
 LENGTH = 100
@@ -191,7 +191,7 @@ column at all of it. *Difference*: *to the letter* less *written again*, paired 
 """
 
 
-def evaluate(model: Ranker, test: LetorBlock, y: np.ndarray) -> tuple[float, float]:
+def evaluate(model: Ranker, test: Documents, y: np.ndarray) -> tuple[float, float]:
     """NDCG@10 and MAP."""
     ndcg, ap = NDCG(k=10), MAP()
     scores = model.predict_many(test.X, test.qid)

@@ -56,7 +56,6 @@ SHOWN = {
             "PerceptronRanker()*",
             "map | PerceptronRanker()",
             "map | RidgeRanker()",
-            "AdditiveRanker()",
             "BlendRanker()",
             "LightGBM*",
             "XGBoost*",
@@ -76,7 +75,6 @@ SHOWN = {
     "weblike": Part(
         rows=(
             "map | RidgeRanker()",
-            "AdditiveRanker()",
             "BlendRanker()",
             "LightGBM lambdarank",
         ),
@@ -101,7 +99,7 @@ SHOWN = {
         columns=("", "queries/s", "time / X @ w", "NDCG@10", "memory, MB", "remark"),
     ),
     "letor_parse": Part(
-        rows=("iter_letor", "read_letor", "scikit-learn*", "pandas*", "polars*"),
+        rows=("read", "read, all at once", "scikit-learn*", "pandas*", "polars*"),
         columns=("reader", "file, MB", "MB/s", "MB/s, processor", "x scikit-learn", "gzip, MB/s", "peak, MB"),
     ),
     "clicks": Part(

@@ -64,7 +64,7 @@ def best_in_hindsight(
     Parameters
     ----------
     queries
-        A block as a tuple (X, y, qid) (a `LetorBlock` is one), or an iterable of queries (x, y) in any form.
+        A block as a tuple (X, y, qid) (a `stream.Documents` is one), or an iterable of queries (x, y) in any form.
     measure
         What to rank for, as in `PerceptronRanker`; the weights v_i are grade means.
     lam

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from online_rank.base import serving_steps
-from online_rank.cli.files import Asked, load_model, opened
-from online_rank.cli.reading import Reading
+from online_rank.cli.files import load_model
+from online_rank.cli.reading import Negative, Reading, check_files
 from online_rank.preprocessing import RunFeatures
 from online_rank.query import Runs
 from online_rank.query.names import in_nfc
@@ -31,20 +31,25 @@ def queries_for(
 ) -> tuple[Any, Iterator[tuple[str, Any, list[str]]]]:
     """A saved model, and the queries of a file, or of TREC runs: their ids, features as the model takes them, document ids."""
     if not of_runs:
-        model, reading, asked = opened(path, source, reading, graded=False)
-        return model, _queries_of_file(source[0], reading, asked, shown)
+        check_files(source)
+        model = load_model(path)
+        return model, _queries_of_file(source[0], reading._replace(negative=Negative.zero), model, shown)
     model = load_model(path)
     require_runs(model, source)
     return model, ((query.qid, query.runs, [*map(str, query.runs.ids)]) for query in read_runs(source))
 
 
-def _queries_of_file(file: str, reading: Reading, asked: Asked, shown: bool | None) -> Iterator[tuple[str, Any, list[str]]]:
+def _queries_of_file(file: str, reading: Reading, model: Any, shown: bool | None) -> Iterator[tuple[str, Any, list[str]]]:
     with (
-        reading.queries([file], with_ids=True) as queries,
+        reading.asked([file], model, with_ids=True, graded=False) as queries,
         progress("ranking", shown=shown, part=lambda: queries.fraction) as show,
     ):
+        if not queries.is_letor and queries.plan.of("document") is None:
+            warnings.warn(
+                "documents are numbered by their row within the query; name them with --document COLUMN", stacklevel=2
+            )
         for number, (X, _, qid, docids) in enumerate(queries, start=1):
-            yield qid, asked(X), docids
+            yield qid, X, docids
             show(number)
 
 

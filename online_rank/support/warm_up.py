@@ -198,7 +198,7 @@ def _use_streams() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "queries.txt")
         path.write_text(text)
-        queries = list(o.stream.iter_letor(path))
+        queries = list(o.read(path))
         for ranker in (o.PerceptronRanker(), o.LossTracker(o.PerceptronRanker(), measure_served=True)):
             for model in (ranker, o.StreamScaler() | ranker, o.StreamQuantileMap() | ranker):
                 o.evaluate.progressive(queries, model.clone(), {"ndcg@10": o.metrics.NDCG(k=10)})

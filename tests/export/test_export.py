@@ -395,9 +395,9 @@ class TestMQ2008:
 
     @pytest.fixture(scope="class")
     def parts(self):
-        from online_rank.stream.letor import read_letor
+        from online_rank import read
 
-        return read_letor(MQ2008 / "S1.txt", n_features=46), read_letor(MQ2008 / "S5.txt", n_features=46)
+        return read(MQ2008 / "S1.txt", n_features=46).all(), read(MQ2008 / "S5.txt", n_features=46).all()
 
     @pytest.mark.parametrize(
         "make",

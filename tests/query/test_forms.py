@@ -260,7 +260,7 @@ def test_a_mapping_without_a_name_that_it_lists_is_named(documents):
     [
         ([0, "0", "b"], "0 and '0'"),
         (["b", True, "True"], "True and 'True'"),
-        (["caf\u00e9", "b", "cafe\u0301"], "'caf\u00e9' and 'cafe\u0301'"),
+        (["caf\u00e9", "b", "cafe\u0301"], r"'caf\\xe9' and 'cafe\\u0301'"),
     ],
     ids=["number", "truth", "unicode"],
 )
