@@ -56,7 +56,6 @@ SHOWN = {
             "PerceptronRanker()*",
             "map | PerceptronRanker()",
             "map | RidgeRanker()",
-            "AdditiveRanker()",
             "BlendRanker()",
             "LightGBM*",
             "XGBoost*",

@@ -433,7 +433,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
             self._at = max(float(block.at.max()), -np.inf if latest is None else latest)
         learned: int = kernels.learn(
             block.X, block.y, block.offsets, block.w, discounts(len(block.y)), self._config, table, learner, hedge, keep,
-            served, rounds,
+            served, self._read_before(table), rounds,
         )  # fmt: skip
         if abs(learned) < n:
             left = n - abs(learned)
