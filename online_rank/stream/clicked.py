@@ -48,7 +48,11 @@ class ClickedLists(Lists, Iterator[tuple[Block, Clicks]]):
 
     def __next__(self) -> tuple[Block, Clicks]:
         for qid, parts in self._found:
-            made = self._list(qid, parts)
+            try:
+                made = self._list(qid, parts)
+            except ReadError as error:
+                self._leave_out(str(error))
+                continue
             if made is not None:
                 self.n_lists += 1
                 self.where = parts[0][0].where(parts[0][1])

@@ -234,11 +234,16 @@ class Lists:
             yield current, parts
 
     def _is_good(self, parts: list[tuple[Rows, int, int]]) -> bool:
-        """Whether all rows of a list can be read. Raises ReadError for more bad lists than the share that may be left out."""
+        """Whether all rows of a list can be read; if not, it is left out (`_leave_out`)."""
         self._n_lists += 1
         found = (f"{rows.where(i)}: {rows.faults[i]}" for rows, a, b in parts for i in sorted(rows.faults) if a <= i < b)
-        if (fault := next(found, None)) is None:
-            return True
+        fault = next(found, None)
+        if fault is not None:
+            self._leave_out(fault)
+        return fault is None
+
+    def _leave_out(self, fault: str) -> None:
+        """Leave out a list, with a warning. Raises ReadError for more bad lists than the share that may be left out."""
         self.n_bad += 1
         share = self._options.skip_bad
         if self.n_bad > share * self._n_lists + (share > 0.0):
@@ -247,7 +252,6 @@ class Lists:
         warnings.warn(
             f"{fault}; the list is left out (number {self.n_bad:,} of {self._n_lists:,} lists)", ReadWarning, stacklevel=6
         )
-        return False
 
     def _grouped(self) -> Iterator[Rows]:
         """All rows, those of each query together, queries in order of appearance, or of their first time.

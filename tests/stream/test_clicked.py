@@ -9,7 +9,7 @@ import pytest
 
 from online_rank import ClickPerceptron, SwapRanker
 from online_rank.feedback import Impression
-from online_rank.stream import ReadError, read_clicks
+from online_rank.stream import ReadError, ReadWarning, read_clicks
 
 LOG = {
     "query": ["r1", "r1", "r1", "r2", "r2"],
@@ -283,3 +283,14 @@ def test_missing_values_are_zero_or_refused():
         list(read_clicks(pl.DataFrame(LOG), features=["bm25"], missing="error"))
     with pytest.raises(ValueError, match="missing is 'mean'"):
         read_clicks(pl.DataFrame(LOG), missing="mean")
+
+
+def test_a_list_that_contradicts_itself_is_left_out_up_to_a_share(tmp_path):
+    """Only rows that cannot be read counted as bad: one list with two documents at one place ended the reading."""
+    rows = [f"q{q},d{d},{d + 1},{int(d == q % 2)},{d}" for q in range(50) for d in range(2)]
+    path = tmp_path / "log.csv"
+    path.write_text("\n".join(["query,document,position,click,price", *rows, "x,d0,1,0,0", "x,d1,1,0,1"]) + "\n")
+    with pytest.raises(ReadError, match="the list that begins there: positions is"):
+        list(read_clicks(path, shuffled=True))
+    with pytest.warns(ReadWarning, match="positions is .*; the list is left out"):
+        assert len(list(read_clicks(path, shuffled=True, skip_bad=0.02))) == 50
