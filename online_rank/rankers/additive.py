@@ -362,7 +362,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         """The factors of the past for each query, (q, 3)."""
         n = len(block.w)
         if self._seconds == (0.0, 0.0):
-            return self._keep if n == 1 else np.repeat(self._keep, n, axis=0)
+            return np.repeat(self._keep, n, axis=0)
         if block.at is None:
             raise ValueError(
                 f"half_life is {self.half_life!r}, with a time: learn_one and learn_many need at=, that of the query"
@@ -424,7 +424,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     def _learn_mapped(self, block: Block, table: Any, rounds: np.ndarray) -> int:
         """Learn queries by the kernel, as far as it goes (`kernels.learn`)."""
-        served, hedge, keep = _NONE if block.served is None else block.served, self._hedge(), self._kept(block)
+        served, hedge = _NONE if block.served is None else block.served, self._hedge()
+        keep = self._keep if len(block.w) == 1 and self._seconds == (0.0, 0.0) else self._kept(block)
         state = self._weights, self._sums, self._signs, self._places, self._gram, self._pending, self._curvatures, self._numbers
         learner = _new(kernels.Learner, state)
         n, latest = len(block.w), self._at

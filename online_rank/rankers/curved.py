@@ -183,7 +183,8 @@ class CurvedRanker(Ranker):
         rows = _room_for_rows(X.shape[1], len(X)) if keeps else _NO_ROWS
         curves.score(X, offsets, table, self.relative, self._curves(), scores, rows)
         if keeps and len(X) and scores[0] == scores[0]:  # Not NaN, which an infinite value gives.
-            self._read = curves.Read(X.copy(), rows), table
+            # By the class it would take three times as long.
+            self._read = tuple.__new__(curves.Read, (X.copy(), rows)), table
         return scores
 
     def _read_before(self, table: Any) -> curves.Read:
