@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks._data import LIGHTGBM, MQ2008, data_folder, folds, mq2008_parts, offsets_of
+from online_rank import read
 from online_rank.stream import WebLike
-from online_rank.stream.letor import read_letor
 from online_rank.stream.synth import Drifting
 
 Query = tuple[Any, Any]
@@ -27,7 +27,7 @@ def _drifting(points: tuple[int, ...], width: int) -> Callable[[int], list[Query
 
 
 def _mq2008(seed: int) -> list[Query]:
-    return _of_letor(read_letor(*mq2008_parts(data_folder() / MQ2008)[:4], n_features=46), seed)
+    return _of_letor(read(*mq2008_parts(data_folder() / MQ2008)[:4], n_features=46).all(), seed)
 
 
 def _lightgbm(seed: int) -> list[Query]:

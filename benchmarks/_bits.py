@@ -24,8 +24,8 @@ MISSING = "AdditiveRanker(), missing values"
 MODELS: dict[str, tuple[Callable[[], Any], int]] = {
     "PerceptronRanker()": (o.PerceptronRanker, 20),
     "StreamQuantileMap() | PerceptronRanker()": (lambda: o.StreamQuantileMap() | o.PerceptronRanker(), 20),
-    "StreamScaler() | PerceptronRanker(credit='argmax', average=200)": (
-        lambda: o.StreamScaler() | o.PerceptronRanker(credit="argmax", average=200),
+    "StreamScaler() | PerceptronRanker(credit='argmax', half_life=200)": (
+        lambda: o.StreamScaler() | o.PerceptronRanker(credit="argmax", half_life=200),
         20,
     ),
     "LossTracker(PerceptronRanker(), measure_served=True)": (
@@ -42,7 +42,6 @@ MODELS: dict[str, tuple[Callable[[], Any], int]] = {
     "BlendRanker()": (o.BlendRanker, 20),
     "BlendRanker(), 136 features": (o.BlendRanker, 136),
     "StreamScaler() | GradientRanker('logistic')": (lambda: o.StreamScaler() | o.GradientRanker("logistic"), 20),
-    "StreamTargetEncoder() | PerceptronRanker()": (lambda: o.StreamTargetEncoder() | o.PerceptronRanker(), 20),
     "KernelPerceptronRanker(budget=50)": (lambda: o.KernelPerceptronRanker(budget=50), 20),
     "SwapRanker(policy=PlackettLuce())": (lambda: o.SwapRanker(policy=o.PlackettLuce(seed=1)), 20),
     "DirectRanker()": (lambda: o.DirectRanker(seed=1), 20),

@@ -16,12 +16,12 @@ from online_rank import (
     StreamScaler,
     bounds,
     evaluate,
+    read,
 )
 from online_rank.base import ranker_of
 from online_rank.intervals import LossInterval
 from online_rank.query import query_offsets
 from online_rank.rankers.hedge import choose, shares_of
-from online_rank.stream.letor import read_letor
 from online_rank.stream.synth import Drifting, NoisyTeacher
 
 ORDERS = 3
@@ -31,7 +31,7 @@ def streams() -> dict[str, list[list[tuple[np.ndarray, np.ndarray]]]]:
     """Queries by stream and order."""
     found = {}
     for folder in known_folders(MQ2008, LIGHTGBM):
-        block = read_letor(*mq2008_parts(folder)) if folder.name == MQ2008 else next(folds(folder)).train
+        block = read(*mq2008_parts(folder)).all() if folder.name == MQ2008 else next(folds(folder)).train
         found[folder.name] = [queries_of(*shuffled(block, order)) for order in range(ORDERS)]
     for name, make in (("noisy teacher", NoisyTeacher), ("drifting", Drifting)):
         found[name] = [list(make(800, seed=seed)) for seed in range(2)]
@@ -101,12 +101,12 @@ def pairs() -> str:
     """Paired intervals on MQ2008 beside those of two single ones, and what an interval costs (section 20)."""
     rows = []
     for folder in known_folders(MQ2008):
-        queries = queries_of(*shuffled(read_letor(*mq2008_parts(folder)), 0))
+        queries = queries_of(*shuffled(read(*mq2008_parts(folder)).all(), 0))
         models = {
             "default": StreamScaler() | PerceptronRanker(),
             "spread": StreamScaler() | PerceptronRanker(credit="spread"),
             "ridge": StreamScaler() | RidgeRanker(),
-            "last weights": StreamScaler() | PerceptronRanker(average=False),
+            "last weights": StreamScaler() | PerceptronRanker(half_life=0),
         }
         run = evaluate.progressive(queries, models, progress=False)
         for name in list(models)[1:]:
@@ -132,7 +132,7 @@ def tightness() -> str:
     """What certificates say of the default perceptron on real data: V, the limits, and two comparators (section 17)."""
     rows = []
     for folder in known_folders(MQ2008, LIGHTGBM):
-        block = read_letor(*mq2008_parts(folder)) if folder.name == MQ2008 else next(folds(folder)).train
+        block = read(*mq2008_parts(folder)).all() if folder.name == MQ2008 else next(folds(folder)).train
         for credit in ("adaptive", "spread"):
             scaler, parts = StreamScaler(), []
             for a, b in itertools.pairwise(offsets_of(block)):

@@ -7,9 +7,8 @@ import numpy as np
 from benchmarks._common import table
 from benchmarks._data import data_folder
 from benchmarks._figures import Curve, figure, number, saved
-from online_rank import LossTracker, PerceptronRanker, StreamScaler, plot
+from online_rank import LossTracker, PerceptronRanker, StreamScaler, plot, read
 from online_rank.intervals.losses import largest_deviation
-from online_rank.stream.letor import read_letor
 from tests.reference import bound_streams
 from tests.reference import intervals as adaptive
 
@@ -33,7 +32,7 @@ def delayed() -> str:
     curves: dict[str, Curve] = {}
     dashed: dict[str, Curve] = {}
     for T, D in ((20, 0), (20, 3), (10, 9), (20, 9)):
-        tracker = LossTracker(PerceptronRanker("ndcg", credit="spread", average=False), {"u": np.full(T, 0.5)})
+        tracker = LossTracker(PerceptronRanker("ndcg", credit="spread", half_life=0), {"u": np.full(T, 0.5)})
         tracker.learn_one(np.zeros((2, T)), [1, 1])
         rounds: list[float] = []
         losses: list[float] = []
@@ -140,7 +139,7 @@ def interval() -> str:
     folder = data_folder() / "mq2008"
     if not folder.exists():
         return f"Left out: no {folder.name} in the data folder."
-    raw = read_letor(*[folder / f"S{i}.txt" for i in range(1, 6)])
+    raw = read(*[folder / f"S{i}.txt" for i in range(1, 6)]).all()
     starts = np.append(np.flatnonzero(np.append(True, raw.qid[1:] != raw.qid[:-1])), len(raw.y))
     model = StreamScaler() | LossTracker(PerceptronRanker(credit="spread"), measure_served=True)
     intervals = []

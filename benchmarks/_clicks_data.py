@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from online_rank import read
 from online_rank.metrics import NDCG
 from online_rank.query import query_offsets
-from online_rank.stream.letor import LetorBlock, read_letor
+from online_rank.stream import Documents
 
 #: Discount of what is shown, for each impression.
 GAMMA = 0.9995
@@ -20,12 +21,12 @@ Queries = list[tuple[np.ndarray, np.ndarray]]
 
 
 @functools.cache
-def parts(folder: Path) -> list[LetorBlock]:
+def parts(folder: Path) -> list[Documents]:
     """The five parts of a data set in LETOR's layout."""
-    return [read_letor(folder / f"S{i}.txt", n_features=46) for i in range(1, 6)]
+    return [read(folder / f"S{i}.txt", n_features=46).all() for i in range(1, 6)]
 
 
-def queries_of(blocks: Sequence[LetorBlock], relevant: bool = False) -> Queries:
+def queries_of(blocks: Sequence[Documents], relevant: bool = False) -> Queries:
     """The queries of blocks; only those with a relevant document, if `relevant`."""
     found = []
     for block in blocks:

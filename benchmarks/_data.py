@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks._common import ROOT
+from online_rank import read
 from online_rank.query import query_offsets
-from online_rank.stream.letor import LetorBlock, read_letor
+from online_rank.stream import Documents
 
 MQ2008 = "mq2008"
 LIGHTGBM = "lightgbm_lambdarank"
@@ -31,9 +32,9 @@ def known_folders(*names: str) -> list[Path]:
 class Fold(NamedTuple):
     """Training, test and validation part of one fold."""
 
-    train: LetorBlock
-    test: LetorBlock
-    validation: LetorBlock | None = None
+    train: Documents
+    test: Documents
+    validation: Documents | None = None
     """On which batch learners choose their rounds; None where the data has none."""
 
 
@@ -46,18 +47,18 @@ def folds(folder: Path) -> Iterator[Fold]:
     """
     if (folder / "S1.txt").exists():
         parts = mq2008_parts(folder)
-        width = read_letor(parts[0]).X.shape[1]
+        width = read(parts[0]).all().X.shape[1]
         for i in range(5):
             train, test, validation = ([parts[(i + k) % 5] for k in ks] for ks in ((0, 1, 2), (4,), (3,)))
-            yield Fold(*(read_letor(*names, n_features=width) for names in (train, test, validation)))
+            yield Fold(*(read(*names, n_features=width).all() for names in (train, test, validation)))
     elif (folder / "Fold1").is_dir():
         for fold in sorted(folder.glob("Fold*")):
-            train = read_letor(fold / "train.txt")
+            train = read(fold / "train.txt").all()
             others = [fold / name for name in ("test.txt", "vali.txt") if (fold / name).exists()]
-            yield Fold(train, *(read_letor(name, n_features=train.X.shape[1]) for name in others))
+            yield Fold(train, *(read(name, n_features=train.X.shape[1]).all() for name in others))
     elif (folder / "rank.train").exists():
-        train = read_letor(folder / "rank.train")
-        yield Fold(train, read_letor(folder / "rank.test", n_features=train.X.shape[1]))
+        train = read(folder / "rank.train").all()
+        yield Fold(train, read(folder / "rank.test", n_features=train.X.shape[1]).all())
     else:
         raise SystemExit(f"{folder} holds neither S1.txt, nor Fold1/, nor rank.train")
 
@@ -94,12 +95,12 @@ class Queries(NamedTuple):
         return [(X[a:b], self.y[a:b]) for a, b in itertools.pairwise(self.offsets)]
 
 
-def offsets_of(block: LetorBlock) -> np.ndarray:
+def offsets_of(block: Documents) -> np.ndarray:
     """Where the queries of a block begin, and where the last one ends: (q + 1,)."""
     return query_offsets(block.qid, len(block.y))
 
 
-def shuffled(block: LetorBlock, seed: int) -> Triple:
+def shuffled(block: Documents, seed: int) -> Triple:
     """X, y and qid of the block with its queries in random order."""
     offsets = offsets_of(block)
     order = np.random.default_rng(seed).permutation(len(offsets) - 1)

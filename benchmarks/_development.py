@@ -11,8 +11,7 @@ import numpy as np
 
 from benchmarks._data import LIGHTGBM, MQ2008, data_folder, folds, offsets_of
 from benchmarks._zipf import ZipfText
-from online_rank.stream import WebLike
-from online_rank.stream.letor import LetorBlock
+from online_rank.stream import Documents, WebLike
 from online_rank.stream.synth import Drifting
 
 Query = tuple[Any, np.ndarray]
@@ -88,5 +87,5 @@ _OTHERS: dict[str, Callable[[int, int], Iterator[Part]]] = {
 STREAMS = ("mq2008", "lightgbm", *SYNTHETIC, "yeast", "text", "drifting")
 
 
-def _queries_of(block: LetorBlock) -> list[Query]:
+def _queries_of(block: Documents) -> list[Query]:
     return [(block.X[a:b], block.y[a:b]) for a, b in itertools.pairwise(offsets_of(block).tolist())]

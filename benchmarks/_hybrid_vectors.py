@@ -15,8 +15,8 @@ from online_rank.export import adapt
 DEPTH = 100
 #: How a perceptron begins with the cosine, and whether it averages; of the others that `strengths` compares, the best that does
 #: not fall behind.
-STRENGTH, AVERAGE = 2.0, False
-SETTINGS = tuple((strength, average) for strength in (1.0, 2.0, 3.0, 5.0, 10.0) for average in (True, False))
+STRENGTH, HALF_LIFE = 2.0, 0.0
+SETTINGS = tuple((strength, half_life) for strength in (1.0, 2.0, 3.0, 5.0, 10.0) for half_life in (None, 0.0))
 #: The same for clicks, with the wealth of bets: the defaults of `from_weights`.
 CLICK_STRENGTH, CLICK_WEALTH = 1.0, 0.1
 CLICK_SETTINGS = ((1.0, 0.1), (10.0, 1.0), (10.0, 3.0))
@@ -53,9 +53,9 @@ def from_grades(queries: Sequence[Prepared], begun: bool, orders: int) -> np.nda
     return values
 
 
-def _begun(d: int, strength: float = STRENGTH, average: bool = AVERAGE) -> PerceptronRanker:
+def _begun(d: int, strength: float = STRENGTH, half_life: float | None = HALF_LIFE) -> PerceptronRanker:
     """A perceptron that begins as the cosine."""
-    return PerceptronRanker.from_weights(np.ones(d), strength=strength, average=average)
+    return PerceptronRanker.from_weights(np.ones(d), strength=strength, half_life=half_life)
 
 
 def strengths(worlds: int) -> str:
@@ -69,8 +69,8 @@ def strengths(worlds: int) -> str:
             found.append([_learned(queries, *setting) - cosine for setting in SETTINGS])
         columns.append([over_runs(np.array(values)) for values in np.array(found).T])
     rows = [
-        (f"{strength:g}", "yes" if average else "no", *cells)
-        for (strength, average), cells in zip(SETTINGS, zip(*columns, strict=True), strict=True)
+        (f"{strength:g}", "yes" if half_life is None else "no", *cells)
+        for (strength, half_life), cells in zip(SETTINGS, zip(*columns, strict=True), strict=True)
     ]
     return f"""## Strength of the cosine
 
@@ -83,9 +83,9 @@ that are below by no more than .001 where nothing can be learned, the one that g
 """
 
 
-def _learned(queries: Sequence[Prepared], strength: float, average: bool) -> float:
+def _learned(queries: Sequence[Prepared], strength: float, half_life: float | None) -> float:
     """Mean NDCG@10 of rank, then learn."""
-    model, values = _begun(queries[0].X.shape[1], strength, average), []
+    model, values = _begun(queries[0].X.shape[1], strength, half_life), []
     for query in queries:
         values.append(ndcg(model.rank_one(query.X), query))
         model.learn_one(query.X, query.y.astype(np.int64))

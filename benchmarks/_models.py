@@ -8,16 +8,18 @@ from online_rank.query import query_offsets
 
 
 class LambdaMART:
-    """LightGBM's lambdarank; what is not given is its default."""
+    """LightGBM's lambdarank, with columns of categories; what is not given is its default."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, categories: tuple[int, ...] = (), **settings: Any) -> None:
         import lightgbm
+
+        self._categories = [*categories]
 
         self._model = lightgbm.LGBMRanker(**{"objective": "lambdarank", "verbose": -1, "n_jobs": 2} | settings)
 
     def learn_many(self, X: np.ndarray, y: np.ndarray, qid: np.ndarray) -> None:
         """Train on all queries."""
-        self._model.fit(X, y, group=np.diff(query_offsets(qid, len(y))))
+        self._model.fit(X, y, group=np.diff(query_offsets(qid, len(y))), categorical_feature=self._categories)
 
     def predict_many(self, X: np.ndarray) -> np.ndarray:
         """Scores of documents."""

@@ -1,6 +1,7 @@
 """What a model of another checkout ranks, in a process of the Python of that checkout."""
 
 import argparse
+import os
 import pickle
 import subprocess
 from pathlib import Path
@@ -44,7 +45,9 @@ class OtherModel:
 
     def __init__(self, python: Path, expression: str) -> None:
         command = [python.absolute(), "-c", _CODE, expression]
-        self.process = subprocess.Popen(command, cwd=root_of(python), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        # Its kernels are others: it has a cache of its own.
+        alone = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+        self.process = subprocess.Popen(command, cwd=root_of(python), env=alone, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.seconds = 0.0
 
     def asked(self, X: Any, y: Any = None) -> list[float]:

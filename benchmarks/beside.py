@@ -29,7 +29,7 @@ from benchmarks._common import ROOT, parser, save, table
 from benchmarks._contestants import CONTESTANTS
 from benchmarks._kept import commit
 from online_rank.query import query_offsets
-from online_rank.stream.letor import write_letor
+from online_rank.stream import write_letor
 from online_rank.stream.synth import NoisyTeacher
 
 WORKER = Path(__file__).with_name("_beside_worker.py")

@@ -1,182 +1,150 @@
-"""Which rankers should the default blend be made of, and which the light one?
+"""Which rankers should the default blend be made of?
 
     python -m benchmarks.blends [--queries 1000] [--orders 2] [--sets additive forest linear mq2008 lightgbm] [--keep FILE]
 
-Chosen on development data alone: synthetic streams of `WebLike` with 400 held-out queries, another truth for each order; the
-validation parts of MQ2008 (the part that a fold neither trains nor tests on); LightGBM's example by five-fold cross-validation
-within its training part. Members learn independently of the blend that they are in. So each learns once, and all blends are
-judged by the scores that it gave. `--keep` continues from the parts that FILE has.
+Chosen on development data alone (`benchmarks/_development.py`), among them a stream whose truth turns. Members learn
+independently of the blend that they are in. So each learns once, and all blends are judged by the scores that it gave: over
+running scales, as `BlendRanker` does, and standardised in each query. Shown is what was served before a query was learned.
+`--keep` continues from the parts that FILE has.
 """
 
-import json
 import time
 from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from benchmarks._common import environment, parser, save, table
 from benchmarks._development import SYNTHETIC, Query, parts_of
-from online_rank import (
-    BoostedRanker,
-    GradientRanker,
-    PerceptronRanker,
-    RidgeRanker,
-    StreamQuantileMap,
-    StreamTargetEncoder,
-    measure,
-)
+from benchmarks._kept import Kept, add_keep
+from online_rank import AdditiveRanker, BoostedRanker, PerceptronRanker, RidgeRanker, StreamQuantileMap
+from online_rank import measure as parse_measure
 from online_rank._kernels import blend as kernels
-from online_rank.base import Ranker
 from online_rank.measures.learned import discounts
-from online_rank.preprocessing import Ramps
-from online_rank.query import read_query
-from online_rank.rankers.blend import _answered, _grid, _Made, _scores
+from online_rank.rankers.blend import _grid
+from online_rank.rankers.hedge import choose, opening, shares_of, step_of
 from online_rank.support.progress import progress
 
-#: Behind one map.
-MEMBERS: dict[str, Callable[[], Ranker]] = {
-    "R": RidgeRanker,
-    "D": lambda: PerceptronRanker(average=True),
-    "A": lambda: Ramps() | GradientRanker("logistic", optimizer="adagrad"),
-    "P": lambda: Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, average=True),
-    "E": lambda: StreamTargetEncoder(keep="relative") | RidgeRanker(),
-    "F": lambda: StreamTargetEncoder(keep="none") | RidgeRanker(),
-    "S": lambda: BoostedRanker(window=300, depth=3),
-    "T": BoostedRanker,
-    "Q": lambda: Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, average=100),
-    "G": lambda: StreamTargetEncoder(keep="relative") | RidgeRanker(half_life=500),
-    "V": lambda: BoostedRanker(decay=0.012, learning_rate=0.2, longest_gap=20),
-    "U": lambda: BoostedRanker(window=150, depth=3, rate=30.0, decay=0.06, learning_rate=0.6, longest_gap=10),
+#: `C` and `c` get raw features, `c` without relative columns; the others the columns of a quantile map, in small letters those
+#: that are not relative to the query.
+_TREES = {"decay": 0.012, "learning_rate": 0.2, "longest_gap": 20}
+_FAST = {"window": 150, "depth": 3, "rate": 30.0, "decay": 0.06, "learning_rate": 0.6, "longest_gap": 10}
+MEMBERS: dict[str, Callable[[], Any]] = {
+    "C": AdditiveRanker,
+    "c": lambda: AdditiveRanker(relative=False),
+    "P": PerceptronRanker,
+    "R": lambda: RidgeRanker(half_life=500),
+    "T": lambda: BoostedRanker(**_TREES),
+    "t": lambda: BoostedRanker(**_TREES),
+    "s": lambda: BoostedRanker(window=500, **_TREES),
+    "f": lambda: BoostedRanker(**_FAST),
 }
-BLENDS = (
-    *MEMBERS,
-    "R E", "P E", "A E", "D E", "P F", "R A E", "R P E", "A P E", "D P E", "D A E", "D R E", "D A P E",
-    "E S", "P E S", "R E S", "A E S", "R A E S", "A P E S",
-    "E T", "P E T", "R E T", "A E T", "P F T", "R A E T", "R P E T", "A P E T", "R A P E T",
-    "D E T", "D A E T", "D P E T", "D R E T", "D A P E T",
-    "D Q E", "D Q E T", "D A Q E T", "D Q E U", "D P E U T", "D Q E U T", "D A Q E U T",
-    "D Q G", "D Q G U T", "D Q E U V", "D Q G U V",
-)  # fmt: skip
-#: The default, and the light one.
-CHOSEN, LIGHT = "D Q G U V", "D Q G"
+BLENDS = (*MEMBERS, "C T", "C t", "C s", "C f", "C f t", "C R t", "C P t", "c t")
+CHOSEN = "C t"
+NDCG = parse_measure("ndcg@10")
 
 
 class Blend:
-    """What `BlendRanker` makes of the scores of its rankers."""
+    """What `BlendRanker` makes of the scores of its rankers; or of them standardised in each query."""
 
-    def __init__(self, names: str) -> None:
+    def __init__(self, names: str, running: bool) -> None:
         self.members = [list(MEMBERS).index(name) for name in names.split()]
-        self.candidates = _grid(4, len(self.members))
-        self.losses = np.zeros(len(self.candidates))
+        self.running = running
+        self.candidates, self.scales = _grid(4, len(self.members)), np.zeros((len(self.members), 2))
+        self.losses, self.account = np.zeros(len(self.candidates)), opening()
 
-    @property
-    def weights(self) -> np.ndarray:
-        """The weight of each member in what is served."""
-        shares = np.exp(-(self.losses - self.losses.min()))
-        return (shares / shares.sum()) @ self.candidates
-
-    def learn(self, S: np.ndarray, y: np.ndarray) -> None:
-        """Judge the candidates by the scores of all members."""
-        losses = np.empty(len(self.losses) + 1)
-        arguments = (S[self.members], y, discounts(len(y)), self.candidates, self.weights, losses)
-        if kernels.judge_blends(*measure("ndcg@10"), *arguments) > 1:
-            self.losses += losses[:-1]
-
-    def scores(self, S: np.ndarray) -> np.ndarray:
-        """The blend of the scores of all members for one query."""
-        blended = np.empty(S.shape[1])
-        kernels.blend(S[self.members], self.weights, blended)
-        return blended
+    def serve(self, S: np.ndarray, y: np.ndarray) -> float:
+        """NDCG@10 of a query by the scores of all members, from which the blend then learns."""
+        S, n = S[self.members], len(self.losses)
+        if not self.running:
+            self.scales[:] = 0.0
+            kernels.learn_scales(S, self.scales)
+        step = step_of(self.account, 1.0, n, False)
+        shares = shares_of(self.losses, np.full(n, 1.0 / n), step)
+        served, scores, losses = choose(shares, self.candidates, None), np.empty(S.shape[1]), np.empty(n + 1)
+        kernels.blend(S, self.scales, served, scores)
+        if kernels.judge_blends(*NDCG, S, self.scales, y, discounts(len(y)), self.candidates, served, losses) > 1:
+            kernels.settle(losses, 1.0, shares, step, 1.0, False, self.losses, self.account)
+            if self.running:
+                kernels.learn_scales(S, self.scales)
+        return 1.0 - NDCG.loss(scores, y, ties="expected")
 
 
-def run(train: list[Query], held_out: list[Query]) -> tuple[np.ndarray, np.ndarray]:
-    """NDCG@10 of each held-out query by each blend, and milliseconds a query of the map and of each member."""
-    quantiles, members, blends = StreamQuantileMap(), [make() for make in MEMBERS.values()], [Blend(names) for names in BLENDS]
-    seconds = np.zeros(1 + len(members))
-    for X, y in train:
-        start = time.thread_time()
-        block = quantiles._learn_block(read_query(X, y))
-        seconds[0] += time.thread_time() - start
-        S = np.empty((len(members), len(block.y)))
-        for k, member in enumerate(members):
+def run(queries: list[Query]) -> tuple[list[list[float]], list[float]]:
+    """NDCG@10 of each query, as it came, by each blend on running scales, and by the chosen one on the other; milliseconds."""
+    quantiles, members = StreamQuantileMap(), {name: make() for name, make in MEMBERS.items()}
+    blends = [*(Blend(names, True) for names in BLENDS), Blend(CHOSEN, False)]
+    seconds, values = dict.fromkeys(MEMBERS, 0.0), []
+    for X, y in queries:
+        quantiles.learn_one(X)
+        mapped = np.asarray(quantiles.transform_one(X))
+        S = np.empty((len(members), len(y)))
+        for scores, (name, member) in zip(S, members.items(), strict=True):
+            given = X if name in "Cc" else mapped if name.isupper() else np.ascontiguousarray(mapped[:, ::2])
             start = time.thread_time()
-            S[k] = _answered(member, block, _Made())
-            seconds[k + 1] += time.thread_time() - start
-        for blend in blends:
-            blend.learn(S, block.y)
-    ndcg, values = measure("ndcg@10"), []
-    for X, y in held_out:
-        if y.any():
-            block = quantiles._transform_block(read_query(X))
-            S = np.stack([_scores(member, block, _Made()) for member in members])
-            values.append([ndcg.value(blend.scores(S), y) for blend in blends])
-    return np.array(values), 1e3 * seconds / len(train)
+            scores[:] = member.predict_one(given)
+            member.learn_one(given, y)
+            seconds[name] += time.thread_time() - start
+        if y.min() < y.max():
+            values.append([blend.serve(S, y) for blend in blends])
+    return values, [1e3 * spent / len(queries) for spent in seconds.values()]
 
 
-def measured(name: str, queries: int, orders: int) -> dict[str, list]:
-    """Mean over all held-out queries and orders; standard error of the difference to the first blend of each, paired."""
-    values, milliseconds, n = [], [], 0
+def measured(name: str, n_queries: int, orders: int) -> dict[str, list]:
+    """All queries and orders."""
+    values, milliseconds = [], []
     with progress(name, orders, "orders") as show:
         for order in range(orders):
-            done = [run(*part) for part in parts_of(name, queries, order)]
-            values.append(np.concatenate([part for part, _ in done]))
-            milliseconds += [part for _, part in done]
-            n += 1
-            print(f"{name}: order {n} of {orders}", flush=True)
-            show(n)
-    return {"values": [part.tolist() for part in values], "milliseconds": np.mean(milliseconds, axis=0).tolist()}
+            for train, _ in parts_of(name, n_queries, order):
+                part, spent = run(train)
+                values += part
+                milliseconds.append(spent)
+            show(order + 1)
+    return {"values": values, "milliseconds": np.mean(milliseconds, axis=0).tolist()}
 
 
 def cell(values: np.ndarray, k: int, reference: int) -> str:
-    """Mean NDCG@10 of blend k, and its paired difference to another one with its standard error."""
+    """Mean NDCG@10 of blend k, and its paired difference to the chosen one with its standard error."""
     difference = values[:, k] - values[:, reference]
     error = difference.std(ddof=1) / np.sqrt(len(difference))
-    return (
-        f"{values[:, k].mean():.4f} ({difference.mean():+.4f} ± {error:.4f})"
-        if k != reference
-        else f"{values[:, k].mean():.4f}"
-    )
+    return f"{values[:, k].mean():.4f}" + (f" ({difference.mean():+.4f} ± {error:.4f})" if k != reference else "")
 
 
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--queries", type=int, default=1000)
     arguments.add_argument("--orders", type=int, default=2)
-    arguments.add_argument("--sets", nargs="+", default=[*SYNTHETIC, "mq2008", "lightgbm"])
-    arguments.add_argument("--keep", type=Path, metavar="FILE")
+    arguments.add_argument("--sets", nargs="+", default=[*SYNTHETIC, "drifting", "mq2008", "lightgbm"])
+    add_keep(arguments)
     chosen = arguments.parse_args()
-    kept = json.loads(chosen.keep.read_text()) if chosen.keep and chosen.keep.exists() else {}
-    for name in chosen.sets:
-        if name not in kept:
-            kept[name] = measured(name, chosen.queries, chosen.orders)
-            if chosen.keep:
-                chosen.keep.write_text(json.dumps(kept))
-    values = {name: np.concatenate(kept[name]["values"]) for name in chosen.sets}
-    milliseconds = kept[chosen.sets[0]]["milliseconds"]
-    reference = BLENDS.index(CHOSEN)
-    rows = []
-    for k, names in enumerate(BLENDS):
-        cost = milliseconds[0] + sum(milliseconds[1 + i] for i in Blend(names).members)
-        rows.append([names.replace(" ", " + "), *(cell(values[name], k, reference) for name in chosen.sets), f"{cost:.2f}"])
+    kept = Kept(chosen.keep)
+    size = chosen.queries, chosen.orders
+    found = {name: kept.part(f"{name} {size}", lambda name=name: measured(name, *size)) for name in chosen.sets}
+    values = {name: np.array(part["values"]) for name, part in found.items()}
+    milliseconds = dict(zip(MEMBERS, found[chosen.sets[0]]["milliseconds"], strict=True))
+    rows = [
+        [
+            names.replace(" ", " + "),
+            *(cell(own, k, BLENDS.index(CHOSEN)) for own in values.values()),
+            f"{sum(milliseconds[name] for name in names.split()):.2f}",
+        ]
+        for k, names in enumerate(BLENDS)
+    ]
+    standardised = [cell(own, -1, BLENDS.index(CHOSEN)) for own in values.values()]
+    rows.append([f"{CHOSEN.replace(' ', ' + ')}, standardised in each query", *standardised, ""])
     save(
         "blends",
         f"""# Which blend?
 
-NDCG@10 on development data after one pass over {chosen.queries} synthetic queries, or over the training part, over
-{chosen.orders} orders; in parentheses the difference to {CHOSEN.replace(" ", " + ")} ± its standard error, paired over
-queries. The milliseconds are of processor time a query, learning the queries of the first column.
+NDCG@10 on development data of what was served before a query was learned, in one pass over {chosen.queries} synthetic queries,
+or over the training parts, in {chosen.orders} orders; in parentheses the difference to {CHOSEN.replace(" ", " + ")} ± its
+standard error, paired over queries. The milliseconds are of processor time a query, of the first column.
 
-All behind one `StreamQuantileMap()`. R: `RidgeRanker()`; D: `PerceptronRanker(average=True)`; A:
-`Ramps() | GradientRanker("logistic", optimizer="adagrad")`; P:
-`Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, average=True)`; E:
-`StreamTargetEncoder(keep="relative") | RidgeRanker()`; F: the same with `keep="none"`; trees, S:
-`BoostedRanker(window=300, depth=3)`, T: `BoostedRanker()`. Those that forget, Q:
-`Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1, average=100)`, U:
-`BoostedRanker(window=150, depth=3, rate=30, decay=0.06, learning_rate=0.6, longest_gap=10)`, V:
-`BoostedRanker(decay=0.012, learning_rate=0.2, longest_gap=20)`, G:
-`StreamTargetEncoder(keep="relative") | RidgeRanker(half_life=500)`. `BlendRanker()` is
-{CHOSEN.replace(" ", " + ")}, `BlendRanker("light")` is {LIGHT.replace(" ", " + ")}. {environment()}
+C: `AdditiveRanker()`; c: `AdditiveRanker(relative=False)`; P: `PerceptronRanker()`; R:
+`RidgeRanker(half_life=500)`; T, t:
+`BoostedRanker(decay=0.012, learning_rate=0.2, longest_gap=20)`; s: the same with `window=500`; f: small trees that forget fast.
+All but C and c are behind a `StreamQuantileMap()`; t, s and f get its absolute columns alone, which takes half the memory.
+`BlendRanker()` is {CHOSEN.replace(" ", " + ")}, with the map of the curves. {environment()}
 
 {table(["blend", *chosen.sets, "ms a query"], rows)}
 """,

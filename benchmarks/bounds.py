@@ -26,11 +26,10 @@ from benchmarks._common import RESULTS, environment, parser, save, table
 from benchmarks._data import MQ2008, data_folder, mq2008_parts, offsets_of
 from benchmarks._figures import Curve, figure, number
 from benchmarks._timing import interleaved
-from online_rank import LossTracker, PerceptronRanker, SlamRanker, StreamScaler, best_in_hindsight, bounds
+from online_rank import LossTracker, PerceptronRanker, SlamRanker, StreamScaler, best_in_hindsight, bounds, read
 from online_rank.base import Ranker
 from online_rank.bounds import Certificate
 from online_rank.query import query_offsets
-from online_rank.stream.letor import read_letor
 from online_rank.stream.synth import NoisyTeacher, Separable
 
 DRIVEN = ("argmax", "spread")
@@ -237,7 +236,7 @@ def file() -> str:
     folder = data_folder() / MQ2008
     if not folder.exists():
         return f"Left out: no {folder.name} in the data folder."
-    raw = read_letor(*mq2008_parts(folder))
+    raw = read(*mq2008_parts(folder)).all()
     scaler, parts = StreamScaler(), []
     for first, stop in itertools.pairwise(offsets_of(raw)):
         scaler.learn_one(raw.X[first:stop])

@@ -36,7 +36,7 @@ from benchmarks.quality import ndcg
 from online_rank import DirectRanker, GradientRanker, PairwiseRanker, PerceptronRanker, PointwiseRanker
 from online_rank.metrics import MAP
 from online_rank.query import query_offsets
-from online_rank.stream.letor import LetorBlock
+from online_rank.stream import Documents
 
 _SYSTEMS = ("DirectRanker", "RankNet", "ListNet", "LambdaMART", "AdaRank", "ES-Rank", "IESR-Rank", "IESVM-Rank")
 
@@ -138,12 +138,12 @@ FOREST = {
 BESIDE = ("RankNet", "DirectRanker", "Rank LR (linear RankNet)")
 
 
-def prepared(block: LetorBlock, threshold: int, reference: np.ndarray) -> LetorBlock:
+def prepared(block: Documents, threshold: int, reference: np.ndarray) -> Documents:
     """Grades binarised, queries without a relevant document left out, features mapped by the quantiles of `reference`."""
     y = (block.y >= threshold).astype(np.int64)
     offsets = query_offsets(block.qid, len(y))
     kept = np.repeat(np.add.reduceat(y, offsets[:-1]) > 0, np.diff(offsets))
-    return LetorBlock(_normal_scores(block.X[kept], reference), y[kept], np.asarray(block.qid)[kept], None)
+    return Documents(_normal_scores(block.X[kept], reference), y[kept], np.asarray(block.qid)[kept], None)
 
 
 def _normal_scores(X: np.ndarray, reference: np.ndarray) -> np.ndarray:
@@ -159,15 +159,15 @@ def _normal_scores(X: np.ndarray, reference: np.ndarray) -> np.ndarray:
     return out
 
 
-def inner_split(block: LetorBlock) -> Fold:
+def inner_split(block: Documents) -> Fold:
     """Four fifths of the queries to learn from, one fifth to choose by."""
     X, y, qid = shuffled(block, seed=0)
     first = qid < 0.8 * (qid[-1] + 1)
-    parts = (LetorBlock(X[mask], y[mask], qid[mask], None) for mask in (first, ~first))
+    parts = (Documents(X[mask], y[mask], qid[mask], None) for mask in (first, ~first))
     return Fold(*parts)
 
 
-def trained(method: Method, setting: dict[str, Any], passes: int, block: LetorBlock) -> Any:
+def trained(method: Method, setting: dict[str, Any], passes: int, block: Documents) -> Any:
     """A model that went over the queries `passes` times, each time in another order."""
     model = method.make(**setting)
     for seed in range(passes):
@@ -212,10 +212,10 @@ class Row(NamedTuple):
         return (self.name, *quality, *between, f"{mean[2]:.1f}", f"{mean[3]:.2f}")
 
 
-def compiled(method: Method, block: LetorBlock) -> None:
+def compiled(method: Method, block: Documents) -> None:
     """Learn a few queries: the first call of a kernel may wait for its compilation, which is no part of a run time."""
     few = np.asarray(block.qid) < np.unique(block.qid)[20]
-    trained(method, method.grid[0], 1, LetorBlock(block.X[few], block.y[few], np.asarray(block.qid)[few], None))
+    trained(method, method.grid[0], 1, Documents(block.X[few], block.y[few], np.asarray(block.qid)[few], None))
 
 
 def each(parts: list[Fold], measure: Callable[[Fold], Any], kept: Kept, name: str) -> np.ndarray:

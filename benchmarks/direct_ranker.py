@@ -38,7 +38,7 @@ from online_rank.base import Ranker
 from online_rank.metrics import MAP, NDCG
 from online_rank.rankers.direct import FIRST_WEIGHTS, DirectRanker
 from online_rank.rankers.gradient import GradientRanker
-from online_rank.stream.letor import LetorBlock
+from online_rank.stream import Documents
 from online_rank.surrogates import squared
 
 LENGTH = 100
@@ -63,7 +63,7 @@ COST_OF_THE_PAPER: dict[str, Any] = {
 }
 
 #: All settings of [DR]: that cost, Adam, and the last parameters, not an average of them.
-TO_THE_LETTER: dict[str, Any] = {**COST_OF_THE_PAPER, "average": False}
+TO_THE_LETTER: dict[str, Any] = {**COST_OF_THE_PAPER, "half_life": 0}
 
 
 def ndcg_at_20(repetition: int, n_documents: int, cost: Mapping[str, Any] | None = None, **settings: float) -> list[float]:
@@ -181,7 +181,7 @@ def noise(n_documents: int, repetitions: int, passes: int = 3) -> str:
     return f"""## Label noise ([DR], figure 2c)
 
 {n_documents:,} training documents, {passes} passes, NDCG@20, mean and standard error over {repetitions} worlds. Noise is in the
-grades of both parts, as in [DR]. *To the letter*: `DirectRanker((70, grades), output="tanh", average=False,
+grades of both parts, as in [DR]. *To the letter*: `DirectRanker((70, grades), output="tanh", half_life=0,
 surrogate=squared(output="tanh", pairs="neighbours", pair_weight="none"))`.
 *Written again*: the same network in numpy, from the paper alone. [DR] does not say how
 weights begin: in the first layer and the output at {FIRST_WEIGHTS:g} of Glorot's size, as the library's do, and in the last
@@ -191,7 +191,7 @@ column at all of it. *Difference*: *to the letter* less *written again*, paired 
 """
 
 
-def evaluate(model: Ranker, test: LetorBlock, y: np.ndarray) -> tuple[float, float]:
+def evaluate(model: Ranker, test: Documents, y: np.ndarray) -> tuple[float, float]:
     """NDCG@10 and MAP."""
     ndcg, ap = NDCG(k=10), MAP()
     scores = model.predict_many(test.X, test.qid)

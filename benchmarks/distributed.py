@@ -26,11 +26,11 @@ import numpy as np
 
 from benchmarks._common import RESULTS, parser, save, table
 from benchmarks._data import MQ2008, folds, known_folders
-from online_rank import LossTracker, PerceptronRanker, StreamScaler
+from online_rank import LossTracker, PerceptronRanker, StreamScaler, read
 from online_rank.distributed import fork, learn_shard, mix, to_bytes
 from online_rank.metrics import metric
 from online_rank.query import query_offsets
-from online_rank.stream.letor import iter_letor, write_letor
+from online_rank.stream import write_letor
 from online_rank.stream.synth import NoisyTeacher
 
 SHARDS = (1, 4, 16, 64, 256)
@@ -186,7 +186,7 @@ def cost(n_files: int, n_queries: int, repeats: Sequence[int], turns: int) -> li
 
         def plain(repeat: int) -> None:
             alone = model()
-            for X, y in iter_letor(files * repeat):
+            for X, y in read(files * repeat):
                 alone.learn_one(X, y)
             digests[repeat, "plain loop"] = digest(alone)
 
@@ -231,7 +231,7 @@ def warm() -> None:
     """Import what learning a shard needs, and load its kernels."""
     import io
 
-    learn_shard(to_bytes(StreamScaler() | PerceptronRanker()), iter_letor(io.StringIO("1 qid:1 1:1 2:0\n0 qid:1 1:0 2:1\n")))
+    learn_shard(to_bytes(StreamScaler() | PerceptronRanker()), read(io.StringIO("1 qid:1 1:1 2:0\n0 qid:1 1:0 2:1\n")))
 
 
 def own_seconds() -> float:
@@ -312,7 +312,7 @@ def main(arguments: Any = None) -> None:
                 f"# Processor time on Dask\n\n{given.files} files of LETOR text, {given.queries} queries of 100 x 136 each, "
                 f"read {given.repeats.replace(',', ' or ')} times; a shard for each file and time, one round; medians of "
                 f"{given.turns} turns after one that is not counted, on {len(os.sched_getaffinity(0))} core(s). The plain loop "
-                "reads all files with `iter_letor` and learns each query with `learn_one`. Workers have started, with the "
+                "reads all files with `read` and learns each query with `learn_one`. Workers have started, with the "
                 "settings of `local_client`, and have imported what they need; client, scheduler and nannies are one process, "
                 "and counted."
             )

@@ -20,12 +20,12 @@ from online_rank.support.progress import progress
 PLAIN, ADDITIVE = "average of all weights", "AdditiveRanker()"
 
 CONTESTANTS: dict[str, Callable[[], Ranker]] = {
-    PLAIN: lambda: PerceptronRanker(average=True),
-    "average with half-life 1000": lambda: PerceptronRanker(average=1000),
-    "average with half-life 300": lambda: PerceptronRanker(average=300),
-    "average with half-life 100": lambda: PerceptronRanker(average=100),
-    "average with half-life 30": lambda: PerceptronRanker(average=30),
-    "last weights": lambda: PerceptronRanker(average=False),
+    PLAIN: lambda: PerceptronRanker(half_life=None),
+    "average with half-life 1000": lambda: PerceptronRanker(half_life=1000),
+    "average with half-life 300": lambda: PerceptronRanker(half_life=300),
+    "average with half-life 100": lambda: PerceptronRanker(half_life=100),
+    "average with half-life 30": lambda: PerceptronRanker(half_life=30),
+    "last weights": lambda: PerceptronRanker(half_life=0),
     ADDITIVE: AdditiveRanker,
 }
 #: Those of another checkout.

@@ -43,7 +43,6 @@ from online_rank import (
     RidgeRanker,
     StreamQuantileMap,
     StreamScaler,
-    StreamTargetEncoder,
     SwapRanker,
 )
 from online_rank.export import export
@@ -78,7 +77,6 @@ FRONTS: dict[str, Callable[[], list[Any]]] = {
     "StreamScaler": lambda: [StreamScaler()],
     "QueryNormalizer": lambda: [QueryNormalizer()],
     "StreamQuantileMap": lambda: [StreamQuantileMap()],
-    "StreamScaler, StreamTargetEncoder": lambda: [StreamScaler(), StreamTargetEncoder()],
 }
 #: Targets that see a whole query; all others see one document at a time, so all documents are scored at once.
 _OF_QUERIES = ("c", "json", "onnx")

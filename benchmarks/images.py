@@ -169,7 +169,7 @@ def rank(module: Any, side: int, rate: float) -> TorchRanker:
 
 
 def rank_in_context(module: Any, side: int, rate: float) -> TorchRanker:
-    return TorchRanker(module, surrogate="logistic", shape=(1, side, side), learning_rate=rate, average=100)
+    return TorchRanker(module, surrogate="logistic", shape=(1, side, side), learning_rate=rate, half_life=100)
 
 
 def sgd(kind: str) -> Callable[[int, float, int], Any]:
@@ -194,7 +194,7 @@ def mlp(kind: str) -> Callable[[int, float, int], Any]:
 
 def rank_net(side: int, rate: float, seed: int) -> DirectRanker:
     return DirectRanker(
-        (HIDDEN,), activation="relu", output="half_tanh", surrogate=logistic(), learning_rate=rate, average=False, seed=seed
+        (HIDDEN,), activation="relu", output="half_tanh", surrogate=logistic(), learning_rate=rate, half_life=0, seed=seed
     )
 
 
@@ -207,7 +207,7 @@ METHODS = {
     "Class NN": Method(mlp("class")),
     "Reg NN": Method(mlp("reg")),
     "Rank LR": Method(
-        lambda side, rate, seed: GradientRanker("logistic", optimizer="adagrad", learning_rate=rate, average=False),
+        lambda side, rate, seed: GradientRanker("logistic", optimizer="adagrad", learning_rate=rate, half_life=0),
         (1e-2, 3e-2, 1e-1),
     ),
     "Class LR": Method(sgd("class"), (1e-3, 1e-2, 1e-1)),

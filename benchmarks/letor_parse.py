@@ -57,27 +57,21 @@ def generate(path: Path, megabytes: float) -> None:
 
 
 def read_ours_stream(path: str) -> int:
-    from online_rank.stream.letor import iter_letor
+    from online_rank import read
 
-    return sum(len(y) for _, y in iter_letor(path))
+    return sum(len(y) for _, y in read(path))
 
 
 def read_ours_docid(path: str) -> int:
-    from online_rank.stream.letor import iter_letor
+    from online_rank import read
 
-    return sum(len(docids) for _, _, _, docids in iter_letor(path, with_qid=True, with_docid=True))
-
-
-def read_ours_float32(path: str) -> int:
-    from online_rank.stream.letor import iter_letor
-
-    return sum(len(y) for _, y in iter_letor(path, dtype=np.float32))
+    return sum(len(docids) for _, _, _, docids in read(path, with_ids=True))
 
 
 def read_ours_block(path: str) -> int:
-    from online_rank.stream.letor import read_letor
+    from online_rank import read
 
-    return len(read_letor(path).y)
+    return len(read(path).all().y)
 
 
 def read_sklearn(path: str) -> int:
@@ -116,10 +110,9 @@ def read_polars(path: str) -> int:
 
 
 READERS = {
-    "iter_letor": (read_ours_stream, True),
-    "iter_letor, float32": (read_ours_float32, True),
-    "iter_letor, qid and docid": (read_ours_docid, True),
-    "read_letor": (read_ours_block, True),
+    "read": (read_ours_stream, True),
+    "read, with ids": (read_ours_docid, True),
+    "read, all at once": (read_ours_block, True),
     "scikit-learn load_svmlight_file": (read_sklearn, False),
     "pandas read_csv and split": (read_pandas, False),
     "polars read_csv and split": (read_polars, False),
@@ -196,7 +189,7 @@ def table(folder: Path, megabytes: float, peer_megabytes: float, repetitions: in
     lines += [
         "",
         "pandas and polars only read files in which every line names every feature in order; theirs are the routes that people "
-        "take, without a check of what they split. All but `iter_letor` hold the whole file's numbers in memory. "
+        "take, without a check of what they split. All but `read` hold the whole file's numbers in memory. "
         "Documents/s, ratios and gzip go by processor time.",
     ]
     return lines

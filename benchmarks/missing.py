@@ -1,20 +1,27 @@
 """What does it cost when a value is missing, and which treatment gets most of it back?
 
 `python -m benchmarks.missing` learns tables of 14 features with heavy tails of which none, a tenth or 30 % of the values are
-missing, at random and where the value is high, with each treatment of `iter_table(missing=...)`, and measures NDCG@10 of each
-query before it is learned. The page is benchmarks/results/missing.md.
+missing, at random and where the value is high, and measures NDCG@10 of each query before it is learned. The page is
+benchmarks/results/missing.md.
 """
+
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from benchmarks._common import parser, save, table
-from online_rank import PerceptronRanker, StreamQuantileMap
+from online_rank import AdditiveRanker, PerceptronRanker, StreamQuantileMap, read
 from online_rank.evaluate import progressive
-from online_rank.stream import iter_table
 
 FEATURES, DOCUMENTS = 14, 20
-TREATMENTS = ("zero", "mean", "indicator")
+#: Models, and what they do with missing values.
+MODELS = {
+    "curves, whole": (AdditiveRanker, None),
+    "curves, missing values kept": (AdditiveRanker, "keep"),
+    "weights, whole": (lambda: StreamQuantileMap() | PerceptronRanker(), None),
+    'weights, `missing="zero"`': (lambda: StreamQuantileMap() | PerceptronRanker(), "zero"),
+}
 CASES = (("at random", 0.1), ("at random", 0.3), ("where it is high", 0.3))
 
 
@@ -34,25 +41,25 @@ def log(n_queries: int, seed: int, how: str, share: float) -> tuple[pl.DataFrame
     return whole, pl.DataFrame(ids | dict(zip(names, np.where(absent, np.nan, X).T, strict=True)))
 
 
-def quality(frame: pl.DataFrame, missing: str) -> float:
-    queries = iter_table(frame, query="query", grade="grade", missing=missing)  # type: ignore[arg-type]
-    return progressive(queries, StreamQuantileMap() | PerceptronRanker(), "ndcg@10").values["ndcg@10"]
+def quality(frame: pl.DataFrame, model: Any, missing: Any) -> float:
+    return progressive(read(frame, grade="grade", missing=missing), model, "ndcg@10").values["ndcg@10"]
 
 
 def report(n_queries: int, n_seeds: int) -> str:
     rows = []
     for how, share in CASES:
-        found = np.empty((n_seeds, 1 + len(TREATMENTS)))
+        found = np.empty((n_seeds, len(MODELS)))
         for seed in range(n_seeds):
             whole, holed = log(n_queries, seed, how, share)
-            found[seed] = quality(whole, "zero"), *(quality(holed, missing) for missing in TREATMENTS)
+            for k, (make, missing) in enumerate(MODELS.values()):
+                found[seed, k] = quality(whole if missing is None else holed, make(), missing)
         rows.append((f"{share:.0%} {how}", *(f"{value:.4f}" for value in found.mean(axis=0))))
-    header = ("missing", "nothing missing", *(f'`missing="{name}"`' for name in TREATMENTS))
+    header = ("missing", *MODELS)
     return f"""# Missing values
 
-NDCG@10 of each of {n_queries:,} queries of {DOCUMENTS} documents before it is learned, mean over {n_seeds} seeds, by
-`StreamQuantileMap() | PerceptronRanker()`. The {FEATURES} features are positive and have heavy tails, so that 0 is an unlikely
-value.
+NDCG@10 of each of {n_queries:,} queries of {DOCUMENTS} documents before it is learned, mean over {n_seeds} seeds: curves by
+`AdditiveRanker()`, which takes missing values, weights by `StreamQuantileMap() | PerceptronRanker()`. The {FEATURES} features
+are positive and have heavy tails, so that 0 is an unlikely value.
 
 {table(header, rows)}
 """

@@ -33,12 +33,11 @@ from online_rank import (
     RidgeRanker,
     StreamQuantileMap,
     StreamScaler,
-    StreamTargetEncoder,
 )
 from online_rank.base import Ranker
 from online_rank.measures.learned import gains, measure, query_values
 from online_rank.metrics import NDCG
-from online_rank.stream.letor import LetorBlock
+from online_rank.stream import Documents
 
 #: Rounds at which batch learners are looked at.
 ROUNDS = (5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500)
@@ -53,17 +52,16 @@ ONLINE: dict[str, Callable[[], Ranker]] = {
     "map | DirectRanker()": lambda: StreamQuantileMap() | DirectRanker(seed=0),
     "map | PerceptronRanker()": lambda: StreamQuantileMap() | PerceptronRanker(),
     "map | RidgeRanker()": lambda: StreamQuantileMap() | RidgeRanker(),
-    "map | StreamTargetEncoder() | RidgeRanker()": lambda: StreamQuantileMap() | StreamTargetEncoder() | RidgeRanker(),
     "map | BoostedRanker()": lambda: StreamQuantileMap() | BoostedRanker(),
     "AdditiveRanker()": lambda: AdditiveRanker(),
     "BlendRanker()": lambda: BlendRanker(),
 }
 
 
-def lightgbm(leaves: int, rate: float) -> Callable[[LetorBlock], Callable[[np.ndarray, int], np.ndarray]]:
+def lightgbm(leaves: int, rate: float) -> Callable[[Documents], Callable[[np.ndarray, int], np.ndarray]]:
     """LightGBM's lambdarank: fits the most rounds, and then scores by the first so many."""
 
-    def fit(block: LetorBlock) -> Callable[[np.ndarray, int], np.ndarray]:
+    def fit(block: Documents) -> Callable[[np.ndarray, int], np.ndarray]:
         import lightgbm
 
         settings: dict[str, Any] = {"num_leaves": leaves, "learning_rate": rate, "n_estimators": ROUNDS[-1], "verbose": -1}
@@ -74,10 +72,10 @@ def lightgbm(leaves: int, rate: float) -> Callable[[LetorBlock], Callable[[np.nd
     return fit
 
 
-def xgboost(depth: int, rate: float) -> Callable[[LetorBlock], Callable[[np.ndarray, int], np.ndarray]]:
+def xgboost(depth: int, rate: float) -> Callable[[Documents], Callable[[np.ndarray, int], np.ndarray]]:
     """XGBoost's rank:ndcg, in the same way."""
 
-    def fit(block: LetorBlock) -> Callable[[np.ndarray, int], np.ndarray]:
+    def fit(block: Documents) -> Callable[[np.ndarray, int], np.ndarray]:
         import xgboost
 
         model = xgboost.XGBRanker(
@@ -97,7 +95,7 @@ BATCH = {
 }
 
 
-def ndcg(scores: np.ndarray, block: LetorBlock) -> float:
+def ndcg(scores: np.ndarray, block: Documents) -> float:
     """Mean NDCG@10 over the queries of a block."""
     metric = NDCG(k=10)
     for start, stop in itertools.pairwise(offsets_of(block)):
@@ -105,17 +103,17 @@ def ndcg(scores: np.ndarray, block: LetorBlock) -> float:
     return metric.get()
 
 
-def each_ndcg(scores: np.ndarray, block: LetorBlock) -> np.ndarray:
+def each_ndcg(scores: np.ndarray, block: Documents) -> np.ndarray:
     """NDCG@10 of each query of a block; NaN for one without a relevant document."""
     kind, k, threshold = measure("ndcg@10")
     return query_values(kind, k, threshold, 0, gains(), np.asarray(scores, dtype=np.float64), block.y, offsets_of(block))
 
 
-def part_of(block: LetorBlock, queries: np.ndarray) -> LetorBlock:
+def part_of(block: Documents, queries: np.ndarray) -> Documents:
     """Some queries of a block."""
     offsets = offsets_of(block)
     rows = np.concatenate([np.arange(offsets[q], offsets[q + 1]) for q in queries])
-    return LetorBlock(block.X[rows], block.y[rows], block.qid[rows])
+    return Documents(block.X[rows], block.y[rows], block.qid[rows])
 
 
 def one_pass(make: Callable[[], Ranker], fold: Fold, order: int) -> np.ndarray:

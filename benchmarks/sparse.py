@@ -27,7 +27,7 @@ from online_rank import GradientRanker, HashedFeatures, PerceptronRanker
 from online_rank._kernels.sparse import score_with_norms
 from online_rank.metrics import NDCG
 from online_rank.query import SparseRows
-from online_rank.stream.letor.sparse import rows_at
+from online_rank.stream.rows import taken
 from online_rank.support.progress import progress
 
 PAIRS = 100
@@ -308,8 +308,8 @@ def protocol(path: Path, n_queries: int, n_held_out: int, folder: Path) -> Texts
     m, first = int(stored["m"]), int(stored["Q"]) * int(stored["m"])
     X = SparseRows(stored["indptr"].astype(np.int64), stored["indices"].astype(np.int32), stored["data"], int(stored["V"]))
     y, n, stop = stored["y"], n_queries * m, first + n_held_out * m
-    learned = rows_at(X, np.arange(n))
-    held_out = rows_at(X, np.arange(first, stop))
+    learned = taken(X, np.arange(n))
+    held_out = taken(X, np.arange(first, stop))
     return Texts(learned, y[:n], np.repeat(np.arange(n_queries), m), held_out, y[first:stop], m, folder)
 
 

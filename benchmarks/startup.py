@@ -29,8 +29,8 @@ NAMED = "x = {n: {'a': float(i), 't': 'some words'} for i, n in enumerate('pqrs'
 CASES: dict[str, tuple[str, float | None]] = {
     "`import numpy, river.base, river.compose`": ("import numpy, river.base, river.compose", None),
     "`import online_rank.metrics`": ("import online_rank.metrics", None),
-    "first snippet": (QUERY + "from online_rank import PerceptronRanker; model = PerceptronRanker()\n" + LEARN, 0.5),
-    "behind a quantile map": (
+    "first snippet": (QUERY + "from online_rank import AdditiveRanker; model = AdditiveRanker()\n" + LEARN, 0.5),
+    "linear weights behind a quantile map": (
         QUERY + "from online_rank import PerceptronRanker, StreamQuantileMap\n"
         "model = StreamQuantileMap() | PerceptronRanker()\n" + LEARN, 0.5,
     ),

@@ -4,8 +4,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from online_rank import LossTracker, PerceptronRanker, StreamQuantileMap, evaluate, load, save
-from online_rank.stream import NoisyTeacher, iter_letor, read_letor, write_letor
+from online_rank import LossTracker, PerceptronRanker, StreamQuantileMap, evaluate, load, read, save
+from online_rank.stream import NoisyTeacher, write_letor
 
 folder = tempfile.TemporaryDirectory()
 if len(sys.argv) > 1:
@@ -16,7 +16,7 @@ else:
 
 # A bound compares with fixed weights, the comparator, which may even be chosen in hindsight. Here they are the weights of a
 # ranker at the end of a pass of its own, on features as they were mapped at each query.
-block = read_letor(file)
+block = read(file).all()
 hindsight = StreamQuantileMap() | PerceptronRanker(credit="spread", relative_margin=1.0)
 hindsight.learn_many(block.X, block.y, block.qid)
 weights = hindsight["PerceptronRanker"].served_weights
@@ -26,14 +26,14 @@ weights = hindsight["PerceptronRanker"].served_weights
 comparators = {f"hindsight x {scale:g}": scale * weights for scale in (0.1, 0.3, 1.0, 3.0)}
 tracker = LossTracker(PerceptronRanker(), comparators=comparators)
 model = StreamQuantileMap() | tracker
-print(evaluate.progressive(iter_letor(file, n_features=block.X.shape[1]), model, "ndcg@10"))
+print(evaluate.progressive(read(file, n_features=block.X.shape[1]), model, "ndcg@10"))
 
 # Every line is a theorem evaluated on this stream; the program checks that the loss obeys it. The bounds are for the weights
 # that learn; rankings are served by their average.
 certificates = [tracker.certificate(name) for name in comparators]
 print(min(certificates, key=lambda certificate: min(check.value for check in certificate.bounds)))
 
-# The shell does the same: online-rank train FILE --certify --save model.npz
+# The shell does the same: online-rank train FILE --ranker perceptron --certify --save model.npz
 saved = Path(folder.name) / "model.npz"
 save(model, saved)
 first = block.X[block.qid == block.qid[0]]

@@ -24,7 +24,7 @@ def offers(n_queries, seed):
 
 models = {
     "linear": StreamQuantileMap() | PerceptronRanker(),
-    "neural": StreamQuantileMap() | DirectRanker(hidden=(16, 8), learning_rate=1e-2, average=200, seed=0),
+    "neural": StreamQuantileMap() | DirectRanker(hidden=(16, 8), learning_rate=1e-2, half_life=200, seed=0),
 }
 for name, model in models.items():
     trace = evaluate.progressive(offers(N_QUERIES, seed=1), model, "ndcg@10", every=N_QUERIES // 6)

@@ -11,6 +11,7 @@ written to a file or a table, and read back.
 | names of features and documents | strings, numbers, None, and tuples of these | files |
 | numbers for river's transformers | at most 10^70 in size | their variances are squares of numbers, added up |
 | features of a model | 2^24 | kernels count columns with 32 bits |
+| weights of queries, gains of clicks | 0, or at least 10^-75 | learning takes squares of their products |
 | depth of a value in a file | 64 levels | it is read by recursion |
 | a request | 8 levels; 5,000 documents, since some models compare all pairs | the time of the others |
 | a request, for a model that needs arrays | documents times features, of both: `MAX_CELLS` and some for each byte | memory |
@@ -32,6 +33,9 @@ INT64_LOW, INT64_HIGH = -(2**63), 2**63 - 1
 
 #: Largest count.
 MAX_COUNT = 2**53
+
+#: Least weight of a query, and gain of a click, above 0.
+LEAST_WEIGHT = 1e-75
 
 #: Most characters of a query's id.
 MAX_ID_LENGTH = 1000

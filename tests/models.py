@@ -32,7 +32,6 @@ from online_rank import (
     SlamRanker,
     StreamQuantileMap,
     StreamScaler,
-    StreamTargetEncoder,
     SwapRanker,
     TorchRanker,
 )
@@ -59,11 +58,11 @@ def doubled(query):
 REGISTRY = {
     "additive": lambda: AdditiveRanker(),
     "perceptron": lambda: PerceptronRanker(),
-    "perceptron, last weights": lambda: PerceptronRanker(measure="ap", credit="argmax", average=False),
-    "perceptron, half-life": lambda: PerceptronRanker(credit="sort", average=10, relative_margin=0.5),
+    "perceptron, last weights": lambda: PerceptronRanker(measure="ap", credit="argmax", half_life=0),
+    "perceptron, half-life": lambda: PerceptronRanker(credit="sort", half_life=10, relative_margin=0.5),
     "slam": lambda: SlamRanker(learning_rate=0.1, within_grade="tight"),
     "kernel perceptron": lambda: KernelPerceptronRanker(budget=20),
-    "kernel perceptron, polynomial": lambda: KernelPerceptronRanker("polynomial", budget=9, tolerance=0.0, average=False),
+    "kernel perceptron, polynomial": lambda: KernelPerceptronRanker("polynomial", budget=9, tolerance=0.0, half_life=0),
     "swap": lambda: SwapRanker(),
     "click perceptron": lambda: ClickPerceptron(),
     "gradient": lambda: GradientRanker(),
@@ -89,8 +88,7 @@ REGISTRY = {
     "hashed | perceptron": lambda: HashedFeatures(9) | PerceptronRanker(credit="argmax"),
     "quantile map": lambda: StreamQuantileMap(),
     "quantile map, frozen": lambda: StreamQuantileMap(frozen_after=64),
-    "map | encoder | ridge": lambda: StreamQuantileMap() | StreamTargetEncoder() | RidgeRanker(),
-    "encoder": lambda: StreamTargetEncoder(),
+    "map | ridge": lambda: StreamQuantileMap() | RidgeRanker(),
     "runs": lambda: RunFeatures(parts=("minmax", "zscore", "reciprocal_rank", "found")),
     "runs | perceptron": lambda: RunFeatures() | PerceptronRanker(),
     "crosses": lambda: CrossFeatures("user", numbers="length"),
@@ -149,7 +147,7 @@ if HAS_TORCH:
     REGISTRY["scaler | torch, averaged"] = lambda: (
         StreamScaler()
         | TorchRanker(
-            network(Linear(5, 4), ReLU(), Dropout(0.3), Linear(4, 1)), surrogate="lambdarank", shape=(5,), average=10, l2=0.01
+            network(Linear(5, 4), ReLU(), Dropout(0.3), Linear(4, 1)), surrogate="lambdarank", shape=(5,), half_life=10, l2=0.01
         )
     )
 

@@ -6,9 +6,17 @@ import numpy as np
 import pytest
 from river import preprocessing
 
-from online_rank import BlendRanker, ForEachDocument, GradientRanker, LossTracker, PerceptronRanker
+from online_rank import (
+    AdditiveRanker,
+    BlendRanker,
+    ExaminedRanker,
+    ForEachDocument,
+    GradientRanker,
+    LossTracker,
+    PerceptronRanker,
+)
 from online_rank.base.schema import Plain, StateError
-from online_rank.limits import INT64_HIGH, INT64_LOW, MAX_ID_LENGTH, MAX_LIFTED, is_id, is_integer, is_name
+from online_rank.limits import INT64_HIGH, INT64_LOW, LEAST_WEIGHT, MAX_ID_LENGTH, MAX_LIFTED, is_id, is_integer, is_name
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import from_bytes, to_bytes
 
@@ -97,3 +105,34 @@ def test_whatever_a_transformer_of_river_raises_names_the_document():
     answer = asked(service, 1, {"a": {"x": 1}, "b": {"x": 0}})[0]
     assert "cannot take document 'b': " in answer["error"]
     assert "division by zero" in answer["error"]
+
+
+@pytest.mark.parametrize("make", [PerceptronRanker, AdditiveRanker])
+def test_weights_whose_squares_would_be_0_are_refused(make):
+    """They were learned, and the model could not be saved: a counter was no number."""
+    model, X = make(), [[0.0, 1.0], [1.0, 0.0]]
+    before = to_bytes(model)
+    for learn in (lambda: model.learn_one(X, [1, 0], w=1e-300), lambda: model.learn_many(X, [1, 0], [7, 7], w=[1e-300])):
+        with pytest.raises(ValueError, match="w has 1e-300; it is 0 or at least 1e-75"):
+            learn()
+    assert to_bytes(model) == before
+    model.learn_one(X, [1, 0], w=LEAST_WEIGHT)
+    assert to_bytes(from_bytes(to_bytes(model))) == to_bytes(model)
+
+
+def test_gains_of_clicks_whose_squares_would_be_0_are_refused():
+    model = ExaminedRanker(PerceptronRanker(), examination=(1.0, 1.0))
+    query = {"a": {"x": 0.0}, "b": {"x": 1.0}}
+    with pytest.raises(ValueError, match="gains has 1e-300; it is 0 or at least"):
+        model.show_one(query).clicked({"b": 1e-300})
+    model.learn_one(query, model.show_one(query).clicked({"b": LEAST_WEIGHT}), w=LEAST_WEIGHT)
+    assert to_bytes(from_bytes(to_bytes(model))) == to_bytes(model)
+
+
+def test_documents_with_features_of_their_own_are_no_array_for_the_default_model():
+    """A request of 83 kB took 324 MB: each document was a row of an array with the features of all others."""
+    service = RankingService(AdditiveRanker())
+    assert asked(service, "q", DOCS)[1]["learned"]
+    docs = {f"d{i}": {f"f{i}": 1} for i in range(1000)}
+    answer = service.handle(json.dumps({"id": "r", "docs": docs}).encode()).answer
+    assert "AdditiveRanker needs an array of 1000000 numbers" in answer["error"]

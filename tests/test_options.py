@@ -41,7 +41,7 @@ GIVEN = {
     ("Models", "make"): lambda: RankingService(PerceptronRanker()),
 }
 #: Positional arguments of readers.
-EXTRA = {"iter_letor": (io.StringIO(""),), "read_letor": (io.StringIO(""),)}
+EXTRA = {"read": (io.StringIO(""),)}
 
 
 def callables():
@@ -95,7 +95,7 @@ BAD = {
     "seed": (-1, 8.5, "x", True, None),
 }
 #: What opens files before it looks at anything else, and what needs torch; their rooms test them.
-FILES = ("iter_table", "plan_columns", "learn_shard", "TorchRanker")
+FILES = ("read_clicks", "parts", "learn_shard", "TorchRanker")
 #: Rooms whose functions are called by other rooms, with what these have checked; and pictures.
 INNER = ("base", "query", "plot", "checks", "intervals")
 #: Text that users make up: names, columns, paths.

@@ -5,9 +5,9 @@ import sys
 import numpy as np
 import pytest
 
-from online_rank import PerceptronRanker, best_in_hindsight
+from online_rank import PerceptronRanker, best_in_hindsight, read
 from online_rank.evaluate import progressive
-from online_rank.stream.letor import iter_letor, read_letor, write_letor
+from online_rank.stream import write_letor
 from online_rank.stream.synth import NoisyTeacher
 from online_rank.support import progress as progress_module
 from online_rank.support.progress import Progress, progress
@@ -109,9 +109,8 @@ def test_what_takes_long_shows_its_progress_on_a_terminal(tmp_path, monkeypatch)
     block = NoisyTeacher(n_queries=40, n_features=5, n_documents=6).block()
     calls = {
         "writing": lambda **quiet: write_letor(tmp_path / "a.txt", *block, **quiet),
-        "reading": lambda **quiet: read_letor(tmp_path / "a.txt", **quiet),
         "best in hindsight": lambda **quiet: best_in_hindsight(block, measure="ndcg", lam=0.1, credit="spread", **quiet),
-        "learning": lambda **quiet: progressive(iter_letor(tmp_path / "a.txt"), PerceptronRanker(), **quiet),
+        "learning": lambda **quiet: progressive(read(tmp_path / "a.txt"), PerceptronRanker(), **quiet),
     }
     for label, call in calls.items():
         call()
@@ -125,13 +124,13 @@ def test_which_part_of_the_files_is_read(tmp_path):
     line = b"1 qid:%d 1:0.5\n"
     (tmp_path / "a.txt").write_bytes(line % 1 + line % 2)
     (tmp_path / "b.txt").write_bytes(line % 3 + line % 4)
-    queries = iter_letor(tmp_path / "a.txt", tmp_path / "b.txt")
+    queries = read(tmp_path / "a.txt", tmp_path / "b.txt")
     parts = [queries.fraction]
     for _ in queries:
         parts.append(queries.fraction)
-    # A query is known to have ended when the next begins.
-    assert parts == [0.0, 0.25, 0.5, 0.75, 1.0]
-    unknown = iter_letor(io.BytesIO(line % 1 + line % 2))
+    # Short files are read at once.
+    assert parts == [0.5, 0.5, 1.0, 1.0, 1.0]
+    unknown = read(io.BytesIO(line % 1 + line % 2))
     next(unknown)
     assert unknown.fraction is None
 

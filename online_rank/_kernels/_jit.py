@@ -31,6 +31,8 @@ recorded: "dict[tuple[Kernel, tuple[Any, ...]], None] | None" = {} if os.environ
 _recording = True
 
 
+_REMEDY = "set NUMBA_CACHE_DIR to a folder of this user, or run `online-rank warm-up` with ONLINE_RANK_CACHE_DIR set to one"
+
 #: Seconds that a process waits for another one that compiles the same kernel, and between two looks.
 _PATIENCE, _POLL = 120.0, 0.02
 
@@ -137,6 +139,7 @@ def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
         dispatcher = numba.njit(cache=True, **options)(function)
     except RuntimeError:
         # Neither the package folder nor the user's cache folder is writable: compile in every process.
+        say_distrust(f"no cache of numba can be written, so every start compiles: {_REMEDY}")
         return numba.njit(**options)(function)
     cache: Any = getattr(dispatcher, "_cache", None)
     cache_file = getattr(cache, "_cache_file", None)

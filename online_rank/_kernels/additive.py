@@ -123,7 +123,7 @@ class Learner(NamedTuple):
     weights : (d, N_COLUMNS, N_MEMBERS) those that learn, two averages of them, and those of the second-order learner
     sums : (d, 2, 2, POINTS + 1) of the target encodings
     signs : (d,) int64, 0 for none
-    places, gram, pending : of the second-order learner (`newton.learn_newton`)
+    places, gram, pending, curvatures : of the second-order learner (`newton.learn_newton`, `newton.learn_alone`)
     numbers : (N_NUMBERS,)
     """
 
@@ -133,6 +133,7 @@ class Learner(NamedTuple):
     places: np.ndarray
     gram: np.ndarray
     pending: np.ndarray
+    curvatures: np.ndarray
     numbers: np.ndarray
 
 
@@ -331,6 +332,7 @@ def _learn_query(
             second.weigh_pairs(graded, s, weight / m, steps)
             own = numbers[NUMBERS:SCALES]
             due = second.learn_newton(rows, m, learner.places, keep[2], learner.gram, learner.pending, own, steps)
+            second.learn_alone(rows, m, learner.places, learner.signs, keep[2], learner.curvatures, W, steps)
     settle(room.losses, weight, room.chosen[N_MEMBERS:], step, 1.0, drawn, hedge.losses, hedge.account)
     write_round(row, room.losses[n], mass, square, offset, weight, m, norm, v_max, False)
     return True, due
@@ -411,5 +413,5 @@ def _require_learner(learner, hedge, mapping, d):
     D, n = learner.pending.shape[0], hedge.losses.shape[0]
     require(learner.weights.shape[0] == learner.sums.shape[0] == learner.places.shape[0] == learner.signs.shape[0] == d)
     require(mapping.counts.shape[0] == d and learner.numbers.shape[0] == N_NUMBERS)
-    require(learner.gram.shape[0] == D * (D + 1) // 2)
+    require(learner.gram.shape[0] == D * (D + 1) // 2 and learner.curvatures.shape[0] == d)
     require(hedge.candidates.shape[0] == hedge.prior.shape[0] == n and hedge.candidates.shape[1] == N_MEMBERS)

@@ -250,7 +250,12 @@ class QueryEstimator(QueryStep, abc.ABC):
 
     def _align(self, block: Block, grow: bool = False) -> Block:
         """`block` with its features in the order of the state's columns; new features are left out, unless the state grows."""
-        block = self._meet(block) if grow else self._with_names(block)
+        if block.names is None:
+            block = self._with_names(block)
+        if self._fits(block):
+            return block
+        if grow:
+            self._meet(block)
         X = block.X
         if not block.n_documents:
             return with_features(block, np.empty((0, self._n_features), X.dtype), block.names)
@@ -314,10 +319,9 @@ class QueryEstimator(QueryStep, abc.ABC):
         placed[:, columns[known]] = X[:, known]
         return placed
 
-    def _meet(self, block: Block) -> Block:
-        """Add the new features of a block to the state. Returns the block `_with_names`."""
-        block = self._with_names(block)
-        if not self.abilities.takes_sparse:
+    def _meet(self, block: Block) -> None:
+        """Add the new features of a block `_with_names` to the state."""
+        if not (self._known or self.abilities).takes_sparse:
             require_array_room(block.X, self)
         if not block.n_documents:
             pass
@@ -330,7 +334,6 @@ class QueryEstimator(QueryStep, abc.ABC):
                 self._extend(block.names)
         elif not self._fits(block):
             self._extend(block.names)
-        return block
 
     def _extend(self, names: Iterable[Hashable] | None, n_new: int = 0) -> None:
         """Add columns to the state for unknown names, or `n_new` columns without names."""

@@ -206,13 +206,13 @@ def _contributions(steps: Sequence[Any], block: Block, columns: _Columns, a: int
         names, values, exact = own
         # Behind transformers that keep the columns in order, they are those of the raw features.
         return columns if len(names) == columns.n and not isinstance(block.X, list) else _Columns(names), values, exact
-    if isinstance(block.X, list):
-        block = as_numbers(block)
-        columns = _columns_of(block)
     parts = ranker._blended()
     if parts is not None:
         models, weights = parts
         return _of_blend(models, weights, block, columns, a, b)
+    if isinstance(block.X, list):
+        block = as_numbers(block)
+        columns = _columns_of(block)
     ranker._score_all(block)  # Raises for bad values.
     is_linear = ranker._linear_weights(slice(0)) is not None
     if not ranker._n_features:

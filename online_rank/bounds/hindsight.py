@@ -64,7 +64,7 @@ def best_in_hindsight(
     Parameters
     ----------
     queries
-        A block as a tuple (X, y, qid) (a `LetorBlock` is one), or an iterable of queries (x, y) in any form.
+        A block as a tuple (X, y, qid) (a `stream.Documents` is one), or an iterable of queries (x, y) in any form.
     measure
         What to rank for, as in `PerceptronRanker`; the weights v_i are grade means.
     lam
@@ -107,7 +107,7 @@ def best_in_hindsight(
     arguments.number("tolerance", tolerance, above=0.0)
     arguments.integer("max_evaluations", max_evaluations, 1)
     arguments.choice("credit", credit, ("argmax", "spread"))
-    checked_signs(signs)
+    signs = checked_signs(signs)
     X, y, offsets, names = _block(queries)
     low, high = _limits(signs, numbers(X.shape[1]) if names is None else names)
     problem = _Problem(X, y, offsets, measure, lam, credit == "spread", (low, high))

@@ -45,8 +45,8 @@ def run_of_perceptron(tracker: Any, comparator: str | None, delay: int | None) -
         facts["delay"] = delay
         if tracker._n_moved:
             unknown["delay"] = _MOVING_FEATURES
-    if setting(model, "served") == "average" and not tracker._n_served and not isinstance(model.average, bool):
-        facts["half_life"] = float(model.average)
+    if setting(model, "served") == "average" and not tracker._n_served and model.half_life is not None:
+        facts["half_life"] = float(model.half_life)
     size = 0.0
     if row is not None:
         size = _add_facts_of_comparator(facts, unknown, tracker, row, model, totals)

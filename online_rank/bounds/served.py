@@ -87,7 +87,7 @@ def averaged_bound(
 
 
 @bound(
-    "2 F(u) + 4 B (1 + 2 D + 2 beta) R_X^2 ||u||^2", of=PerceptronRanker, covers=UNCAPPED | {"average": (False,)}, runs=_SERVED
+    "2 F(u) + 4 B (1 + 2 D + 2 beta) R_X^2 ||u||^2", of=PerceptronRanker, covers=UNCAPPED | {"half_life": (0,)}, runs=_SERVED
 )
 def delay_bound(
     *, comparator_loss: float, norm: float, R_X: float, delay: float, largest_mass: float, relative_margin: float

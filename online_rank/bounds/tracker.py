@@ -37,6 +37,7 @@ from online_rank.query import Block
 from online_rank.rankers.averaged import scores_by
 from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.inside import (
+    averages,
     documents_met,
     has_dense_weights,
     kernel_state,
@@ -73,7 +74,7 @@ class LossTracker(NestedRanker):
         names (a feature without a weight has weight 0). They are copied. Each costs about one more pass of scores.
     measure_served
         Whether to measure the served rankings too: `Totals.served_loss`, `served_interval`, and `paired`, in which they are
-        compared with the rankings by each comparator. The first two cost nothing with `average=False`, or if the served scores
+        compared with the rankings by each comparator. The first two cost nothing with `half_life=0`, or if the served scores
         are given to `learn_one`; otherwise every document is scored a second time.
     raw
         Whether the comparators are weights of raw features, behind a `StreamScaler` in a pipeline. They move with the scaler,
@@ -326,7 +327,7 @@ class LossTracker(NestedRanker):
 
     def _abilities(self) -> Abilities:
         able = super()._abilities()
-        follows = not self._blends and getattr(self._learner, "average", False) is False
+        follows = not self._blends and not averages(self._learner)
         measures = not able.takes_clicks and (self.measure_served or follows)
         return able._replace(measures_answers=measures, wants_scale=self.raw)
 
@@ -460,7 +461,7 @@ class LossTracker(NestedRanker):
         if block.served is not None or answered:
             return block.served is not None
         # Without `measure_served` it is unknown whether transformers have learned before a blend.
-        return self.measure_served if self._blends else getattr(self._learner, "average", False) is False
+        return self.measure_served if self._blends else not averages(self._learner)
 
     def _scores_answers(self, block: Block) -> bool:
         """Whether the ranker must compute what it would have answered."""

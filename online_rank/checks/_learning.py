@@ -21,6 +21,7 @@ from online_rank.checks._subject import (
     state_of,
     taught_by,
 )
+from online_rank.rankers.inside import averages
 
 
 def ranking(model: Any) -> None:
@@ -123,9 +124,8 @@ def finite_state(model: Any) -> None:
 
 def _last_weights(ranker: Any) -> Any:
     """A ranker with these settings that answers by the weights that learn; None if that is impossible."""
-    settings = ranker._get_params()
-    ranker = ranker.clone({"average": False} if "average" in settings else {})
-    return None if any(getattr(part, "average", False) is not False for part in parts_of(ranker)) else ranker
+    ranker = ranker.clone({"half_life": 0} if averages(ranker) else {})
+    return None if any(averages(part) for part in parts_of(ranker)) else ranker
 
 
 def _arrays(model: Any) -> Iterator[tuple[str, np.ndarray]]:

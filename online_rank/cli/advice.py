@@ -1,15 +1,12 @@
 """Advice from the first queries of files: features that leak the grades, or only number the rows."""
 
-import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from online_rank.cli.reading import warnings_as_lines
-
 #: Number of first queries to examine, and the largest number of them, times features, in which pairs are counted.
-_LOOKED_AT, _MOST_COUNTS = 100, 10_000
+LOOKED_AT, _MOST_COUNTS = 100, 10_000
 
 #: A feature that orders this share of the pairs with different grades leaks the grades, given this many pairs.
 _PERFECT, _FEWEST_PAIRS = 0.99, 50
@@ -20,24 +17,42 @@ _LEAST_TOLD = 0.01
 _FEWEST_ROWS = 50
 
 
-def advice(queries: Iterable[tuple[Any, Any]], of_table: bool) -> list[str]:
-    """Advice from the first of some queries (X, y), which are those of a table or of LETOR text."""
-    with warnings_as_lines(lambda message: None):
-        first = [(getattr(x, "X", x), getattr(x, "names", None), y) for x, y in itertools.islice(queries, _LOOKED_AT)]
-    if not first:
+def advice(queries: Iterable[tuple[Any, ...]], of_table: bool) -> list[str]:
+    """Advice from the first queries (x, y, ...), which are those of a table or of LETOR text."""
+    found, names = _arrays(queries)
+    if not found:
         return []
-    width, names = max(((X.shape[1], names) for X, names, _ in first), key=lambda found: found[0])
-    names = [f"feature {j + 1}" for j in range(width)] if names is None else names
-    of_width = [(X, y) for X, _, y in first if X.shape[1] == width]
     lines = []
-    if found := leaks(of_width, names):
+    if leaking := leaks(found, names):
         lines.append(
-            f"a feature alone ranks the grades nearly perfectly: {', '.join(found.values())}. If it is made from the grades, "
+            f"a feature alone ranks the grades nearly perfectly: {', '.join(leaking.values())}. If it is made from the grades, "
             "or known only after them, leave it out (tables: --exclude COLUMN)"
         )
     if of_table:
-        lines += counters(np.concatenate([X for X, _ in of_width]), names)
+        lines += counters(np.concatenate([X for X, _ in found]), names)
     return lines
+
+
+def told(queries: Iterable[tuple[Any, ...]]) -> dict[str, tuple[float, float, bool]]:
+    """How well each feature alone orders the grades of the first queries (x, y, ...), as `_told`."""
+    found, names = _arrays(queries)
+    return _told(found, [name.removeprefix("feature ") for name in names]) if found else {}
+
+
+def _arrays(queries: Iterable[tuple[Any, ...]]) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[str]]:
+    """The queries with the most features, as arrays without missing values, and the names of these features."""
+    found = []
+    for x, y, *_ in queries:
+        X, names = getattr(x, "X", x), getattr(x, "names", None)
+        if isinstance(X, list):  # documents with texts
+            names = [name for name in X[0] if not any(isinstance(one[name], str) for one in X)]
+            X = np.array([[np.nan if one[name] is None else one[name] for name in names] for one in X]).reshape(len(X), -1)
+        elif not isinstance(X, np.ndarray):
+            X = X.toarray() if X.n_columns < _MOST_COUNTS else np.empty((len(y), 0))
+        found.append((np.nan_to_num(X), names, y))
+    width, names = max(((X.shape[1], names) for X, names, _ in found), key=lambda of: of[0], default=(0, None))
+    names = [f"feature {j + 1}" for j in range(width)] if names is None else list(names)
+    return [(X, y) for X, _, y in found if X.shape[1] == width > 0], names
 
 
 def counters(X: np.ndarray, names: Sequence[str]) -> list[str]:
@@ -55,7 +70,18 @@ def counters(X: np.ndarray, names: Sequence[str]) -> list[str]:
 
 
 def leaks(queries: list[tuple[np.ndarray, np.ndarray]], names: Sequence[str]) -> dict[str, str]:
-    """The features that order nearly all documents by grade on their own, since they probably leak the grades, in words.
+    """The features that order nearly all documents by grade on their own, since they probably leak the grades, in words."""
+    found = {}
+    for name, (share, of_pairs, has_ties) in _told(queries, names).items():
+        if share >= _PERFECT:
+            of_all = f" that it tells apart, {of_pairs:.0%} of all" if has_ties else ""
+            found[name] = f"{name} ({share:.1%} of pairs{of_all})"
+    return found
+
+
+def _told(queries: list[tuple[np.ndarray, np.ndarray]], names: Sequence[str]) -> dict[str, tuple[float, float, bool]]:
+    """How well each feature alone orders pairs of documents with different grades: the share of the pairs that it tells apart
+    which it orders, in one direction or the other; the share of all pairs that it tells apart; and whether that is not all.
 
     Pairs of which a feature says nothing do not count: a purchase follows a click, though few clicks lead to one.
     """
@@ -73,15 +99,12 @@ def leaks(queries: list[tuple[np.ndarray, np.ndarray]], names: Sequence[str]) ->
         _, values = np.unique(X[:, j], return_inverse=True)
         alike = qid * (values.max() + 1) + values
         tied = _equal_pairs(alike) - _equal_pairs(alike * (y.max() + 1) + y)
-        told = pairs.sum() - tied
-        if told < max(_FEWEST_PAIRS, _LEAST_TOLD * pairs.sum()):
+        apart = pairs.sum() - tied
+        if apart < max(_FEWEST_PAIRS, _LEAST_TOLD * pairs.sum()):
             continue
         # A query without pairs has no accuracy; a tie counts as half of one.
         right = (pairs * np.nan_to_num(PairwiseAccuracy().value_many(y, X[:, j], qid))).sum() - 0.5 * tied
-        share = max(right, told - right) / told
-        if share >= _PERFECT:
-            of_all = "" if tied == 0.0 else f" that it tells apart, {told / pairs.sum():.0%} of all"
-            found[names[j]] = f"{names[j]} ({share:.1%} of pairs{of_all})"
+        found[names[j]] = float(max(right, apart - right) / apart), float(apart / pairs.sum()), bool(tied != 0.0)
     return found
 
 

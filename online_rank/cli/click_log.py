@@ -9,14 +9,14 @@ import numpy as np
 from rich.console import Console
 
 from online_rank.cli.advice import counters, leaks
-from online_rank.cli.dry_run import look
 from online_rank.cli.events import events_of
-from online_rank.cli.files import check_files, declared, n_features_of, refuse_overwriting
+from online_rank.cli.files import declared, refuse_overwriting
 from online_rank.cli.options import Clicks, Output
 from online_rank.cli.printing import table
-from online_rank.cli.reading import Missing, Reading, warnings_as_lines
+from online_rank.cli.reading import Reading, check_files, look, warnings_as_lines
 from online_rank.cli.settings import Settings
 from online_rank.cli.train import behind_map, require_known_signs
+from online_rank.stream.reader import n_features_of
 from online_rank.support.progress import progress
 
 #: What lists of each origin are learned by, and what is assumed of users.
@@ -46,6 +46,8 @@ class ClickLog(NamedTuple):
         The value of each event by its name.
     topic
         For "moved": the column with what was asked, in which a document is compared with itself.
+    model
+        A model that is compared on the log.
     """
 
     files: Sequence[str]
@@ -53,13 +55,14 @@ class ClickLog(NamedTuple):
     reading: Reading
     events: dict[str, float] | None = None
     topic: str | None = None
+    model: Any = None
 
     def reader(self, with_topic: bool = False) -> Any:
         """The lists of all files; with the topic as the context of the query, or without it."""
-        from online_rank.stream import iter_impressions
+        from online_rank.stream import read_clicks
 
-        given = self.reading.of_tables
-        del given["grade"]
+        names = ("query", "document", "event_time", "features")
+        given = {name: getattr(self.reading, name) for name in names} | {"exclude": self.reading.exclude or ()}
         if self.origin in ("above", "place"):
             given["propensity"] = "propensity"
         if self.topic is not None:
@@ -67,7 +70,10 @@ class ClickLog(NamedTuple):
             given[key] = [*given.get(key, ()), self.topic]
         kind = "place" if self.origin == "place" else "above"
         shuffled = self.origin == "shuffled"
-        return iter_impressions(*self.files, **given, events=self.events, shuffled=shuffled, propensity_of=kind)
+        return read_clicks(
+            *self.files, **given, events=self.events, shuffled=shuffled, propensity_of=kind, model=self.model,
+            skip_bad=self.reading.skip_bad,
+        )  # fmt: skip
 
     def watched(self, label: str, shown: bool | None, with_topic: bool = False) -> Iterator[tuple[Any, Any]]:
         """The lists of all files, with a bar that counts them."""
@@ -87,12 +93,11 @@ class ClickLog(NamedTuple):
         from online_rank.feedback import OriginTest
 
         lists, test = self.reader(), OriginTest()
-        features, clicked, documents, with_gaps, longest, deepest, largest = lists.plan.features, 0, 0, 0, 0, 0, 1.0
+        clicked, documents, with_gaps, longest, deepest, largest = 0, 0, 0, 0, 0, 1.0
         with progress("examining the log", unit="lists", shown=shown) as bar:
             for number, (x, clicks) in enumerate(lists, start=1):
                 given = clicks.impression
-                X = np.array([[found.get(name, 0.0) for name in features] for found in x.values()]).reshape(len(x), -1)
-                test.update(tuple(x), given, X, lists.where)
+                test.update(tuple(x.ids), given, x.X, lists.where)
                 clicked += clicks.any
                 documents += len(given.order)
                 with_gaps += given.positions is not None
@@ -109,7 +114,7 @@ class ClickLog(NamedTuple):
         names, clicked, shown = lists.plan.features, [], []
         for x, clicks in itertools.islice(lists, _LOOKED_AT):
             order = clicks.impression.order
-            X = np.array([[x[document].get(name, 0.0) for name in names] for document in order]).reshape(len(order), -1)
+            X = x.X[[x.ids.index(document) for document in order]]
             clicked.append((X, np.unique(clicks.gains, return_inverse=True)[1]))
             shown.append((X, np.arange(len(order))[::-1]))
         if not clicked or not names:
@@ -176,19 +181,17 @@ def against(old: Any, new: Any, what: str, rival: str) -> str:
     return f"this log cannot tell whether {what} beats {rival}: {told}"
 
 
-def learn(log: ClickLog, settings: Settings, output: Output, dry_run: bool = False) -> None:
+def learn(log: ClickLog, settings: Settings, output: Output) -> None:
     """Learn a model from a log of clicks, say from what and with what success, and save it; or show its columns."""
     with warnings_as_lines(output.warn):
         if not log.files:
             raise ValueError("--clicks needs a table to learn from")
         if log.topic is not None and log.origin != "moved":
             raise ValueError("--topic is for --clicks moved")
-        check_files([*log.files, *settings.test], log.reading, graded=False)
-        if dry_run:
-            as_zero = log._replace(reading=log.reading._replace(missing=Missing.zero))
-            look(log.reader().plan, log.files, as_zero.without_leaks()[1], output.json)
-        else:
-            _learn(log, settings, output)
+        check_files([*log.files, *settings.test])
+        if log.reading.dry_run:
+            look(log._replace(reading=log.reading._replace(skip_bad=1.0)).reader())
+        _learn(log, settings, output)
 
 
 def _learn(log: ClickLog, settings: Settings, output: Output) -> None:
@@ -200,8 +203,9 @@ def _learn(log: ClickLog, settings: Settings, output: Output) -> None:
     if output.save is not None:
         require_replaceable(output.save)
     log, lines = log.without_leaks()
-    plan = log.reader().plan
-    require_known_signs(settings.signs, plan, log.files)
+    lists = log.reader()
+    plan = lists.plan
+    require_known_signs(settings.signs, lists, log.files)
     for line in plan.in_words() + lines:
         output.warn(line)
     shown = False if output.quiet or output.json else None

@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from online_rank.cli.files import Asked, load_model, opened
-from online_rank.cli.reading import Reading
+from online_rank.cli.files import load_model
+from online_rank.cli.reading import Reading, check_files
 from online_rank.intervals import PairedLosses
 from online_rank.intervals.losses import served_loss
 from online_rank.intervals.paired import EXPECTATION
@@ -17,17 +17,19 @@ def compare(paths: Sequence[str], files: Sequence[str], measure: str, reading: R
     """Rank the queries of files with two saved models, without learning, and print which is better."""
     if len(set(paths)) < len(paths):
         raise ValueError(f"{paths[0]} is compared with itself: give two models")
-    first, reading, asked_first = opened(paths[0], files, reading)
-    second = load_model(paths[1])
-    models, askers = (first, second), (asked_first, Asked(second, reading.strict))
+    check_files(files)
+    if "-" in files:
+        raise ValueError("standard input (-) can be read once, and each model reads the files: give a file")
+    models = [load_model(path) for path in paths]
     target, paired, n_queries = parse_measure(measure), PairedLosses(paths), 0
     totals = dict.fromkeys(paths, 0.0)
     with (
-        reading.queries(files) as queries,
+        reading.asked(files, models[0]) as queries,
+        reading.asked(files, models[1]) as again,
         progress("comparing", shown=False if as_json else None, part=lambda: queries.fraction) as show,
     ):
-        for X, y in queries:
-            answers = (model.predict_one(asked(X)) for model, asked in zip(models, askers, strict=True))
+        for (x, y), (same, _) in zip(queries, again, strict=True):
+            answers = (model.predict_one(query) for model, query in zip(models, (x, same), strict=True))
             losses = {path: served_loss(target, scores, y) for path, scores in zip(paths, answers, strict=True)}
             n_queries += 1
             if None not in losses.values():

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from online_rank.cli.click_log import ClickLog
-from online_rank.cli.files import for_model, load_model
+from online_rank.cli.files import load_model
 from online_rank.measures.learned import discounts
 from online_rank.metrics import OffPolicyValue, SwapComparison
 
@@ -36,7 +36,7 @@ def compare_clicks(paths: Sequence[str], log: ClickLog, places: int, as_json: bo
     if len(set(paths)) < len(paths):
         raise ValueError(f"{paths[0]} is compared with itself: give two models")
     models, shown = [load_model(path) for path in paths], False if as_json else None
-    log = log._replace(reading=for_model(log.reading, models[0], log.files))
+    log = log._replace(model=models[0])
     seen = log.examined(shown)
     weights = discounts(places)[:places] / discounts(places)[:places].sum()
     values = [OffPolicyValue(weights.tolist()) for _ in models]

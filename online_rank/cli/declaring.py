@@ -7,10 +7,14 @@ options as `Annotated[Group, ("option", ...)]`.
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from enum import StrEnum
 from typing import Any, get_args, get_type_hints
 
 import typer
+
+#: Whether the command that runs was asked for JSON.
+PRINTS_JSON = ContextVar("PRINTS_JSON", default=False)
 
 
 def grouped(function: Callable[..., None]) -> Callable[..., None]:
@@ -30,6 +34,7 @@ def grouped(function: Callable[..., None]) -> Callable[..., None]:
     def command(**given: Any) -> None:
         # The library takes strings, not enumerations of them.
         given = {name: value.value if isinstance(value, StrEnum) else value for name, value in given.items()}
+        PRINTS_JSON.set(bool(given.get("json")))
         made = {name: _made(*group, given) for name, group in groups.items()}
         function(**given, **made)
 

@@ -8,7 +8,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from online_rank import PerceptronRanker, RankingPipeline, StreamQuantileMap
+from online_rank import AdditiveRanker, PerceptronRanker, StreamQuantileMap
 from online_rank.cli.printing import table
 from online_rank.metrics import metric
 from online_rank.stream.synth import Drifting
@@ -19,7 +19,6 @@ _BARS = "▁▂▃▄▅▆▇█"
 _WINDOWS = 60
 _LINES = 6
 _SHOWN = 5
-_HALF_LIFE = 200
 
 
 def run(n_queries: int) -> None:
@@ -27,8 +26,8 @@ def run(n_queries: int) -> None:
     console = Console(highlight=False)
     *stream, last = Drifting(n_queries + 1, drift_points=(n_queries // 2,), n_features=40, n_documents=(10, 40), seed=0)
     learners = [
-        _Learner("average of all weights", StreamQuantileMap() | PerceptronRanker(_MEASURE, average=True)),
-        _Learner(f"average with half-life {_HALF_LIFE}", StreamQuantileMap() | PerceptronRanker(_MEASURE, average=_HALF_LIFE)),
+        _Learner("averaged weights", StreamQuantileMap() | PerceptronRanker(_MEASURE, half_life=None)),
+        _Learner("AdditiveRanker()", AdditiveRanker(_MEASURE)),
     ]
     console.print(
         f"[bold]{n_queries:,}[/] queries of 10 to 40 documents with 40 features. Each is ranked, learned from, forgotten.\n"
@@ -47,7 +46,7 @@ def run(n_queries: int) -> None:
                 console.print(f"{t:>7,} queries, {_MEASURE} lately  {recent}", soft_wrap=True)
     console.print(_screen(learners, n_queries, n_queries) if console.is_terminal else _figures(learners))
     best = max(learners, key=lambda learner: learner.windows[-1].get())
-    console.print(f"The next query, by the {best.name}: the first {_SHOWN} of its {len(last[1])} documents")
+    console.print(f"The next query, by {best.name}: the first {_SHOWN} of its {len(last[1])} documents")
     console.print(_ranked_query(best, *last))
     console.print("Next, your own queries: online-rank train FILE, or a table or dicts in Python; see the README.")
 
@@ -62,7 +61,7 @@ class _Starting:
 class _Learner:
     """A ranker and its results."""
 
-    def __init__(self, name: str, model: RankingPipeline) -> None:
+    def __init__(self, name: str, model: Any) -> None:
         self.name = name
         self.model = model
         self.overall = metric(_MEASURE)
@@ -103,7 +102,7 @@ def _screen(learners: list[_Learner], t: int, n_queries: int) -> Group:
 
 def _figures(learners: list[_Learner]) -> Table:
     headings = f"{_MEASURE} so far", f"{_MEASURE} lately", "cumulative loss"
-    shown = table("serves rankings by the", *headings, bold=headings)
+    shown = table("ranks by", *headings, bold=headings)
     for learner in learners:
         shown.add_row(learner.name, f"{learner.overall.get():.4f}", f"{learner.windows[-1].get():.4f}", f"{learner.loss:,.1f}")
     return shown

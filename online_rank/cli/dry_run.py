@@ -1,90 +1,92 @@
-"""`online-rank train --dry-run`: how each column of a table would be used, without learning anything."""
+"""`--dry-run`: how each column of files is used, and what is in it, without doing anything else."""
 
 import json
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import narwhals
+import numpy as np
 from rich.console import Console
 
+from online_rank.cli.advice import LOOKED_AT, advice, told
+from online_rank.cli.declaring import PRINTS_JSON
 from online_rank.cli.printing import table
-from online_rank.stream.columns import Column, TablePlan
-from online_rank.stream.table_sources import batches_of
-from online_rank.stream.table_text import MISSING_WORDS
-
-_BATCH_ROWS = 1 << 16
+from online_rank.stream.values import MISSING_WORDS, Faults, arrow, is_text, numbers_of, plain
 
 
 class _Seen:
-    """Statistics of the values of a column."""
+    """What is in each column: the share of missing values, the lowest and the highest."""
 
-    def __init__(self, column: Column) -> None:
-        self.column = column
-        self.n = self.n_missing = 0
-        self.low: Any = None
-        self.high: Any = None
+    def __init__(self, kinds: Mapping[str, str]) -> None:
+        self._kinds = kinds
+        self.rows = 0
+        self._ranges: dict[str, tuple[int, Any, Any]] = {}
 
-    def add(self, series: Any) -> None:
-        """Add some values, a narwhals series."""
-        missing = series.is_null()
-        if series.dtype.is_float():
-            missing = missing | series.is_nan()
-        self.n += len(series)
-        self.n_missing += int(missing.sum())
-        values = series.filter(~missing)
-        if not len(values) or self.column.type not in ("number", "boolean", "datetime", "text"):
-            return
-        # Arrow compares neither spans of time nor categories nor floats of 16 bits.
-        if values.dtype == narwhals.Duration:
-            values = values.dt.total_seconds()
-        if self.column.type == "text":
-            values = values.cast(narwhals.String)
-        elif values.dtype.is_float():
-            values = values.cast(narwhals.Float64)
-        low, high = values.min(), values.max()
-        self.low = low if self.low is None else min(self.low, low)
-        self.high = high if self.high is None else max(self.high, high)
+    def add(self, n: int, columns: Mapping[str, Any]) -> None:
+        """Add some rows."""
+        self.rows += n
+        for name, values in columns.items():
+            missing, low, high = _range(values, self._kinds.get(name, "number"))
+            before = self._ranges.get(name, (0, None, None))
+            ends = [[end for end in pair if end is not None] for pair in ((before[1], low), (before[2], high))]
+            self._ranges[name] = before[0] + missing, min(ends[0], default=None), max(ends[1], default=None)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The figures, ready for JSON."""
-        ends = [end if isinstance(end, int | float | None) else str(end) for end in (self.low, self.high)]
-        ends = [None if isinstance(end, float) and not math.isfinite(end) else end for end in ends]
-        share = self.n_missing / self.n if self.n else 0.0
-        return {**self.column._asdict(), "missing": share, "low": ends[0], "high": ends[1]}
+    def figures(self, name: str) -> dict[str, Any]:
+        """The figures of a column, ready for JSON."""
+        missing, low, high = self._ranges.get(name, (0, None, None))
+        return {"missing": missing / max(1, self.rows), "low": low, "high": high}
 
 
-def look(plan: TablePlan | None, files: Sequence[str], lines: Sequence[str], as_json: bool) -> None:
-    """Print the columns of the tables with their use, types, ranges and shares of missing values, and advice."""
-    if plan is None:
-        raise ValueError("--dry-run is for tables: name their columns by --query COLUMN --grade COLUMN")
-    rows, seen = _seen(files, plan)
-    if as_json:
-        print(
-            json.dumps(
-                {"rows": rows, "columns": [one.to_dict() for one in seen], "missing": MISSING_WORDS, "advice": list(lines)}
-            )
-        )
+def _range(values: Any, kind: str) -> tuple[int, Any, Any]:
+    """The number of missing values, the lowest and the highest: numbers, or text for anything else."""
+    if isinstance(values, np.ndarray) or kind in ("number", "boolean", "empty"):
+        numbers = values if isinstance(values, np.ndarray) else numbers_of(values, kind, Faults(), "")
+        there = numbers[np.isfinite(numbers)]
+        return int(np.isnan(numbers).sum()), *((float(there.min()), float(there.max())) if len(there) else (None, None))
+    compute, values = arrow("pyarrow.compute"), plain(values)
+    if is_text(values):
+        values = compute.if_else(compute.equal(values, ""), None, values)
+    try:
+        ends = compute.min_max(values).as_py().values()
+    except (arrow().ArrowNotImplementedError, TypeError):  # lists, bytes, ...
+        ends = None, None
+    return values.null_count, *(None if end is None else str(end) for end in ends)
+
+
+def show(lists: Any) -> None:
+    """Read all lists of files, and print their columns with use, types, ranges and missing values, and advice.
+
+    With the option --json of the command, print one JSON object.
+    """
+    lines: list[str] = []
+    seen, alone = _Seen(lists.plan.kinds), {}
+    lists.watch = seen.add
+    if hasattr(lists, "first"):
+        first = lists.first(LOOKED_AT)
+        lines, alone = advice(first, not lists.is_letor), told(first)
+    n_lists = sum(1 for _ in lists)
+    columns = [
+        {**column._asdict(), **seen.figures(column.name), "alone": alone[column.name][0] if column.name in alone else None}
+        for column in lists.plan.columns
+    ]
+    if PRINTS_JSON.get():
+        about = {"rows": seen.rows, "lists": n_lists, "bad": lists.n_bad}
+        print(json.dumps({**about, "columns": columns, "missing": MISSING_WORDS, "advice": lines}))
         return
+    shown = table(f"{seen.rows:,} rows", "type", "becomes", "missing", "lowest", "highest", "alone", left=("type", "becomes"))
+    for one in columns:
+        ends = [f"{end:.6g}" if isinstance(end, float) else (end or "")[:20] for end in (one["low"], one["high"])]
+        orders = "" if one["alone"] is None else f"{one['alone']:.1%}"
+        shown.add_row(one["name"] or "(unnamed)", one["type"], one["role"], f"{one['missing']:.1%}", *ends, orders)
     console = Console(highlight=False)
-    shown = table(f"{rows:,} rows", "type", "becomes", "missing", "lowest", "highest", left=("type", "becomes"))
-    for one in seen:
-        figures = one.to_dict()
-        ends = ["" if end is None else f"{end:.6g}" if isinstance(end, float) else str(end)[:20] for end in (one.low, one.high)]
-        shown.add_row(one.column.name or "(unnamed)", one.column.type, one.column.role, f"{figures['missing']:.1%}", *ends)
     console.print(shown)
     words = ", ".join(word or "empty" for word in MISSING_WORDS)
-    for line in [*plan.in_words()[1:], *lines, f"missing: null and NaN; in csv and tsv also {words}"]:
-        console.print(line)
-
-
-def _seen(files: Sequence[str], plan: TablePlan) -> tuple[int, list[_Seen]]:
-    """The number of rows of all files, and what is in each column."""
-    seen, rows = [_Seen(column) for column in plan.columns], 0
-    for file in files:
-        # Without their roles, ids are numbers too.
-        for frame in batches_of(file, [column._replace(role="") for column in plan.columns], _BATCH_ROWS).frames():
-            rows += len(frame.rows)
-            for one in seen:
-                one.add(frame.rows[one.column.name])
-    return rows, seen
+    for line in [
+        *lists.plan.in_words()[1:],
+        *lines,
+        f"{n_lists:,} lists" + (f"; {lists.n_bad:,} more have a row that cannot be read" if lists.n_bad else ""),
+        f"alone: of the pairs of different grades that a column tells apart, the share that it orders, in {LOOKED_AT} queries"
+        if alone else "",
+        f"missing: null and NaN; in text also {words}",
+    ]:  # fmt: skip
+        if line:
+            console.print(line)

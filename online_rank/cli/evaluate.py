@@ -6,10 +6,10 @@ from typing import Any
 
 from rich.console import Console
 
-from online_rank.cli.files import Asked, opened
+from online_rank.cli.files import load_model
 from online_rank.cli.options import Measuring
 from online_rank.cli.printing import of_queries, table
-from online_rank.cli.reading import Reading
+from online_rank.cli.reading import Reading, check_files
 from online_rank.support.progress import progress
 
 
@@ -25,7 +25,8 @@ def measure_files(
 
 def evaluate(path: str, files: Sequence[str], measuring: Measuring, reading: Reading, as_json: bool) -> None:
     """Measure a saved model on files and print the figures."""
-    model, reading, _ = opened(path, files, reading)
+    check_files(files)
+    model = load_model(path)
     figures = measure_files(model, files, measuring, reading, False if as_json else None)
     _print({"model": path, "files": list(files)}, figures, as_json)
 
@@ -40,10 +41,9 @@ def evaluate_run(run: str, judgements: str, measuring: Measuring, as_json: bool,
 
 def _ranked(model: Any, files: Sequence[str], reading: Reading, shown: bool | None) -> Iterator[tuple[Any, Any]]:
     """The grades of the queries of files, and the scores of their documents."""
-    asked = Asked(model, reading.strict)
-    with reading.queries(files) as queries, progress("measuring", shown=shown, part=lambda: queries.fraction) as show:
+    with reading.asked(files, model) as queries, progress("measuring", shown=shown, part=lambda: queries.fraction) as show:
         for n_queries, (X, y) in enumerate(queries, start=1):
-            yield y, model.predict_one(asked(X))
+            yield y, model.predict_one(X)
             show(n_queries)
 
 

@@ -1,17 +1,15 @@
 """`online-rank demo --live`: a page that watches a ranker learn from a synthetic stream."""
 
 import asyncio
-import copy
 import json
 from typing import Any
 
-from online_rank import LossTracker, PerceptronRanker
+from online_rank import AdditiveRanker
 from online_rank.cli.serve import Place, serve
 from online_rank.serving.protocol import RankingService
 from online_rank.stream.synth import Drifting
 
 _MEASURE = "ndcg@10"
-_HALF_LIFE = 200
 
 _FEATURES = (
     "bm25 title", "bm25 body", "clicks today", "clicks a year", "age", "price", "stock", "rating", "reviews", "returns",
@@ -31,22 +29,12 @@ def run(port: int, n_queries: int) -> None:
     """
     changes = tuple(range(n_queries, 100 * n_queries, n_queries))
     stream = Drifting(None, drift_points=changes, n_features=len(_FEATURES), n_documents=(10, 30), seed=0)
-    learner = model(stream)
     feeding: list[asyncio.Task[None]] = []
 
     def started(app: Any) -> None:
         feeding.append(asyncio.get_running_loop().create_task(feed(app, stream)))
 
-    serve(lambda: RankingService(copy.deepcopy(learner), measure=_MEASURE), Place(port=port), started)
-
-
-def model(stream: Drifting) -> LossTracker:
-    """A ranker inside a tracker, whose comparators are the first truths of the stream."""
-    truths = {
-        f"truth {number}": dict(zip(_FEATURES, (2.0 * teacher).tolist(), strict=True))
-        for number, teacher in enumerate(stream.teachers[:2], start=1)
-    }
-    return LossTracker(PerceptronRanker(_MEASURE, average=_HALF_LIFE), comparators=truths)
+    serve(lambda: RankingService(AdditiveRanker(_MEASURE), measure=_MEASURE), Place(port=port), started)
 
 
 async def feed(app: Any, stream: Drifting, a_second: float = 60.0) -> None:

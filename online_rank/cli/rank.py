@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from online_rank.cli.reading import Reading
 from online_rank.cli.runs import queries_for
-from online_rank.stream.table_rows import first_repeated
+from online_rank.stream.reader import first_repeated
 from online_rank.stream.trec import run_lines
 
 #: The last column of a run.
@@ -19,8 +19,6 @@ def rank(path: str, source: Sequence[str], of_runs: bool, reading: Reading) -> N
     """Rank the queries of a file, or of the TREC runs of retrievers, by a saved model and print TREC run lines."""
     # No progress bar if the lines themselves are printed to the terminal.
     model, queries = queries_for(path, source, of_runs, reading, shown=False if sys.stdout.isatty() else None)
-    if reading.query is not None and reading.document is None:
-        warnings.warn("documents are numbered by their row within the query; name them with --document COLUMN", stacklevel=2)
     repeated, rewritten, n_queries = None, False, 0
     for n_queries, (qid, x, docids) in enumerate(queries, start=1):
         if reading.document is not None and "" in docids:

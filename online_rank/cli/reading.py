@@ -1,5 +1,6 @@
 """How the commands read files of queries."""
 
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -7,10 +8,10 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import Annotated, Any, NamedTuple
 
+import typer
+
 from online_rank.cli.declaring import flag, value
 
-#: How to treat missing values in a table.
-Missing = StrEnum("Missing", ["error", "zero", "mean", "indicator"])
 #: How to treat negative grades.
 Negative = StrEnum("Negative", ["error", "zero", "skip"])
 
@@ -23,24 +24,17 @@ def _names(given: Sequence[str] | None) -> list[str] | None:
 class Reading(NamedTuple):
     """How files of queries are read."""
 
-    query: Annotated[str | None, value("COLUMN", "Files are tables (parquet, csv, tsv): the column with query ids.")] = None
+    query: Annotated[
+        str | None, value("COLUMN", 'The column of a table with query ids. [dim]Default: "query", if there is one.[/dim]')
+    ] = None
     document: Annotated[str | None, value("COLUMN", "The column of a table with document ids.")] = None
     exclude: Annotated[list[str] | None, value("NAMES", "Columns of a table that are not features.", callback=_names)] = None
-    missing: Annotated[
-        Missing,
-        value(
-            None,
-            "Missing values: refuse or read as 0; in a table also as the mean of the query's other documents, "
-            'or as 0 with a further feature "NAME is missing".',
-        ),
-    ] = Missing.error
-    n_features: Annotated[
-        int | None, value("N", "Number of features of LETOR text, if the first 8 MiB do not contain all of them.", min=1)
-    ] = None
-    zero_based: Annotated[bool, flag("--zero-based", "The features of LETOR text are numbered from 0, not from 1.")] = False
     group_by_qid: Annotated[
-        bool, flag("--group-by-qid", "Join the documents of a qid that are not contiguous; reads all input first.")
+        bool, flag("--group-by-qid", "Join the documents of a query that are not contiguous; reads all input first.")
     ] = False
+    skip_bad: Annotated[
+        float, value("SHARE", "Leave out lists with a row that cannot be read, up to this share of all: .001.", min=0, max=1)
+    ] = 0.0
     strict: Annotated[
         bool,
         flag(
@@ -48,6 +42,9 @@ class Reading(NamedTuple):
             "Refuse files that lack a feature of the model, or have others, instead of a warning; a model "
             "that is trained takes the features of the first table and refuses all others, now and later.",
         ),
+    ] = False
+    dry_run: Annotated[
+        bool, flag("--dry-run", "Print how each column is used, with its type, range and missing values, and do nothing else.")
     ] = False
     grade: Annotated[str | None, value("COLUMN", "The column of a table with grades.")] = None
     negative: Annotated[
@@ -58,7 +55,7 @@ class Reading(NamedTuple):
         value(
             "NAMES",
             "The columns of a table that are features, separated by commas; may be repeated. "
-            "[dim]Default: all numeric columns.[/dim]",
+            "[dim]Default: all columns of numbers, and of categories.[/dim]",
             callback=_names,
         ),
     ] = None
@@ -67,58 +64,70 @@ class Reading(NamedTuple):
     ] = None
 
     @property
-    def of_text(self) -> dict[str, Any]:
-        """The options that all readers of LETOR text take."""
-        options = {"n_features": self.n_features, "zero_based": self.zero_based}
-        return {**options, "missing": str(self.missing), "negative": str(self.negative)}
-
-    @property
-    def of_tables(self) -> dict[str, Any]:
-        """The options that `plan_columns` and all readers of tables take."""
-        roles = {name: getattr(self, name) for name in ("query", "grade", "document", "event_time", "features")}
-        return {**roles, "exclude": self.exclude or (), "missing": str(self.missing)}
-
-    def queries(self, files: Sequence[str], position: Any = None, with_ids: bool = False) -> Any:
-        """The queries of files from `iter_letor` or `iter_table`; with ids, (X, y, qid, docids)."""
-        if self.query is not None:
-            from online_rank.stream.tables import iter_table
-
-            repeated: Any = "group" if self.group_by_qid else "error"
-            options: Any = {"negative": str(self.negative), "with_ids": with_ids, "repeated_qid": repeated}
-            return iter_table(*files, **self.of_tables, **options)
-        from online_rank.stream.letor import iter_letor
-
-        return iter_letor(
-            list(files),
-            start=position,
-            with_qid=with_ids,
-            with_docid=with_ids,
-            repeated_qid="group" if self.group_by_qid else "warn",
-            **self.of_text,
+    def options(self) -> dict[str, Any]:
+        """The arguments of `read` that the options name."""
+        names = ("query", "document", "grade", "features", "event_time", "skip_bad")
+        others = {"negative": str(self.negative), "exclude": self.exclude or ()}
+        return (
+            {name: getattr(self, name) for name in names} | others | {"repeated_qid": "group" if self.group_by_qid else "error"}
         )
 
-    def plan(self, files: Sequence[str]) -> Any:
-        """What each column of tables is for; None for LETOR text."""
-        if self.query is None or not files:
-            return None
-        from online_rank.stream.columns import plan_columns
+    def queries(self, files: Sequence[str], model: Any, with_ids: bool = False, graded: bool = True) -> Any:
+        """The queries of files, for a model; ends the command after showing what is in them, if that is all that was wanted."""
+        from online_rank.stream import read
 
-        return plan_columns(files[0], **self.of_tables)
+        # To look at a file, all of it is read.
+        options = self.options | ({"skip_bad": 1.0, "negative": "zero"} if self.dry_run else {})
+        queries = read(list(files), **options, with_ids=with_ids, model=model)
+        if graded and not queries.is_letor and queries.plan.of("grade") is None:
+            raise ValueError(f"{files[0]}: a table needs --grade COLUMN")
+        if self.dry_run:
+            look(queries)
+        return queries
 
-    def parts(self, files: Sequence[str], n: int) -> list[Any]:
-        """The files in `n` parts of whole queries, or fewer."""
-        if self.query is not None:
-            from online_rank.stream.table_parts import plan_tables
+    def asked(self, files: Sequence[str], model: Any, with_ids: bool = False, graded: bool = True) -> Any:
+        """The queries of files for a model that has learned: tells what they lack, or have beside its features."""
+        from online_rank.stream.reader import known_to, n_features_of
 
-            return plan_tables(files, n, negative=str(self.negative), **self.of_tables)
-        from online_rank.stream.letor import plan
-
-        return plan(files, n, **self.of_text)
+        queries = self.queries(files, model, with_ids, graded)
+        plan, known = queries.plan, known_to(model) or [str(i + 1) for i in range(n_features_of(model) or 0)]
+        told = []
+        if lacking := [name for name in known if name not in plan.kinds or name not in plan.features]:
+            what = f"{len(lacking):,} of the {len(known):,} features that the model has learned from are not in the file"
+            told.append(f"{what} and count as 0: {listed(lacking)}")
+        if unknown := plan.unknown if not queries.is_letor else [name for name in plan.features if name not in set(known)]:
+            told.append(f"columns that the model has not learned from are left out: {listed(unknown)}")
+        if told and self.strict:
+            raise ValueError(f"{files[0]}: --strict: {'; '.join(told)}")
+        for what in told:
+            warnings.warn(what, stacklevel=2)
+        return queries
 
 
 #: The options of commands that learn nothing, and of those that do not look at grades.
-ToMeasure = Annotated[Reading, Reading._fields[:10]]
-ToRank = Annotated[Reading, Reading._fields[:8]]
+ToMeasure = Annotated[Reading, Reading._fields[:9]]
+ToRank = Annotated[Reading, Reading._fields[:7]]
+
+
+def look(lists: Any) -> None:
+    """Print what is in the files of lists, and end the command."""
+    from online_rank.cli.dry_run import show
+
+    show(lists)
+    raise typer.Exit
+
+
+def check_files(files: Sequence[str]) -> None:
+    """Raise, before anything is read, if a file is missing."""
+    for file in files:
+        if file != "-":
+            os.stat(file)
+
+
+def listed(names: Sequence[Any], most: int = 10) -> str:
+    """Names, or the first of many, in words."""
+    shown = ", ".join(map(str, names[:most]))
+    return f"{shown}, ... ({len(names) - most:,} more)" if len(names) > most else shown
 
 
 @contextmanager

@@ -122,8 +122,8 @@ class QueryLog:
         self.slowest: list[SeenQuery] = []
 
     def reading(self, queries: Iterable[tuple[Any, Any, Any, Sequence[str]]]) -> Iterator[tuple[Any, Any]]:
-        """The pairs (x, y) of a stream of (x, y, query id, document ids), as from `iter_letor(with_qid=True,
-        with_docid=True)`.
+        """The pairs (x, y) of a stream of (x, y, query id, document ids), as from
+        `read(..., with_ids=True)`.
         """
         for x, y, qid, docids in queries:
             self._ids, self._seen = (str(qid), docids), None

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from online_rank.base import serving_steps
-from online_rank.cli.files import Asked, load_model, opened
-from online_rank.cli.reading import Reading
+from online_rank.cli.files import load_model
+from online_rank.cli.reading import Negative, Reading, check_files
 from online_rank.preprocessing import RunFeatures
 from online_rank.query import Runs
+from online_rank.query.names import in_nfc
 from online_rank.stream.trec import read_run
 from online_rank.support.progress import progress
 
@@ -30,20 +31,25 @@ def queries_for(
 ) -> tuple[Any, Iterator[tuple[str, Any, list[str]]]]:
     """A saved model, and the queries of a file, or of TREC runs: their ids, features as the model takes them, document ids."""
     if not of_runs:
-        model, reading, asked = opened(path, source, reading, graded=False)
-        return model, _queries_of_file(source[0], reading, asked, shown)
+        check_files(source)
+        model = load_model(path)
+        return model, _queries_of_file(source[0], reading._replace(negative=Negative.zero), model, shown)
     model = load_model(path)
     require_runs(model, source)
     return model, ((query.qid, query.runs, [*map(str, query.runs.ids)]) for query in read_runs(source))
 
 
-def _queries_of_file(file: str, reading: Reading, asked: Asked, shown: bool | None) -> Iterator[tuple[str, Any, list[str]]]:
+def _queries_of_file(file: str, reading: Reading, model: Any, shown: bool | None) -> Iterator[tuple[str, Any, list[str]]]:
     with (
-        reading.queries([file], with_ids=True) as queries,
+        reading.asked([file], model, with_ids=True, graded=False) as queries,
         progress("ranking", shown=shown, part=lambda: queries.fraction) as show,
     ):
+        if not queries.is_letor and queries.plan.of("document") is None:
+            warnings.warn(
+                "documents are numbered by their row within the query; name them with --document COLUMN", stacklevel=2
+            )
         for number, (X, _, qid, docids) in enumerate(queries, start=1):
-            yield qid, asked(X), docids
+            yield qid, X, docids
             show(number)
 
 
@@ -64,7 +70,7 @@ def names_of(files: Sequence[str]) -> list[str]:
     """The retrievers, called as their files are without folder and ending, or by the whole path where that is ambiguous."""
     if len(files) < 2:
         raise ValueError("nothing to fuse: give at least two runs")
-    short = [os.path.splitext(os.path.basename(file))[0] for file in files]
+    short = [in_nfc(os.path.splitext(os.path.basename(file))[0]) for file in files]
     names = short if len(set(short)) == len(short) else list(files)
     if len(set(names)) < len(names) or {*names} & {*RULES, LEARNED}:
         raise ValueError(f"the runs are called {', '.join(names)}: they need names of their own, and not those of the rules")

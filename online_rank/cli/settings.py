@@ -6,9 +6,9 @@ import random
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from online_rank.cli.files import check_files
 from online_rank.cli.options import Training
-from online_rank.cli.reading import Reading
+from online_rank.cli.reading import Reading, check_files
+from online_rank.query.names import in_nfc
 
 SHUFFLE_BUFFER = 2048
 
@@ -17,20 +17,14 @@ _SIGNS = {"+": 1, "+1": 1, "1": 1, "-": -1, "-1": -1}
 
 
 class Made(Iterator[tuple]):
-    """Queries derived from a source; the progress bar reads its position from the source."""
+    """Queries derived from a source; the progress bar reads from the source how much of it was read."""
 
     def __init__(self, queries: Iterable[tuple], source: Any) -> None:
         self._queries = iter(queries)
         self._source = source
-        self.n_queries: int | None = getattr(source, "n_queries", None)
 
     def __next__(self) -> tuple:
         return next(self._queries)
-
-    @property
-    def position(self) -> Any:
-        """The position of the next query, if the source knows it and its order is unchanged."""
-        return getattr(self._source, "position", None) if self._queries is self._source else None
 
     @property
     def fraction(self) -> float | None:
@@ -54,23 +48,26 @@ class Settings(Training):
         """The signs of weights. Raises ValueError for one that is not written as NAME=+ or NAME=-."""
         found: dict[str, int] = {}
         for text in self.sign or ():
-            name, _, sign = text.rpartition("=")
+            name, _, sign = in_nfc(text).rpartition("=")
             if not name or sign not in _SIGNS:
                 raise ValueError(f"--sign {text}: give the name of a feature and its sign, as in price=- or clicks=+")
             if found.setdefault(name, _SIGNS[sign]) != _SIGNS[sign]:
                 raise ValueError(f"--sign {text}: {name} has both signs")
         return found or None
 
-    def parts(self) -> list[Any]:
-        """The files in parts: one for each shard in each round."""
-        return self.reading.parts(self.files, (self.shards or 1) * self.rounds)
+    def parts(self, model: Any) -> list[Any]:
+        """The files in parts for a model: one for each shard in each round."""
+        from online_rank.stream import parts
 
-    def queries(self, number: int, position: Any = None, with_ids: bool = False) -> Iterable[tuple]:
-        """The queries of pass `number`, counted from 0; shuffled ones always start at the beginning."""
-        source = queries = self.reading.queries(self.files, position, with_ids)
-        if self.shuffle is not None:
-            queries = shuffled(queries, random.Random(f"{self.shuffle} {number}"))
-        return Made(queries, source)
+        return parts(self.files, (self.shards or 1) * self.rounds, **self.reading.options, model=model)
+
+    def queries(self, number: int, model: Any, source: Any = None) -> Iterable[tuple]:
+        """The queries of pass `number`, counted from 0, for a model; from a source, if the files are open."""
+        if source is None:
+            source = self.reading.queries(self.files, model)
+        if self.shuffle is None:
+            return source
+        return Made(shuffled(source, random.Random(f"{self.shuffle} {number}")), source)
 
     def of_run(self) -> dict[str, Any]:
         """The settings that must be equal for a run to continue from a checkpoint."""
@@ -96,7 +93,7 @@ class Settings(Training):
             raise ValueError("standard input (-) can be read once: give a file, or --passes 1")
         if [*self.files, *self.test].count("-") > 1:
             raise ValueError("standard input (-) can be read once, but it is given more than once")
-        check_files([*self.files, *self.test], self.reading)
+        check_files([*self.files, *self.test])
         if self.shards is not None:
             self._check_shards()
         if self.signs and self.ranker == "blend":

@@ -32,10 +32,10 @@ def _running(workers: int | None) -> Iterator[Execute]:
 
 
 def learn_passes(
-    settings: Settings, directory: str | None, model: Any, workers: int | None, shown: bool | None
+    settings: Settings, parts: list[Any], directory: str | None, model: Any, workers: int | None, shown: bool | None
 ) -> tuple[list[Trace], Training]:
     """Teach the model all passes. Returns a trace of each, and the result of the first."""
-    parts, shards = settings.parts(), settings.shards or 1
+    shards = settings.shards or 1
     rounds = [parts[k : k + shards] for k in range(0, len(parts), shards)]
     trainings = []
     with _running(workers) as run:

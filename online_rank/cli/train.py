@@ -5,7 +5,6 @@ import importlib.util
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from rich.console import Console
@@ -15,19 +14,19 @@ from online_rank.base.columns import are_numbers
 from online_rank.base.signs import signs_of_columns
 from online_rank.bounds import certificate_of
 from online_rank.bounds.account_run import keeps_account
-from online_rank.cli.advice import advice
-from online_rank.cli.dry_run import look
+from online_rank.cli.advice import LOOKED_AT, advice
 from online_rank.cli.evaluate import measure_files
-from online_rank.cli.files import declared, n_features_of, refuse_overwriting
+from online_rank.cli.files import declared, refuse_overwriting
 from online_rank.cli.options import Checkpoints, Measuring, Output
 from online_rank.cli.printing import RANDOM, measured, table
-from online_rank.cli.reading import Missing, warnings_as_lines
+from online_rank.cli.reading import warnings_as_lines
 from online_rank.cli.settings import Made, Settings
 from online_rank.cli.shards import check_workers, learn_passes
 from online_rank.evaluate import Trace, progressive
 from online_rank.storage.checkpoint import CheckpointDirectory
 from online_rank.storage.files import require_replaceable, save
 from online_rank.storage.folder import CheckpointError
+from online_rank.stream.reader import n_features_of
 from online_rank.support.progress import progress
 
 #: The figures reported about the machines.
@@ -70,14 +69,19 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: 
     _check(settings, checkpoints, output, workers)
     log = _log_for(output.report, settings, checkpoints)
     shown = False if output.quiet or output.json else None
-    plan = settings.reading.plan(settings.files)
-    model = _untaught(settings, plan, output, shown)
+    # What decides how files are read; it stays as it is.
+    blank = new_model(settings.measure, settings.ranker, settings.signs)
+    source = settings.reading.queries(settings.files, blank, with_ids=log is not None)
+    plan = source.plan
+    model = _untaught(settings, source, blank, output, shown)
     sharded: dict[str, Any] = {}
     if settings.shards is None:
-        traces, counted = _learn(settings, checkpoints, model, log, shown)
+        traces, counted = _learn(settings, checkpoints, model, source, blank, log, shown)
     else:
         with _opened(settings, checkpoints):
-            traces, training = learn_passes(settings, checkpoints.checkpoint, model, workers, shown)
+            source.close()
+            parts = settings.parts(blank)
+            traces, training = learn_passes(settings, parts, checkpoints.checkpoint, model, workers, shown)
         counted, sharded = training.counted, {"mixing": {name: getattr(training, name) for name in _MIXING}}
     if not traces[0].n_queries:
         raise ValueError(f"{', '.join(settings.files)}: no queries to learn from")
@@ -99,7 +103,7 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: 
         save(model, output.save)
         report["saved"] = output.save
     if log is not None and output.report is not None:
-        names = list(plan.features) if plan else None
+        names = None if source.is_letor else list(plan.features)
         about = {"trace": traces[0], "log": log, "model": model, "certificate": certificate, "feature_names": names}
         with progress("writing the report", unit="", shown=shown):
             from online_rank.cli.report import write_report
@@ -111,19 +115,6 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: 
         _print(report, traces)
         if certificate is not None:
             print(certificate)
-
-
-def dry_run(settings: Settings, as_json: bool) -> None:
-    """Print how each column of tables would be used, and learn nothing."""
-    settings.check()
-    # Statistics leave out missing values.
-    reading = settings.reading._replace(missing=Missing.zero, group_by_qid=True)
-    look(settings.reading.plan(settings.files), settings.files, _advice(settings._replace(reading=reading)), as_json)
-
-
-def _advice(settings: Settings) -> list[str]:
-    """Advice from the first queries, unless they can be read only once."""
-    return [] if "-" in settings.files else advice(settings.queries(0), settings.reading.query is not None)
 
 
 def _check(settings: Settings, checkpoints: Checkpoints, output: Output, workers: int | None) -> None:
@@ -138,34 +129,38 @@ def _check(settings: Settings, checkpoints: Checkpoints, output: Output, workers
         require_replaceable(output.save)
 
 
-def _untaught(settings: Settings, plan: Any, output: Output, shown: bool | None) -> Any:
-    """The model before the first query; says what was found in a table, and what may be better."""
-    require_known_signs(settings.signs, plan, settings.files)
+def _untaught(settings: Settings, source: Any, blank: Any, output: Output, shown: bool | None) -> Any:
+    """The model before the first query; says what was found in the files, and what may be better."""
+    require_known_signs(settings.signs, source, settings.files)
     model = new_model(settings.measure, settings.ranker, settings.signs)
-    if plan is not None:
-        model = declared(model, settings.reading.strict, plan.features)
+    if not source.is_letor:
+        model = declared(model, settings.reading.strict, source.plan.features)
     elif settings.reading.strict:
         raise ValueError("--strict is for tables, whose columns have names")
-    for line in (plan.in_words() if plan else []) + _advice(settings):
+    for line in ([] if source.is_letor else source.plan.in_words()) + advice(source.first(LOOKED_AT), not source.is_letor):
         output.warn(line)
     if not settings.certify or keeps_account(ranker_of(model)):
         return model
     from online_rank.cli.certify import tracked
 
-    return tracked(model, settings.queries(0), shown)
+    return tracked(model, settings.queries(0, blank), shown)
 
 
-def require_known_signs(signs: Mapping[str, int] | None, plan: Any, files: Sequence[str]) -> None:
+def require_known_signs(signs: Mapping[str, int] | None, source: Any, files: Sequence[str]) -> None:
     """Raise ValueError if a feature that has a sign is not in the files."""
     for name in signs or ():
-        if plan is not None and name not in plan.features:
-            raise ValueError(f"--sign {name}: {files[0]} has no such feature; there are {', '.join(plan.features)}")
-        if plan is None and not are_numbers((name,)):
+        if not source.is_letor and name not in source.plan.features:
+            raise ValueError(f"--sign {name}: {files[0]} has no such feature; there are {', '.join(source.plan.features)}")
+        if source.is_letor and not are_numbers((name,)):
             raise ValueError(f"--sign {name}: features of LETOR text are known by their number, 1, 2, ...")
 
 
-def _learn(settings: Settings, checkpoints: Checkpoints, model: Any, log: Any, shown: bool | None) -> tuple[list[Trace], int]:
-    """Teach the model all passes; returns their traces, and the number of queries in the measure of the first."""
+def _learn(
+    settings: Settings, checkpoints: Checkpoints, model: Any, source: Any, blank: Any, log: Any, shown: bool | None
+) -> tuple[list[Trace], int]:
+    """Teach the model all passes, the first from an open source; returns their traces, and the number of queries in the
+    measure of the first.
+    """
     from online_rank.metrics import RandomRanking, metric
 
     traces, counted = [], 0
@@ -176,11 +171,10 @@ def _learn(settings: Settings, checkpoints: Checkpoints, model: Any, log: Any, s
             metrics: dict[str, Any] = {}
             if number == 0:
                 metrics = {settings.measure: metric(settings.measure), RANDOM: RandomRanking(settings.measure)}
-            queries: Any = partial(settings.queries, number)
+            queries: Any = settings.queries(number, blank, source if number == 0 else None)
             if log is not None and number == 0:
                 metrics[f"last {log.window}"] = log
-                source = settings.queries(number, with_ids=True)
-                queries = Made(log.reading(source), source)
+                queries = Made(log.reading(queries), queries)
             every = None if place is None else checkpoints.every
             traces.append(progressive(queries, model, metrics, every=every, progress=shown, checkpoint=place))
             if number == 0:

@@ -8,7 +8,7 @@ from typing import Any
 from online_rank import arguments
 from online_rank.distributed.mixing import learn_shard
 from online_rank.distributed.rounds import Execute, Training, learn_rounds
-from online_rank.stream.letor import plan
+from online_rank.stream import parts
 
 __all__ = ["Training", "local_client", "on_dask", "train"]
 
@@ -63,14 +63,13 @@ def train(
     rounds: int = 1,
     passes: int = 1,
     measure: str | None = "ndcg@10",
-    n_features: int | None = None,
-    negative: str = "error",
     checkpoint: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
+    **options: Any,
 ) -> Training:
     """Teach a model from files on the machines of a Dask cluster, by iterative parameter mixing.
 
-    The files are divided into `shards` x `rounds` parts of whole queries (`online_rank.stream.letor.plan`). In each round the
+    The files are divided into `shards` x `rounds` parts of whole queries (`online_rank.stream.parts`). In each round the
     next `shards` of them are learned, each by a copy of the model, wherever there is a worker; then the copies are mixed into
     one (`mix`). If a worker dies, its part is learned again elsewhere.
 
@@ -84,7 +83,7 @@ def train(
     model
         A model that can be mixed (`mix`). It learns in place.
     files
-        LETOR text, plain or gzip.
+        Files, as `online_rank.read` takes them.
     shards
         Number of copies that learn in a round; a multiple of the number of workers keeps all of them busy. There are fewer if
         the files cannot be cut into so many parts.
@@ -94,14 +93,12 @@ def train(
         Number of passes over the files.
     measure
         The measure of each ranking before its query is learned; None for none.
-    n_features
-        Number of features; None for as many as the beginning of the first file has.
-    negative
-        How to treat negative grades (`iter_letor`).
     checkpoint
         A directory of the calling machine. The model is written there after each round, and the same call resumes from it.
     progress
         Whether to show a progress bar on stderr (extra `cli`); None shows one on a terminal only.
+    **options
+        Further arguments of `online_rank.read`, such as the columns of tables.
 
     Returns
     -------
@@ -122,8 +119,8 @@ def train(
     """
     for name, value in (("shards", shards), ("rounds", rounds), ("passes", passes)):
         arguments.integer(name, value, 1)
-    parts = plan(files, shards * rounds, n_features=n_features, negative=negative)
-    in_rounds = [parts[k : k + shards] for k in range(0, len(parts), shards)] * passes
+    cut = parts(files, shards * rounds, **options)
+    in_rounds = [cut[k : k + shards] for k in range(0, len(cut), shards)] * passes
     return learn_rounds(model, in_rounds, on_dask(client), measure=measure, checkpoint=checkpoint, shown=progress)
 
 

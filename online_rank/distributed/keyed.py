@@ -376,7 +376,7 @@ def rankers(
     >>> from quixstreams import Application  # doctest: +SKIP
     >>> app = Application("localhost:9092", consumer_group="rankers", commit_every=100)  # doctest: +SKIP
     >>> events = app.dataframe(app.topic("events", value_deserializer="bytes"))  # doctest: +SKIP
-    >>> make = lambda: RankingService(StreamQuantileMap() | PerceptronRanker())  # doctest: +SKIP
+    >>> make = lambda: RankingService(AdditiveRanker())  # doctest: +SKIP
     >>> rankers(events, make).to_topic(app.topic("answers"))  # doctest: +SKIP
     >>> app.run()  # doctest: +SKIP
     """

@@ -128,7 +128,7 @@ def learn_shard(content: bytes, part: Iterable[tuple], *, measure: str | None = 
     content
         The base, as `to_bytes` gives it.
     part
-        Queries (x, y), such as an entry of `online_rank.stream.letor.plan`.
+        Queries (x, y), such as an entry of `online_rank.stream.parts`.
     measure
         The measure of each ranking before its query is learned, such as `"ndcg@10"`; None: queries are learned without being
         ranked first.

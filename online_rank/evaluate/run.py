@@ -25,7 +25,7 @@ _CHECKPOINT_EVERY = 1000
 
 
 def progressive(
-    stream: Iterable[tuple] | Callable[[Any], Iterable[tuple]],
+    stream: Iterable[tuple],
     model: Any,
     metrics: Any = None,
     *,
@@ -43,9 +43,7 @@ def progressive(
     ----------
     stream
         Yields queries as (x, y), or as (x, y, arguments) with keyword arguments for `learn_one`, for example `{"w": 2.0}` or
-        `{"context": {"user": "u17"}}`. Or a function that takes a position and returns such a stream, if the stream has an
-        attribute `position` (as `iter_letor` has; None is the beginning): with a checkpoint, the run then resumes at that
-        position instead of reading past the queries already seen.
+        `{"context": {"user": "u17"}}`. `online_rank.read` makes one of files.
     model
         A ranker, or a pipeline that ends in one. It learns in place. Or a dict of models by name: all of them rank and learn
         every query, and the result is a `Comparison`.
@@ -58,13 +56,13 @@ def progressive(
         a checkpoint every 1000 queries.
     progress
         Whether to show a progress bar on stderr (extra `cli`); None shows one on a terminal only. The time left is known where
-        the stream has a length, `n_queries`, or `fraction`, the part of it that has been read, as `iter_letor` has.
+        the stream has a length, `n_queries`, or `fraction`, the part of it that has been read, as `online_rank.read` has.
     watch
         Called with the trace after every query.
     checkpoint
-        A directory. Model, metrics, trace and position are written to it at intervals and at the end; if it holds a checkpoint,
-        the run resumes there. After a crash the same call on the same stream ends with the same model, metrics and trace
-        (except `elapsed`), bit for bit, as an uninterrupted run.
+        A directory. Model, metrics and trace are written to it at intervals and at the end; if it holds a checkpoint, the run
+        passes over the queries that it has learned, and goes on. After a crash the same call on the same stream ends with the
+        same model, metrics and trace (except `elapsed`), bit for bit, as an uninterrupted run.
 
     Returns
     -------
@@ -103,7 +101,7 @@ def progressive(
             kind = f"the class {one.__name__}" if isinstance(one, type) else f"of type {type(one).__name__}"
             raise TypeError(f"model is {kind}, no instance of a ranker: progressive(stream, model, metrics)")
     if isinstance(stream, str | os.PathLike):
-        raise TypeError(f"stream is the name {os.fspath(stream)!r}; read a file by online_rank.stream.letor.iter_letor")
+        raise TypeError(f"stream is the name {os.fspath(stream)!r}; read a file by online_rank.read")
     if several and checkpoint is not None:
         raise ValueError("checkpoint= supports a single model")
     targets = {learned_measure(one) for one in models.values()}
@@ -121,15 +119,13 @@ def progressive(
     first, first_model, first_metrics = traces[name], models[name], measured[name]
     with contextlib.ExitStack() as stack:
         directory = None if checkpoint is None else stack.enter_context(CheckpointDirectory(checkpoint))
-        position = None if directory is None else _go_on(directory, first_model, first_metrics, first)
-        source = stream(position) if callable(stream) else stream
-        queries: Iterable[tuple] = source
-        if position is None and first.n_queries:
-            queries = itertools.islice(source, first.n_queries, None)
-        total = len(source) if isinstance(source, Sized) else getattr(source, "n_queries", None)
-        read = partial(getattr, source, "fraction", None)
+        if directory is not None:
+            _go_on(directory, first_model, first_metrics, first)
+        queries = itertools.islice(stream, first.n_queries, None) if first.n_queries else stream
+        total = len(stream) if isinstance(stream, Sized) else getattr(stream, "n_queries", None)
+        read = partial(getattr, stream, "fraction", None)
         show = stack.enter_context(shown_progress("learning", total, shown=progress, part=read))
-        together = Together(source, None if several else first_model, first_metrics, watch, target)
+        together = Together(stream, None if several else first_model, first_metrics, watch, target)
         between = every or _CHECKPOINT_EVERY
 
         def most() -> int:
@@ -150,12 +146,12 @@ def progressive(
                 trace.elapsed += now - clock
             clock = now
             if directory is not None and first.n_queries % between == 0:
-                directory.write(_state(first_model, first_metrics, first, source))
+                directory.write(_state(first_model, first_metrics, first))
             show(first.n_queries, None if several else lambda: first.values)
             if watch is not None:
                 watch(comparison or first)
         if directory is not None:
-            directory.write(_state(first_model, first_metrics, first, source))
+            directory.write(_state(first_model, first_metrics, first))
     return comparison or first
 
 
@@ -193,15 +189,15 @@ def _lesson(item: Any) -> tuple[Any, Any, Mapping[str, Any]]:
     raise TypeError(f'stream: an item is {what}; it is a tuple (x, y), or (x, y, arguments) with a dict such as {{"w": 2.0}}')
 
 
-def _state(model: Any, metrics: dict[str, Any], trace: Trace, source: Any) -> dict[str, Any]:
-    return {"model": model, "metrics": metrics, "trace": trace, "position": getattr(source, "position", None)}
+def _state(model: Any, metrics: dict[str, Any], trace: Trace) -> dict[str, Any]:
+    return {"model": model, "metrics": metrics, "trace": trace}
 
 
-def _go_on(directory: CheckpointDirectory, model: Any, metrics: dict[str, Any], trace: Trace) -> Any:
-    """Restore model, metrics and trace from the checkpoint; return the position in the stream, if known."""
+def _go_on(directory: CheckpointDirectory, model: Any, metrics: dict[str, Any], trace: Trace) -> None:
+    """Restore model, metrics and trace from the checkpoint, if there is one."""
     saved = directory.read()
     if saved is None:
-        return None
+        return
     for name, given in (("model", model), ("metrics", metrics), ("trace", trace)):
         if not isinstance(saved, dict) or settings_of(saved.get(name)) != settings_of(given):
             raise CheckpointError(f"{directory.path} holds the checkpoint of another run: its {name} has other parameters")
@@ -209,7 +205,6 @@ def _go_on(directory: CheckpointDirectory, model: Any, metrics: dict[str, Any], 
         adopt(given, before)
     for name, metric in metrics.items():
         adopt(metric, saved["metrics"][name])
-    return saved["position"]
 
 
 def _named_metrics(metrics: Any, model: Any) -> dict[str, Any]:

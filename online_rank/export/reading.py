@@ -12,6 +12,7 @@ from online_rank.base.closed import form_of
 from online_rank.base.form import Curves, Form, InQuery, Layer, Linear, Scale, Take, Tree, Trees, first_at_least, sources_of
 from online_rank.export.table import KINDS, TARGETS
 from online_rank.preprocessing import RunFeatures
+from online_rank.query.names import keys_in_nfc
 
 #: The target's names of the features: all in order, or a dict from the model's names for those that differ.
 Names: TypeAlias = Sequence[str] | Mapping[str, Any] | None
@@ -182,7 +183,7 @@ def feature_texts(known: Sequence[Hashable] | None, n_features: int, names: Name
         places = {name: j for j, name in enumerate(own)}
         if known is None:
             places |= {str(j + 1): j for j in range(n_features)}
-        for name, target in names.items():
+        for name, target in keys_in_nfc(names, "names").items():
             if name not in places:
                 shown = ", ".join(own[:10]) + (", ..." if n_features > 10 else "")
                 raise ValueError(f"names: the model has no feature {name!r}; there are {shown}")

@@ -10,6 +10,7 @@ import numpy as np
 
 from online_rank import arguments
 from online_rank.limits import FORMAT_VERSION, is_integer
+from online_rank.query.blocks import require_no_tiny
 from online_rank.query.feedback import Feedback
 
 #: Logits are cut this far below the largest, as kernels cut them.
@@ -252,6 +253,7 @@ class Clicks(Feedback):
         object.__setattr__(self, "gains", gains)
         if len(gains) != len(self.impression.order):
             raise ValueError(f"gains has {len(gains)} values for {len(self.impression.order)} documents shown")
+        require_no_tiny("gains", np.array(gains))
         if gains and min(gains) < 0.0:
             i = gains.index(min(gains))
             raise ValueError(f"gains: that of document {self.impression.order[i]!r} is {gains[i]}; gains are numbers >= 0")

@@ -13,7 +13,6 @@ from online_rank.preprocessing.per_query import QueryNormalizer
 from online_rank.preprocessing.quantile_map import StreamQuantileMap
 from online_rank.preprocessing.runs import RunFeatures
 from online_rank.preprocessing.stream_scaler import StreamScaler
-from online_rank.preprocessing.target_encoder import StreamTargetEncoder
 
 __all__ = [
     "CrossFeatures",
@@ -26,5 +25,4 @@ __all__ = [
     "StatelessTransformer",
     "StreamQuantileMap",
     "StreamScaler",
-    "StreamTargetEncoder",
 ]

@@ -11,13 +11,13 @@ from online_rank.base.anatomy import Abilities
 from online_rank.base.columns import QueryEstimator, are_numbers, as_array
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
-from online_rank.query import Block, document_name, require_finite, require_grades, with_features
+from online_rank.query import Block, document_name, require_finite, with_features
 
 
 class ColumnTransformer(QueryEstimator, QueryTransformer):
     """A transformer whose state has a column for each feature; it makes one or more columns of each feature."""
 
-    #: Whether it learns from grades; an attribute, since a pipeline asks for it at each query.
+    #: An attribute, since a pipeline asks for it at each query.
     _supervised = False
 
     #: Whether it makes one number of each number, once it has learned the query, so that it can write in place.
@@ -27,8 +27,8 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
     def _learn_transform(self, block: Block, out: np.ndarray) -> int:
         """For each query of a block in turn: learn from it, then write the transformed query to `out`.
 
-        A supervised transformer writes it first; its grades are valid then. Returns the number of queries learned; it is
-        smaller than the number given if the next one would make the state non-finite.
+        Returns the number of queries learned; it is smaller than the number given if the next one would make the state
+        non-finite.
         """
 
     @abc.abstractmethod
@@ -49,8 +49,6 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
     _asks_blocks = True
 
     def _ask_and_learn(self, asked: Block, block: Block) -> tuple[Block, Block]:
-        if self._supervised:
-            require_lesson(self, block)
         # One piece of memory, which is kept for the next block: two would go back to the system, and be fetched page by page.
         both = self._room(block.X, 2)
         before, after = both[: len(block.X)], both[len(block.X) :]
@@ -74,8 +72,6 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         return len(block.w)
 
     def _learn_block(self, block: Block) -> Block:
-        if self._supervised:
-            require_lesson(self, block)
         aligned = block if self._fits(block) else self._align(block, grow=True)
         # Features that were aligned have an array of their own.
         out = aligned.X if self._maps_numbers and aligned.X is not block.X else self._room(aligned.X)
@@ -127,14 +123,6 @@ class StatelessTransformer(QueryTransformer):
         return with_features(block, out, names)
 
     _asks_blocks = True
-
-
-def require_lesson(transformer: QueryTransformer, block: Block) -> None:
-    """Raise TypeError or ValueError unless a supervised transformer can learn from a block."""
-    if block.y is None:
-        raise TypeError(f"{transformer} is supervised: it learns from grades, y")
-    if isinstance(block.y, np.ndarray):
-        require_grades(block.y, block.ids)
 
 
 def too_large(transformer: QueryTransformer, block: Block, query: int) -> ValueError:

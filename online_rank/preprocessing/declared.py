@@ -12,7 +12,8 @@ from online_rank.base.columns import as_array
 from online_rank.base.form import Layer
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
-from online_rank.query import Block, document_name, read_query, require_finite, with_features
+from online_rank.query import Block, document_name, read_query, with_features
+from online_rank.query.names import are_nfc, in_nfc, names_in_nfc
 
 
 class DeclaredFeatures(QueryTransformer):
@@ -20,7 +21,7 @@ class DeclaredFeatures(QueryTransformer):
 
     Without it a model takes any feature, and a misspelt one is a new feature whose weight is 0, beside one that is always
     missing. Put it first. The columns are the declared ones, in their order, from the first query on; a feature that a document
-    lacks is 0. An array has one column for each.
+    lacks is 0, and NaN stays as it is, for the next step to take or to refuse. An array has one column for each.
 
     Parameters
     ----------
@@ -66,7 +67,7 @@ class DeclaredFeatures(QueryTransformer):
             raise ValueError("features is empty; it names at least one feature")
         if twice := [name for name, n in collections.Counter(features).items() if n > 1]:
             raise ValueError(f"features names {twice[0]!r} more than once")
-        self.features = features
+        self.features = features if are_nfc(features) else names_in_nfc(features, "features")
 
     @property
     def feature_names(self) -> tuple[Hashable, ...]:
@@ -106,7 +107,6 @@ class DeclaredFeatures(QueryTransformer):
             block = with_features(block, read.X, read.names)
         elif block.names is not None:
             self._require_declared([dict.fromkeys(block.names)], None)
-        require_finite(block)
         X = as_array(block.X, self)
         if block.names is None:
             if len(X) and X.shape[1] != len(own):
@@ -122,8 +122,9 @@ class DeclaredFeatures(QueryTransformer):
         """Raise ValueError for the first feature that is not declared."""
         known = set(self.features)
         for i, x in enumerate(documents):
-            if not known.issuperset(x):
-                name = next(name for name in x if name not in known)
+            if known.issuperset(x):
+                continue
+            for name in (name for name in x if in_nfc(name) not in known):
                 near = difflib.get_close_matches(str(name), map(str, self.features), n=1)
                 of = "x" if ids is None and len(documents) == 1 else f"x: {document_name(i, ids)}"
                 told = f"; the nearest that is: {near[0]!r}" if near else ""

@@ -15,7 +15,7 @@ from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, SparseRows, document_name, require_finite
 from online_rank.query.forms import as_floats, flat
-from online_rank.query.names import encoded, in_lines
+from online_rank.query.names import encoded, in_lines, in_nfc, names_in_nfc
 from online_rank.query.sparse import as_rows, merged
 
 #: As many columns as a model may have features.
@@ -50,6 +50,8 @@ class HashedFeatures(QueryTransformer):
         The number of columns is 2^bits, at most 2^24. A linear ranker takes 32 bytes for each column.
     text
         Names of the fields whose strings are split into words; None for none.
+    others
+        Whether features other than `text` are hashed too. A blend may leave those to another ranker.
 
     References
     ----------
@@ -75,16 +77,24 @@ class HashedFeatures(QueryTransformer):
     def _abilities(self) -> Abilities:
         return Abilities(takes_documents=True, takes_sparse=True, learns=False)
 
-    def __init__(self, bits: int = 22, *, text: tuple[str, ...] | None = None) -> None:
+    def __init__(self, bits: int = 22, *, text: tuple[str, ...] | None = None, others: bool = True) -> None:
         super().__init__()
         arguments.integer("bits", bits, 1, MOST_BITS)
         if text is not None and not (isinstance(text, tuple) and text and all(isinstance(name, str) for name in text)):
             raise TypeError(f"text is {text!r}; it is None, or a tuple of names of features")
+        arguments.flag("others", others)
+        if text is None and not others:
+            raise ValueError("others=False hashes the features of text, and text is None")
         self.bits = bits
-        self.text = text
+        self.text = text and tuple(names_in_nfc(text, "text"))
+        self.others = others
 
     def _transform_block(self, block: Block) -> Block:
         X = block.X
+        if not self.others:
+            # Columns of numbers have no texts.
+            X = X if isinstance(X, list) else [{}] * block.n_documents
+            X = [{name: x[name] for name in self.text or () if x.get(name) is not None} for x in X]
         rows = self._of_columns(block) if isinstance(X, np.ndarray | SparseRows) else self._of_documents(X, block.ids)
         return block._replace(X=rows, names=None)
 
@@ -111,9 +121,10 @@ class HashedFeatures(QueryTransformer):
         fields = self.text or ()
         for name, value in document.items():
             if isinstance(value, str):
-                words = Counter(_WORDS.findall(value.casefold())) if name in fields else {value: 1}
+                value = in_nfc(value)
+                words = Counter(_WORDS.findall(value.casefold())) if in_nfc(name) in fields else {value: 1}
             elif isinstance(value, list | tuple) and all(isinstance(word, str) for word in value):
-                words = Counter(value)
+                words = Counter(map(in_nfc, value))
             elif hasattr(type(value), "__float__") and not isinstance(value, np.complexfloating | np.ndarray):
                 try:
                     yield name, float(value)
@@ -146,8 +157,8 @@ def hashed(names: Sequence[Iterable[Hashable]], bits: int, values: np.ndarray) -
 
     Raises
     ------
-    TypeError
-        A name is neither a string nor an integer.
+    TypeError, ValueError
+        A name is neither a string nor an integer; or two of a part are one text in Unicode.
 
     Examples
     --------
@@ -157,6 +168,10 @@ def hashed(names: Sequence[Iterable[Hashable]], bits: int, values: np.ndarray) -
     """
     columns = np.empty(len(values), dtype=np.int32)
     text = in_lines(flat(names), lambda name: encoded(_as_text(name)))
+    if not text.isascii():
+        for part in names:
+            names_in_nfc(part, "x")
+        text = in_lines([*map(in_nfc, flat(names))], lambda name: encoded(_as_text(name)))
     hash_names(np.frombuffer(text, np.uint8), bits, columns, values)
     return columns
 

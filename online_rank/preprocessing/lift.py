@@ -17,8 +17,8 @@ from online_rank.base.step import QueryStep
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import Undo, record
 from online_rank.limits import MAX_LIFTED
-from online_rank.preprocessing._columns import require_lesson
-from online_rank.query import Block, Retrieved, document_name, feature_dicts, read_query, require_finite
+from online_rank.query import Block, Retrieved, document_name, feature_dicts, read_query, require_finite, require_grades
+from online_rank.query.names import are_nfc, in_nfc, keys_in_nfc
 
 
 class ForEachDocument(QueryTransformer):
@@ -103,7 +103,10 @@ class ForEachDocument(QueryTransformer):
     def _learn_block(self, block: Block) -> Block:
         transformer = self.transformer
         if transformer._supervised:
-            require_lesson(self, block)
+            if block.y is None:
+                raise TypeError(f"{self} is supervised: it learns from grades, y")
+            if isinstance(block.y, np.ndarray):
+                require_grades(block.y, block.ids)
         answers = []
         for query in block.each():
             documents = [*_documents(query, transformer)]
@@ -148,7 +151,11 @@ def _documents(block: Block, transformer: Any) -> Iterator[dict[Hashable, Any]]:
     numbers_only = _norms(transformer)
     # One copy after the other: of thousands of small documents, copies take twenty times their JSON.
     for i, x in enumerate(map(dict, block.X) if type(block.X) is list else feature_dicts(block)):
+        if not are_nfc(x):
+            x = dict(keys_in_nfc(x, f"x: {document_name(i, block.ids)}"))
         for name, value in x.items():
+            if isinstance(value, str) and not value.isascii():
+                x[name] = in_nfc(value)
             if type(value) is Retrieved:
                 raise TypeError(
                     "x is Runs, whose absent scores are not 0: put RunFeatures() first, as in RunFeatures() | ranker"

@@ -71,7 +71,8 @@ class MaxAbsStreamScaler(QueryEstimator, QueryTransformer):
         return (Scale(np.zeros(len(factors)), factors),)
 
     def _learn_block(self, block: Block) -> Block:
-        block = self._meet(block)
+        block = self._with_names(block)
+        self._meet(block)
         columns = self._find(block) if block.n_documents else None
         # The largest values of the block's own features, in their order.
         largest = self._largest if columns is None else self._largest[columns]

@@ -365,7 +365,7 @@ class StreamQuantileMap(ColumnTransformer):
     def _learn_transform(self, block: Block, out: np.ndarray) -> int:
         if len(block.w) > 1:
             return self._transform_in_turn(block, block, None, out)
-        sound = not len(block.X) or self._take_documents(block.X)
+        sound = self.learn_run(block.X)
         return int(sound and self._transform(block.X, block.offsets, out))
 
     def _transform_in_turn(self, asked: Block, block: Block, before: np.ndarray | None, after: np.ndarray) -> int:
@@ -383,7 +383,7 @@ class StreamQuantileMap(ColumnTransformer):
             stop, places, table = int(offsets[upto]), offsets[t : upto + 1] - start, self._table
             if before is not None:
                 self._transform(asked.X[start:stop], places, before[start:stop])
-            if stop > start and not self._take_documents(X[start:stop]):
+            if not self.learn_run(X[start:stop]):
                 return t
             if before is not None and asked.X is X and self._table is table:
                 after[start:stop] = before[start:stop]
@@ -420,30 +420,22 @@ class StreamQuantileMap(ColumnTransformer):
         self._rows = tuple(rows)
         self._find_knots(columns[0], columns[-1] + 1, self._total)
 
-    @locked
-    def learn_run(self, X: np.ndarray) -> None:
-        """Learn the documents of such a run: numbers, or NaN for what is missing."""
-        if len(X):
-            self._take_documents(X)
-
-    @property
-    def _is_frozen(self) -> bool:
-        return self.frozen_after is not None and self._start >= self.frozen_after
-
     def _documents_left(self) -> int:
         """How many documents may come before the sketches change; 0 in a short stretch, of which whole queries are taken."""
         if self._cursor < self._n_features:
             return 0
-        if self._is_frozen:
+        if self.frozen_after is not None and self._start >= self.frozen_after:
             return _FOREVER
         return 0 if self._places is None else self._due - 1 - self._count
 
-    def _take_documents(self, X: np.ndarray) -> bool:
-        """Sample a query; after a stretch, merge its sample into the sketches of the features that are due.
+    def learn_run(self, X: np.ndarray) -> bool:
+        """Learn documents, NaN for what is missing: sample them, and after a stretch merge the sample into the sketches due.
 
         Returns False if a document to be merged is not finite.
         """
-        if not self._is_frozen:
+        if not len(X):
+            return True
+        if self.frozen_after is None or self._start < self.frozen_after:
             if self._cursor == self._n_features:
                 self._sample(X)
                 if self._count + len(X) >= self._due:

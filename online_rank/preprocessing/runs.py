@@ -13,6 +13,7 @@ from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, Retrieved, require_finite
 from online_rank.query.forms import rows_of_dicts
+from online_rank.query.names import are_nfc, names_in_nfc
 
 #: The features that `RunFeatures` can make of a run, in the order of its columns.
 PARTS = ("minmax", "zscore", "reciprocal_rank", "found")
@@ -113,7 +114,7 @@ class RunFeatures(QueryTransformer):
             arguments.choice("parts", part, PARTS)
         arguments.number("k", k, 0)
         arguments.number("floor", floor, 0, 1)
-        self.runs = runs
+        self.runs = runs if runs is None or are_nfc(runs) else names_in_nfc(runs, "runs")
         self.parts = parts
         self.k = k
         self.floor = floor

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank.arguments import require_time
+from online_rank.limits import LEAST_WEIGHT
 from online_rank.query.context import Context
 from online_rank.query.sparse import SparseRows
 
@@ -126,14 +127,21 @@ def with_feedback(block: Block, y: Any, w: np.ndarray, served: np.ndarray | None
 def as_weights(w: Any, n_queries: int) -> np.ndarray:
     """The weights of queries as float64 (n_queries,); all 1 for None.
 
-    Raises TypeError or ValueError if `w` is neither None nor one number for each query. Learning checks that weights are finite
-    and >= 0.
+    Raises TypeError or ValueError if `w` is neither None nor one number for each query, or one is too small. Learning checks
+    that weights are finite and >= 0.
     """
-    return (
-        np.ones(n_queries)
-        if w is None
-        else _of_queries("w", as_array("w", w), n_queries, "biuf", "weights of queries are numbers: one weight")
-    )
+    if w is None:
+        return np.ones(n_queries)
+    weights = _of_queries("w", as_array("w", w), n_queries, "biuf", "weights of queries are numbers: one weight")
+    require_no_tiny("w", weights)
+    return weights
+
+
+def require_no_tiny(name: str, weights: np.ndarray) -> None:
+    """Raise ValueError for a weight, or a gain, that is above 0 and below `LEAST_WEIGHT`."""
+    tiny = (weights > 0.0) & (weights < LEAST_WEIGHT)
+    if tiny.any():
+        raise ValueError(f"{name} has {weights[tiny.argmax()]:g}; it is 0 or at least {LEAST_WEIGHT:g}: take larger units")
 
 
 def as_times(at: Any, n_queries: int) -> np.ndarray:

@@ -5,7 +5,6 @@ import itertools
 import operator
 import struct
 import sys
-import unicodedata
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -21,13 +20,14 @@ from online_rank.query.blocks import (
     document_name,
     plain_block,
     query_offsets,
+    require_no_tiny,
     single,
     with_feedback,
 )
 from online_rank.query.context import as_contexts, read_context
 from online_rank.query.feedback import as_feedback
 from online_rank.query.labels import in_rows_of
-from online_rank.query.names import are_texts, distinct, index_among
+from online_rank.query.names import are_nfc, are_texts, distinct, in_nfc, index_among, keys_in_nfc, names_in_nfc
 from online_rank.query.runs import Runs
 from online_rank.query.served import as_served
 from online_rank.query.sparse import SparseRows, checked_rows, from_scipy, is_scipy, worth_rows
@@ -124,7 +124,7 @@ def read_query(
             return x
         return with_feedback(x, as_feedback(y, len(x.w), x.n_documents, x.ids), weights, scores)
     X, ids, names, form = _read(x, documents)
-    n = len(X) if type(X) is _ARRAY else _length(X)
+    n = X.shape[0] if type(X) is SparseRows else len(X)
     if form is not None and form is not dict:  # Only frames have labels.
         y, served, qid = in_rows_of(x, "y", y), in_rows_of(x, "served", served), in_rows_of(x, "qid", qid)
     offsets = single(n) if one else query_offsets(qid, n)
@@ -211,20 +211,18 @@ def feature_dicts(block: Block) -> list[dict[Hashable, Any]]:
     return [dict(zip(names, row, strict=True)) for row in X.tolist()]
 
 
-def _length(X: Any) -> int:
-    return X.shape[0] if isinstance(X, SparseRows) else len(X)
-
-
 def _as_weight(w: Any) -> np.ndarray:
     """The weight of one query as an array (1,). Raises TypeError, or ValueError for a number beyond float64."""
     try:
         if isinstance(w, str | bytes | bytearray):  # float would read them.
             raise TypeError
-        return np.array([float(w)])
+        weight = np.array([float(w)])
     except OverflowError:
         raise ValueError("w is beyond the largest float; the weight of a query is one finite number >= 0") from None
     except (TypeError, ValueError):
         raise TypeError(f"w is {w!r:.80}; the weight of a query is one finite number >= 0") from None
+    require_no_tiny("w", weight)
+    return weight
 
 
 def _read(x: Any, documents: bool) -> _Features:
@@ -241,7 +239,7 @@ def _read(x: Any, documents: bool) -> _Features:
     if isinstance(x, Vectors):
         return _Features(x.products) if x.ids is None else _Features(x.products, x.ids, None, dict)
     if isinstance(x, _MAPPING):
-        x = _read_once(x, "x")
+        x = x if type(x) is dict else _read_once(x, "x")
         documents_are_dicts = {*map(type, x.values())} == _ONLY_DICTS
         for name, document in () if documents_are_dicts else x.items():
             if not isinstance(document, Mapping):
@@ -337,7 +335,7 @@ def _from_dicts(documents: Sequence[Any], ids: tuple[Hashable, ...] | None, as_g
         documents = [_read_once(x, f"x: {document_name(i, ids)}") for i, x in enumerate(documents)]
         are_dicts = {*map(type, documents)} == _ONLY_DICTS
     if as_given and are_dicts:
-        return _Features(list(documents), ids, None, dict)
+        return _new(_Features, ([*documents], ids, None, dict))
     if not documents:
         return _Features(np.empty((0, 0)), ids, (), dict)
     # The common case, dicts with the same names, without Python code for each feature.
@@ -352,6 +350,8 @@ def _from_dicts(documents: Sequence[Any], ids: tuple[Hashable, ...] | None, as_g
             rows = [*map(operator.itemgetter(*names), documents)]
         except KeyError:
             return _from_ragged_dicts(documents, ids)
+    if not are_nfc(names):
+        names = tuple(names_in_nfc(names, f"x: {document_name(0, ids)}"))
     if d > MAX_FEATURES:
         _require_few(d)
     cells = [*itertools.chain.from_iterable(rows)]
@@ -418,12 +418,19 @@ def rows_of_dicts(documents: Sequence[Any], ids: Sequence[Hashable] | None) -> t
     np.cumsum(np.fromiter(map(len, documents), np.int64, len(documents)), out=starts[1:])
     names = flat(documents)
     different, columns = _distinct(names)
+    if not are_nfc(different):
+        return rows_of_dicts(documents_in_nfc(documents, ids), ids)
     _require_few(len(different))
     values = as_floats(flat(x.values() for x in documents))
     if values is None:
         rows = [_checked_floats(list(x.values()), tuple(x), ids, i) for i, x in enumerate(documents)]
         values = np.concatenate(rows)
     return SparseRows(starts, columns, values, len(different)), different
+
+
+def documents_in_nfc(documents: Sequence[Mapping[Hashable, Any]], ids: Sequence[Hashable] | None) -> list[Any]:
+    """Feature dicts with names in normal form C. Raises ValueError if two names of a document become one."""
+    return [keys_in_nfc(x, f"x: {document_name(i, ids)}") for i, x in enumerate(documents)]
 
 
 def _distinct(names: list[Hashable]) -> tuple[tuple[Hashable, ...], np.ndarray]:
@@ -469,16 +476,16 @@ def _from_frame(x: Any, documents: bool) -> _Features:
         for j, name in enumerate(frame.columns):
             X[frame[name].is_null().to_numpy(), j] = np.nan
         X = X.astype(np.float64)
-    return _Features(_as_matrix(X), None, tuple(frame.columns), form)
+    return _Features(_as_matrix(X), None, tuple(names_in_nfc(frame.columns, "x")), form)
 
 
 def _require_distinct(columns: Sequence[Any]) -> None:
     """Raise ValueError for columns whose names become equal as texts: one of them would be lost on the way."""
     known: dict[str, Any] = {}
     for name in columns:
-        text = unicodedata.normalize("NFC", str(name))
+        text = in_nfc(str(name))
         if text in known:
-            raise ValueError(f"x: the columns {known[text]!r} and {name!r} have the same name as text; rename one of them")
+            raise ValueError(f"x: the columns {known[text]!a} and {name!a} have the same name as text; rename one of them")
         known[text] = name
 
 

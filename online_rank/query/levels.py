@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from online_rank.query.blocks import document_name
-from online_rank.query.forms import as_floats
+from online_rank.query.forms import as_floats, documents_in_nfc, flat
+from online_rank.query.names import are_nfc, in_nfc
 
 __all__ = ["Levels", "is_level", "read_documents"]
 
@@ -43,7 +44,7 @@ class Levels:
     """
 
     def __init__(self, names: Sequence[Hashable], most: int) -> None:
-        self.names = names
+        self.n_features = len(names)
         #: The columns of levels.
         self.columns = [j for j, name in enumerate(names) if is_level(name)]
         self._most = most
@@ -100,11 +101,13 @@ def read_documents(
     """
     n = len(documents)
     names = tuple(documents[0]) if n and type(documents[0]) is dict else ()
-    if n and {*map(type, documents)} == _ONLY_DICTS and all(tuple(x) == names for x in documents):
-        cells = [value for x in documents for value in x.values()]
-        X = _numbers_of(cells)
-        if X is not None and not any(levels.kind_of(name) == "category" for name in names):
+    alike = n and {*map(type, documents)} == _ONLY_DICTS and flat(documents) == [*names] * n
+    if alike and levels._levels.keys().isdisjoint(names) and are_nfc(names):
+        values = flat(map(dict.values, documents))  # type: ignore[arg-type]
+        X = as_floats(values) if _ARE_BOOLEAN.isdisjoint(map(type, values)) else None
+        if X is not None:
             return X.reshape(n, len(names)), names
+    levels = levels.copy()
     found: dict[Hashable, tuple[list[int], list[Any]]] = {}
     for i, x in enumerate(documents):
         if not isinstance(x, Mapping):
@@ -113,8 +116,11 @@ def read_documents(
             rows, values = found.setdefault(name, ([], []))
             rows.append(i)
             values.append(value)
+    if not are_nfc(found):
+        return read_documents(documents_in_nfc(documents, ids), ids, levels)
     columns: dict[Hashable, np.ndarray] = {}
-    for name, (rows, values) in found.items():
+    for name in [*found]:
+        rows, values = found.pop(name)  # Freed one by one, which keeps the peak low.
         _read_feature(name, rows, values, ids, levels, lambda column, value: columns.setdefault(column, np.full(n, value)))
     return np.column_stack([*columns.values()]) if columns else np.empty((n, 0)), tuple(columns)
 
@@ -122,7 +128,7 @@ def read_documents(
 def _read_feature(name: Hashable, rows: list[int], values: list[Any], ids: Any, levels: Levels, column: _Column) -> None:
     """Write the values of one feature to its column, or to those of its levels; `column` makes those filled with a value."""
     kind = levels.kind_of(name)
-    floats = _numbers_of(values) if kind != "category" else None
+    floats = as_floats(values) if kind != "category" and _ARE_BOOLEAN.isdisjoint(map(type, values)) else None
     if floats is not None:
         column(name, np.nan)[rows] = floats
         return
@@ -146,23 +152,18 @@ def _read_feature(name: Hashable, rows: list[int], values: list[Any], ids: Any, 
                 column(levels.name(name, level), 0.0)[i] = 1.0
 
 
-def _numbers_of(values: list[Any]) -> np.ndarray | None:
-    """Values as float64 (n,); None if they are not numbers alone."""
-    return as_floats(values) if _ARE_BOOLEAN.isdisjoint(map(type, values)) else None
-
-
 def _read_value(value: Any) -> float | list[str] | str | None:
     """A number, levels, None for what is missing, or a text that says what may stand there."""
     if value is None or type(value).__name__ in _MISSING:
         return None
     if isinstance(value, str):
-        return [str(value)]
+        return [str(in_nfc(value))]
     if type(value) in _ARE_BOOLEAN:
         return [_BOOLEANS[bool(value)]]
     if isinstance(value, list | tuple | set | frozenset | np.ndarray):
         texts = sorted(value) if isinstance(value, set | frozenset) else list(value)
         if all(isinstance(text, str) for text in texts):
-            return [*map(str, texts)]
+            return [str(in_nfc(text)) for text in texts]
         return "a list holds texts"
     if isinstance(value, np.datetime64):
         return float((value - np.datetime64(0, "s")) / np.timedelta64(1, "s"))

@@ -5,7 +5,8 @@ import operator
 import os
 import re
 import reprlib
-from collections.abc import Callable, Hashable, Iterable, Sequence
+import unicodedata
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,49 @@ def is_index_name(name: str) -> bool:
 def index_among(names: tuple[str, ...]) -> str | None:
     """The first of the column names for which `is_index_name` holds."""
     return next((name for name in names if isinstance(name, str) and is_index_name(name)), None)
+
+
+def in_nfc(name: Any, depth: int = _DEEPEST) -> Any:
+    """A name, a category or a word in Unicode's normal form C, in which equal texts have equal characters; others as they are.
+
+    Examples
+    --------
+    >>> in_nfc("cafe\N{COMBINING ACUTE ACCENT}") == "caf\N{LATIN SMALL LETTER E WITH ACUTE}"
+    True
+    """
+    if isinstance(name, str):
+        return name if name.isascii() else unicodedata.normalize("NFC", name)
+    return tuple([in_nfc(part, depth - 1) for part in name]) if type(name) is tuple and depth else name
+
+
+def are_nfc(names: Iterable[Any]) -> bool:
+    """Whether all names are in normal form C."""
+    try:
+        return "".join(names).isascii() or all(map(_is_nfc, names))
+    except TypeError:
+        return all(map(_is_nfc, names))
+
+
+def _is_nfc(name: Any, depth: int = _DEEPEST) -> bool:
+    if isinstance(name, str):
+        return unicodedata.is_normalized("NFC", name)
+    return type(name) is not tuple or not depth or all(_is_nfc(part, depth - 1) for part in name)
+
+
+def names_in_nfc(names: Iterable[Any], where: str) -> list[Any]:
+    """Names in normal form C. Raises ValueError, which says `where` they are, if two become one."""
+    first: dict[Any, Any] = {}
+    for name in names:
+        if (other := first.setdefault(in_nfc(name), name)) is not name and other != name:
+            raise ValueError(
+                f"{where} has {other!a} and {name!a}, which Unicode takes for the same text: give one of them another name"
+            )
+    return [*first]
+
+
+def keys_in_nfc(given: Mapping[Any, Any], where: str) -> Mapping[Any, Any]:
+    """A dict with its names in normal form C, itself if they are. Raises ValueError as `names_in_nfc`."""
+    return given if are_nfc(given) else dict(zip(names_in_nfc(given, where), given.values(), strict=True))
 
 
 class HashedNames(tuple):

@@ -1,7 +1,9 @@
 """A learner with one curve for each feature."""
 
 import copy
+import functools
 import itertools
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,7 +22,7 @@ from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.measures.own import is_own
 from online_rank.preprocessing import StreamQuantileMap
-from online_rank.query import Block, SparseRows, with_features
+from online_rank.query import Block, with_features
 from online_rank.query.levels import is_level
 from online_rank.rankers.curved import ALONE, MEMBERS, CurvedRanker, as_read, n_curves
 from online_rank.rankers.halving import halved
@@ -39,8 +41,16 @@ _PRIOR = np.full(len(_CANDIDATES), 1.0 / len(_CANDIDATES))
 _MARGIN = 1.0
 #: Queries after which a Hessian counts half, and the most columns of the second-order member.
 _NEWTON_HALF_LIFE, _MOST_COLUMNS = 30.0, 300
+#: Named tuples are made of tuples: by their class it takes three times as long.
+_new = tuple.__new__
 #: A place that is still to be decided.
 _OPEN = -4
+#: From so many curves on it warns.
+_MANY_CURVES = 1000
+_HINT = (
+    "AdditiveRanker has 1,000 features and learns a curve of each, which takes time and 4 MB; if they are words, give it "
+    'texts: BlendRanker([AdditiveRanker(), HashedFeatures(text=("title",), others=False) | PerceptronRanker()])'
+)
 #: A pause counts as at most so many half-lives.
 _LONGEST_PAUSE = 10.0
 
@@ -57,25 +67,27 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     **Members.** One perceptron learns all columns, as `PerceptronRanker(credit="adaptive", relative_margin=1.0)` does. Members
     are its last weights, two averages of them with different half-lives, and a Newton learner of the logistic loss of pairs on
-    the columns g and presence of the first 300 features. They are blended, alone and in pairs, by the rule of `BlendRanker` on
-    running scales, so that their sum is one curve for each feature. `online_rank.bounds.certificate_of` compares the loss with
-    that of the best candidate, and bounds it by the mass of the updates (`additive_mass_bound`).
+    the columns g and presence: 300 of them have a whole Hessian, and g of the features beyond these its diagonal. They are
+    blended, alone and in pairs, by the rule of `BlendRanker` on running scales: their sum is one curve for each feature.
+    `online_rank.bounds.certificate_of` compares the loss with that of the best candidate, and bounds it by the mass of the
+    updates (`additive_mass_bound`).
 
     **Missing values.** NaN, None, null and absent names are missing: their columns are 0, except for an encoding and a weight
     of their own. A feature that most documents lack needs nothing else. Features may come at any time.
 
-    **Categories.** In dicts, and in frames with a column of texts, a text is a category with a column of ones and zeros for
-    each level, up to `max_levels`; all others share one. A list of texts has all of its levels. Booleans are numbers. Dates and
-    times are seconds since 1970, whose q is of use however far they grow.
+    **Categories.** In dicts, and in frames with a column of texts or booleans, these are categories with a column of ones and
+    zeros for each level, up to `max_levels`; all others share one. A list of texts has all of its levels. Dates and times are
+    seconds since 1970, whose q is of use however far they grow. In arrays of numpy everything is a number.
 
     **Sparse rows** are learned by a `PerceptronRanker`, as they are: a stream that begins with `SparseRows`, a sparse matrix of
-    scipy, or dicts of many names of which each document has few.
+    scipy, or dicts of counts with many names of which each document has few, as of words. `BlendRanker` takes numbers and words
+    together (`HashedFeatures(text=..., others=False)`). From 1,000 curves on, which take time, it warns.
 
     Parameters
     ----------
     measure
         The measure of the loss (see `online_rank.measure`).
-    half_lives
+    half_life
         Half-lives of the two averages, the long one first: in queries, or as texts in time, `("7d", "2h")`. Then `learn_one`
         needs `at=`, the time of each query.
     relative
@@ -83,8 +95,9 @@ class AdditiveRanker(Hedged, CurvedRanker):
     max_levels
         Most levels of a category.
     signs
-        `{feature: 1 or -1}`: its curves never fall, or never rise. Such a feature has no target encodings, and the Newton
-        learner leaves it out. The feature number n of an array is called `"n"`.
+        `{feature: 1 or -1}`: its curves never fall, or never rise; of a boolean, true is never worse, or never better, than
+        false. Such a feature has no target encodings, and the Newton learner leaves it out. The feature number n of an array is
+        called `"n"`.
     seed
         Seed of all draws.
 
@@ -124,6 +137,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         _places=Array(n_curves, 2, dtype="int64", low=_OPEN, high=_MOST_COLUMNS),
         _pending=Array(None),
         _gram=Array(lambda ranker: len(ranker._pending) * (len(ranker._pending) + 1) // 2),
+        _curvatures=Array(n_curves, low=0.0),
         _numbers=Array(kernels.N_NUMBERS, low=0.0),
         _losses=Array(len(_CANDIDATES), low=0.0),
         _account=Array(len(HedgeAccount._fields), low=LEAST),
@@ -135,9 +149,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     _replaced = frozenset({"_config", "_keep", "_seconds", "_signs"})
 
-    #: The largest step of the blend; losses of candidates do not fade, and all begin alike. The first has the last weights.
+    #: The largest step of the blend; all candidates begin alike. The first has the last weights.
     rate = 1.0
-    half_life = None
     prior = None
     _candidates, _prior = _CANDIDATES, _PRIOR
 
@@ -148,7 +161,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         self,
         measure: str = "ndcg@10",
         *,
-        half_lives: Sequence[float | str] = (1000, 50),
+        half_life: Sequence[float | str] = (1000, 50),
         relative: bool = True,
         max_levels: int = 100,
         signs: Mapping[Any, int] | None = None,
@@ -163,16 +176,15 @@ class AdditiveRanker(Hedged, CurvedRanker):
         arguments.seed(seed)
         arguments.flag("relative", relative)
         arguments.integer("max_levels", max_levels, 1)
-        checked_signs(signs)
         self.measure = measure
-        self.half_lives = half_lives
+        self.half_life = half_life
         self.relative = relative
         self.max_levels = max_levels
-        self.signs = signs
+        self.signs = checked_signs(signs)
         self.seed = seed
         self._measure = parse_measure(measure)
         self._config = np.array([*self._measure, ADAPTIVE, ROOT, _MARGIN, 1.0, 0.0, 0.0, relative], dtype=np.float64)
-        self._keep, self._seconds = _factors(half_lives)
+        self._keep, self._seconds = _factors(half_life)
         self._front = StreamQuantileMap.taking_missing(seed)
         # What learns instead if the first query is sparse.
         self._linear: PerceptronRanker | None = None
@@ -181,6 +193,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         self._places = np.zeros((0, 2), dtype=np.int64)
         self._gram = np.zeros(0)
         self._pending = np.zeros(0)
+        self._curvatures = np.zeros(0)
         self._numbers = np.zeros(kernels.N_NUMBERS)
         self._losses = np.zeros(len(_CANDIDATES))
         self._account = opening()
@@ -245,20 +258,23 @@ class AdditiveRanker(Hedged, CurvedRanker):
         return chosen
 
     def _hedge(self) -> kernels.Hedge:
-        return kernels.Hedge(_CANDIDATES, _PRIOR, self._losses, self._account, self.seed, self._n_queries)
+        return _new(kernels.Hedge, (_CANDIDATES, _PRIOR, self._losses, self._account, self.seed, self._n_queries))
 
     def _grow(self, n_new: int) -> None:
         """Curves are added by what learns them, as sparse features have none."""
 
     def _add_curves(self) -> None:
         """Give the features that are new their curves."""
-        before = n_curves(self)
+        before = len(self._weights)
         n_new, documents = self._n_features - before, self._numbers[DOCUMENTS]
         if not n_new:
             return
+        if before < _MANY_CURVES <= self._n_features:
+            warnings.warn(_HINT, stacklevel=2)
         self._front.widen(n_new)
         self._weights = with_zeros(self._weights, n_new)
         self._sums = with_zeros(self._sums, n_new)
+        self._curvatures = with_zeros(self._curvatures, n_new)
         # Earlier documents lacked the new features; their standardised grades add up to 0.
         self._sums[before:, 0, 1, curves.POINTS] = documents
         if levels := [before + k for k, name in enumerate(self._own_names()[before:]) if is_level(name)]:
@@ -275,8 +291,11 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     def _record(self, log: list[Undo], block: Any = None) -> None:
         super()._record(log, block)
-        for part in self._parts:
-            record(log, part, block)
+        # A query that is refused may have brought levels.
+        log.append(functools.partial(setattr, self, "_known_levels", None))
+        record(log, self._front, block)
+        if self._linear is not None:
+            record(log, self._linear, block)
 
     def _recorded_for_one(self, log: list[Undo], block: Block) -> bool:
         if self._linear is not None:
@@ -346,7 +365,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
             return self._keep if n == 1 else np.repeat(self._keep, n, axis=0)
         if block.at is None:
             raise ValueError(
-                f"half_lives is {self.half_lives!r}, with a time: learn_one and learn_many need at=, that of the query"
+                f"half_life is {self.half_life!r}, with a time: learn_one and learn_many need at=, that of the query"
             )
         keep, latest = np.repeat(self._keep, n, axis=0), self._at
         for row, at in zip(keep, block.at.tolist(), strict=True):
@@ -358,8 +377,6 @@ class AdditiveRanker(Hedged, CurvedRanker):
         return keep
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        if self._linear is None and isinstance(block.X, SparseRows):
-            self._begin_linear()
         if self._linear is not None:
             learned = self._linear._learn(block, rounds)
             self._n_queries += learned
@@ -367,14 +384,15 @@ class AdditiveRanker(Hedged, CurvedRanker):
         if block.X.dtype != np.float64:
             block = with_features(block, as_read(block.X), block.names)
         self._drawn = None
-        self._add_curves()
+        if len(self._weights) != self._n_features:
+            self._add_curves()
         if len(self._signs) != self._n_features:
             self._decide_signs()
         if len(self._places) and self._places[-1, 0] == _OPEN:
             self._decide_places()
         t, n = 0, len(block.w)
         while t < n:
-            stop = self._run_from(block, t)
+            stop = n if n == 1 else self._run_from(block, t)
             run = block if stop - t == n else block.queries(t, stop)
             t += self._learn_run(run, rounds[t:stop])
             if t < stop:
@@ -383,8 +401,6 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     def _run_from(self, block: Block, t: int) -> int:
         """The end of a run of queries, from t on, during which the map of raw values stays the same."""
-        if len(block.w) == 1:
-            return 1
         stop = self._front.run_from(block.offsets, t)
         return stop if (block.w[t:stop] > 0.0).all() else t + 1
 
@@ -409,9 +425,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
     def _learn_mapped(self, block: Block, table: Any, rounds: np.ndarray) -> int:
         """Learn queries by the kernel, as far as it goes (`kernels.learn`)."""
         served, hedge, keep = _NONE if block.served is None else block.served, self._hedge(), self._kept(block)
-        learner = kernels.Learner(
-            self._weights, self._sums, self._signs, self._places, self._gram, self._pending, self._numbers
-        )
+        state = self._weights, self._sums, self._signs, self._places, self._gram, self._pending, self._curvatures, self._numbers
+        learner = _new(kernels.Learner, state)
         n, latest = len(block.w), self._at
         self._n_queries += n
         self._n_served += n if len(served) else 0
@@ -434,13 +449,13 @@ class AdditiveRanker(Hedged, CurvedRanker):
 _NONE = np.empty(0)
 
 
-def _factors(half_lives: Any) -> tuple[np.ndarray, tuple[float, ...]]:
+def _factors(half_life: Any) -> tuple[np.ndarray, tuple[float, ...]]:
     """The factors of the past in a query (1, 3), and half-lives in seconds, 0 for those in queries."""
-    if not isinstance(half_lives, list | tuple) or len(half_lives) != 2:
-        raise TypeError(f"half_lives is {half_lives!r}; it is a pair of half-lives: the long one and the short one")
+    if not isinstance(half_life, list | tuple) or len(half_life) != 2:
+        raise TypeError(f"half_life is {half_life!r}; it is a pair of half-lives: the long one and the short one")
     seconds, keep = [], []
-    for i, one in enumerate(half_lives):
-        name = f"half_lives[{i}]"
+    for i, one in enumerate(half_life):
+        name = f"half_life[{i}]"
         if isinstance(one, str):
             seconds.append(arguments.seconds_of(one, name))
             keep.append(1.0)

@@ -24,19 +24,14 @@ from online_rank.rankers.rules import as_weights, rule_weights
 from online_rank.rankers.signs import against_signs
 
 
-def averaging(average: bool | float) -> float:
-    """The decay factor of an average of weights in one query.
+def averaging(half_life: float | None) -> float:
+    """The decay factor of an average of weights in one query, by its half-life: None if none is forgotten, 0 for no average.
 
-    Raises TypeError or ValueError unless `average` is a bool or a half-life > 0.
+    Raises TypeError or ValueError for anything else than None and numbers >= 0.
     """
-    if isinstance(average, bool):
-        return 1.0
-    if not isinstance(average, int | float | np.number):
-        raise TypeError(f"average is {average!r}; it must be True, False or a half-life in queries > 0")
-    if not 0.0 < average < np.inf:
-        raise ValueError(f"average is {average}; it must be True, False or a half-life in queries > 0")
+    arguments.number("half_life", half_life, 0.0, optional=True)
     # Below 2^-300 only the last weights count; the limit keeps the inverse finite.
-    return halved(min(1.0 / average, 300.0))
+    return halved(min(1.0 / half_life, 300.0)) if half_life else 1.0
 
 
 class AveragedRanker(Ranker):
@@ -47,11 +42,11 @@ class AveragedRanker(Ranker):
 
     _schema = Schema(_averages=Derived())
 
-    average: Any
+    half_life: Any = 0
 
-    def __init__(self, averages: bool, n_counters: int) -> None:
+    def __init__(self, half_life: float | None, n_counters: int) -> None:
         super().__init__()
-        self._averages = averages
+        self._averages = half_life != 0
         self._weights = np.empty(0)
         self._average = np.empty(0)
         self._counters = np.zeros(n_counters)
@@ -85,8 +80,8 @@ class LinearRanker(AveragedRanker):
     #: How `from_rule` begins where the caller does not say: arguments of `from_weights`.
     _rule_beginning: Mapping[str, float] = {}
 
-    def __init__(self, averages: bool, n_counters: int) -> None:
-        super().__init__(averages, n_counters)
+    def __init__(self, half_life: float | None, n_counters: int) -> None:
+        super().__init__(half_life, n_counters)
         self._rows: np.ndarray | None = None
 
     @classmethod
@@ -232,8 +227,7 @@ class LinearRanker(AveragedRanker):
 
     @property
     def _decay(self) -> float:
-        # None stands for a ranker that averages by default.
-        return averaging(True if self.average is None else self.average) if self._averages else 1.0
+        return averaging(self.half_life)
 
     def _scale_and_shift(self) -> tuple[float, float]:
         return scale_and_shift(self._decay, self._averages, self._counters)
@@ -321,7 +315,7 @@ class LinearRanker(AveragedRanker):
     def _touched(self, block: Block) -> np.ndarray | None:
         # A lazy average with decay moves its reference once in 400 half-lives, which changes all rows.
         rounds = self._counters[SINCE_REFERENCE] + len(block.w) + 2.0
-        moves = self._decay < 1.0 and rounds > 400.0 * self.average
+        moves = self._decay < 1.0 and rounds > 400.0 * self.half_life
         return None if moves else super()._touched(block)
 
     def _linear_weights(self, columns: Any = slice(None)) -> np.ndarray:

@@ -3,7 +3,7 @@
 import copy
 import itertools
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -15,7 +15,7 @@ from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.codes import MAX_GRADE
 from online_rank.arguments import flag, integer, number
 from online_rank.arguments import seed as require_seed
-from online_rank.base import Abilities, Ranker, RankingPipeline, Round, share_lock, steps_of
+from online_rank.base import Abilities, Ranker, RankingPipeline, Round, ranker_of, share_lock, steps_of
 from online_rank.base.closed import form_of
 from online_rank.base.draws import counted_generator
 from online_rank.base.explain import shares_of_features
@@ -25,7 +25,7 @@ from online_rank.base.rounds import largest_norm
 from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
-from online_rank.query import Block, SparseRows, single
+from online_rank.query import Block, SparseRows, feature_dicts, single, with_features
 from online_rank.rankers.additive import AdditiveRanker
 from online_rank.rankers.boosted import REACH, BoostedRanker
 from online_rank.rankers.curved import as_read
@@ -65,7 +65,8 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
     Parameters
     ----------
     rankers
-        Rankers and pipelines that end in one, which all get the same features; copies of them learn. None: an
+        Rankers and pipelines that end in one, which all get the same features; copies of them learn. If all of them take
+        documents with text, as `AdditiveRanker` and `HashedFeatures` do, they get the documents as they are. None: an
         `AdditiveRanker` and a `BoostedRanker` that forgets within some thousands of queries.
     measure
         The measure of the loss (see `online_rank.measure`), which the default blend learns for, too.
@@ -182,10 +183,24 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
         return self._choice(shares_of(self._losses, self._prior, self.step))
 
     @property
+    def fades(self) -> bool:
+        """Whether the losses of candidates count less as queries, or time, go by."""
+        return self.half_life is not None
+
+    @property
     @locked
     def scales(self) -> np.ndarray:
         """The running scale of each learner's scores, float64 (number of rankers,), by which they are divided."""
         return np.where(self._scales[:, 0] > 0.0, self._scales[:, 0], 1.0)
+
+    @property
+    @locked
+    def importance(self) -> dict[Hashable, float]:
+        """Total gain of the trees' splits by each feature of the default blend, `{name: gain}`; empty for any other blend."""
+        if self._curves is None or not self._curves.has_curves:
+            return {}
+        gains, features = self._trees._gains, self._curves._columns_of_features()
+        return {name: float(gains[columns].sum()) for name, columns in features.items()}
 
     @property
     @locked
@@ -224,6 +239,8 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
     def _abilities(self) -> Abilities:
         # Served scores are not passed to the members: they only enter the account.
         able = super()._abilities()._replace(takes_served=True)
+        if all(learner.abilities.takes_documents for learner in self._learners):
+            able = able._replace(takes_documents=True, takes_missing=True)
         return able if self._curves is None else able._replace(takes_documents=True, takes_missing=True, takes_sparse=True)
 
     @property
@@ -272,6 +289,8 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
 
     def _is_sound(self, X: Any) -> bool:
         """Whether features have no value that is refused."""
+        if type(X) is list:
+            return True  # Learners read documents, and raise.
         values = (X.values if isinstance(X, SparseRows) else X).reshape(-1)
         return bool(all_finite(values) or ((self._known or self.abilities).takes_missing and not np.isinf(values).any()))
 
@@ -290,11 +309,37 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
             return [block] * len(self._learners)
         return [block, block._replace(X=self._for_trees(block.X, block.offsets), names=None)]
 
+    @property
+    def _passes(self) -> bool:
+        """Whether each learner reads documents itself, and some make other features of them."""
+        takes = (self._known or self.abilities).takes_documents
+        return takes and any(isinstance(learner, RankingPipeline) for learner in self._learners)
+
+    @property
+    def _reader(self) -> Any:
+        return None if self._passes else super()._reader
+
+    def _fits(self, block: Block) -> bool:
+        return block.names is None if self._passes else super()._fits(block)
+
+    def _align(self, block: Block, grow: bool = False) -> Block:
+        # Learners get documents, so columns with names become such.
+        return with_features(block, feature_dicts(block), None) if self._passes else super()._align(block, grow)
+
+    def _score_all(self, block: Block, score: Callable[[Any, np.ndarray], np.ndarray] | None = None) -> np.ndarray:
+        if not self._passes:
+            return super()._score_all(block, score)
+        return self._blend_of(block if self._fits(block) else self._align(block))
+
     def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
         if not self._is_sound(X):
             # The caller knows the documents' ids, and names the bad one.
             return np.full(X.shape[0], np.nan)
-        given = self._for_learners(Block(X, None, offsets, np.ones(len(offsets) - 1), names=self.feature_names))
+        return self._blend_of(Block(X, None, offsets, np.ones(len(offsets) - 1), names=self.feature_names))
+
+    def _blend_of(self, block: Block) -> np.ndarray:
+        """The scores of queries that the learners take."""
+        given = self._for_learners(block)
         S = np.stack([learner._score_all(own) for learner, own in zip(self._learners, given, strict=True)])
         scores = np.empty(S.shape[1])
         kernels.blend(S, self._scales, self.weights, scores)
@@ -323,7 +368,7 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
                 kernels.learn_scales(S, self._scales)
             self._pass_time(query)
         self._n_queries += 1
-        norm = largest_norm(X) if self._curves is None else cast(np.ndarray, self._curves._last_round)[0, _LARGEST_NORM]
+        norm = ranker_of(self._learners[0])._last_round[0, _LARGEST_NORM] if self.abilities.takes_documents else largest_norm(X)
         row[:] = losses[-1], np.nan, 0.0, 0.0, 0.0, w, m, norm, 0.0, levels < 2
         return True
 

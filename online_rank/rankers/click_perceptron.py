@@ -61,9 +61,9 @@ class ClickPerceptron(ExploringRanker):
         lambda of `"propensity"`: `"rank"` is rank - 1, `"dcg"` the discount that is lost, 1 - 1/log2(rank + 1).
     relative_margin
         beta: tau is beta times the mean squared norm of the documents seen so far.
-    average
-        Which weights serve rankings: True, the average of all weight vectors so far; a number, an average with that half-life
-        in queries; False, the last.
+    half_life
+        That of the average of weights that serves rankings, in queries; None for the average of all weight vectors so far, 0
+        for the last weights.
     signs
         Known signs of weights, `{"price": -1}`, as for `PerceptronRanker`. Sparse queries are then learned as dense ones.
 
@@ -94,10 +94,10 @@ class ClickPerceptron(ExploringRanker):
         examination: tuple[float, ...] | None = None,
         cost: str = "rank",
         relative_margin: float = 20.0,
-        average: bool | float = True,
+        half_life: float | None = None,
         signs: Mapping[Any, int] | None = None,
     ) -> None:
-        super().__init__(policy, averages=average is not False, signs=signs)
+        super().__init__(policy, half_life, signs)
         arguments.choice("credit", credit, CREDITS)
         arguments.choice("cost", cost, COSTS)
         if credit == "swap" and examination is not None:
@@ -109,8 +109,8 @@ class ClickPerceptron(ExploringRanker):
         self.examination = examination
         self.cost = cost
         self.relative_margin = relative_margin
-        self.average = average
-        self._config = np.array([relative_margin, averaging(average), cost == "dcg"], np.float64)
+        self.half_life = half_life
+        self._config = np.array([relative_margin, averaging(half_life), cost == "dcg"], np.float64)
         self._squares = np.empty(0)
 
     _schema = Schema(

@@ -14,6 +14,7 @@ from online_rank.base.form import Curves, Head, Layer, Linear
 from online_rank.base.lock import locked
 from online_rank.preprocessing import StreamQuantileMap
 from online_rank.query import Block, SparseRows, require_finite, single, with_features
+from online_rank.query.forms import as_floats
 from online_rank.query.levels import Levels, is_level, read_documents
 from online_rank.rankers.perceptron import PerceptronRanker
 
@@ -22,7 +23,7 @@ __all__ = ["ALONE", "MEMBERS", "CurvedRanker", "as_read", "cells_of", "n_curves"
 #: The members, in the order of kernels.
 MEMBERS = ("last", "slow", "fast", "newton")
 ALONE = np.eye(len(MEMBERS))
-#: A first query of dicts with at least so many names, of which documents have less than this share, is sparse.
+#: A first query with at least so many names, of which documents have less than this share, is sparse.
 _MANY_NAMES, _FILLED = 50, 0.25
 #: The most values of a query that is kept after it was scored.
 _MOST_READ = 1 << 16
@@ -79,9 +80,8 @@ class CurvedRanker(Ranker):
 
     def _levels(self) -> Levels:
         """The levels of all categories that it has met."""
-        names = () if self._columns is None else self._columns.names
-        if self._known_levels is None or self._known_levels.names is not names:
-            self._known_levels = Levels(names, self.max_levels)
+        if self._known_levels is None or self._known_levels.n_features != self._n_features:
+            self._known_levels = Levels(() if self._columns is None else self._columns.names, self.max_levels)
         return self._known_levels
 
     def _begin_linear(self) -> None:
@@ -90,24 +90,30 @@ class CurvedRanker(Ranker):
         self._linear._meet_features_of([self])
         share_lock(self)
 
+    def _cells(self, n_documents: int, n_features: int) -> int:
+        # Documents are read as an array; a first query that is sparse is not.
+        return n_documents * n_features if n_curves(self) else 0
+
     def _fits(self, block: Block) -> bool:
         if self._linear is not None:
             return self._linear._fits(block)
         return type(block.X) is np.ndarray and super()._fits(block)
 
     def _align(self, block: Block, grow: bool = False) -> Block:
-        if grow and self._linear is None and not n_curves(self) and _is_sparse(block):
+        if grow and self._linear is None and not len(self._weights) and _is_sparse(block):
             self._begin_linear()
         if self._linear is not None:
             block = self._linear._align(as_numbers(block) if type(block.X) is list else block, grow)
             self._columns, self._n_features = self._linear._columns, self._linear._n_features
             return block
         if type(block.X) is list:
-            X, names = read_documents(block.X, block.ids, self._levels().copy())
+            X, names = read_documents(block.X, block.ids, self._levels())
             block = with_features(block, X, names)
         elif block.names is not None:
             self._levels().require_numbers(block.names)
-        return super()._align(with_features(block, as_array(block.X, self), block.names), grow)
+        if isinstance(block.X, SparseRows):
+            block = with_features(block, as_array(block.X, self), block.names)
+        return super()._align(block, grow)
 
     def _placed(self, X: np.ndarray, columns: np.ndarray) -> np.ndarray:
         known = np.flatnonzero(columns >= 0)
@@ -122,7 +128,7 @@ class CurvedRanker(Ranker):
             self._linear._require_values(as_numbers(block) if type(block.X) is list else block)
             return
         if type(block.X) is list:
-            X, names = read_documents(block.X, block.ids, self._levels().copy())
+            X, names = read_documents(block.X, block.ids, self._levels())
             block = with_features(block, X, names)
         if isinstance(block.X, SparseRows):
             require_finite(block)
@@ -137,7 +143,7 @@ class CurvedRanker(Ranker):
 
     def _drawn_by(self, weights: np.ndarray) -> np.ndarray:
         """The curves of the members by their weights (4,), (d, 2, 2, N_CELLS)."""
-        drawn = np.empty((n_curves(self), 2, 2, curves.N_CELLS))
+        drawn = np.empty((len(self._weights), 2, 2, curves.N_CELLS))
         curves.draw_curves(weights, self._weights, self._sums, drawn)
         return drawn
 
@@ -260,15 +266,18 @@ class CurvedRanker(Ranker):
 
 
 def _is_sparse(block: Block) -> bool:
-    """Whether documents are sparse rows, or have many names of which each has few, as words of texts."""
+    """Whether documents are sparse rows, or have many names of which each has few, in dicts with counts, as of words."""
     X = block.X
     if isinstance(X, SparseRows):
         n_names, filled = X.n_columns, len(X.values)
         if block.names is None:
             return True
     elif type(X) is list:
-        n_names = len({name for x in X if isinstance(x, Mapping) for name in x})
-        filled = sum(len(x) for x in X if isinstance(x, Mapping))
+        documents = [x for x in X if isinstance(x, Mapping)]
+        n_names, filled = len({name for x in documents for name in x}), sum(map(len, documents))
+        values = as_floats([value for x in documents for value in x.values()])
+        if values is None or not ((values >= 1.0) & (values == np.floor(values))).all():
+            return False
     else:
         return False
     return n_names >= _MANY_NAMES and filled < _FILLED * block.n_documents * n_names

@@ -70,9 +70,8 @@ class DirectRanker(AveragedRanker):
         Number of queries whose mean gradient is one step.
     measure
         The measure of `last_round.loss`, and the one that LambdaRank, SLAM and the structured margins approximate.
-    average
-        Which parameters serve rankings: a number, an average with that half-life in steps; True, the average of all so far;
-        False, the last.
+    half_life
+        That of the average of parameters that serves rankings, in steps; None for the average of all so far, 0 for the last.
     dtype
         `"float32"` or `"float64"`: the precision of the network. Scores and costs are float64 in any case.
     seed
@@ -127,11 +126,11 @@ class DirectRanker(AveragedRanker):
         dropout: float = 0.0,
         accumulate: int = 1,
         measure: str = "ndcg@10",
-        average: bool | float = 1000,
+        half_life: float | None = 1000,
         dtype: str = "float32",
         seed: int = 0,
     ) -> None:
-        super().__init__(average is not False, n_counters=4)
+        super().__init__(half_life, n_counters=4)
         self.hidden = hidden
         self.activation = activation
         self.output = output
@@ -142,13 +141,13 @@ class DirectRanker(AveragedRanker):
         self.dropout = dropout
         self.accumulate = accumulate
         self.measure = measure
-        self.average = average
         self.dtype = dtype
+        self.half_life = half_life
         self.seed = seed
         self._check()
         self._surrogate, self._own = resolve(surrogate, measure, output=output, pair_weight="difference")
         self._config = np.array([OPTIMIZERS.index(optimizer), ACTIVATIONS.index(activation), accumulate])
-        self._constants = np.array([learning_rate, l2, dropout, averaging(average), LARGEST_GRADIENT[dtype]])
+        self._constants = np.array([learning_rate, l2, dropout, averaging(half_life), LARGEST_GRADIENT[dtype]])
         self._widths = np.array([0, *(-(-width // LANES) * LANES for width in hidden)])
         self._weights = np.empty(0, dtype)
         self._state = np.empty((OPTIMIZER_ROWS[OPTIMIZERS.index(optimizer)], 0), dtype)

@@ -25,12 +25,11 @@ class ExploringRanker(LinearRanker):
 
     _schema = Schema(_counters=Array(_N_COUNTERS, low=0.0), _begun=Flag(), _learns_atomically=Derived())
 
-    def __init__(self, policy: Policy | None, averages: bool, signs: Mapping[Any, int] | None) -> None:
-        super().__init__(averages, n_counters=_N_COUNTERS)
+    def __init__(self, policy: Policy | None, half_life: float | None, signs: Mapping[Any, int] | None) -> None:
+        super().__init__(half_life, n_counters=_N_COUNTERS)
         require_policy(policy)
-        checked_signs(signs)
         self.policy = policy
-        self.signs = signs
+        self.signs = checked_signs(signs)
         self._learns_atomically = signs is None
         # Whether it began with given weights.
         self._begun = False

@@ -48,9 +48,9 @@ class GradientRanker(LinearRanker):
         The measure of `last_round.loss`, and the one that LambdaRank, SLAM and the structured margins approximate.
     l2
         Adds l2 ||w||^2 / 2 to the cost of every query. Not for `"scale_free"`, since a norm depends on the features' scale.
-    average
-        Which weights serve rankings: False, the last; True, the average of all weight vectors so far; a number, an average with
-        that half-life in queries. None: True, but False for `"scale_free"`, whose first weights are small bets.
+    half_life
+        That of the average of weights that serves rankings, in queries; 0 for the last weights. None for the average of all
+        weight vectors so far, but with `"scale_free"`, whose first weights are small bets, for the last weights.
 
     References
     ----------
@@ -85,16 +85,16 @@ class GradientRanker(LinearRanker):
         learning_rate: float | None = None,
         measure: str = "ndcg@10",
         l2: float = 0.0,
-        average: bool | float | None = None,
+        half_life: float | None = None,
     ) -> None:
-        averages = optimizer != "scale_free" if average is None else average is not False
-        super().__init__(averages, n_counters=N_GRADIENT_COUNTERS)
+        super().__init__(half_life, n_counters=N_GRADIENT_COUNTERS)
+        self._averages = self._averages and not (half_life is None and optimizer == "scale_free")
         self.surrogate = surrogate
         self.optimizer = optimizer
         self.learning_rate = learning_rate
         self.measure = measure
         self.l2 = l2
-        self.average = average
+        self.half_life = half_life
         arguments.choice("optimizer", optimizer, OPTIMIZERS)
         arguments.number("learning_rate", learning_rate, above=0.0, optional=True)
         arguments.number("l2", l2, 0.0)
@@ -103,7 +103,7 @@ class GradientRanker(LinearRanker):
             raise ValueError("l2 does not go with optimizer='scale_free': the norm of w depends on the scale of the features")
         self._surrogate, self._own = resolve(surrogate, measure, pair_weight="difference")
         self._config = np.array([OPTIMIZERS.index(optimizer)])
-        self._constants = np.array([rate, l2, averaging(averages if average is None else average)])
+        self._constants = np.array([rate, l2, averaging(half_life)])
         self._state = np.empty((self._n_kept, 0))
 
     @property

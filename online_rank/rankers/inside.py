@@ -27,6 +27,11 @@ def has_dense_weights(ranker: Any) -> bool:
     return ranker._rows is None
 
 
+def averages(ranker: Any) -> bool:
+    """Whether a ranker serves an average of its weights, not those that learn."""
+    return bool(getattr(ranker, "_averages", False))
+
+
 def unaveraged_scores(ranker: Any, X: Any) -> np.ndarray:
     """The scores (m,) of documents by the weights that learn."""
     return ranker._unaveraged_scores(X)

@@ -59,8 +59,9 @@ class KernelPerceptronRanker(AveragedRanker):
     relative_margin
         beta: pairs ordered correctly by less than tau = beta sum ||P g||^2 / sum V, over the previous rounds, count as
         violated.
-    average
-        Which coefficients serve rankings; as for `PerceptronRanker`. The bounds hold for the last ones, which learn.
+    half_life
+        That of the average of coefficients that serves rankings, as for `PerceptronRanker`. The bounds hold for the last ones,
+        which learn.
 
     References
     ----------
@@ -106,9 +107,9 @@ class KernelPerceptronRanker(AveragedRanker):
         tolerance: float = 0.1,
         measure: str = "ndcg@10",
         relative_margin: float = 0.3,
-        average: bool | float = True,
+        half_life: float | None = None,
     ) -> None:
-        super().__init__(averages=average is not False, n_counters=6)
+        super().__init__(half_life, n_counters=6)
         self.kernel = kernel
         self.gamma = gamma
         self.degree = degree
@@ -117,7 +118,7 @@ class KernelPerceptronRanker(AveragedRanker):
         self.tolerance = tolerance
         self.measure = measure
         self.relative_margin = relative_margin
-        self.average = average
+        self.half_life = half_life
         self._config, self._constants = self._checked()
         # Room for the whole budget is made when the first query is learned (`_reserve`).
         self._stored = np.zeros((0, 0))
@@ -210,5 +211,5 @@ class KernelPerceptronRanker(AveragedRanker):
         for name in ("coef0", "tolerance", "relative_margin"):
             arguments.number(name, getattr(self, name), 0.0)
         config = [*measure(self.measure), KERNELS.index(self.kernel), self.degree]
-        constants = [self.coef0, self.tolerance, self.relative_margin, averaging(self.average)]
+        constants = [self.coef0, self.tolerance, self.relative_margin, averaging(self.half_life)]
         return np.array(config, dtype=np.int64), np.array(constants, dtype=np.float64)

@@ -44,13 +44,15 @@ def _in_columns_of(mixed: Any, other: Any) -> Any:
     made._add_curves()
     order = np.arange(mixed._n_features) if mixed._columns is None else made._columns.of(mixed._columns.names)
     made._front = made._front.arranged(order)
-    made._weights, made._sums, made._places = made._weights[order], made._sums[order], made._places[order]
+    for name in ("_weights", "_sums", "_places", "_curvatures"):
+        setattr(made, name, getattr(made, name)[order])
     return made
 
 
 def _average(mixed: Any, learned: Sequence[Any]) -> None:
     """Average the weights of the members; averages count as many vectors as are in them."""
     mixed._weights = _mean([one._weights for one in learned])
+    mixed._curvatures = _mean([one._curvatures for one in learned])
     counts = [one._numbers[kernels.AVERAGES : kernels.NUMBERS] for one in learned]
     sums = sum((n * one._weights[:, :, 1:3] for n, one in zip(counts, learned, strict=True)), np.zeros(1))
     mixed._weights[:, :, 1:3] = sums / np.maximum(sum(counts, np.zeros(2)), 1e-300)

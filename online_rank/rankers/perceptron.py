@@ -66,11 +66,11 @@ class PerceptronRanker(LinearRanker):
     relative_margin
         beta: tau is beta times the sum of the ||z_t||^2 over the sum of the V_t so far, 0 before the first. It needs no scale,
         and works for few features or many. None: 0.3 for `adaptive` and `sort`, 0 for the others.
-    average
-        Which weights serve rankings: a number, an average with that half-life in queries, which follows a truth that drifts;
-        True, the average of all weight vectors so far; False, the last weights. The last weights are the ones that learn, and
-        the bounds hold for them. 1000 is chosen on validation parts and synthetic streams: where the truth stays as it is,
-        NDCG@10 is some .001 lower than with True.
+    half_life
+        That of the average of weights that serves rankings, in queries, so that it follows a truth that drifts; None for the
+        average of all weight vectors so far, 0 for the last weights. The last weights are the ones that learn, and the bounds
+        hold for them. 1000 is chosen on validation parts and synthetic streams: where the truth stays as it is, NDCG@10 is some
+        .001 lower than with None.
     served
         Whose mistakes to learn from if `learn_one` gets no served scores: `"current"`, those of the weights that learn;
         `"average"`, those of the average that serves rankings, for which the bounds then hold (`averaged_bound`). This
@@ -135,21 +135,20 @@ class PerceptronRanker(LinearRanker):
         credit: str = "adaptive",
         mass: str | None = None,
         relative_margin: float | None = None,
-        average: bool | float = 1000,
+        half_life: float | None = 1000,
         served: str = "current",
         norm_cap: float | None = None,
         signs: Mapping[Any, int] | None = None,
     ) -> None:
-        super().__init__(averages=average is not False, n_counters=N_COUNTERS)
+        super().__init__(half_life, n_counters=N_COUNTERS)
         self.measure = measure
         self.credit = credit
         self.mass = mass
         self.relative_margin = relative_margin
-        self.average = average
+        self.half_life = half_life
         self.served = served
         self.norm_cap = norm_cap
-        self.signs = signs
-        checked_signs(signs)
+        self.signs = checked_signs(signs)
         self._own = own_measure(measure) if is_own(measure) else None
         # With signs, the projection follows the kernel; with a measure of the user's own, Python goes before it.
         self._learns_atomically = type(self)._learns_atomically and signs is None and self._own is None
@@ -300,14 +299,14 @@ class PerceptronRanker(LinearRanker):
         choice("served", self.served, ("current", "average"))
         number("relative_margin", self.relative_margin, 0.0, optional=True)
         number("norm_cap", self.norm_cap, above=0.0, high=1.0, optional=True)
-        if self.served == "average" and self.average is False:
-            raise ValueError("served='average' learns from an average, but average=False")
+        if self.served == "average" and not self._averages:
+            raise ValueError("served='average' learns from an average, but half_life=0")
         config = [
             *target,
             CREDITS[self.credit].code,
             MASSES[mass],
             relative_margin,
-            averaging(self.average),
+            averaging(self.half_life),
             0.0 if self.norm_cap is None else self.norm_cap,
             self.served == "average",
         ]

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from online_rank import arguments
+from online_rank.query.names import names_in_nfc
 
 #: How a `SwapRanker` begins with a rule: of the settings that did not fall behind the rule on synthetic fusion streams, the one
 #: that gained most (`python -m benchmarks.hybrid --part strength`).
@@ -24,7 +25,7 @@ def as_weights(weights: Any) -> tuple[list[Hashable] | None, np.ndarray]:
     TypeError, ValueError
         `weights` is empty or of another type, or a weight is not a finite number.
     """
-    names = list(weights) if isinstance(weights, Mapping) else None
+    names = names_in_nfc(weights, "weights") if isinstance(weights, Mapping) else None
     values = np.array(list(weights.values()) if isinstance(weights, Mapping) else weights)
     if values.ndim != 1 or values.dtype.kind not in "biuf":
         raise TypeError("weights must be d numbers, or {feature: weight}")

@@ -27,12 +27,13 @@ import numpy as np
 
 from online_rank._kernels.sparse import LAZY, WEIGHT
 from online_rank.base import parts_of
+from online_rank.query.names import keys_in_nfc
 
 
-def checked_signs(signs: Any) -> None:
-    """Raise TypeError or ValueError unless `signs` is None or `{feature: 1 or -1}`."""
+def checked_signs(signs: Any) -> Any:
+    """The signs, with names in normal form C. Raises TypeError or ValueError unless they are None or `{feature: 1 or -1}`."""
     if signs is None:
-        return
+        return None
     if not isinstance(signs, Mapping):
         raise TypeError(f"signs is of type {type(signs).__name__}; it is a dict {{feature: 1 or -1}}")
     if not signs:
@@ -40,6 +41,7 @@ def checked_signs(signs: Any) -> None:
     for name, sign in signs.items():
         if isinstance(sign, bool) or sign not in (1, -1):
             raise ValueError(f"signs[{name!r}] is {sign!r}; it is 1 (no weight below 0) or -1 (no weight above 0)")
+    return keys_in_nfc(signs, "signs")
 
 
 def against_signs(

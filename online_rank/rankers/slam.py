@@ -63,7 +63,6 @@ class SlamRanker(LinearRanker):
     """
 
     #: The last weights serve rankings.
-    average = False
 
     _learns_atomically = True
 
@@ -78,7 +77,7 @@ class SlamRanker(LinearRanker):
         margin_scale: str = "constant",
         within_grade: str = "mean",
     ) -> None:
-        super().__init__(averages=False, n_counters=DOCUMENTS + 1)
+        super().__init__(half_life=0, n_counters=DOCUMENTS + 1)
         self.measure = measure
         self.learning_rate = learning_rate
         self.margin = margin

@@ -84,7 +84,7 @@ class SwapRanker(ExploringRanker):
     """
 
     def __init__(self, policy: Policy | None = None, *, wealth: float = 0.1, signs: Mapping[Any, int] | None = None) -> None:
-        super().__init__(policy, averages=False, signs=signs)
+        super().__init__(policy, half_life=0, signs=signs)
         arguments.number("wealth", wealth, above=0.0)
         self.wealth = wealth
         self._state = np.empty((_N_KEPT, 0))

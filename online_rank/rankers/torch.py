@@ -69,9 +69,8 @@ class TorchRanker(AveragedRanker):
         The measure of `last_round.loss`, and of a surrogate given by name. A `Surrogate` has its own. The loss is that of the
         ranking that `predict_one` would give by the last parameters; with dropout or batch normalization, which score otherwise
         while they learn, this takes a second forward pass.
-    average
-        Which parameters serve rankings: False, the last; a number, an average with that half-life in steps; True, the average
-        of all so far.
+    half_life
+        That of the average of parameters that serves rankings, in steps; None for the average of all so far, 0 for the last.
     seed
         Seed of dropout and other random parts of the module while learning.
 
@@ -111,10 +110,10 @@ class TorchRanker(AveragedRanker):
         learning_rate: float = 1e-3,
         l2: float = 0.0,
         measure: str = "ndcg@10",
-        average: bool | float = False,
+        half_life: float | None = 0,
         seed: int = 0,
     ) -> None:
-        super().__init__(averages=average is not False, n_counters=2)
+        super().__init__(half_life, n_counters=2)
         self.module = module
         self.surrogate = surrogate
         self.shape = shape
@@ -122,11 +121,11 @@ class TorchRanker(AveragedRanker):
         self.learning_rate = learning_rate
         self.l2 = l2
         self.measure = measure
-        self.average = average
+        self.half_life = half_life
         self.seed = seed
         self._check()
         self._surrogate, self._own = resolve(surrogate, measure)
-        self._forgets = averaging(average)
+        self._forgets = averaging(half_life)
         parameters = [p.detach().cpu().numpy().ravel() for p in self._parameters().values()]
         self._weights = np.concatenate(parameters)
         self._average = self._weights.copy() if self._averages else self._weights[:0].copy()

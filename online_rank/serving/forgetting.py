@@ -123,10 +123,10 @@ def _crossed_with(entry: tuple[str, str], names: set[str], steps: Sequence[Query
 
     Examples
     --------
-    >>> from online_rank import StreamTargetEncoder
-    >>> names = {"x", "x*user=3", "x*user=13", "x*user=3 encoded", "x*user=3 in query", "y*user=3", "user", "3"}
-    >>> sorted(_crossed_with(("user", "3"), names, [StreamTargetEncoder()]))
-    ['x*user=3', 'x*user=3 encoded']
+    >>> from online_rank import StreamQuantileMap
+    >>> names = {"x", "x*user=3", "x*user=13", "x*user=3 in query", "y*user=3", "user", "3"}
+    >>> sorted(_crossed_with(("user", "3"), names, [StreamQuantileMap()]))
+    ['x*user=3', 'x*user=3 in query']
     """
     begin, end = suffix_of(entry[0], ""), suffix_of(*entry)
 

@@ -39,7 +39,9 @@ def learn(state: ServiceState, message: messages.Grades | messages.Clicks, reque
         return _came_again(state, query_id, before, digest)
     number = state._pending.number(query_id)
     if number is None:
-        raise ValueError("no query is waiting under this id: it was never ranked, or dropped since (see stats: evicted)")
+        raise ValueError(
+            "no query is waiting under this id: it was never ranked, or dropped since (see stats: evicted, expired)"
+        )
     outcome = Outcome(("learn", query_id, number, at), feedback=request, gone=(number,), digest=digest)
     is_clicks = isinstance(message, messages.Clicks)
     return learn_waiting(state, query_id, feedback, ungraded, outcome, at, is_clicks=is_clicks)
@@ -272,12 +274,13 @@ def _learn_once(
 
     The query is of so many bytes, which limit what its new features may add to the models, unless it is replayed.
     """
-    challenge, drafted = state.challenge, drafted_by_challenge(y)
-    if challenge is not None and not isinstance(y, Clicks):
+    challenge, clicked = state.challenge, isinstance(y, Clicks)
+    drafted = clicked and drafted_by_challenge(y)
+    if challenge is not None and not clicked:
         challenge.compare(state._target, state.model, query, y)
     within = growth_limited(MAX_GROWTH + CELLS_A_BYTE * n_bytes)
     if not drafted:
-        learned = with_feedback(query, (y,) if isinstance(y, Clicks) else y, ONE, served)
+        learned = with_feedback(query, (y,) if clicked else y, ONE, served)
         within.run(learn_within, state.model, _at_time(state.model, learned, at), changes)
     if challenge is not None and drafted:
         challenge.count(y)

@@ -1,29 +1,28 @@
-"""Streams of queries: LETOR and svmlight text, tables, synthetic streams with known truth, simulated users."""
+"""Files of others as streams of queries; synthetic streams with known truth; simulated users."""
 
-from online_rank.stream.columns import Column, TablePlan, plan_columns
-from online_rank.stream.impressions import iter_impressions
-from online_rank.stream.letor import LetorError, LetorPosition, LetorWarning, iter_letor, read_letor, write_letor
+from online_rank.stream.clicked import read_clicks
+from online_rank.stream.parts import Part, parts
+from online_rank.stream.plan import Column, Plan
+from online_rank.stream.reader import Documents, Queries, read
+from online_rank.stream.source import ReadError, ReadWarning
 from online_rank.stream.synth import Drifting, NoisyTeacher, Separable
-from online_rank.stream.table_text import TableError
-from online_rank.stream.tables import TableWarning, iter_table
 from online_rank.stream.weblike import WebLike
+from online_rank.stream.write import write_letor
 
 __all__ = [
     "Column",
+    "Documents",
     "Drifting",
-    "LetorError",
-    "LetorPosition",
-    "LetorWarning",
     "NoisyTeacher",
+    "Part",
+    "Plan",
+    "Queries",
+    "ReadError",
+    "ReadWarning",
     "Separable",
-    "TableError",
-    "TablePlan",
-    "TableWarning",
     "WebLike",
-    "iter_impressions",
-    "iter_letor",
-    "iter_table",
-    "plan_columns",
-    "read_letor",
+    "parts",
+    "read",
+    "read_clicks",
     "write_letor",
 ]

@@ -1,248 +1,411 @@
-"""Tables as streams of queries: a row is a document, columns are its query, its grade and its features."""
+"""Tables as batches of Arrow: csv, tsv, JSON lines, parquet and Arrow files, frames of pandas, polars and pyarrow.
 
-import warnings
-from collections.abc import Generator, Iterator, Sequence
-from itertools import pairwise
-from typing import Any, Literal, get_args
+pyarrow alone reads the files: pandas writes parquet through it, polars hands its frames over to it without a copy, and it reads
+all formats some rows at a time. Text is cut into whole lines here, so that each row has a line, and a column of csv is text.
+"""
 
-import numpy as np
+import csv
+import io
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from online_rank.arguments import choice, flag, integer
-from online_rank.query import ONE, Block, single
-from online_rank.query.context import read_context
-from online_rank.stream.columns import MISSING, TablePlan, plan_columns, require_names
-from online_rank.stream.grouped import grouped
-from online_rank.stream.letor.rows import RepeatedQid
-from online_rank.stream.table_order import QueryOrder, TableWarning, notice_new_columns
-from online_rank.stream.table_rows import Rows, as_text, first_repeated, read_rows
-from online_rank.stream.table_sources import Batches, batches_of
-from online_rank.stream.table_text import TableError
+from online_rank.query.names import in_nfc
+from online_rank.stream.source import UTF8, FileRange, ReadError, Text, name_of
+from online_rank.stream.values import MIXED, arrow, kind_of, kind_of_text
+
+_ROWS = 1 << 14
+#: The longest value with line breaks, in bytes.
+_LONGEST_VALUE = 1 << 24
+#: Separators of csv columns, the likeliest first.
+_SEPARATORS = ",;\t|"
+#: A number with a decimal comma, between separators other than commas.
+_COMMA = re.compile(rb"(^|[;\t|\r\n])-?\d+,\d+(?=[;\t|\r\n]|$)")
+_POINT = re.compile(rb"(^|[;\t|\r\n])-?\d+\.\d+(?=[;\t|\r\n]|$)")
+_UNCLOSED = "a quotation mark is not closed, or closed there: write it twice, or the table as tsv or parquet"
+#: What a line of JSON calls its documents, if it is a whole query, and the columns made of such a line.
+_DOCUMENTS = ("docs", "documents")
 
 
-class TableIterator(Iterator[tuple[Any, ...]]):
-    """The queries of tables, one after the other; what `iter_table` returns.
+class Batch(NamedTuple):
+    """Some rows: a table of pyarrow, and the place of each row, for messages."""
+
+    rows: Any
+    where: Callable[[int], str]
+
+
+class Table:
+    """A source of rows, opened once.
 
     Attributes
     ----------
-    plan : TablePlan
-        The roles of the columns.
-    n_rows : int
-        Number of rows before the next query.
-    n_missing : int
-        Number of missing feature values in these rows.
+    name : str
+        Its name in messages.
+    kinds : dict
+        The kind of each column: "number", "boolean", "text", "time", "empty" or "other"; that of text by the first rows.
+    metadata : dict or None
+        The metadata of an Arrow schema.
+    is_json, of_queries : bool
+        Whether it is JSON, in which rows may lack a column; and whether each line is a whole query.
+    first, where
+        The first rows, and the place of each.
     """
 
-    def __init__(self, tables: Sequence[Batches], plan: TablePlan, options: dict[str, Any]) -> None:
-        self.plan = plan
-        self.n_rows = self.n_missing = 0
-        self._negative, self._with_ids, self._max_bytes = (
-            options[name] for name in ("negative", "with_ids", "max_query_bytes")
-        )
-        self._n_rows_in_all = None if any(t.n_rows is None for t in tables) else sum(t.n_rows or 0 for t in tables)
-        self._repeated: str | None = None
-        self._order = QueryOrder(options["repeated_qid"], plan, ', or repeated_qid="group" (--group-by-qid) does it')
-        self._queries = self._assembled(tables)
+    def __init__(self, source: Any, fmt: str, text: Text | None, batch_rows: int = _ROWS) -> None:
+        self.name = name_of(source)
+        self._n_rows: int | None = None
+        self._n_read, self._text = 0, text
+        self._is_text, self.is_json = fmt in ("csv", "tsv"), fmt == "json"
+        self._decimal_comma = self.of_queries = False
+        if fmt in ("csv", "tsv", "json"):
+            batches = self._of_json() if fmt == "json" else self._of_csv(fmt == "csv")
+        elif fmt in ("parquet", "arrow"):
+            batches = self._numbered(self._of_file(source, fmt, batch_rows))
+        else:
+            batches = self._numbered(_of_frame(source, self.name, batch_rows))
+            self._n_rows = None if hasattr(source, "read_next_batch") or not hasattr(source, "__len__") else len(source)
+        batches = (Batch(_in_nfc(rows), where) for rows, where in batches)
+        first = next(batches, None)
+        if first is None:
+            raise ReadError(f"{self.name}: no rows")
+        self.first, self.where = first
+        schema = self.first.schema
+        self.metadata = schema.metadata
+        require_own_names(self.name, schema.names)
+        columns = {name: self.first[name].combine_chunks() for name in schema.names}
+        self.kinds = {
+            name: kind_of_text(self._pointed(values)) if self._is_text else kind_of(values) for name, values in columns.items()
+        }
+        if set(self.kinds.values()) == {"empty"}:
+            raise ReadError(f"{self.name}: no rows below the header, or none with a value")
+        self.batches: Iterator[Batch] = itertools.chain([first], batches)
 
     @property
-    def feature_names(self) -> tuple[str, ...]:
-        """The columns that are features."""
-        return self.plan.features
-
-    @property
-    def fraction(self) -> float | None:
-        """The share of rows that has been read; None if their number is unknown."""
-        return None if self._n_rows_in_all is None else self.n_rows / max(1, self._n_rows_in_all)
-
-    def __next__(self) -> tuple[Any, ...]:
-        return next(self._queries)
+    def share(self) -> float | None:
+        """The share of the source that was read, if it is known."""
+        if self._n_rows is not None:
+            return self._n_read / max(1, self._n_rows)
+        return None if self._text is None else self._text.share
 
     def close(self) -> None:
-        """Close the open source. This happens automatically at the end."""
-        self._queries.close()
+        """Close the file."""
+        if self._text is not None:
+            self._text.close()
 
-    def __enter__(self) -> "TableIterator":
-        return self
+    def column(self, rows: Any, name: str, as_id: bool = False) -> Any:
+        """A column of a batch as one array; in numbers of a file with decimal commas these are points."""
+        values = rows[name].combine_chunks()
+        return values if as_id else self._pointed(values)
 
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+    def _pointed(self, values: Any) -> Any:
+        if not self._decimal_comma:
+            return values
+        return arrow("pyarrow.compute").replace_substring_regex(values, r"^\s*([-+]?\d+),(\d+)\s*$", r"\1.\2")
 
-    def _assembled(self, tables: Sequence[Batches]) -> Generator[tuple[Any, ...], None, None]:
-        """Assemble queries from their pieces in batches."""
-        pieces: list[Rows] = []
-        current = ""
-        for table in tables:
-            for frame in table.frames():
-                rows = read_rows(frame, self.plan, self._negative)
-                n, qids = len(rows.y), rows.qids
-                starts = np.flatnonzero(np.append(True, qids[1:] != qids[:-1])) if n else np.empty(0, int)
-                for a, b in pairwise([*starts.tolist(), n]):
-                    # As it is printed: one table may have 7 where another has "7" or 7.0.
-                    qid = as_text(qids[a].item() if isinstance(qids[a], np.generic) else qids[a])
-                    if qid != current and pieces:
-                        yield self._query(pieces, current)
-                        pieces = []
-                    if not pieces:
-                        self._order.notice(qid, rows.times[a], frame, a)
-                        current = qid
-                    pieces.append(rows.part(a, b))
-                    if sum(piece.X.nbytes for piece in pieces) > self._max_bytes:
-                        what = f"query {current} takes more than max_query_bytes={self._max_bytes} as an array"
-                        raise TableError(f"{frame.where(b - 1)}: {what}")
-        if pieces:
-            yield self._query(pieces, current)
+    def _numbered(self, tables: Iterator[Any]) -> Iterator[Batch]:
+        row = self._n_read + 1
+        for rows in tables:
+            yield Batch(rows, lambda i, row=row: f"{self.name}, row {row + i}")  # type: ignore[misc]
+            row += len(rows)
+            self._n_read += len(rows)
 
-    def _query(self, pieces: list[Rows], qid: str) -> tuple[Any, ...]:
-        X, y = (np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("X", "y"))
-        docids = [name for piece in pieces for name in piece.docids]
-        self.n_rows += len(y)
-        if self._repeated is None and (repeated := first_repeated(docids)) is not None:
-            self._repeated = repeated
-            warnings.warn(f"query {qid} has document {repeated!r} several times", TableWarning, stacklevel=4)
-        if self._negative == "skip" and (y < 0).any():
-            kept = y >= 0
-            X, y, docids = X[kept], y[kept], [name for name, stays in zip(docids, kept.tolist(), strict=True) if stays]
-        X, names = self._filled(X)
-        x = Block(X, None, single(len(y)), ONE, names=names, context=self._context(pieces, qid))
-        return (x, y, qid, docids) if self._with_ids else (x, y)
+    def _of_csv(self, quoted: bool) -> Iterator[Batch]:
+        pa, text = arrow(), arrow("pyarrow.csv")
+        names: list[str] = []
+        for block, line in _closed(self._text, quoted):  # type: ignore[arg-type]
+            if not names:
+                separator = self._punctuation(bytes(block[: 1 << 16]), quoted)
+                head = csv.reader(io.StringIO(_decoded(self.name, bytes(block[: 1 << 20]))), delimiter=separator)
+                names = next(row for row in head if row)
+                require_own_names(self.name, names)
+                for _ in range(head.line_num):
+                    del block[: block.index(b"\n") + 1]
+                line += head.line_num
+                parse = text.ParseOptions(delimiter=separator, quote_char='"' if quoted else False, newlines_in_values=quoted)
+                convert = text.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
+                if not block.strip():
+                    yield Batch(pa.table({name: pa.array([], pa.string()) for name in names}), lambda i: self.name)
+                    continue
+            options = text.ReadOptions(column_names=names, block_size=len(block) + 1, use_threads=False)
+            try:
+                rows = text.read_csv(pa.py_buffer(bytes(block)), options, parse, convert)
+                if quoted and any(_is_swallowed(value, separator, len(names)) for value in _of_several_lines(rows)):
+                    raise pa.ArrowInvalid(_UNCLOSED)
+            except pa.ArrowInvalid as error:
+                raise ReadError(
+                    f"{self.name}{_fault(bytes(block), line, separator, quoted, len(names)) or f': {error}'}"
+                ) from None
+            yield Batch(rows, _LineOf(self.name, block, line, separator, quoted))
 
-    def _context(self, pieces: list[Rows], qid: str) -> tuple[dict[str, Any]] | None:
-        """What the rows of a query say of it, which must be one thing."""
-        contexts = [context for piece in pieces for context in piece.contexts]
-        if not contexts:
-            return None
-        for name in self.plan.context:
-            different = {context[name]: None for context in contexts}
-            if len(different) > 1:
-                one, two, *_ = different
-                raise TableError(
-                    f"query {qid} has {one!r:.60} and {two!r:.60} in column {name!r}, which is of the query itself"
-                )
+    def _punctuation(self, sample: bytes, quoted: bool) -> str:
+        """The separator of the columns; notes whether decimals have commas."""
+        separator = "\t"
+        if quoted:
+            header = re.sub(r'"[^"]*"', "", sample.partition(b"\n")[0].decode("utf-8", "replace"))
+            separator = max(_SEPARATORS, key=lambda mark: (header.count(mark), -_SEPARATORS.index(mark)))
+        self._decimal_comma = bool(separator != "," and _COMMA.search(sample) and not _POINT.search(sample))
+        return separator
+
+    def _of_json(self) -> Iterator[Batch]:
+        pa, reader = arrow(), arrow("pyarrow.json")
+        schema = None
+        for block, line in self._text.blocks():  # type: ignore[union-attr]
+            where = _LineOf(self.name, block, line)
+            if schema is None:
+                found = json_of(self.name, *next(_lines(block, line)))
+                self.of_queries = any(name in found for name in _DOCUMENTS)
+                # Otherwise, texts that look like times would become times, and ids change.
+                schema = pa.schema([(name, pa.string()) for name, value in found.items() if isinstance(value, str)])
+            if self.of_queries:
+                rows, lines = _of_whole_queries(self.name, block, line)
+                yield Batch(_of_dicts(rows), lambda i, lines=lines: f"{self.name}, line {lines[i]}")  # type: ignore[misc]
+                continue
+            try:
+                options = reader.ReadOptions(block_size=len(block) + 1, use_threads=False)
+                parse = reader.ParseOptions(explicit_schema=schema, newlines_in_values=False)
+                rows = reader.read_json(pa.py_buffer(bytes(block)), options, parse)
+                rows.validate(full=True)  # pyarrow takes bytes that are not UTF-8
+            except pa.ArrowInvalid:
+                rows = _of_dicts([json_of(self.name, number, text) for number, text in _lines(block, line)])
+            yield Batch(rows, where)
+
+    def _of_file(self, source: Any, fmt: str, batch_rows: int) -> Iterator[Any]:
+        pa, invalid = arrow(), arrow("pyarrow.lib").ArrowInvalid
+        file = self._text.file  # type: ignore[union-attr]
+        file.seek(0)
+        what = "parquet" if fmt == "parquet" else "Arrow"
         try:
-            return (read_context(contexts[0]),)
-        except (TypeError, ValueError) as error:
-            raise TableError(f"query {qid}: {error}") from None
+            if fmt == "arrow":
+                with pa.ipc.open_file(file) if self._text.head.startswith(b"ARROW1") else pa.ipc.open_stream(file) as opened:  # type: ignore[union-attr]
+                    n = getattr(opened, "num_record_batches", None)
+                    batches = iter(opened) if n is None else map(opened.get_batch, range(n))
+                    yield from _sliced(batches, batch_rows)
+                return
+            opened = arrow("pyarrow.parquet").ParquetFile(file)
+        except (invalid, OSError) as error:
+            raise ReadError(f"{self.name}: not a file of {what}, or cut short ({error})") from None
+        begin, end = (source.begin, source.end) if isinstance(source, FileRange) else (0, opened.metadata.num_rows)
+        bounds = list(
+            itertools.accumulate((opened.metadata.row_group(i).num_rows for i in range(opened.num_row_groups)), initial=0)
+        )
+        groups = [i for i in range(opened.num_row_groups) if bounds[i] < end and bounds[i + 1] > begin]
+        self._n_rows, self._n_read = end - begin, 0
+        row = bounds[groups[0]] if groups else end
+        if begin == end:
+            yield opened.schema_arrow.empty_table()
+        for batch in opened.iter_batches(batch_rows, row_groups=groups):
+            a, b = max(0, begin - row), min(batch.num_rows, end - row)
+            row += batch.num_rows
+            if b > a:
+                yield pa.Table.from_batches([batch.slice(a, b - a)]).replace_schema_metadata(opened.schema_arrow.metadata)
 
-    def _filled(self, X: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
-        """The features of a query with missing values filled in, and their names."""
-        absent = np.isnan(X)
-        if not absent.any():
-            return X, self.plan.features
-        self.n_missing += int(np.count_nonzero(absent))
-        columns = np.flatnonzero(absent.any(axis=0))
-        values = np.zeros(len(columns))
-        if self.plan.missing == "mean":
-            present = ~absent[:, columns]
-            sums = np.where(present, X[:, columns], 0.0).sum(axis=0)
-            values = sums / np.maximum(present.sum(axis=0), 1)
-        X[:, columns] = np.where(absent[:, columns], values, X[:, columns])
-        if self.plan.missing != "indicator":
-            return X, self.plan.features
-        marks = [f"{self.plan.features[j]} is missing" for j in columns.tolist()]
-        return np.column_stack([X, absent[:, columns]]), (*self.plan.features, *marks)
+
+def _in_nfc(rows: Any) -> Any:
+    """Rows with the names of columns in Unicode's form C, as models keep names."""
+    names = [in_nfc(name) for name in rows.schema.names]
+    return rows if names == rows.schema.names else rows.rename_columns(names)
 
 
-def iter_table(
-    *sources: Any,
-    query: str,
-    grade: str | None,
-    features: Sequence[str] | None = None,
-    exclude: Sequence[str] = (),
-    document: str | None = None,
-    event_time: str | None = None,
-    context: Sequence[str] = (),
-    with_ids: bool = False,
-    negative: Literal["error", "zero", "skip"] = "error",
-    missing: Literal["error", "zero", "mean", "indicator"] = "error",
-    repeated_qid: RepeatedQid = "error",
-    batch_rows: int = 1 << 14,
-    max_query_bytes: int = 1 << 26,
-) -> TableIterator:
-    """Stream the queries of tables, in memory that does not grow with them, but for the ids of queries.
+def require_own_names(name: str, names: Sequence[Any]) -> None:
+    """Raise TypeError or ValueError unless all columns have names of their own."""
+    for column in names:
+        if not isinstance(column, str):
+            raise TypeError(f"{name}: the name of a column is {column!r}, not text: rename it, as df.rename(columns=str) does")
+    if len(set(names)) < len(names):
+        twice = next(column for i, column in enumerate(names) if column in names[:i])
+        raise ReadError(f"{name}: several columns are called {twice!r}: rename all but one of them, or leave them out")
 
-    Consecutive rows with the same query id are a query. Several tables are read one after the other; all must have the columns
-    of the first, in any order. The attribute `plan` of the result says which columns are features, which are left out, and why.
 
-    Parameters
-    ----------
-    *sources
-        Paths of parquet or csv files (`.parquet`, `.csv`, `.tsv`, also `.csv.gz`; extra `tables`), pyarrow tables and record
-        batch readers, polars frames and lazy frames (such as scans), pandas frames.
-    query, grade
-        The columns with the query's id, and with grades: integers >= 0. `grade` is None for queries to rank; grades are then 0.
-    features
-        The columns that are features; None for all other columns of numbers and booleans, in the order of the first table,
-        except the index of a pandas frame that was written to the file.
-    exclude
-        Columns that are not features.
-    document
-        The column with the document's id.
-    event_time
-        The column with the time of each row: a date, a time, or a number. Queries must come in the order of their first rows'
-        times.
-    context
-        The columns with what is known of a query itself, the same in all of its rows (`CrossFeatures`); no features.
-    with_ids
-        Whether to yield ids, too.
-    negative
-        How to treat a negative grade: as an error, as 0, or leave the document out.
-    missing
-        How to treat a missing value (null or NaN): as an error; as 0; as the mean of the query's other documents (0 if none has
-        a value); or as 0 with a further feature, "NAME is missing", which is 1.
-    repeated_qid
-        How to treat an id that comes back after another one, or a query older than the one before it: as an error, for which
-        all ids are kept in memory, about 100 bytes each; as a separate query, with a warning ("warn", of the first 100,000
-        queries) or without ("new"); or "group", which collects the rows of each query, and sorts queries by time if
-        `event_time` is given, using temporary files.
-    batch_rows
-        Number of rows read at once.
-    max_query_bytes
-        Largest array of a query's features.
+def _of_frame(source: Any, name: str, batch_rows: int) -> Iterator[Any]:
+    """A frame of any library as tables of pyarrow."""
+    pa = arrow()
+    if hasattr(source, "read_next_batch"):
+        yield from _sliced(source, batch_rows)
+        return
+    if type(source).__module__.startswith("polars") and hasattr(source, "collect"):
+        if hasattr(source, "collect_batches"):
+            frames = source.collect_batches(chunk_size=batch_rows, maintain_order=True)
+        else:
+            frames = source.collect().iter_slices(batch_rows)
+        yield from (frame.to_arrow() for frame in frames)
+        return
+    if hasattr(source, "to_arrow"):
+        # Arrow lacks integers of 128 bits.
+        wide = {column: float for column, kind in source.schema.items() if str(kind) in ("Int128", "UInt128")}
+        source = source.cast(wide) if wide else source
+        source = source.to_arrow()
+    elif type(source).__module__.startswith("pandas") and hasattr(source, "columns"):
+        require_own_names(name, list(source.columns))
+        source = _table([(column, _values(source[column])) for column in source.columns])
+    if not isinstance(source, pa.Table):
+        raise TypeError(
+            f"a source is a path, an open file, or a frame of pandas, polars or pyarrow, not {type(source).__name__}"
+        )
+    require_own_names(name, source.column_names)
+    for start in range(0, max(1, len(source)), batch_rows):
+        yield source.slice(start, batch_rows)
 
-    Returns
-    -------
-    TableIterator
-        Yields (x, y), or (x, y, query id, document ids): x is a `Block` of one query with its features by name, which every
-        model takes (`x.X` is the array (m, d)); y is (m,) int64.
 
-    Raises
-    ------
-    TableError
-        With table and row, counted from 1: while iterating, at the first missing or non-numeric value, or bad grade.
-    ValueError, TypeError
-        A column does not exist, or a source is not a table.
-    ImportError
-        A file needs pyarrow.
+def _sliced(batches: Any, n_rows: int) -> Iterator[Any]:
+    for batch in batches:
+        for start in range(0, batch.num_rows, n_rows):
+            yield arrow().Table.from_batches([batch.slice(start, n_rows)])
 
-    Examples
-    --------
-    >>> import polars
-    >>> from online_rank import PerceptronRanker
-    >>> from online_rank.stream import iter_table
-    >>> log = polars.LazyFrame({"q": [7, 7, 8], "grade": [0, 2, 1], "clicks": [1.0, 4.0, 2.0], "url": ["a", "b", "c"]})
-    >>> model = PerceptronRanker()
-    >>> for x, y in iter_table(log, query="q", grade="grade"):
-    ...     model.learn_one(x, y)
-    >>> model.rank_one({"old": {"clicks": 0.0}, "new": {"clicks": 9.0}})
-    ['new', 'old']
-    """
-    if not sources:
-        raise ValueError("nothing to read: give at least one table")
-    choice("negative", negative, ("error", "zero", "skip"))
-    choice("missing", missing, MISSING)
-    choice("repeated_qid", repeated_qid, get_args(RepeatedQid))
-    flag("with_ids", with_ids)
-    integer("batch_rows", batch_rows, 1)
-    integer("max_query_bytes", max_query_bytes, 1)
-    require_names(features=features, exclude=exclude, context=context)
-    roles: Any = {"query": query, "grade": grade, "document": document, "event_time": event_time}
-    plan = plan_columns(sources[0], features=features, exclude=exclude, context=context, missing=missing, **roles)
-    notice_new_columns(sources, plan)
-    if repeated_qid == "group":
-        tables = [grouped(sources, plan, batch_rows)]
-    else:
-        tables = [batches_of(source, plan.read, batch_rows) for source in sources]
-    return TableIterator(
-        tables,
-        plan,
-        {"negative": negative, "with_ids": with_ids, "max_query_bytes": max_query_bytes, "repeated_qid": repeated_qid},
+
+def _values(values: Any) -> tuple[Any, bool]:
+    """Values of any types as an array of Arrow, as text if they are of several types, and whether they are."""
+    pa = arrow()
+    try:
+        return pa.array(values, from_pandas=True), False
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+        # NaN and the missing value of pandas are not equal to themselves.
+        texts = [None if x is None or x != x else x if isinstance(x, str) else str(x) for x in values if x is not Ellipsis]
+        return pa.array(texts, pa.string()), True
+
+
+def _table(columns: Sequence[tuple[str, tuple[Any, bool]]]) -> Any:
+    pa = arrow()
+    fields = [pa.field(name, values.type, metadata=MIXED if mixed else None) for name, (values, mixed) in columns]
+    return pa.table([values for _, (values, _) in columns], schema=pa.schema(fields))
+
+
+def _of_dicts(rows: Sequence[dict[str, Any]]) -> Any:
+    """Dicts of values as a table."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return _table([(name, _values([row.get(name) for row in rows])) for name in names])
+
+
+def json_of(name: str, line: int, text: bytes) -> dict[str, Any]:
+    """The object on a line. Raises ReadError that names the line."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        what = UTF8 if isinstance(error, UnicodeDecodeError) else "write one object a line"
+        raise ReadError(f"{name}, line {line}: {error}: {what}") from None
+    if not isinstance(found, dict):
+        raise ReadError(f"{name}, line {line}: a {type(found).__name__}, and an object is wanted")
+    return found
+
+
+def _of_whole_queries(name: str, block: bytearray, first: int) -> tuple[list[dict[str, Any]], list[int]]:
+    """The documents of lines with a query each, and the line of each document: as `POST /learn` of a service takes them."""
+    rows, lines = [], []
+    for line, text in _lines(block, first):
+        found = json_of(name, line, text)
+        docs = next((found.pop(key) for key in _DOCUMENTS if key in found), None)
+        grades = found.pop("grades", None)
+        context = found.pop("context", {})
+        if isinstance(docs, list):
+            given = grades if isinstance(grades, list) else [None] * len(docs)
+            docs = [(one.get("id") if isinstance(one, dict) else None, one) for one in docs]
+        elif isinstance(docs, dict):
+            given = [(grades or {}).get(key) for key in docs]
+            docs = [*docs.items()]
+        else:
+            raise ReadError(
+                f"{name}, line {line}: docs is of type {type(docs).__name__}; it is a list or an object of documents"
+            )
+        if len(given) != len(docs) or not all(isinstance(one, dict) for _, one in docs):
+            raise ReadError(f"{name}, line {line}: {len(docs)} documents and {len(given)} grades; a document is an object")
+        query = found.pop("id", None) if "query" not in found else found.pop("query")
+        about = {"query": query if query is not None else str(line), **found, **context}
+        rows += [
+            {**about, **{key: value for key, value in one.items() if key != "id"}}
+            | ({} if key is None else {"document": str(key)})
+            | ({} if grade is None else {"grade": grade})
+            for (key, one), grade in zip(docs, given, strict=True)
+        ]
+        lines += [line] * len(docs)
+    return rows, lines
+
+
+def _lines(block: bytearray, first: int) -> Iterator[tuple[int, bytes]]:
+    for number, line in enumerate(bytes(block).split(b"\n"), start=first):
+        if line.strip():
+            yield number, line
+
+
+class _LineOf:
+    """The line of each row of a block of text, found only for messages."""
+
+    def __init__(self, name: str, block: bytearray, line: int, separator: str = ",", quoted: bool = False) -> None:
+        self._about = name, block, line, separator, quoted
+
+    def __call__(self, i: int) -> str:
+        name, block, line, separator, quoted = self._about
+        if not (quoted and b'"' in block):
+            return f"{name}, line {next(itertools.islice(_lines(block, line), i, None))[0]}"
+        rows = csv.reader(io.StringIO(block.decode("utf-8", "replace")), delimiter=separator)
+        begins = (before for before, row in zip(itertools.chain([0], _ends(rows)), rows, strict=False) if row)
+        return f"{name}, line {line + next(itertools.islice(begins, i, None))}"
+
+
+def _ends(rows: Any) -> Iterator[int]:
+    while True:
+        yield rows.line_num
+
+
+def _closed(text: Text, quoted: bool) -> Iterator[tuple[bytearray, int]]:
+    """Blocks of lines in which quotation marks are closed, if they count."""
+    held, begin = bytearray(), 1
+    for block, line in text.blocks():
+        begin = begin if held else line
+        held += block
+        if quoted and held.count(b'"') % 2 and len(held) < _LONGEST_VALUE:
+            continue
+        yield held, begin
+        held = bytearray()
+    if held:
+        yield held, begin
+
+
+def _of_several_lines(rows: Any) -> Iterator[str]:
+    compute = arrow("pyarrow.compute")
+    for values in rows.columns:
+        yield from values.filter(compute.match_substring(values, "\n")).to_pylist()
+
+
+def _is_swallowed(value: str, separator: str, n_columns: int) -> bool:
+    """Whether a value contains the separators of whole rows: an unclosed quotation mark begins it."""
+    ends = value.rstrip("\r\n").count("\n")
+    return ends > 0 and n_columns > 1 and value.count(separator) == ends * (n_columns - 1)
+
+
+def _decoded(name: str, text: bytes) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        if error.start < len(text) - 4:
+            line = text.count(b"\n", 0, error.start) + 1
+            raise ReadError(f"{name}, line {line}: not text in UTF-8: {UTF8}") from None
+        return text.decode("utf-8", "replace")
+
+
+def _fault(block: bytes, first: int, separator: str, quoted: bool, columns: int) -> str:
+    """The lines of the first row of a block that cannot be read, and why; empty if there is none."""
+    begin = 0
+    rows = csv.reader(
+        io.StringIO(block.decode("utf-8", "surrogateescape"), newline=""),
+        delimiter=separator,
+        quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
     )
+    what = ""
+    try:
+        for row in rows:
+            if any("\udc80" <= character <= "\udcff" for character in "".join(row)):
+                what = f"not text in UTF-8: {UTF8}"
+            elif any(_is_swallowed(value, separator, columns) for value in row):
+                what = _UNCLOSED
+            elif row and len(row) != columns:
+                what = f"Expected {columns} columns, got {len(row)}" + f"; {_UNCLOSED}" * (rows.line_num > begin + 1)
+            if what:
+                break
+            begin = rows.line_num
+        else:
+            return ""
+    except csv.Error:
+        what = _UNCLOSED
+    last = first + rows.line_num - 1
+    return f", line {first + begin}: {what}" if last <= first + begin else f", lines {first + begin} to {last}: {what}"

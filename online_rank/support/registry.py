@@ -58,7 +58,6 @@ _NAMES = {
         "RunFeatures",
         "StreamQuantileMap",
         "StreamScaler",
-        "StreamTargetEncoder",
     ),
     "query": ("Runs", "Vectors", "drop_ungraded"),
     "rankers.additive": ("AdditiveRanker",),
@@ -77,6 +76,7 @@ _NAMES = {
     "rankers.swap": ("SwapRanker",),
     "rankers.torch": ("TorchRanker",),
     "storage": ("CheckpointError", "ModelFileError", "load", "save"),
+    "stream.reader": ("read",),
     "support.warm_up": ("warm_up",),
 }
 
@@ -111,7 +111,6 @@ _IN_ROOMS = {
         "SatisfiedUser",
         "TrustUser",
     ),
-    "stream.letor": ("LetorPosition",),
     "surrogates": ("Surrogate",),
 }
 

@@ -6,12 +6,16 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+#: Seconds between two lines about how far compiling is.
+_EVERY = 5.0
 
 
 def warm_up(*models: Any) -> None:
@@ -124,7 +128,7 @@ def models() -> Iterator[Any]:
     yield o.StreamScaler() | o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)})
     for transformer in (
         o.StreamScaler(), o.StreamQuantileMap(), o.MaxAbsStreamScaler(),
-        o.QueryNormalizer("standard"), o.QueryNormalizer("minmax"), o.StreamTargetEncoder(),
+        o.QueryNormalizer("standard"), o.QueryNormalizer("minmax"),
     ):  # fmt: skip
         yield transformer | o.PerceptronRanker()
     yield o.StreamQuantileMap() | o.BlendRanker()
@@ -194,7 +198,7 @@ def _use_streams() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "queries.txt")
         path.write_text(text)
-        queries = list(o.stream.iter_letor(path))
+        queries = list(o.read(path))
         for ranker in (o.PerceptronRanker(), o.LossTracker(o.PerceptronRanker(), measure_served=True)):
             for model in (ranker, o.StreamScaler() | ranker, o.StreamQuantileMap() | ranker):
                 o.evaluate.progressive(queries, model.clone(), {"ndcg@10": o.metrics.NDCG(k=10)})
@@ -243,13 +247,22 @@ def _record_and_build(folder: Path, target: str, only: Iterable[str]) -> None:
     from online_rank._kernels import _jit
     from online_rank._kernels.ahead.building import build
 
+    print(f"online-rank: compiling the kernels for {target}, which takes some minutes", file=sys.stderr, flush=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _use_everything()
     numba.config.DISABLE_JIT = 0  # type: ignore[attr-defined]
     _jit.Kernel.forget()
     calls = [call for call in _jit.recorded or {} if not only or call[0].entry_name in only]
-    path, left_out = build(calls, target, folder)
+    begin = shown = time.monotonic()
+
+    def show(done: int, n: int) -> None:
+        nonlocal shown
+        if (now := time.monotonic()) - shown >= _EVERY:
+            shown = now
+            print(f"online-rank: {done} of {n} kernels for {target}, {now - begin:.0f} s", file=sys.stderr, flush=True)
+
+    path, left_out = build(calls, target, folder, show)
     print(f"{path}: {path.stat().st_size:,} bytes")
     for name, reason in left_out.items():
         print(f"  left to numba: {name}, since {reason}")

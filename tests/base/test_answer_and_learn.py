@@ -10,7 +10,6 @@ from online_rank import (
     RidgeRanker,
     StreamQuantileMap,
     StreamScaler,
-    StreamTargetEncoder,
 )
 from online_rank.base import all_or_nothing, ranker_of
 from online_rank.bounds.tracker import LossTracker as Tracker
@@ -22,13 +21,13 @@ N, M, D = 60, 12, 7
 WEIGHTS = {"a": np.arange(7.0), "b": -np.ones(7)}
 MODELS = {
     "perceptron": lambda: PerceptronRanker(),
-    "last weights": lambda: PerceptronRanker(average=False),
+    "last weights": lambda: PerceptronRanker(half_life=0),
     "scaler": lambda: StreamScaler() | PerceptronRanker(),
     "map": lambda: StreamQuantileMap() | PerceptronRanker(),
-    "stateless and supervised": lambda: QueryNormalizer() | StreamTargetEncoder() | RidgeRanker(),
+    "stateless": lambda: QueryNormalizer() | RidgeRanker(),
     "tracker": lambda: LossTracker(PerceptronRanker(), WEIGHTS, measure_served=True),
     "tracker behind a scaler": lambda: StreamScaler() | LossTracker(PerceptronRanker(), WEIGHTS, measure_served=True),
-    "tracker of last weights": lambda: StreamScaler() | LossTracker(PerceptronRanker(average=False), WEIGHTS),
+    "tracker of last weights": lambda: StreamScaler() | LossTracker(PerceptronRanker(half_life=0), WEIGHTS),
 }
 
 

@@ -18,7 +18,6 @@ from online_rank import (
     RidgeRanker,
     StreamQuantileMap,
     StreamScaler,
-    StreamTargetEncoder,
     SwapRanker,
 )
 from online_rank.base.closed import form_of
@@ -32,8 +31,6 @@ MODELS = {
     "gradient behind two scalers": lambda: StreamScaler() | MaxAbsStreamScaler() | GradientRanker("logistic"),
     "ridge behind a scaler": lambda: StreamScaler() | RidgeRanker(),
     "perceptron on quantiles": lambda: StreamQuantileMap() | PerceptronRanker(),
-    "ridge on encodings": lambda: StreamQuantileMap() | StreamTargetEncoder(keep="relative") | RidgeRanker(),
-    "ridge on all encodings": lambda: StreamScaler() | StreamTargetEncoder() | RidgeRanker(),
     "standard in the query": lambda: QueryNormalizer() | PerceptronRanker(),
     "minmax in the query": lambda: QueryNormalizer("minmax") | PerceptronRanker(),
     "trees on quantiles": lambda: StreamQuantileMap() | BoostedRanker(),

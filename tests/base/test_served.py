@@ -18,7 +18,7 @@ def moving_stream(n_queries=120, seed=0, every=25):
 
 RANKERS = {
     "average": lambda: LossTracker(PerceptronRanker(), measure_served=True),
-    "last weights": lambda: LossTracker(PerceptronRanker(average=False)),
+    "last weights": lambda: LossTracker(PerceptronRanker(half_life=0)),
 }
 
 

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from benchmarks.log import COMMANDS, run, write_log
+from online_rank import read
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +54,6 @@ def test_the_c_code_ranks_the_log_as_the_model_does(found):
     import numpy as np
 
     from online_rank import load
-    from online_rank.stream import iter_table
 
     folder, _ = found
     (folder / "call.c").write_text(
@@ -64,7 +64,7 @@ def test_the_c_code_ranks_the_log_as_the_model_does(found):
     library, pointer = ctypes.CDLL(str(folder / "model.so")), ctypes.POINTER(ctypes.c_double)
     model, rows = load(folder / "model.npz"), 0
     roles = {"query": "query", "grade": "grade", "document": "product", "event_time": "seen"}
-    for x, _ in iter_table(folder / "log.parquet", **roles, missing="zero", repeated_qid="group"):
+    for x, _ in read(folder / "log.parquet", **roles, missing="zero", repeated_qid="group"):
         scores, expected = np.empty(len(x.X)), model.predict_one(x)
         assert library.call(x.X.ctypes.data_as(pointer), len(x.X), scores.ctypes.data_as(pointer)) == 0
         assert scores == pytest.approx(expected, abs=1e-5 * max(map(abs, expected)))

@@ -32,7 +32,7 @@ MODELS = (
     "BoostedRanker()",
     "BlendRanker()",
     "StreamQuantileMap() | PerceptronRanker()",
-    "StreamScaler() | PerceptronRanker(credit='argmax', average=200)",
+    "StreamScaler() | PerceptronRanker(credit='argmax', half_life=200)",
     "StreamScaler() | GradientRanker('logistic')",
 )
 

@@ -90,7 +90,7 @@ def test_mixed_models_count_their_beginning_once():
 
     teacher = np.array([1.0, -1.0, 0.5])
     w0 = np.array([0.5, 0.5, 0.0])
-    base = LossTracker(PerceptronRanker.from_weights(w0, average=False), {"u": teacher})
+    base = LossTracker(PerceptronRanker.from_weights(w0, half_life=0), {"u": teacher})
     shards = []
     for seed in range(3):
         shard = fork(base)

@@ -112,10 +112,10 @@ def run(seed):
     d = int(rng.integers(2, 5))
     kind = rng.choice(["grid", "normal", "sparse"])
     options = {"credit": rng.choice(["spread", "argmax"]).item(), "mass": rng.choice(["loss", "sqrt"]).item()}
-    average = [True, False, 3.0][rng.integers(3)]
+    half_life = [None, 0, 3.0][rng.integers(3)]
     cap = [None, None, 0.3, 1.0][rng.integers(4)]
-    by_average = average is not False and rng.random() < 0.25
-    ranker_options = {**options, "average": average, "relative_margin": float(rng.choice([0.0, 0.3])), "norm_cap": cap,
+    by_average = half_life != 0 and rng.random() < 0.25
+    ranker_options = {**options, "half_life": half_life, "relative_margin": float(rng.choice([0.0, 0.3])), "norm_cap": cap,
                       "served": "average" if by_average else "current"}  # fmt: skip
     ranker = PerceptronRanker(**ranker_options)
     begins = rng.random() < 0.3
@@ -178,7 +178,7 @@ def run(seed):
         return model
 
     model = learn(model, account, int(rng.integers(5, 25)))
-    mixes = average != 3.0 and rng.random() < 0.3
+    mixes = half_life != 3.0 and rng.random() < 0.3
     if mixes:
         base, shards, before = model, [], copy.deepcopy(account)
         for _ in range(int(rng.integers(1, 4))):

@@ -45,7 +45,7 @@ def propensity_pairs(clicks, scores, margin):
 
 
 RANKERS = {
-    "swap": lambda: ClickPerceptron(PlackettLuce(k=6, seed=4), average=False, relative_margin=0.0),
+    "swap": lambda: ClickPerceptron(PlackettLuce(k=6, seed=4), half_life=0, relative_margin=0.0),
     "swap, margin": lambda: ClickPerceptron(PlackettLuce(k=4, seed=4), relative_margin=0.7),
     "neighbours": lambda: ClickPerceptron(FairPairs(k=5, seed=4), relative_margin=0.7),
     "propensity": lambda: ClickPerceptron(

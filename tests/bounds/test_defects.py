@@ -25,7 +25,7 @@ def named(*documents):
 
 
 def mixed(*shards, u, **options):
-    base = LossTracker(PerceptronRanker("ndcg", credit="spread", average=False), {"u": u}, **options)
+    base = LossTracker(PerceptronRanker("ndcg", credit="spread", half_life=0), {"u": u}, **options)
     models = []
     for shard in shards:
         model = base.clone()
@@ -77,7 +77,7 @@ def test_loss_is_called_that_of_what_was_served_only_where_it_is():
     assert "served rankings:" not in str(certificate)
     assert f"loss of served rankings  {totals['served_loss']:,.6g} (no bound covers it)" in str(certificate)
     # Where both totals agree, it is.
-    alone = LossTracker(PerceptronRanker(average=False), {"u": np.ones(3)})
+    alone = LossTracker(PerceptronRanker(half_life=0), {"u": np.ones(3)})
     for X, y in queries(2, 20):
         alone.learn_one(X, y)
     assert "(of the served rankings: limited by the bounds)" in str(alone.certificate())
@@ -93,15 +93,15 @@ def test_one_query_with_served_scores_does_not_relabel_the_run():
     assert "(of the served rankings" not in text
 
 
-@pytest.mark.parametrize(("average", "scaled"), [(True, False), (20.0, False), (False, True)])
-def test_delay_is_certified_only_for_the_learning_weights_on_the_features_of_the_update(average, scaled):
-    tracker = LossTracker(PerceptronRanker(average=average), {"u": np.ones(3)})
+@pytest.mark.parametrize(("half_life", "scaled"), [(None, False), (20.0, False), (0, True)])
+def test_delay_is_certified_only_for_the_learning_weights_on_the_features_of_the_update(half_life, scaled):
+    tracker = LossTracker(PerceptronRanker(half_life=half_life), {"u": np.ones(3)})
     model = StreamScaler() | tracker if scaled else tracker
     for X, y in queries(4, 30):
         model.learn_one(X, y, served=model.predict_one(X))
     certificate = tracker.certificate(delay=0)
     assert "delay_bound" not in [check.name for check in certificate.bounds]
-    reason = "transformers that learn" if scaled else "average=False"
+    reason = "transformers that learn" if scaled else "half_life=0"
     assert reason in certificate.not_covered["delay_bound"]
     assert certificate.holds
 

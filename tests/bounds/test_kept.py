@@ -11,7 +11,7 @@ from online_rank.storage.files import from_bytes, to_bytes
 
 
 def test_the_norm_of_a_comparator_before_its_first_move_counts():
-    tracker = LossTracker(PerceptronRanker("ndcg", norm_cap=0.5, average=False), {"u": [3.0, 4.0]})
+    tracker = LossTracker(PerceptronRanker("ndcg", norm_cap=0.5, half_life=0), {"u": [3.0, 4.0]})
     tracker.learn_one(np.eye(2), [1, 0])
     tracker.move_comparator("u", [0.3, 0.4])
     certificate = tracker.certificate()
@@ -22,7 +22,7 @@ def test_the_norm_of_a_comparator_before_its_first_move_counts():
 
 
 def test_mixing_keeps_the_largest_norm_of_a_comparator():
-    base = LossTracker(PerceptronRanker("ndcg", average=False), {"u": [3.0, 4.0]})
+    base = LossTracker(PerceptronRanker("ndcg", half_life=0), {"u": [3.0, 4.0]})
     base.learn_one(np.eye(2), [1, 0])
     moved, still = fork(base), fork(base)
     moved.move_comparator("u", [0.3, 0.4])
@@ -53,7 +53,7 @@ def test_under_a_cap_the_hindsight_form_has_the_sum_of_the_updates():
     """Weights under a cap are not that sum: <u, w> would say 1.5 L of a loss of 2 L."""
     lost = 1.0 - 1.0 / math.log2(3)
     base = LossTracker(
-        PerceptronRanker("ndcg", credit="spread", norm_cap=0.5, average=False), {"u": [1.0, 0.0]}, measure_served=True
+        PerceptronRanker("ndcg", credit="spread", norm_cap=0.5, half_life=0), {"u": [1.0, 0.0]}, measure_served=True
     )
     tracker, block = base.clone(), base.clone()
     for y in ([1, 0], [0, 1]):
@@ -70,7 +70,7 @@ def test_under_a_cap_the_hindsight_form_has_the_sum_of_the_updates():
 
 
 def test_machines_under_a_cap_add_up_their_updates():
-    base = LossTracker(PerceptronRanker("ndcg", credit="spread", norm_cap=0.5, average=False), {"u": [1.0, 0.0]})
+    base = LossTracker(PerceptronRanker("ndcg", credit="spread", norm_cap=0.5, half_life=0), {"u": [1.0, 0.0]})
     shards = [fork(base) for _ in range(3)]
     for shard, grades in zip(shards, ([1, 0], [1, 0], [0, 1]), strict=True):
         shard.learn_one(np.eye(2), grades)

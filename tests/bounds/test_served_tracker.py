@@ -43,7 +43,7 @@ def assert_certified(certificate, *names):
 
 @pytest.mark.parametrize(("T", "D", "loss"), [(20, 3, 29.5256), (10, 9, 36.9070)])
 def test_the_delayed_bound_is_attained_through_the_library(T, D, loss):
-    tracker = LossTracker(PerceptronRanker("ndcg", credit="spread", average=False), {"u": np.full(T, 0.5)})
+    tracker = LossTracker(PerceptronRanker("ndcg", credit="spread", half_life=0), {"u": np.full(T, 0.5)})
     tracker.learn_one(np.zeros((2, T)), [1, 1])
     for t in range(T):
         X = np.zeros((2, T))
@@ -74,7 +74,7 @@ def test_served_scores_decide_and_are_certified(seed, half_life, beta, delay, cr
     """Late grades, out of order: the tracker beside a slow learner that is told the same scores."""
     rng = np.random.default_rng(seed)
     teacher = rng.normal(size=3)
-    ranker = PerceptronRanker("ndcg", credit=credit, average=half_life, relative_margin=beta)
+    ranker = PerceptronRanker("ndcg", credit=credit, half_life=half_life, relative_margin=beta)
     tracker = LossTracker(ranker, {"u": 2.0 * teacher})
     waiting, served, longest = [], 0.0, 0
     for X, y in queries(seed, 25, teacher=teacher):
@@ -95,8 +95,8 @@ def test_served_scores_decide_and_are_certified(seed, half_life, beta, delay, cr
 
 
 def test_learning_from_the_average_is_learning_from_what_it_served():
-    told = LossTracker(PerceptronRanker(average=5.0, relative_margin=1.0), {"u": np.ones(3)})
-    own = LossTracker(PerceptronRanker(average=5.0, relative_margin=1.0, served="average"), {"u": np.ones(3)})
+    told = LossTracker(PerceptronRanker(half_life=5.0, relative_margin=1.0), {"u": np.ones(3)})
+    own = LossTracker(PerceptronRanker(half_life=5.0, relative_margin=1.0, served="average"), {"u": np.ones(3)})
     for X, y in queries(1, 60):
         told.learn_one(X, y, served=told.predict_one(X) if told.n_features else np.zeros(len(y)))
         own.learn_one(X, y)
@@ -105,17 +105,17 @@ def test_learning_from_the_average_is_learning_from_what_it_served():
     names = "mass_hindsight_bound", "served_norm_bound"
     assert_certified(told.certificate(), *names)
     assert_certified(own.certificate(), *names, "averaged_bound")
-    block = LossTracker(PerceptronRanker(average=5.0, relative_margin=1.0, served="average"), {"u": np.ones(3)})
+    block = LossTracker(PerceptronRanker(half_life=5.0, relative_margin=1.0, served="average"), {"u": np.ones(3)})
     X, y = map(np.concatenate, zip(*queries(1, 60), strict=True))
     block.learn_many(X, y, np.repeat(np.arange(60), 5))
     assert to_bytes(block) == to_bytes(own)
 
 
-@pytest.mark.parametrize("average", [True, False])
+@pytest.mark.parametrize("half_life", [None, 0])
 @pytest.mark.parametrize("given_scores", [False, True])
-def test_behind_a_moving_scaler_the_served_loss_is_that_of_what_predict_one_answered(average, given_scores):
+def test_behind_a_moving_scaler_the_served_loss_is_that_of_what_predict_one_answered(half_life, given_scores):
     """D: the second column is multiplied by 100 every 25 queries."""
-    pipeline = StreamScaler() | LossTracker(PerceptronRanker(average=average), {"u": np.ones(3)}, measure_served=True)
+    pipeline = StreamScaler() | LossTracker(PerceptronRanker(half_life=half_life), {"u": np.ones(3)}, measure_served=True)
     ndcg, answered, differ = measure("ndcg@10"), 0.0, 0
     for t, (X, y) in enumerate(queries(2, 150)):
         X[:, 1] *= 100.0 ** (t // 25 % 2)
@@ -144,7 +144,7 @@ def test_a_ranker_around_which_nothing_is_measured_says_so():
 def test_moving_comparators_are_certified(seed, cap, beta, served):
     rng = np.random.default_rng(seed)
     teachers = [rng.normal(size=3) for _ in range(3)]
-    ranker = PerceptronRanker("ndcg", relative_margin=beta, norm_cap=cap, average=False)
+    ranker = PerceptronRanker("ndcg", relative_margin=beta, norm_cap=cap, half_life=0)
     tracker = LossTracker(ranker, {"u": 2.0 * teachers[0]})
     Q, moves, product = 0.0, [2.0 * teachers[0]], 0.0
     for k, teacher in enumerate(teachers):
@@ -191,7 +191,7 @@ def test_a_comparator_that_is_moved_in_vain_and_one_that_is_none():
 def test_options_of_the_perceptron():
     for options, message in (
         ({"served": "x"}, "served is 'x'"),
-        ({"served": "average", "average": False}, "average=False"),
+        ({"served": "average", "half_life": 0}, "half_life=0"),
         ({"norm_cap": 0.0}, "norm_cap is 0"),
         ({"norm_cap": 2.0}, "norm_cap is 2"),
     ):
@@ -271,7 +271,7 @@ def test_behind_a_moving_scaler_a_comparator_on_raw_features_is_a_path(named):
     u = np.array([2.0, -2.0, 1.0])
     names = ["a", "b", "c"]
     comparator = dict(zip(names, u.tolist(), strict=True)) if named else u
-    scaler, ranker = StreamScaler(), PerceptronRanker("ndcg", credit="spread", average=False)
+    scaler, ranker = StreamScaler(), PerceptronRanker("ndcg", credit="spread", half_life=0)
     pipeline = scaler | LossTracker(ranker, {"u": comparator}, raw=True)
     tracker, scales, F, product, last = pipeline["LossTracker"], [], 0.0, 0.0, None
     for t, (X, y) in enumerate(queries(4, 60, teacher=u)):

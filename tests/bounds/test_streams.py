@@ -113,7 +113,7 @@ def test_a_bound_is_about_models_of_its_class_and_its_settings():
     ):
         assert not issubclass(SlamRanker, BOUNDS[name].of), name
         assert not issubclass(object, BOUNDS[name].of)
-    plain = PerceptronRanker(average=False, relative_margin=0.0)
+    plain = PerceptronRanker(half_life=0, relative_margin=0.0)
     for name in ("capped_bound", "delay_bound", "master_bound", "mixing_data_bound", "path_data_bound"):
         assert BOUNDS[name].excludes(plain) is None, name
     assert "served='average'" in BOUNDS["averaged_bound"].excludes(plain)

@@ -17,13 +17,12 @@ import numpy as np
 
 import online_rank
 from benchmarks._common import in_memory
-from online_rank import PerceptronRanker, StreamQuantileMap, StreamScaler
+from online_rank import PerceptronRanker, StreamQuantileMap, StreamScaler, read
 from online_rank.cli import main as command
 from online_rank.serving.durable import read_service
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import to_bytes
 from online_rank.storage.saved import saved_state
-from online_rank.stream.letor import iter_letor
 from tests.campaigns.found import Found
 
 
@@ -252,7 +251,7 @@ def warm_up() -> None:
         for _ in range(3):
             model.learn_one(np.ones((3, 2)), [0, 1, 2])
             model.rank_one(np.ones((3, 2)))
-        list(iter_letor(f"{folder}/train.txt"))
+        list(read(f"{folder}/train.txt"))
         service = RankingService(StreamQuantileMap() | PerceptronRanker("ndcg@10"))
         for line in requests(20, 0):
             service.handle(line)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import online_rank
-from online_rank import AdditiveRanker, BlendRanker, load, rank_one
+from online_rank import AdditiveRanker, BlendRanker, load, rank_one, read
 from online_rank._kernels.ahead.loading import in_use
 from online_rank.base import steps_of
 from online_rank.cli import main
@@ -25,7 +25,6 @@ from online_rank.cli.service import maker
 from online_rank.cli.settings import SHUFFLE_BUFFER, shuffled
 from online_rank.evaluate import progressive
 from online_rank.metrics import metric
-from online_rank.stream.letor import iter_letor
 
 ROOT = Path(online_rank.__file__).resolve().parents[1]
 
@@ -77,16 +76,16 @@ def test_train_reports_what_the_library_computes(files, run):
     assert (code, err) == (0, "")
     report = json.loads(out)
     model = AdditiveRanker("ndcg@10")
-    trace = progressive(iter_letor([files / "a.txt", files / "b.txt"]), model, "ndcg@10")
+    trace = progressive(read([files / "a.txt", files / "b.txt"]), model, "ndcg@10")
     held_out = metric("ndcg@10")
-    for X, y in iter_letor(files / "test.txt"):
+    for X, y in read(files / "test.txt"):
         held_out.update(y, model.predict_one(X))
     assert report["passes"][0]["metrics"].items() >= trace.values.items()
     assert 0.0 < report["passes"][0]["metrics"]["random ranking"] < trace.values["ndcg@10"]
     assert report["passes"][0]["loss"] == trace.loss
     assert report["test"]["metrics"] == {"ndcg@10": held_out.get()}
     assert (report["features"], report["test"]["queries"], report["saved"]) == (3, 40, str(files / "m.npz"))
-    X, _ = next(iter_letor(files / "test.txt"))
+    X, _ = next(read(files / "test.txt"))
     assert load(files / "m.npz").predict_one(X) == model.predict_one(X)
 
 
@@ -122,9 +121,9 @@ def test_passes_are_learned_one_after_the_other(files, run):
     assert run("train", files / "a.txt", "-q", "--save", files / "m.npz", "--passes", 2)[0] == 0
     model = AdditiveRanker()
     for _ in range(2):
-        for X, y in iter_letor(files / "a.txt"):
+        for X, y in read(files / "a.txt"):
             model.learn_one(X, y)
-    X = next(iter(iter_letor(files / "a.txt")))[0]
+    X = next(iter(read(files / "a.txt")))[0]
     assert load(files / "m.npz").predict_one(X) == model.predict_one(X)
 
 
@@ -150,7 +149,7 @@ def test_rank_writes_a_trec_run_in_the_order_of_the_model(files, run):
     lines = [line.split(" ") for line in out.splitlines()]
     assert all(len(line) == 6 and line[1] == "Q0" and line[5] == "online_rank" for line in lines)
     model = load(files / "m.npz")
-    for t, (X, _, qid, docids) in enumerate(iter_letor(files / "test.txt", with_qid=True, with_docid=True)):
+    for t, (X, _, qid, docids) in enumerate(read(files / "test.txt", with_ids=True)):
         part = lines[6 * t : 6 * t + 6]
         scores, order = model.predict_one(X), rank_one(model, X)
         assert [line[0] for line in part] == [qid] * 6
@@ -170,7 +169,7 @@ def test_evaluate(files, run):
     run("train", files / "a.txt", "-q", "--save", files / "m.npz")
     code, out, _ = run("evaluate", files / "m.npz", files / "test.txt", "--json", "--metric", "map", "--metric", "ndcg@3")
     model, map_, ndcg = load(files / "m.npz"), metric("map"), metric("ndcg@3")
-    for X, y in iter_letor(files / "test.txt"):
+    for X, y in read(files / "test.txt"):
         map_.update(y, model.predict_one(X))
         ndcg.update(y, model.predict_one(X))
     assert code == 0
@@ -459,12 +458,12 @@ def test_quiet_and_json_show_no_progress(files):
 
 
 def test_a_table_is_sent_to_the_readme(files, run):
-    (files / "train.csv").write_text("query,grade,price\n")
+    (files / "train.csv").write_text("search,grade,price\n1,0,2\n")
     run("train", files / "a.txt", "-q", "--save", files / "m.npz")
     for arguments in (["train"], ["evaluate", files / "m.npz"], ["rank", files / "m.npz"]):
         code, _, err = run(*arguments, files / "train.csv")
         assert code == 2
-        assert "train.csv: a table; name its columns: --query COLUMN --grade COLUMN" in err
+        assert "train.csv: a table; name its columns: query= (--query COLUMN), grade= (--grade COLUMN)" in err
 
 
 def test_linear_weights_are_certified_against_the_best_in_hindsight(files, run):
@@ -533,7 +532,7 @@ def test_compare(files, run):
 def progressive_value(model, path):
     """Mean NDCG@10 of a model that does not learn, ties broken pessimistically."""
     ndcg = online_rank.measure("ndcg@10")
-    return float(np.mean([ndcg.value(model.predict_one(X), y, ties="pessimistic") for X, y in iter_letor(path)]))
+    return float(np.mean([ndcg.value(model.predict_one(X), y, ties="pessimistic") for X, y in read(path)]))
 
 
 def test_certificates_need_queries_that_can_be_read_twice(files, run):

@@ -8,11 +8,10 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from online_rank import AdditiveRanker, LossTracker, PerceptronRanker, evaluate
+from online_rank import AdditiveRanker, LossTracker, PerceptronRanker, evaluate, read
 from online_rank.cli import main
 from online_rank.cli.report import QueryLog, write_report
 from online_rank.metrics import metric
-from online_rank.stream.letor import iter_letor
 
 pytest.importorskip("matplotlib").use("Agg")
 
@@ -98,10 +97,10 @@ def test_watching_changes_nothing_of_the_run(letor, tmp_path, capsys):
 
 def test_the_log_keeps_the_worst_the_slowest_and_the_latest(letor):
     log = QueryLog("ndcg@10", window=7, kept=3)
-    with iter_letor(letor, with_qid=True, with_docid=True) as queries:
+    with read(letor, with_ids=True) as queries:
         evaluate.progressive(log.reading(queries), PerceptronRanker(), {"lately": log}, progress=False)
     model, ndcg, values = PerceptronRanker(), metric("ndcg@10"), []
-    for X, y, qid in iter_letor(letor, with_qid=True):
+    for X, y, qid, _ in read(letor, with_ids=True):
         values.append((ndcg.value_one(y, model.predict_one(X)), str(qid), len(values) + 1))
         model.learn_one(X, y)
     relevant = [entry for entry in values if not np.isnan(entry[0])]
@@ -141,7 +140,7 @@ def test_curves_are_shown_those_of_few_features_at_once(tmp_path, n_features, pi
 
 def test_a_certificate_is_shown(tmp_path, letor):
     tracker, log = LossTracker(PerceptronRanker(), comparators={"truth": [1.0, -1.0, 0.0]}), QueryLog("ndcg@10")
-    with iter_letor(letor, with_qid=True, with_docid=True) as queries:
+    with read(letor, with_ids=True) as queries:
         trace = evaluate.progressive(log.reading(queries), tracker, {"ndcg@10": "ndcg@10", "lately": log}, progress=False)
     figures = {
         "files": [str(letor)],

@@ -74,7 +74,7 @@ def test_the_same_features_pass(run, command):
     assert run(command, "letor", "two.txt", *COMMANDS[command], "--strict")[0] == 0
     code, _, err = run(command, "letor", "three.txt", *COMMANDS[command], "--strict")
     assert code == 2
-    assert "1 features of the file are new to the model: 3" in err
+    assert "columns that the model has not learned from are left out: 3" in err
 
 
 @pytest.mark.parametrize("command", COMMANDS)

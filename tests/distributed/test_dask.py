@@ -11,7 +11,7 @@ from online_rank import PerceptronRanker, StreamScaler, load
 from online_rank.cli import main
 from online_rank.distributed import to_bytes
 from online_rank.distributed.rounds import here, learn_rounds
-from online_rank.stream.letor import LetorError, plan
+from online_rank.stream import ReadError, plan
 from tests.distributed.parts import Deadly
 from tests.helpers import linear_queries
 
@@ -97,7 +97,7 @@ def test_what_a_worker_raises_is_raised(client, files, tmp_path):
     bad.write_text("1 qid:1 1:1\n0 qid:1 1:x\n")
     taught = model()
     before = to_bytes(taught)
-    with pytest.raises(LetorError, match=r"bad\.txt, line 2, column 11: the value 'x' of feature 1"):
+    with pytest.raises(ReadError, match=r"bad\.txt, line 2, column 11: the value 'x' of feature 1"):
         train(client, taught, [files[0], bad], shards=2)
     assert to_bytes(taught) == before
     with pytest.raises(ValueError, match="shards is 0"):

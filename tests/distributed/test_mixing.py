@@ -47,7 +47,7 @@ def trained(base, rounds):
 @pytest.mark.parametrize("options", [{"credit": "spread"}, {"relative_margin": 0.3, "credit": "argmax"}])
 def test_rounds_of_machines_equal_the_slow_twin(scaled, options):
     rounds = [cut(queries, 3) for queries in cut(linear_queries(36, d=3, seed=4), 3)]
-    ranker = PerceptronRanker(average=True, **options)
+    ranker = PerceptronRanker(half_life=None, **options)
     mixed = trained(StreamScaler() | ranker if scaled else ranker, rounds)
     w, served, documents = reference.train(rounds, 3, scaled=scaled, **options)
     last = mixed["PerceptronRanker"] if scaled else mixed
@@ -75,7 +75,7 @@ def test_an_average_with_a_half_life_is_that_of_the_mixed_weights(form):
     """Its sum of vectors, by hand: each machine's own, after the base's, at the machine's share."""
     half_life, queries = 3.0, [(form(X), y) for X, y in linear_queries(30, d=3, seed=4) if len(set(y)) > 1]
     forget = 0.5 ** (1 / half_life)
-    base, total, number = PerceptronRanker(average=half_life), np.zeros(3), 0.0
+    base, total, number = PerceptronRanker(half_life=half_life), np.zeros(3), 0.0
     for parts in (cut(run, 2) for run in cut(queries, 3)):
         shards, sums, numbers = [fork(base) for _ in parts], [], []
         for shard, part in zip(shards, parts, strict=True):

@@ -60,7 +60,7 @@ def assert_same_scores(found, expected, tolerance=1e-9):
 
 LINEAR = {
     "perceptron": lambda: PerceptronRanker(),
-    "last weights": lambda: PerceptronRanker(average=False),
+    "last weights": lambda: PerceptronRanker(half_life=0),
     "gradient": lambda: GradientRanker(),
     "scaled": lambda: StreamScaler() | PerceptronRanker(),
     "centred": lambda: StreamScaler(with_std=False) | PerceptronRanker(),
@@ -81,7 +81,7 @@ def test_the_linear_form_scores_as_the_model_does(name):
 
 def test_folding_by_hand():
     # The scaler has seen 1 and 3: mean 2, deviation 1. The ranker has learned one weight w on the scaled feature.
-    model = StreamScaler() | PerceptronRanker(average=False)
+    model = StreamScaler() | PerceptronRanker(half_life=0)
     model.learn_one([[1.0], [3.0]], [0, 1])
     w = float(model["PerceptronRanker"].weights[0])
     form = serving_weights(model)
@@ -308,7 +308,7 @@ class TestFromWeights:
         assert model.feature_names == ("clicks", "age")
 
     def test_it_learns_on_from_there_and_is_a_ranker_like_any(self, tmp_path):
-        model = PerceptronRanker.from_weights(np.array([1.0, 0.0], np.float32), average=False, measure="ap")
+        model = PerceptronRanker.from_weights(np.array([1.0, 0.0], np.float32), half_life=0, measure="ap")
         model.learn_one([[0.0, 1.0], [1.0, 0.0]], [1, 0])
         assert model.weights[0] < 1.0
         assert model.weights[1] > 0.0
@@ -395,9 +395,9 @@ class TestMQ2008:
 
     @pytest.fixture(scope="class")
     def parts(self):
-        from online_rank.stream.letor import read_letor
+        from online_rank import read
 
-        return read_letor(MQ2008 / "S1.txt", n_features=46), read_letor(MQ2008 / "S5.txt", n_features=46)
+        return read(MQ2008 / "S1.txt", n_features=46).all(), read(MQ2008 / "S5.txt", n_features=46).all()
 
     @pytest.mark.parametrize(
         "make",

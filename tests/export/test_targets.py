@@ -21,7 +21,6 @@ from online_rank import (
     RidgeRanker,
     StreamQuantileMap,
     StreamScaler,
-    StreamTargetEncoder,
     save,
 )
 from online_rank.base.closed import form_of
@@ -40,9 +39,7 @@ MODELS = {
     ],
     "trees": [lambda: StreamScaler() | BoostedRanker()],
     "document": [
-        lambda: StreamScaler() | StreamTargetEncoder(6) | RidgeRanker(),
         # An encoding may fall as its feature rises: no split of the feature is one of the encoding.
-        lambda: StreamScaler() | StreamTargetEncoder(6, prior=0.1) | BoostedRanker(window=16),
         lambda: StreamScaler() | DirectRanker(hidden=(6,), dtype="float64"),
         lambda: BlendRanker(relative=False),
         lambda: BlendRanker([StreamScaler() | PerceptronRanker(), StreamScaler() | RidgeRanker()]),
@@ -161,7 +158,7 @@ def test_a_blend_that_draws_is_exported_as_its_mean_which_is_told(tmp_path, caps
     ):
         body = json.loads(export(model, "json"))
     shares = np.exp(-model.step * (model.candidate_losses - model.candidate_losses.min())) * model.candidate_prior
-    expected = (shares / shares.sum()) @ model.candidates
+    expected = (shares / shares.sum()) @ model.candidates / model.scales
     assert body["head"]["weights"] == pytest.approx(expected.tolist())
     assert model.weights.tolist() in model.candidates.tolist()
     save(model, tmp_path / "m")

@@ -36,6 +36,10 @@ def folder(tmp_path_factory):
     done = subprocess.run(command, capture_output=True, text=True, env=PLAIN)
     assert done.returncode == 0, done.stderr
     assert "left to numba" not in done.stdout
+    assert (
+        done.stderr.splitlines()[0]
+        == f"online-rank: compiling the kernels for {loading.targets()[0]}, which takes some minutes"
+    )
     return str(folder)
 
 
@@ -71,7 +75,7 @@ def test_a_kernel_that_sorts_has_its_memory(folder):
     *ahead, last = run(code, ONLINE_RANK_CACHE_DIR=folder)
     assert last == "False"
     assert ahead == run(code, ONLINE_RANK_JIT="1")[:-1]
-    assert ahead[0].startswith("None [[")
+    assert ahead[0].startswith("3 [[")
 
 
 def test_what_does_not_fit_goes_to_numba(folder):
@@ -296,3 +300,17 @@ def test_a_file_that_cannot_be_trusted_is_not_run_and_the_answer_is_the_same(fol
     assert answer == "True CPUDispatcher"
     assert said.startswith("compiled code is not used: ")
     assert ("others can write" if damage == "writable" else "truncated or damaged") in said
+
+
+def test_where_no_cache_can_be_written_that_is_said_once():
+    """Every start compiled for a minute, silently."""
+    code = (
+        "import numpy as np, numba.core.caching\n"
+        "numba.core.caching.CacheImpl._locator_classes = []\n"  # As where no folder can be written: root can write to all.
+        "from online_rank._kernels import arrays\n"
+        "print(arrays.all_finite(np.ones(3)))\n"
+    )
+    variables = {**PLAIN, "ONLINE_RANK_JIT": "1"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=variables)
+    assert done.stdout.strip() == "True"
+    assert done.stderr.count("no cache of numba can be written, so every start compiles: set NUMBA_CACHE_DIR to") == 1

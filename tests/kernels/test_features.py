@@ -79,11 +79,11 @@ def test_a_kind_without_the_verb_is_refused():
     "make",
     [
         PerceptronRanker,
-        lambda: PerceptronRanker(credit="argmax", average=False),
-        lambda: PerceptronRanker(average=2, served="average"),
+        lambda: PerceptronRanker(credit="argmax", half_life=0),
+        lambda: PerceptronRanker(half_life=2, served="average"),
         SlamRanker,
         GradientRanker,
-        lambda: GradientRanker("logistic", optimizer="adagrad", average=3),
+        lambda: GradientRanker("logistic", optimizer="adagrad", half_life=3),
     ],
 )
 def test_kinds_learn_the_same(make):

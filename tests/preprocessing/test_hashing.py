@@ -177,3 +177,13 @@ def test_dense_rankers_say_that_they_are():
     model = HashedFeatures(22) | RidgeRanker()
     with pytest.raises(ValueError, match="RidgeRanker needs them as an array"):
         model.learn_one([{"a": 1.0}] * 5, [0, 1, 0, 0, 1])
+
+
+def test_texts_alone():
+    step = HashedFeatures(8, text=("title", "tags"), others=False)
+    whole = HashedFeatures(8, text=("title", "tags"))
+    x = [{"title": "Red shoes", "tags": ["new"], "price": 3.0, "brand": None}, {"title": None, "price": np.inf}]
+    assert step.transform_one(x) == whole.transform_one([{"title": "Red shoes", "tags": ["new"]}, {}])
+    assert not len(step.transform_one(np.ones((2, 2))).values)
+    with pytest.raises(ValueError, match="text is None"):
+        HashedFeatures(others=False)

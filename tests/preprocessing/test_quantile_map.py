@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 from scipy.stats import kstest, rankdata
 
-from online_rank import BlendRanker, PerceptronRanker, StreamQuantileMap, StreamTargetEncoder
+from online_rank import BlendRanker, PerceptronRanker, StreamQuantileMap
 from online_rank._kernels import quantile_map as kernels
 from online_rank.distributed import fork, mix
 from online_rank.storage.files import from_bytes, to_bytes
@@ -366,7 +366,6 @@ def test_names_of_columns():
 
 TWICE = [
     (lambda: StreamQuantileMap() | StreamQuantileMap(), 8),
-    (lambda: StreamTargetEncoder() | StreamTargetEncoder(keep="all"), 8),
 ]
 
 

@@ -16,7 +16,6 @@ from online_rank import (
     PerceptronRanker,
     RunFeatures,
     StreamScaler,
-    StreamTargetEncoder,
     hybrid,
 )
 from online_rank._kernels.names import add_names, find_names, hash_texts, number_names
@@ -168,7 +167,6 @@ def deep(n):
 MODELS = {
     "perceptron": PerceptronRanker,
     "scaler | perceptron": lambda: StreamScaler() | PerceptronRanker(),
-    "encoder | perceptron": lambda: StreamTargetEncoder() | PerceptronRanker(),
     "blend": BlendRanker,
     "kernel": KernelPerceptronRanker,
     "tracker": lambda: LossTracker(PerceptronRanker()),

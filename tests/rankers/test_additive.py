@@ -17,6 +17,7 @@ from online_rank.bounds import certificate_of
 from online_rank.checks import yield_checks
 from online_rank.checks._subject import state_of
 from online_rank.export import to_sql
+from online_rank.rankers import additive
 from online_rank.rankers.hedge import HedgeAccount
 from tests.reference import additive as reference
 from tests.reference.forms import scores as of_form
@@ -45,7 +46,7 @@ def explicit(model, X):
 @pytest.mark.parametrize("missing", [0.0, 0.3])
 def test_equals_learners_of_explicit_columns(missing, relative):
     model = AdditiveRanker(relative=relative)
-    last, slow, fast = (PerceptronRanker(average=average, relative_margin=1.0) for average in (False, 1000, 50))
+    last, slow, fast = (PerceptronRanker(half_life=half_life, relative_margin=1.0) for half_life in (0, 1000, 50))
     newton, sums = reference.Newton(), np.zeros((4, 2, 2, 21))
     for t, (X, y) in enumerate(queries(60, missing=missing)):
         if t == 0:
@@ -88,6 +89,30 @@ def test_equals_learners_of_explicit_columns(missing, relative):
             reference.learn_encodings(X20, X, y, sums, relative)
             newton.learn(Z, y)
     assert (model._places[:, 1] >= 0).any() == (missing > 0)
+
+
+def test_features_beyond_the_most_columns_take_steps_alone(monkeypatch):
+    monkeypatch.setattr(additive, "_MOST_COLUMNS", 2)
+    model, w, curvatures, keep = AdditiveRanker(), np.zeros(2), np.zeros(2), 2.0 ** (-1 / 30)
+    for t, (X, y) in enumerate(queries(40)):
+        if t == 0 or len(set(y)) < 2:
+            model.learn_one(X, y)
+            w, curvatures = model._weights[2:, 0, 3].copy(), model._curvatures[2:].copy()
+            continue
+        lines = np.empty((4, 2, 2, curves.N_CELLS))
+        curves.draw_curves(np.eye(4)[3], model._weights, model._sums, lines)
+        model._drawn = lines
+        c, h = reference.derivatives(np.array(model.predict_one(X)), y)
+        g = explicit(model, X)[:, 2:, 0]
+        away = g - h @ g / h.sum()
+        curvatures = keep * curvatures + h @ away**2
+        w += 0.5 * (c @ g) / (curvatures + 2.5)
+        model.learn_one(X, y)
+        np.testing.assert_allclose(model._weights[2:, 0, 3], w, rtol=1e-5)
+        np.testing.assert_allclose(model._curvatures[2:], curvatures, rtol=1e-5)
+    assert len(model._pending) == 2
+    assert w.any()
+    assert not model._curvatures[:2].any()
 
 
 def test_what_is_served_is_a_sum_of_curves_with_the_loss_of_the_account():
@@ -164,7 +189,7 @@ def test_contract(check):
 
 
 def test_files_and_copies_go_on_with_the_same_bits(tmp_path):
-    model = AdditiveRanker(half_lives=("7d", 50))
+    model = AdditiveRanker(half_life=("7d", 50))
     stream = list(documents(60))
     for t, (x, y) in enumerate(stream[:40]):
         model.learn_one(x, y, at=3600.0 * t)
@@ -198,7 +223,7 @@ def test_contributions_of_features_add_up_to_the_difference():
 
 def test_half_lives_in_time_need_the_time_and_equal_those_in_queries():
     stream = list(queries(40))
-    timed, counted = AdditiveRanker(half_lives=("1000s", "50s")), AdditiveRanker()
+    timed, counted = AdditiveRanker(half_life=("1000s", "50s")), AdditiveRanker()
     with pytest.raises(ValueError, match="at="):
         timed.learn_one(*stream[0])
     for t, (X, y) in enumerate(stream):
@@ -383,8 +408,8 @@ def test_blends_hold_it_and_pass_missing_values_of_arrays():
         (lambda model, x, y: model.learn_one(x, y, at=1.0), "at"),
         (lambda model, x, y: AdditiveRanker.from_weights([1.0]), "from_weights"),
         (lambda model, x, y: to_sql(model), "closed form"),
-        (lambda model, x, y: AdditiveRanker(half_lives=(1000,)), "half_lives"),
-        (lambda model, x, y: AdditiveRanker(half_lives=(1000, 0)), r"half_lives\[1\]"),
+        (lambda model, x, y: AdditiveRanker(half_life=(1000,)), "half_life"),
+        (lambda model, x, y: AdditiveRanker(half_life=(1000, 0)), r"half_life\[1\]"),
     ],
 )
 def test_what_it_cannot_do_is_an_error_that_says_so(call, message):

@@ -15,10 +15,14 @@ from scipy import sparse
 
 from online_rank import (
     AdditiveRanker,
+    BlendRanker,
     CrossFeatures,
     ExaminedRanker,
+    HashedFeatures,
     LossTracker,
     PerceptronRanker,
+    RunFeatures,
+    Runs,
     load,
     measure,
     save,
@@ -272,9 +276,92 @@ def test_context_is_crossed_by_a_step_in_front():
         AdditiveRanker().learn_one(x, np.arange(30), context={"user": "u"})
 
 
+def test_text_and_missing_values_are_crossed_too():
+    model, rng = CrossFeatures("user", numbers="length") | AdditiveRanker(), np.random.default_rng(0)
+    for t in range(80):
+        user = "uv"[t % 2]
+        x = {f"d{i}": {"brand": "ab"[rng.integers(2)], "price": float(rng.normal()), "fresh": True} for i in range(6)}
+        x["d0"]["price"] = None
+        y = {name: int(one["brand"] == ("a" if user == "u" else "b")) for name, one in x.items()}
+        model.learn_one(x, y, context={"user": user, "length": 2})
+    query = {"one": {"brand": "a", "price": 0.1}, "other": {"brand": "b", "price": 0.1}}
+    assert model.rank_one(query, context={"user": "u", "length": 2})[0] == "one"
+    assert model.rank_one(query, context={"user": "v", "length": 2})[0] == "other"
+    names = model["AdditiveRanker"].feature_names
+    assert {("brand*user=u", "is", "a"), ("fresh*user=v", "is", "true"), "price*length"} <= set(names)
+    assert not any("brand*length" in name for name in names if isinstance(name, tuple))
+    scores = model.predict_one(query, context={"user": "u", "length": 2})
+    told = model.explain_one(query, "one", "other", context={"user": "u", "length": 2})
+    assert sum(told.contributions.values()) == pytest.approx(scores["one"] - scores["other"])
+    with pytest.raises(ValueError, match="a feature is called 'brand\\*user=u', as a joined one is"):
+        model.predict_one({"d": {"brand": "a", "brand*user=u": "b"}}, context={"user": "u", "length": 1})
+    with pytest.raises(TypeError, match="feature 'brand' of document 'one' is 'a'; features are numbers"):
+        (CrossFeatures("user") | PerceptronRanker()).learn_one(query, {"one": 1, "other": 0}, context={"user": "u"})
+
+
 def test_own_measures_are_refused_with_what_takes_them():
     with pytest.raises(TypeError, match=r"StreamQuantileMap\(\) | PerceptronRanker\(measure\)"):
         AdditiveRanker(lambda ranked: 0.0)
+
+
+def shop(n, seed=0):
+    """Queries whose grades follow a curve of the price and the words of a title."""
+    rng = np.random.default_rng(seed)
+    weights = np.random.default_rng(1).normal(size=60)
+    for _ in range(n):
+        x, truth = {}, []
+        for i in range(10):
+            price, found = rng.normal(), rng.integers(0, 60, 6)
+            x[f"d{i}"] = {
+                "price": None if rng.random() < 0.1 else float(np.exp(3 * price)),
+                "brand": "abc"[rng.integers(3)],
+                "title": " ".join(f"w{j}" for j in found),
+            }
+            truth.append(-2 * abs(price) + 0.7 * weights[found].sum())
+        yield x, dict(zip(x, np.digitize(truth, [-1.0, 1.0]).tolist(), strict=True))
+
+
+def test_numbers_and_words_in_one_query_are_a_blend():
+    words_of = lambda: HashedFeatures(10, text=("title",), others=False) | PerceptronRanker()  # noqa: E731
+    models = [BlendRanker([AdditiveRanker(), words_of()]), AdditiveRanker(), words_of()]
+    means = np.zeros(3)
+    for t, (x, y) in enumerate(shop(200)):
+        for k, model in enumerate(models):
+            if t >= 100:
+                means[k] += measure("ndcg@10").value([*model.predict_one(x).values()], [*y.values()]) / 100
+            model.learn_one(x, y)
+    assert means[0] > means[1:].max() + 0.02
+    blend = models[0]
+    assert certificate_of(blend).holds
+    assert np.isfinite(blend.last_round.largest_norm)
+    scores = blend.predict_one(x)
+    assert from_bytes(to_bytes(blend)).predict_one(x) == scores
+    assert blend.predict_one(pd.DataFrame([*x.values()])) == [*scores.values()]
+    told = blend.explain_one(x, "d0", "d1")
+    assert sum(told.contributions.values()) == pytest.approx(scores["d0"] - scores["d1"])
+    assert "price" in told.contributions
+    before = to_bytes(blend)
+    for bad, message in (
+        ({"price": np.inf, "title": "w1"}, "feature 'price' of document 'd0' is inf"),
+        ({"price": "cheap", "title": "w1"}, "feature 'price' of document 'd0' is a text"),
+        ({"price": 1.0, "title": 3.0}, "feature 'title' of document 'd0'"),
+    ):
+        for call in (
+            lambda x=bad: blend.learn_one({"d0": x, "d1": {"price": 1.0}}, {"d0": 1, "d1": 0}),
+            lambda x=bad: blend.predict_one({"d0": x}),
+        ):
+            with pytest.raises((TypeError, ValueError), match=message):
+                call()
+        assert to_bytes(blend) == before
+
+
+def test_runs_of_retrievers():
+    model = RunFeatures() | AdditiveRanker()
+    x = Runs({"bm25": [("a", 9.0), ("b", 5.0), ("c", 3.0)], "vector": [("b", 0.9), ("d", 0.5)]})
+    for _ in range(5):
+        model.learn_one(x, {"a": 0, "b": 2, "c": 0, "d": 1})
+    assert model.rank_one(x)[:2] == ["b", "d"]
+    assert model["AdditiveRanker"].has_curves
 
 
 def explained(model, x, a, b):
@@ -390,7 +477,19 @@ def test_sparse_machines_and_trackers_are_mixed():
     assert tracker.totals.loss == pytest.approx(tracker.learner.account.served)
 
 
-def test_scipy_rows_stay_linear_and_named_rows_of_few_columns_have_curves():
+def test_rows_of_scipy_stay_linear():
     model, rng = AdditiveRanker(), np.random.default_rng(0)
-    model.learn_one(sparse.random(6, 40, 0.5, "csr", random_state=rng), rng.integers(0, 3, 6))
+    for _ in range(3):
+        model.learn_one(sparse.random(6, 40, 0.5, "csr", random_state=rng), rng.integers(0, 3, 6))
     assert not model.has_curves
+    with pytest.raises(TypeError, match="feature 'brand' of document 0 is 'a'; features are numbers"):
+        taught(AdditiveRanker(), words(1)).learn_one([{"brand": "a"}, {"w1": 1.0}], [0, 1])
+
+
+def test_dicts_of_few_names_of_many_are_words_only_with_counts():
+    rng = np.random.default_rng(0)
+    x = [{f"attribute {j}": float(rng.normal()) for j in rng.integers(0, 80, 9)} for _ in range(12)]
+    assert taught(AdditiveRanker(), [(x, rng.integers(0, 3, 12))]).has_curves
+    assert not taught(AdditiveRanker(), words(1)).has_curves
+    with pytest.warns(UserWarning, match="AdditiveRanker has 1,000 features"):
+        AdditiveRanker().learn_one(rng.normal(size=(3, 1000)), [0, 1, 2])

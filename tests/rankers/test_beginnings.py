@@ -48,7 +48,7 @@ def test_before_any_feedback_the_rule_itself_ranks(cls, given, weights):
 
 
 def test_it_learns_from_there():
-    model = RunFeatures(["a", "b"], parts=("minmax",)) | PerceptronRanker.from_rule("minmax", ["a", "b"], average=False)
+    model = RunFeatures(["a", "b"], parts=("minmax",)) | PerceptronRanker.from_rule("minmax", ["a", "b"], half_life=0)
     query = Runs({"a": [("x", 2.0), ("y", 1.0)], "b": {"y": 3.0, "x": 1.0, "z": 2.0}})
     assert model.rank_one(query) == ["x", "y", "z"]
     for _ in range(20):
@@ -56,10 +56,10 @@ def test_it_learns_from_there():
     assert model.rank_one(query) == ["y", "z", "x"]
 
 
-@pytest.mark.parametrize("average", [True, 50.0, False])
-def test_weights_and_their_average_are_copies(average):
+@pytest.mark.parametrize("half_life", [None, 50.0, 0])
+def test_weights_and_their_average_are_copies(half_life):
     given = np.array([1.0, -2.0])
-    model = PerceptronRanker.from_weights(given, average=average)
+    model = PerceptronRanker.from_weights(given, half_life=half_life)
     given[:] = 9.0
     assert model.weights.tolist() == model.served_weights.tolist() == [1.0, -2.0]
     model.learn_one([[0.0, 1.0], [1.0, 0.0]], [1, 0])

@@ -19,7 +19,6 @@ from online_rank import (
     RidgeRanker,
     StreamQuantileMap,
     StreamScaler,
-    StreamTargetEncoder,
     measure,
 )
 from online_rank._kernels import blend as kernels
@@ -132,7 +131,7 @@ def test_a_query_that_a_later_ranker_rejects_leaves_the_others_as_they_were():
                 raise ValueError("three documents")
             return super()._learn(block, rounds)
 
-    model = BlendRanker([RidgeRanker(), StreamQuantileMap() | StreamTargetEncoder() | RidgeRanker(), Fussy()])
+    model = BlendRanker([RidgeRanker(), StreamQuantileMap() | RidgeRanker(), Fussy()])
     for X, y in queries(30):
         if len(y) != 3:
             model.learn_one(X, y)
@@ -226,6 +225,8 @@ def test_the_default_blend_is_curves_and_trees_behind_their_map(relative):
     assert to_bytes(model.learners[0]) == to_bytes(curves)
     assert model.learners[1].n_trees == trees.n_trees > 100
     assert math.isclose(model.weights.sum(), 1.0)
+    assert {*model.importance} == {"price", "brand", "fit", "late"}
+    assert math.isclose(sum(model.importance.values()), trees.importance.sum())
     assert {"fit"} <= {*model.explain_one(x, 0, 1).contributions} <= {"price", "brand", "fit", "late"}
 
 

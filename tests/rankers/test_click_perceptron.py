@@ -50,7 +50,7 @@ def propensity_pairs(clicks, scores, examination, cost, margin):
     ],
 )
 def test_updates_and_bound_from_the_definition(options):
-    model, w, squares = ClickPerceptron(PlackettLuce(k=6, seed=4), average=False, **options), np.zeros(4), np.zeros(4)
+    model, w, squares = ClickPerceptron(PlackettLuce(k=6, seed=4), half_life=0, **options), np.zeros(4), np.zeros(4)
     beta, seen, norms, V, Q, updates = options["relative_margin"], 0, 0.0, 0.0, 0.0, []
     who = PositionUser((0.1, 0.3, 0.5, 0.8, 1.0), seed=3)
     for draw, (X, y) in enumerate(teacher(120)):
@@ -95,7 +95,7 @@ def test_the_mass_is_the_cost_in_expectation(cost, scores):
     mass = loss = 0.0
     for order, p_order in reference.rankings(logits, 4):
         for gains, p_gains in reference.independent_patterns([EXAMINATION[p] * attracts[i] for p, i in enumerate(order)]):
-            model = ClickPerceptron(credit="propensity", examination=EXAMINATION, cost=cost, relative_margin=0.0, average=False)
+            model = ClickPerceptron(credit="propensity", examination=EXAMINATION, cost=cost, relative_margin=0.0, half_life=0)
             model.learn_one(np.zeros((2, 1)), Impression(()).clicked([]))
             model._weights = np.ones(1)
             model.learn_one(X, Impression(order).clicked([i for i, gain in zip(order, gains, strict=True) if gain]))
@@ -183,7 +183,7 @@ def test_the_cost_is_below_its_bound_in_expectation(seed):
             credit="propensity",
             examination=EXAMINATION[:5],
             relative_margin=0.0,
-            average=False,
+            half_life=0,
         )
         user_rng, cost, F, Q = np.random.default_rng([seed, repeat]), 0.0, 0.0, 0.0
         for X, attracts in queries:

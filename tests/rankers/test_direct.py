@@ -25,7 +25,7 @@ network, descend = Module(network_kernels), from_python(inner_descend)
 COSTS = ["squared", "logistic", "lambdarank", "listnet", "slam", "hinge", "structured"]
 OUTPUTS = ["identity", "tanh", "half_tanh"]
 # A lively network: the first weights of a new one are small.
-small = {"hidden": (6, 3), "learning_rate": 0.05, "average": False, "seed": 0}
+small = {"hidden": (6, 3), "learning_rate": 0.05, "half_life": 0, "seed": 0}
 
 
 def trained(queries=None, **arguments):
@@ -157,7 +157,7 @@ def test_the_cost_falls_on_a_fixed_query(surrogate):
     rng = np.random.default_rng(3)
     X = rng.normal(size=(30, 5))
     y = np.digitize(X[:, 0] + X[:, 1] ** 2, [0.0, 1.5])
-    model = DirectRanker((16, 4), surrogate=surrogate, learning_rate=5e-3, average=False, seed=1)
+    model = DirectRanker((16, 4), surrogate=surrogate, learning_rate=5e-3, half_life=0, seed=1)
     cost = Surrogate(surrogate, pair_weight="difference")
     values = []
     for _ in range(500):
@@ -171,9 +171,9 @@ def test_the_cost_falls_on_a_fixed_query(surrogate):
     "arguments",
     [
         {},
-        {"dtype": "float64", "accumulate": 3, "average": 5.0},
-        {"dropout": 0.3, "average": True, "surrogate": "logistic"},
-        {"optimizer": "adagrad", "l2": 0.1, "activation": "relu", "average": False},
+        {"dtype": "float64", "accumulate": 3, "half_life": 5.0},
+        {"dropout": 0.3, "half_life": None, "surrogate": "logistic"},
+        {"optimizer": "adagrad", "l2": 0.1, "activation": "relu", "half_life": 0},
         {"optimizer": "sgd", "accumulate": 4, "dropout": 0.2},
     ],
 )
@@ -215,7 +215,7 @@ def test_accumulated_queries_are_one_step_of_their_mean_gradient():
 
 
 def test_served_parameters_are_the_average():
-    model = DirectRanker(**{**small, "average": True}, dtype="float64")
+    model = DirectRanker(**{**small, "half_life": None}, dtype="float64")
     visited = []
     for query in linear_queries(12):
         model.learn_one(*query)
@@ -241,7 +241,7 @@ def test_a_score_depends_on_its_document_alone_to_the_last_bit(dtype):
     model.learn_one(read_only, np.arange(200) % 3)
 
 
-@pytest.mark.parametrize("arguments", [{}, {"dtype": "float64", "activation": "relu"}, {"accumulate": 3, "average": True}])
+@pytest.mark.parametrize("arguments", [{}, {"dtype": "float64", "activation": "relu"}, {"accumulate": 3, "half_life": None}])
 def test_rejected_queries_leave_no_trace(arguments):
     queries = linear_queries(5)
     model = trained(queries, **arguments)
@@ -272,7 +272,7 @@ def test_rejected_queries_leave_no_trace(arguments):
 
 def test_features_that_emerge_change_no_score():
     rng = np.random.default_rng(0)
-    for arguments in ({}, {"accumulate": 2, "average": True}, {"optimizer": "sgd"}):
+    for arguments in ({}, {"accumulate": 2, "half_life": None}, {"optimizer": "sgd"}):
         model = DirectRanker(**{**small, **arguments})
         for _ in range(20):
             x = [{"a": rng.normal(), "b": rng.normal()} for _ in range(5)]
@@ -290,7 +290,7 @@ def test_features_that_emerge_change_no_score():
 
 
 def test_saved_and_loaded_it_goes_on_alike(tmp_path):
-    model = DirectRanker(**{**small, "average": 5.0, "dropout": 0.2, "accumulate": 3})
+    model = DirectRanker(**{**small, "half_life": 5.0, "dropout": 0.2, "accumulate": 3})
     rng = np.random.default_rng(0)
     queries = [[{name: rng.normal() for name in names} for _ in range(4)] for names in ("ab", "bc", "abcd", "ad", "cd")]
     for x in queries:
@@ -380,7 +380,7 @@ def test_degenerate_queries():
         {"dropout": 1.0},
         {"accumulate": 0},
         {"measure": "mrr"},
-        {"average": 0.0},
+        {"half_life": -1.0},
         {"dtype": "float16"},
     ],
 )

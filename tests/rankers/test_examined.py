@@ -40,7 +40,7 @@ def test_each_click_alone_is_relevant_as_often_as_its_position_is_rare():
 def test_what_clicks_teach_without_weights_is_the_position():
     # Two features: one of quality, and one by which a good ranker has always put documents first.
     def course(examination):
-        rng, model = np.random.default_rng(1), ExaminedRanker(PerceptronRanker(average=True), examination=examination, k=6)
+        rng, model = np.random.default_rng(1), ExaminedRanker(PerceptronRanker(half_life=None), examination=examination, k=6)
         user = PositionUser(click=(0.2, 0.6), eta=1.0, seed=3)
         for t in range(2000):
             good = rng.integers(2, size=6)

@@ -13,7 +13,7 @@ QUERY = [[1.0, 0.0], [0.0, 1.0]]
 
 
 def members():
-    return [PerceptronRanker(average=False), PerceptronRanker(credit="spread")]
+    return [PerceptronRanker(half_life=0), PerceptronRanker(credit="spread")]
 
 
 MAKERS = {

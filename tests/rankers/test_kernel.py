@@ -115,7 +115,7 @@ def test_learns_what_the_reference_learns(kernel, measure, budget, tolerance, be
 
 def test_an_update_by_hand():
     # Scores 0: one violated pair of mass 1 - 1 / log2(3), k(a, b) = exp(-1/4): both documents are stored, nothing is lost.
-    model = KernelPerceptronRanker(gamma=1.0, average=False)
+    model = KernelPerceptronRanker(gamma=1.0, half_life=0)
     model.learn_one([[0.5], [0.0]], [1, 0])
     mass, k = 1.0 - 1.0 / math.log2(3), math.exp(-0.25)
     assert model.predict_one([[0.5], [0.0]]) == pytest.approx([mass * (1.0 - k), mass * (k - 1.0)])
@@ -127,7 +127,7 @@ def test_an_update_by_hand():
 
 def test_the_linear_kernel_is_the_perceptron():
     linear = KernelPerceptronRanker("polynomial", gamma=1.0, degree=1, coef0=0.0, tolerance=0.0, relative_margin=0.0)
-    perceptron = PerceptronRanker(credit="spread", average=True)
+    perceptron = PerceptronRanker(credit="spread", half_life=None)
     for X, y in stream(60, seed=3):
         linear.learn_one(X, y)
         perceptron.learn_one(X, y)
@@ -293,7 +293,7 @@ def test_many_documents_take_the_long_way_to_the_same_credit():
         ({"tolerance": math.nan}, ValueError, "tolerance is nan"),
         ({"relative_margin": -0.1}, ValueError, "relative_margin is -0.1"),
         ({"measure": "recall"}, ValueError, "recall"),
-        ({"average": 0.0}, ValueError, "average is 0.0"),
+        ({"half_life": -1.0}, ValueError, "half_life is -1.0"),
     ],
 )
 def test_settings_that_make_no_sense(settings, error, message):

@@ -61,7 +61,7 @@ def test_an_own_loss_learns_what_the_same_loss_of_the_library_learns(make):
 
 
 def test_one_step_by_hand():
-    model = GradientRanker(Squares(scale=0.5), optimizer="sgd", learning_rate=0.1, average=False)
+    model = GradientRanker(Squares(scale=0.5), optimizer="sgd", learning_rate=0.1, half_life=0)
     model.learn_one([[1.0, 0.0], [0.0, 3.0]], [1, 0])
     # Scores 0, so miss = -(1 - 1/2) and 1/2, halved: w = -0.1 ((-1/4) x_1 + (1/4) x_2).
     assert model.weights.tolist() == [0.1 * 0.25, -0.1 * 0.25 * 3.0]
@@ -230,7 +230,7 @@ def test_another_process_must_know_the_name(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     import elsewhere
 
-    model = GradientRanker(elsewhere.up, optimizer="sgd", learning_rate=1.0, average=False)
+    model = GradientRanker(elsewhere.up, optimizer="sgd", learning_rate=1.0, half_life=0)
     save(model, tmp_path / "model.npz")
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "model.npz")]
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}

@@ -54,7 +54,7 @@ def test_the_librarys_loss_as_ones_own_learns_the_same_bits(credit, mass):
 
 
 def test_one_round_by_hand():
-    model = PerceptronRanker(lambda ranked: 0.25 * (ranked[0] == 0), credit="spread", average=False)
+    model = PerceptronRanker(lambda ranked: 0.25 * (ranked[0] == 0), credit="spread", half_life=0)
     model.learn_one([[1.0, 0.0], [0.0, 1.0]], [0, 1], w=2.0)
     # The mass 2 * 0.25 on the only pair, x_2 - x_1.
     np.testing.assert_allclose(model.weights, [-0.5, 0.5], rtol=1e-15)

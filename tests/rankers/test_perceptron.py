@@ -59,7 +59,7 @@ def test_first_update_by_hand():
 
 
 def test_a_correct_ranking_teaches_nothing():
-    model = PerceptronRanker("ndcg", average=False)
+    model = PerceptronRanker("ndcg", half_life=0)
     X = np.array([[1.0], [0.0]])
     model.learn_one(X, [1, 0])
     before = model.weights
@@ -72,7 +72,7 @@ def test_a_correct_ranking_teaches_nothing():
 
 def test_half_life_and_last_weights():
     queries = [query for query in random_queries(3, 30, ties=False) if len(set(query[1])) > 1]
-    half_life, last = PerceptronRanker(average=2), PerceptronRanker(average=False)
+    half_life, last = PerceptronRanker(half_life=2), PerceptronRanker(half_life=0)
     history = []
     for X, y in queries:
         half_life.learn_one(X, y)
@@ -83,7 +83,7 @@ def test_half_life_and_last_weights():
     assert half_life.served_weights == pytest.approx(shares @ np.array(history) / shares.sum())
 
 
-@pytest.mark.parametrize("options", [{}, {"credit": "argmax"}, {"credit": "sort"}, {"average": 7}])
+@pytest.mark.parametrize("options", [{}, {"credit": "argmax"}, {"credit": "sort"}, {"half_life": 7}])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_learn_many_is_the_loop_bit_for_bit(options, dtype):
     queries = [(X.astype(dtype), y) for X, y in random_queries(5, 40, d=7, largest=30, ties=False)]
@@ -293,14 +293,14 @@ def test_prediction_is_pure_and_state_does_not_alias_input():
 
 
 def test_clone_pickle_deepcopy():
-    model = PerceptronRanker("ap>=2", credit="sort", average=50)
+    model = PerceptronRanker("ap>=2", credit="sort", half_life=50)
     for X, y in random_queries(2):
         model.learn_one(X, y)
     for twin in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
         assert state_of(twin) == state_of(model)
     clone = model.clone()
     assert clone.n_features == 0
-    assert (clone.measure, clone.credit, clone.average) == ("ap>=2", "sort", 50)
+    assert (clone.measure, clone.credit, clone.half_life) == ("ap>=2", "sort", 50)
 
 
 @pytest.mark.parametrize(
@@ -311,9 +311,9 @@ def test_clone_pickle_deepcopy():
         ({"mass": "all"}, "mass is 'all'"),
         ({"relative_margin": float("nan")}, "relative_margin is nan"),
         ({"relative_margin": -1.0}, "relative_margin is -1.0"),
-        ({"average": 0.0}, "average is 0.0"),
+        ({"half_life": -1.0}, "half_life is -1.0"),
         ({"norm_cap": 1.5}, "norm_cap is 1.5"),
-        ({"served": "average", "average": False}, "learns from an average"),
+        ({"served": "average", "half_life": 0}, "learns from an average"),
     ],
 )
 def test_arguments_that_do_not_fit(options, message):

@@ -28,7 +28,6 @@ LOOKS_AT_THE_QUERY = {
     "blend, default",
     "quantile map",
     "quantile map, frozen",
-    "map | encoder | ridge",
     "runs",
     "runs | perceptron",
     "union",

@@ -19,7 +19,6 @@ from online_rank import (
     RunFeatures,
     StreamQuantileMap,
     StreamScaler,
-    StreamTargetEncoder,
     SwapRanker,
 )
 from online_rank.base.signs import signs_of_columns, signs_of_features
@@ -31,8 +30,8 @@ from tests.helpers import as_block, state_of
 SIGNS = {"1": 1, "2": -1, "4": -1}
 OPTIONS = [
     {},
-    {"average": False},
-    {"average": 7.0},
+    {"half_life": 0},
+    {"half_life": 7.0},
     {"served": "average"},
     {"credit": "argmax", "relative_margin": 0.5},
     {"norm_cap": 0.3},
@@ -54,7 +53,7 @@ def taught(model, stream):
 
 
 def test_a_weight_of_the_wrong_sign_becomes_0_and_the_average_is_of_projected_weights():
-    free, model = PerceptronRanker("ndcg"), PerceptronRanker("ndcg", average=True, signs={"1": -1, "2": 1})
+    free, model = PerceptronRanker("ndcg"), PerceptronRanker("ndcg", half_life=None, signs={"1": -1, "2": 1})
     X, y = np.array([[2.0, 1.0], [0.0, 0.0]]), [1, 0]
     for ranker in (free, model):
         ranker.learn_one(X, y)
@@ -87,7 +86,7 @@ def test_each_update_is_the_free_one_projected(options):
         assert not (model.served_weights * signs < 0.0).any()
     assert projections > 5
     if options == {}:
-        again = PerceptronRanker(average=True, signs=SIGNS)
+        again = PerceptronRanker(half_life=None, signs=SIGNS)
         for X, y in queries():
             again.learn_one(X, y)
             if not again.last_round.skipped:
@@ -133,22 +132,22 @@ def test_a_refused_query_changes_nothing():
     assert state_of(model) == before
 
 
-@pytest.mark.parametrize("average", [True, 7.0])
-def test_sparse_queries_of_one_grade_before_the_first_that_counts(average):
+@pytest.mark.parametrize("half_life", [None, 7.0])
+def test_sparse_queries_of_one_grade_before_the_first_that_counts(half_life):
     """Nothing was averaged yet: with a half-life the projection divided by zero."""
-    model = PerceptronRanker(signs=SIGNS, average=average)
+    model = PerceptronRanker(signs=SIGNS, half_life=half_life)
     X, y = next(queries())
     model.learn_one(sp.csr_matrix(X), [1] * len(y))
     assert (model.weights == 0.0).all()
     model.learn_one(sp.csr_matrix(X), y)
-    dense = taught(PerceptronRanker(signs=SIGNS, average=average), [(X, y)])
+    dense = taught(PerceptronRanker(signs=SIGNS, half_life=half_life), [(X, y)])
     assert model.served_weights == pytest.approx(dense.served_weights, rel=1e-12, abs=1e-12)
 
 
 @pytest.mark.slow
 def test_bounds_hold_on_1000_streams():
     options = [{}, {"credit": "spread"}, {"credit": "argmax"}, {"credit": "sort", "relative_margin": 0.5},
-               {"norm_cap": 0.3}, {"served": "average"}, {"average": 5.0, "served": "average"}]  # fmt: skip
+               {"norm_cap": 0.3}, {"served": "average"}, {"half_life": 5.0, "served": "average"}]  # fmt: skip
     checked = 0
     for number in range(1000):
         rng = np.random.default_rng(number)
@@ -239,7 +238,6 @@ def test_signs_are_refused_behind_other_steps():
     for step in (
         HashedFeatures(9),
         CrossFeatures("user"),
-        StreamTargetEncoder(),
         StreamScaler() + QueryNormalizer(),
         copy.copy,
     ):

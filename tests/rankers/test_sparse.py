@@ -18,9 +18,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:credit='spread'")
 SETTINGS = [
     {},
     {"credit": "spread"},
-    {"credit": "argmax", "average": 5},
+    {"credit": "argmax", "half_life": 5},
     {"credit": "sort"},
-    {"credit": "argmax", "average": False, "mass": "sqrt"},
+    {"credit": "argmax", "half_life": 0, "mass": "sqrt"},
 ]
 
 
@@ -55,11 +55,11 @@ def test_an_update_is_that_of_the_array(options):
         assert sparse.predict_one(as_rows(X)) == pytest.approx(dense.predict_one(X), rel=1e-12, abs=1e-12)
 
 
-@pytest.mark.parametrize("average", [True, 3.0, 200.0, 0.7])
-def test_the_lazy_average_stays_the_average(average):
+@pytest.mark.parametrize("half_life", [None, 3.0, 200.0, 0.7])
+def test_the_lazy_average_stays_the_average(half_life):
     # Half-lives so short that the reference round has to move.
     rng = np.random.default_rng(1)
-    dense, sparse = (PerceptronRanker(credit="spread", average=average) for _ in range(2))
+    dense, sparse = (PerceptronRanker(credit="spread", half_life=half_life) for _ in range(2))
     for _ in range(10_000):
         X, y = rng.integers(-2, 3, (4, 5)) * 0.25, rng.integers(0, 3, 4)
         dense.learn_one(X, y)
@@ -162,9 +162,9 @@ def test_certificates_of_sparse_rows_are_those_of_arrays():
 GRADIENT = [
     {},
     {"surrogate": "lambdarank", "optimizer": "adagrad"},
-    {"surrogate": "listnet", "optimizer": "sgd", "average": 3.0},
-    {"surrogate": "hinge", "average": True},
-    {"optimizer": "adagrad", "average": 0.5},
+    {"surrogate": "listnet", "optimizer": "sgd", "half_life": 3.0},
+    {"surrogate": "hinge", "half_life": None},
+    {"optimizer": "adagrad", "half_life": 0.5},
 ]
 
 
@@ -219,11 +219,11 @@ def test_optimizers_that_move_every_weight_get_arrays():
         GradientRanker(optimizer="adam").learn_one(as_rows(X)._replace(n_columns=1 << 23), y)
 
 
-@pytest.mark.parametrize("average", [0.5, 2.0])
-def test_a_rejected_block_is_undone_although_the_average_moved_its_reference(average):
+@pytest.mark.parametrize("half_life", [0.5, 2.0])
+def test_a_rejected_block_is_undone_although_the_average_moved_its_reference(half_life):
     # The reference moves after 400 half-lives, which changes rows of features that the block does not have.
     # There are more features than entries in the block: otherwise all rows are copied anyway.
-    model = PerceptronRanker(average=average, credit="argmax")
+    model = PerceptronRanker(half_life=half_life, credit="argmax")
     columns, y = np.arange(10, dtype=np.int32), np.arange(10) % 3
     for order in (columns, columns[::-1].copy()):
         model.learn_one(SparseRows(np.arange(11), order, np.ones(10), 3000), y)

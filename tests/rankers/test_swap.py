@@ -18,7 +18,6 @@ from online_rank import (
     RunFeatures,
     Runs,
     StreamScaler,
-    StreamTargetEncoder,
     SwapRanker,
     load,
     save,
@@ -237,23 +236,6 @@ def test_begins_with_a_fusion_rule():
     assert rule["SwapRanker"].confidence == 1.0
     shown = rule.show_one(query)
     rule.learn_one(query, shown.clicked(["a"] if "a" in shown.order else []))
-
-
-def test_an_encoder_learns_from_the_documents_shown():
-    # Normal scores -2.6, 0 and 2.6 stand on points of the grid; gains 0, 1 of two documents are -1 and 1, standardised.
-    model = StreamTargetEncoder(n_points=3, prior=1.0) | SwapRanker()
-    X = np.array([[-2.6], [0.0], [2.6]])
-    model.learn_one(X, Impression((2, 0), logits=(0.0, 0.0), rest=0.0).clicked([2]))
-    encoder = model["StreamTargetEncoder"]
-    assert encoder._sums.tolist() == [[-1.0, 0.0, 1.0]]
-    assert encoder._counts.tolist() == [[1.0, 0.0, 1.0]]
-    assert encoder.transform_one(X)[:, 1].tolist() == [-0.5, 0.0, 0.5]
-    several = StreamTargetEncoder(n_points=3, prior=1.0) | SwapRanker()
-    shown = Impression((2, 0), logits=(0.0, 0.0), rest=0.0)
-    several.learn_many(np.concatenate([X, X]), [shown.clicked([2]), shown.clicked([])], [1, 1, 1, 2, 2, 2])
-    assert several["StreamTargetEncoder"]._sums.tolist() == [[-1.0, 0.0, 1.0]]
-    with pytest.raises(ValueError, match="document 5 was shown"):
-        model.learn_one(X, Impression((5,), logits=(0.0,)).clicked([]))
 
 
 def policy_logits(shown):

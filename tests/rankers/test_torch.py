@@ -110,7 +110,7 @@ def test_comparisons_are_antisymmetric_and_transitive():
 def test_the_module_stays_as_it_is():
     module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Dropout(0.5), torch.nn.Linear(4, 1))
     before = copy.deepcopy(module.state_dict())
-    model = TorchRanker(module, average=True)
+    model = TorchRanker(module, half_life=None)
     queries = [query for query in stream(20, seed=4) if len(query[1]) > 1]
     model.learn_many(*as_block(queries))
     model.predict_one(queries[0][0])
@@ -155,11 +155,11 @@ def test_learns_what_is_not_linear():
     assert pair_accuracy(model, test) > 0.8
 
 
-@pytest.mark.parametrize("average", [False, 20])
-def test_numbers_go_through_a_file_without_pickle(average, tmp_path):
+@pytest.mark.parametrize("half_life", [0, 20])
+def test_numbers_go_through_a_file_without_pickle(half_life, tmp_path):
     torch.manual_seed(0)
     module = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1))
-    model, other = (TorchRanker(module, average=average) for _ in range(2))
+    model, other = (TorchRanker(module, half_life=half_life) for _ in range(2))
     queries = [([dict(zip("ab", row, strict=True)) for row in X], y) for X, y in stream(20, seed=8, d=2) if len(y) > 1]
     for X, y in queries:
         model.learn_one(X, y)
@@ -251,7 +251,7 @@ def test_a_module_on_a_gpu_learns_as_on_the_cpu(tmp_path):
     torch.manual_seed(0)
     layers = torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Tanh(), torch.nn.Linear(4, 1)
     module = torch.nn.Sequential(*layers).double()
-    here, there = TorchRanker(module, average=10), TorchRanker(copy.deepcopy(module).cuda(), average=10)
+    here, there = TorchRanker(module, half_life=10), TorchRanker(copy.deepcopy(module).cuda(), half_life=10)
     for X, y in stream(50, seed=3):
         if len(y) > 1:
             here.learn_one(X, y)

@@ -68,6 +68,20 @@ def learn_encodings(X20: np.ndarray, X: np.ndarray, y: np.ndarray, sums: np.ndar
                 sums[j, part, 1, point] += share
 
 
+def derivatives(s: np.ndarray, y: np.ndarray, w: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """First derivatives, negative, and second ones (m,) of the logistic loss of the pairs of a query, over m."""
+    m = len(y)
+    c, h = np.zeros(m), np.zeros(m)
+    for i, j in itertools.permutations(range(m), 2):
+        if y[i] > y[j]:
+            p = 1.0 / (1.0 + math.exp(s[i] - s[j]))
+            c[i] += w / m * p
+            c[j] -= w / m * p
+            h[i] += w / m * p * (1 - p)
+            h[j] += w / m * p * (1 - p)
+    return c, h
+
+
 class Newton:
     """Newton steps on the logistic loss of pairs, with Hessians that fade; columns g, and presence where `presence` says so."""
 
@@ -90,15 +104,8 @@ class Newton:
 
     def learn(self, Z: np.ndarray, y: np.ndarray, w: float = 1.0) -> None:
         """Learn columns (m, D)."""
-        s, m = self.scores(Z), len(y)
-        c, h = np.zeros(m), np.zeros(m)
-        for i, j in itertools.permutations(range(m), 2):
-            if y[i] > y[j]:
-                p = 1.0 / (1.0 + math.exp(s[i] - s[j]))
-                c[i] += w / m * p
-                c[j] -= w / m * p
-                h[i] += w / m * p * (1 - p)
-                h[j] += w / m * p * (1 - p)
+        c, h = derivatives(self.scores(Z), y, w)
+        m = len(y)
         self.pending += c @ Z
         step = -(-m // 40)
         drawn = np.arange(0, m, step)

@@ -53,8 +53,8 @@ def test_both_rank_a_query_just_before_they_learn_it():
     a, b, target = PerceptronRanker(), PerceptronRanker("ap"), measure("ndcg@10")
     with pytest.raises(ValueError, match="learn different measures"):
         against(b, a)
-    b = PerceptronRanker(average=False)
-    service = RankingService(PerceptronRanker(), challenge=Challenge(PerceptronRanker(average=False)))
+    b = PerceptronRanker(half_life=0)
+    service = RankingService(PerceptronRanker(), challenge=Challenge(PerceptronRanker(half_life=0)))
     paired = PairedLosses(["serving", "challenger"])
     for i, docs, grades in queries(40):
         send(service, id=i, docs=docs)

@@ -22,7 +22,6 @@ from online_rank import (  # noqa: E402
     PerceptronRanker,
     StreamQuantileMap,
     StreamScaler,
-    StreamTargetEncoder,
     hybrid,
     register,
     save,
@@ -194,7 +193,6 @@ class Squared(StatelessTransformer):
 @pytest.mark.parametrize(
     ("steps", "names"),
     [
-        (StreamQuantileMap() | StreamTargetEncoder(), {"price*user=u17", "price*user=u17 encoded"}),
         (StreamQuantileMap(), {"price*user=u17"}),
         (Squared(), {"price*user=u17", "price*user=u17, squared"}),
     ],
@@ -372,9 +370,7 @@ def test_the_command_forgets_in_a_folder(tmp_path):
     assert failed.stdout == "nothing found\n"
 
 
-@pytest.mark.parametrize(
-    "name", ["scaler | crosses | perceptron", "map | encoder | ridge", "drift, reset", "boosted", "blend, default"]
-)
+@pytest.mark.parametrize("name", ["scaler | crosses | perceptron", "map | ridge", "drift, reset", "boosted", "blend, default"])
 def test_models_go_on_after_forgetting(name):
     from online_rank.base.forgetting import forget_names
 

@@ -387,7 +387,7 @@ def test_grades_that_come_late_are_certified_for_what_was_served():
     teacher = {"x": 2.0, "y": -1.0}
     services = {
         learn_served: RankingService(
-            LossTracker(PerceptronRanker(average=False), {"u": teacher}), measure="ndcg", learn_served=learn_served
+            LossTracker(PerceptronRanker(half_life=0), {"u": teacher}), measure="ndcg", learn_served=learn_served
         )
         for learn_served in (False, True)
     }

@@ -87,7 +87,7 @@ def test_members_that_overlap_do_not_take_their_size_again_and_again():
 
 def settings_that_are_numbers():
     for name in registry.classes():
-        if name in ("Ranker", "Round", "CheckpointError", "ModelFileError", "Trace", "LetorPosition"):
+        if name in ("Ranker", "Round", "CheckpointError", "ModelFileError", "Trace"):
             continue
         cls = class_of_or_none(name)
         if cls is None:

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from online_rank import PerceptronRanker, StreamScaler
+from online_rank import PerceptronRanker, StreamScaler, read
 from online_rank.cli import main
 from online_rank.evaluate import progressive
 from online_rank.metrics import NDCG
@@ -18,7 +18,7 @@ from online_rank.storage.database import Query
 from online_rank.storage.files import ModelFileError, to_bytes
 from online_rank.storage.folder import CheckpointError
 from online_rank.storage.generations import taken
-from online_rank.stream.letor import iter_letor, write_letor
+from online_rank.stream import write_letor
 
 
 def kept(folder):
@@ -50,19 +50,19 @@ def figures(trace):
 
 @pytest.mark.parametrize("stops", [[1], [9], [10], [49], [50], [12, 31, 31, 47]])
 def test_an_interrupted_run_ends_as_an_uninterrupted_one(tmp_path, stops):
-    expected, ndcg = StreamScaler() | PerceptronRanker(average=9.0), NDCG()
+    expected, ndcg = StreamScaler() | PerceptronRanker(half_life=9.0), NDCG()
     whole = progressive(queries(), expected, ndcg, every=10)
     for stop in stops:
         with pytest.raises(Stop):
             progressive(
                 queries(),
-                StreamScaler() | PerceptronRanker(average=9.0),
+                StreamScaler() | PerceptronRanker(half_life=9.0),
                 NDCG(),
                 every=10,
                 checkpoint=tmp_path,
                 watch=until(stop),
             )
-    model, metric = StreamScaler() | PerceptronRanker(average=9.0), NDCG()
+    model, metric = StreamScaler() | PerceptronRanker(half_life=9.0), NDCG()
     scaler = model["StreamScaler"]
     trace = progressive(queries(), model, metric, every=10, checkpoint=tmp_path)
     assert to_bytes([model, metric]) == to_bytes([expected, ndcg])
@@ -72,25 +72,17 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(tmp_path, stops):
     assert figures(again) == figures(whole)
 
 
-def test_a_run_goes_on_from_a_position_without_reading_what_is_before(tmp_path):
+def test_a_run_on_a_file_goes_on_where_it_was(tmp_path):
     path = tmp_path / "q.txt"
     X, y = np.concatenate([X for X, _ in queries()]), np.concatenate([y for _, y in queries()])
     write_letor(path, X, y, np.repeat(np.arange(50), 5))
-    starts = []
-
-    def stream(position):
-        starts.append(position)
-        return iter_letor(path, start=position)
-
     with pytest.raises(Stop):
-        progressive(stream, PerceptronRanker(), every=10, checkpoint=tmp_path / "run", watch=until(25))
+        progressive(read(path), PerceptronRanker(), every=10, checkpoint=tmp_path / "run", watch=until(25))
     model, expected = PerceptronRanker(), PerceptronRanker()
-    trace = progressive(stream, model, every=10, checkpoint=tmp_path / "run")
-    whole = progressive(iter_letor(path), expected, every=10)
+    trace = progressive(read(path), model, every=10, checkpoint=tmp_path / "run")
+    whole = progressive(read(path), expected, every=10)
     assert figures(trace) == figures(whole)
     assert model.weights.tobytes() == expected.weights.tobytes()
-    assert starts[0] is None
-    assert starts[1].offset > 0
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def npy(array, header=None):
     return data
 
 
-@pytest.mark.parametrize("parameters", [{}, {"average": False}, {"average": 50.0}, {"measure": "ap>=2", "credit": "argmax"}])
+@pytest.mark.parametrize("parameters", [{}, {"half_life": 0}, {"half_life": 50.0}, {"measure": "ap>=2", "credit": "argmax"}])
 def test_a_loaded_model_goes_on_exactly_as_the_saved_one(tmp_path, parameters):
     model = learned(**parameters)
     save(model, tmp_path / "m.npz")
@@ -197,7 +197,7 @@ def grown(model):
     "make",
     [
         lambda: GradientRanker(),
-        lambda: GradientRanker("hinge", optimizer="adagrad", average=5.0),
+        lambda: GradientRanker("hinge", optimizer="adagrad", half_life=5.0),
         lambda: StreamScaler() | GradientRanker("listnet"),
         lambda: QueryNormalizer("minmax") | QueryNormalizer() | PerceptronRanker(),
         lambda: StreamQuantileMap() | PerceptronRanker(),
@@ -327,7 +327,7 @@ HOSTILE = {
     "kernel configuration": (_set("object", "state", "_config", to=[9, 9]), "has no '_config'"),
     "unknown parameter": (_set("object", "parameters", "evil", to=1), "no parameter 'evil'"),
     "bad parameter": (_set("object", "parameters", "measure", to="ndcg@0"), "does not accept its parameters"),
-    "parameter of another type": (_set("object", "parameters", "average", to=[1]), "does not accept its parameters"),
+    "parameter of another type": (_set("object", "parameters", "half_life", to=[1]), "does not accept its parameters"),
     "more features than weights": (_set("object", "state", "_n_features", to=5), r"_weights should be an array float64 \(5,\)"),
     "10^12 features": (_set("object", "state", "_n_features", to=10**12), r"_weights should be an array float64 \(10{12},\)"),
     "features < 0": (_set("object", "state", "_n_features", to=-1), "integer from 0"),
@@ -619,10 +619,10 @@ def test_a_rolling_metric():
 
 
 def test_a_parameter_that_an_older_version_did_not_know_takes_its_default():
-    model = learned(average=False)
+    model = learned(half_life=0)
     old = repacked(to_bytes(model), lambda header: header["object"]["parameters"].pop("norm_cap") and None)
     found = from_bytes(old)
-    assert (found.norm_cap, found.average) == (None, False)
+    assert (found.norm_cap, found.half_life) == (None, 0)
     assert to_bytes(found) == to_bytes(model)
     lifted = to_bytes(ForEachDocument(preprocessing.StandardScaler()))
     lacking = repacked(lifted, lambda header: header["object"]["parameters"].pop("transformer") and None)

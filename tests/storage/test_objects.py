@@ -32,7 +32,7 @@ def in_numpy(value):
 
 
 SETTINGS = [
-    (PerceptronRanker, {"average": 10}),
+    (PerceptronRanker, {"half_life": 10}),
     (PerceptronRanker, {"measure": "ap"}),
     (PerceptronRanker, {"signs": {"clicks": 1}}),
     (FeedbackPlan, {"window": 30, "events": {"click": 1.0}}),
@@ -52,7 +52,7 @@ SETTINGS = [
 
 @pytest.mark.parametrize(("cls", "settings"), SETTINGS)
 def test_settings_from_numpy_are_saved_as_plain_ones(cls, settings):
-    """Files were written that no `load` read again: average is a int64."""
+    """Files were written that no `load` read again: half_life is a int64."""
     plain, given = cls(**settings), cls(**{name: in_numpy(value) for name, value in settings.items()})
     loaded = from_bytes(to_bytes(given))
     assert to_bytes(given) == to_bytes(plain) == to_bytes(loaded)
@@ -66,6 +66,6 @@ def test_names_of_steps_from_numpy_are_saved_as_plain_ones():
 
 def test_settings_that_no_file_gives_back_are_refused_by_save():
     model = PerceptronRanker()
-    model.average = [1]
-    with pytest.raises(TypeError, match=r"cannot save .*average is a list"):
+    model.half_life = [1]
+    with pytest.raises(TypeError, match=r"cannot save .*half_life is a list"):
         to_bytes(model)

@@ -190,7 +190,6 @@ MADE = {
     ],
     "Trace": [trace],
     "TrustUser": [lambda: user("trust", max_grade=4)],
-    "LetorPosition": [lambda: class_of("LetorPosition", "here")(1, 2, 3)],
     "RankingPipeline": [lambda: teach(online_rank.StreamScaler() | online_rank.PerceptronRanker())],
 }
 

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from online_rank.stream import iter_table
+import online_rank
 
 PLAIN = "q,g,a,b\n1,1,1.5,2\n1,0,2.5,3\n2,1,1,1\n2,0,0,2\n"
 FRAME = pd.read_csv(io.StringIO(PLAIN))
@@ -18,7 +18,7 @@ FRAME = pd.read_csv(io.StringIO(PLAIN))
 
 def read(source, **options):
     given = {"query": "q", "grade": "g", "with_ids": True, **options}
-    return [(x.X.tolist(), y.tolist(), qid, ids) for x, y, qid, ids in iter_table(source, **given)]
+    return [(x.X.tolist(), y.tolist(), qid, ids) for x, y, qid, ids in online_rank.read(source, **given)]
 
 
 def written(folder, content, name="log.csv"):
@@ -57,7 +57,7 @@ def test_text_of_several_lines_with_separators_is_no_error(tmp_path):
 
 
 def test_a_value_that_is_cut_by_the_end_of_a_block_is_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr("online_rank.stream.table_text._CSV_BLOCK", 64)
+    monkeypatch.setattr("online_rank.stream.source._CHUNK", 64)
     path = written(tmp_path, "q,g,d,a\n" + "".join(f'{i},1,"line {i}\nline",{i}\n' for i in range(99)))
     assert [(x, ids) for x, _, _, ids in read(path, document="d")] == [([[i]], [f"line {i}\nline"]) for i in range(99)]
 
@@ -70,28 +70,28 @@ def test_grades_may_be_true_and_false(tmp_path):
 def test_words_for_missing_values_in_numbers(tmp_path, word):
     path = written(tmp_path, f"q,g,a,b\n1,1,{word},true\n1,0,2,{word}\n")
     assert read(path, missing="zero")[0][0] == [[0.0, 1.0], [2.0, 0.0]]
-    with pytest.raises(ValueError, match=r"log\.csv, row 1: the value of 'a' is missing"):
+    with pytest.raises(ValueError, match=r"log\.csv, line 2: the value of 'a' is missing"):
         read(path)
 
 
 @pytest.mark.parametrize("row", [1, 8, 30])
 def test_a_word_among_numbers_is_named(tmp_path, monkeypatch, row):
-    monkeypatch.setattr("online_rank.stream.table_text._CSV_BLOCK", 128)
+    monkeypatch.setattr("online_rank.stream.source._CHUNK", 128)
     values = ["oops" if i == row - 1 else i for i in range(40)]
     path = written(tmp_path, "q,g,a,b\n" + "".join(f"{i},1,{value},1\n" for i, value in enumerate(values)))
-    with pytest.raises(ValueError, match=rf"log\.csv.*column 'a'.*'oops'|log\.csv, row {row}: column 'a': 'oops'"):
+    with pytest.raises(ValueError, match=rf"log\.csv, line {row + 1}: 'oops' in column 'a' is not a number"):
         read(path, features=["a"])
     if row < 9:
-        ((column,),) = [iter_table(path, query="q", grade="g").plan.left_out]
-        assert column.why.startswith(f"text, because of 'oops' in row {row}:")
+        ((column,),) = [online_rank.read(path, query="q", grade="g").plan.left_out]
+        assert column.why.startswith(f"text, because of 'oops' ({path}, line {row + 1}):")
     else:
-        with pytest.raises(ValueError, match=r"log\.csv, row 30: column 'a': 'oops' is not a number"):
+        with pytest.raises(ValueError, match=r"log\.csv, line 31: 'oops' in column 'a' is not a number"):
             read(path)
 
 
 def test_times_as_bigquery_writes_them(tmp_path):
     path = written(tmp_path, "q,g,a,t\n1,1,1,2026-10-01 00:01:02 UTC\n2,1,3,2026-10-01 00:01:01 UTC\n")
-    with pytest.raises(ValueError, match="row 2: query 2 is older"):
+    with pytest.raises(ValueError, match="line 3: query 2 is older"):
         read(path, event_time="t")
 
 
@@ -110,17 +110,14 @@ def test_ids_of_queries_are_compared_as_they_are_written(tmp_path):
     [
         (PLAIN.encode("utf-16"), "text in UTF-16: write it as UTF-8"),
         ("q,g,a\u00e9,b\n1,1,1,2\n".encode("latin-1"), "not text in UTF-8"),
-        (gzip.compress(PLAIN.encode(), mtime=0), "packed by gzip: call it .csv.gz"),
-        (b"\x28\xb5\x2f\xfd\x04\x00", "packed by zstd: unpack it first"),
-        (b"BZh91AY", "packed by bzip2"),
-        (b"\xfd7zXZ\x00\x00", "packed by xz"),
-        (b"\x04\x22\x4d\x18\x00", "packed by lz4"),
+        (b"\x28\xb5\x2f\xfd\x04\x00", "compressed by zstd: unpack it first"),
+        (b"BZh91AY", "compressed by bzip2"),
+        (b"\xfd7zXZ\x00\x00", "compressed by xz"),
+        (b"\x04\x22\x4d\x18\x00", "compressed by lz4"),
         (b"PK\x03\x04", "a spreadsheet"),
         (b"\xd0\xcf\x11\xe0", "a spreadsheet"),
-        (b"PAR1\x15", "parquet: call it .parquet"),
-        (b"ARROW1\x00", "feather: write it as parquet"),
-        ('{"q": 1, "g": 1, "a": 2}\n', "JSON: write it as parquet"),
-        ('[{"q": 1, "g": 1, "a": 2}]\n', "JSON: write it as parquet"),
+        (b"PAR1\x15", "not a file of parquet, or cut short"),
+        (b"ARROW1\x00", "not a file of Arrow, or cut short"),
         ("q,g,a,a\n1,1,1,2\n", "several columns are called 'a'"),
         ("q,g,g,a\n1,1,1,2\n", "several columns are called 'g'"),
         (
@@ -130,10 +127,10 @@ def test_ids_of_queries_are_compared_as_they_are_written(tmp_path):
         ('q,g,a,t\n1,1,1,"5/8 hose\n1,1,2,y\n1,0,3,"1/2 hose\n', "lines 2 to 4: a quotation mark"),
         ('q,g,a,t\n1,1,1,x\n1,1,2,"5/8 hose\n1,0,3,z\n', "lines 3 to 4: a quotation mark"),
         ("q,g,t,a\n1,1,x,1\n1,1,\u00e9,1\n".encode("latin-1"), "line 3: not text in UTF-8"),
-        ("q,g,a\n1,0.5,1\n", "row 1: the grade 0.5 is not an integer"),
+        ("q,g,a\n1,0.5,1\n", "line 2: the grade 0.5 is not an integer"),
         ("q,g,a\n1,1,1\n1,0\n", "Expected 3 columns, got 2"),
         ("q\n1\n", "no column 'g'; there are 'q'"),
-        ("", "Empty CSV file"),
+        ("", "no rows"),
     ],
 )
 def test_a_file_that_cannot_be_read_right_is_refused(tmp_path, content, told):
@@ -141,18 +138,73 @@ def test_a_file_that_cannot_be_read_right_is_refused(tmp_path, content, told):
         read(written(tmp_path, content))
 
 
+@pytest.mark.parametrize("name", ["log.csv.gz", "log.csv", "log.tsv", "log.txt", "log", "log.parquet.gz"])
+def test_the_content_says_what_a_file_is(tmp_path, name):
+    """Also where the name says something else."""
+    content = gzip.compress(PLAIN.encode()) if name != "log.csv.gz" else PLAIN.encode()
+    if name == "log.tsv":
+        content = PLAIN.replace(",", "\t").encode()
+    if name == "log.parquet.gz":
+        with pytest.raises(ValueError, match=r"log\.parquet\.gz: not a file of parquet"):
+            read(written(tmp_path, content, name))
+        return
+    assert read(written(tmp_path, content, name)) == read(written(tmp_path, PLAIN, "plain.csv"))
+
+
+@pytest.mark.parametrize("name", ["log.feather", "log.arrow", "log"])
+def test_files_of_arrow(tmp_path, name):
+    pl.from_pandas(FRAME).write_ipc(tmp_path / name)
+    assert read(tmp_path / name) == read(FRAME)
+
+
+JSON = ['{"q": 1, "g": 1, "a": 1.5, "b": 2}', '{"q": 1, "g": 0, "a": 2.5, "b": 3}', "", '{"q": 2, "g": 1, "a": 1, "b": 1}',
+        '{"b": 2, "q": 2, "a": 0, "g": 0}']  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "log.ndjson", "log", "log.jsonl.gz"])
+def test_json_lines(tmp_path, name, monkeypatch):
+    monkeypatch.setattr("online_rank.stream.source._CHUNK", 50)
+    content = "\n".join(JSON).encode()
+    assert read(written(tmp_path, gzip.compress(content) if name.endswith(".gz") else content, name)) == read(FRAME)
+
+
 @pytest.mark.parametrize(
-    ("name", "told"),
-    [(f"log.csv{end}", "unpack it first") for end in (".zst", ".bz2", ".xz", ".zip", ".lz4")]
-    + [
-        (f"log{end}", "write it as parquet")
-        for end in (".feather", ".arrow", ".ndjson", ".jsonl", ".json", ".xlsx", ".XLS", ".orc")
-    ]
-    + [("log.parquet.gz", "unpack it first"), ("log.txt", "not a table by its name; tables are .parquet")],
+    ("line", "told"),
+    [
+        ('{"q": 3, "g": 1, "a": "oops", "b": 1}', "line 6: 'oops' in column 'a' is not a number"),
+        ('{"q": 3, "g": 1, "a": null, "b": 1}', "line 6: the value of 'a' is missing"),
+        ('{"q": 3, "g": "true", "a": 1}', "line 6: the value of 'b' is missing"),
+        ('{"q": 3, "g": 0.5, "a": 1, "b": 1}', "line 6: the grade 0.5 is not an integer"),
+        ('{"q": 3, "g": 1, "a": 1', "line 6: .*write one object a line"),
+        ("[3]", "line 6: a list, and an object is wanted"),
+        ('{"q": "x", "g": 1, "a": 1, "b": 1}', "line 1: 'q', the query, has values of several types: take one"),
+    ],
 )
-def test_a_file_that_is_no_table_by_its_name_comes_with_a_remedy(tmp_path, name, told):
-    with pytest.raises(ValueError, match=f"{name}: .*{told}"):
-        read(written(tmp_path, PLAIN, name))
+def test_a_bad_line_of_json_is_named(tmp_path, line, told):
+    with pytest.raises(ValueError, match=rf"log\.jsonl, {told}"):
+        read(written(tmp_path, "\n".join([*JSON, line, ""]), "log.jsonl"), features=["a", "b"])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"id": "q1", "docs": {"a": {"x": 3}, "b": {"x": 1}}, "grades": {"a": 1, "b": 0}}',
+        '{"query": "q1", "documents": [{"id": "a", "x": 3}, {"id": "b", "x": 1}], "grades": [1, 0]}',
+        '{"query": "q1", "documents": [{"id": "a", "x": 3, "grade": 1}, {"id": "b", "x": 1, "grade": 0}]}',
+    ],
+)
+def test_json_lines_of_whole_queries(tmp_path, line):
+    """As `POST /learn` of a service takes them, or with lists of documents."""
+    path = written(tmp_path, f"{line}\n\n{line.replace('q1', 'q2')}\n", "log.jsonl")
+    found = [(x.X.tolist(), y.tolist(), qid, ids) for x, y, qid, ids in online_rank.read(path, with_ids=True)]
+    assert found == [([[3.0], [1.0]], [1, 0], "q1", ["a", "b"]), ([[3.0], [1.0]], [1, 0], "q2", ["a", "b"])]
+    bad = line.replace("q1", "q2").replace("3", '"x1"')
+    with pytest.raises(ValueError, match=r"log\.jsonl, line 3: 'x1' in column 'x' is not a number"):
+        list(online_rank.read(written(tmp_path, f"{line}\n\n{bad}\n", "log.jsonl"), features=["x"]))
+    for bad, told in (('{"id": "q", "docs": 3}', "docs is of type"), ('{"id": "q", "docs": [1]}', "a document is an object")):
+        path = written(tmp_path, f"{line}\n\n{bad}\n", "log.jsonl")
+        with pytest.raises(ValueError, match=f"line 3: .*{told}"):
+            list(online_rank.read(path))
 
 
 def test_a_file_of_parquet_that_is_damaged_is_named(tmp_path):
@@ -164,9 +216,7 @@ def test_a_file_of_parquet_that_is_damaged_is_named(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_file_that_only_claims_to_be_packed(tmp_path):
-    with pytest.raises(ValueError, match=r"log\.csv\.gz: its name says gzip"):
-        read(written(tmp_path, PLAIN, "log.csv.gz"))
+def test_compressed_data_that_are_cut_short(tmp_path):
     rows = "".join(f"{i // 2},{i % 2},{hash((i, 7)) % 9973}\n" for i in range(400_000))
     packed = gzip.compress(("q,g,a\n" + rows).encode(), compresslevel=1)
     for size in (500, len(packed) - 500):
@@ -191,12 +241,14 @@ def test_numbers_that_numpy_lacks():
     assert read(wide)[0][0] == [[1.5, 2.0, 2.0, 1.5], [2.5, 3.0, 3.0, 2.5]]
     half = pa.table({"q": [1, 1], "g": [1, 0], "a": pa.array(np.array([1, 2], np.float16))})
     assert read(half)[0][0] == [[1.0], [2.0]]
-    plan = iter_table(FRAME.assign(c=FRAME.a.astype(complex)), query="q", grade="g").plan
-    assert [(column.name, column.why) for column in plan.left_out] == [("c", "neither numbers nor booleans")]
+    plan = online_rank.read(FRAME.assign(c=FRAME.a.astype(complex)), query="q", grade="g").plan
+    assert [(column.name, column.why) for column in plan.left_out] == [
+        ("c", "text: convert numbers, encode words, as ForEachDocument(OneHotEncoder()) does from Python")
+    ]
 
 
 def test_ids_that_look_alike_are_refused():
-    with pytest.raises(ValueError, match="row 3: 'q', the query, is '1', and 1 in another row: take one type"):
+    with pytest.raises(ValueError, match="row 1: 'q', the query, has values of several types: take one"):
         read(FRAME.assign(q=pd.Series([1, 1, "1", "1"], dtype=object)))
 
 
@@ -217,12 +269,12 @@ def test_ids_of_several_tables_are_compared_as_they_are_printed(tmp_path):
 
 
 def read_all(folder, *names):
-    found = iter_table(*(folder / f"{name}.parquet" for name in names), query="q", grade="g", with_ids=True)
+    found = online_rank.read(*(folder / f"{name}.parquet" for name in names), query="q", grade="g", with_ids=True)
     return list(found)
 
 
 def test_a_query_that_comes_back_late_is_an_error_too(monkeypatch):
-    monkeypatch.setattr("online_rank.stream.table_order.REMEMBERED", 2)
+    monkeypatch.setattr("online_rank.stream.reader.REMEMBERED", 2)
     late = pl.DataFrame({"q": [*range(9), 7], "g": [1] * 10, "a": [1.0] * 10})
     with pytest.raises(ValueError, match="row 10: query 7 comes back after another one"):
         read(late)
@@ -237,7 +289,7 @@ def test_an_index_that_was_written_again_is_no_feature(tmp_path, name):
     table.to_csv(tmp_path / "log.csv", index=False)
     table.to_parquet(tmp_path / "log.parquet", index=False)
     for source in (table, tmp_path / "log.csv", tmp_path / "log.parquet"):
-        plan = iter_table(source, query="q", grade="g").plan
+        plan = online_rank.read(source, query="q", grade="g").plan
         assert plan.features == ("a", "b")
         assert [column.why for column in plan.left_out] == ["the index of a pandas frame"]
 
@@ -269,15 +321,16 @@ def test_columns_without_names_of_their_own_are_refused(table, error, told):
 def test_times_have_one_zone():
     ahead = pd.to_datetime(["2026-01-01T00:00+02:00"] * 2 + ["2025-12-31T23:00+00:00"] * 2, utc=True)
     assert len(read(FRAME.assign(t=ahead), event_time="t")) == 2  # 22:00 and 23:00 in UTC: in order
-    with pytest.raises(ValueError, match="the event time, is neither a time nor a number"):
-        read(FRAME.assign(t=["2026-01-02"] * 4), event_time="t")
+    assert len(read(FRAME.assign(t=["2026-01-02"] * 4), event_time="t")) == 2
+    with pytest.raises(ValueError, match="row 1: 'today' in column 't', the event time, is neither a time nor a number"):
+        read(FRAME.assign(t=["today"] * 4), event_time="t")
 
 
 def test_without_pyarrow_the_extra_is_named(monkeypatch):
     for module in ("pyarrow", "pyarrow.parquet", "pyarrow.lib"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=r'needs pyarrow: pip install "online_rank\[tables\]"'):
-        iter_table("log.parquet", query="q", grade="y")
+        online_rank.read(FRAME, query="q", grade="y")
 
 
 @pytest.mark.parametrize("grouping", ["error", "group"])
@@ -299,29 +352,30 @@ def test_ids_that_are_floats_without_their_last_digits_are_refused(column, group
 @pytest.mark.parametrize("times", [pd.to_datetime, pd.to_timedelta])
 def test_times_in_a_later_table_are_no_numbers(column, times, grouping):
     later = FRAME.assign(q=3, **{column: times([1, 2, 3, 4])})
-    with pytest.raises(ValueError, match=f"DataFrame, row 1: column '{column}' holds times, and numbers are wanted"):
+    with pytest.raises(ValueError, match=f"DataFrame, row 1: column '{column}' holds .*, and numbers are wanted"):
         read_tables(FRAME, later, repeated_qid=grouping)
 
 
-def test_text_in_a_later_table_is_no_number_when_rows_are_grouped_either():
+def test_text_in_a_later_table_is_read_as_in_a_file():
     for grouping in ("error", "group"):
-        with pytest.raises(ValueError, match="DataFrame, row 1: '1' in column 'a' is not a number"):
-            read_tables(FRAME, FRAME.assign(q=3, a=["1", "2", "3", "4"]), repeated_qid=grouping)
+        assert len(read_tables(FRAME, FRAME.assign(q=3, a=["1", "2", "3", "4"]), repeated_qid=grouping)) == 3
+        with pytest.raises(ValueError, match="DataFrame, row 2: 'two' in column 'a' is not a number"):
+            read_tables(FRAME, FRAME.assign(q=3, a=["1", "two", "3", "4"]), repeated_qid=grouping)
 
 
 def read_tables(*tables, **options):
-    return list(iter_table(*tables, query="q", grade="g", **options))
+    return list(online_rank.read(*tables, query="q", grade="g", **options))
 
 
 def test_words_for_missing_values_are_ids_and_only_empty_text_is_missing(tmp_path):
     log = written(tmp_path, "q,g,a,d\nnan,1,1,NA\nnan,0,NA,null\nnaan,1,1,\nnaan,0,1,x\n")
-    with pytest.warns(UserWarning, match=r"log\.csv, row 1: query 'nan' looks like a missing value that was written as text"):
+    with pytest.warns(UserWarning, match=r"log\.csv, line 2: query 'nan' looks like a missing value that was written as text"):
         found = read(log, document="d", missing="zero")
     assert found == [
         ([[1.0], [0.0]], [1, 0], "nan", ["NA", "null"]),
         ([[1.0], [1.0]], [1, 0], "naan", ["", "x"]),
     ]
-    with pytest.raises(ValueError, match="row 2: 'q', the query, is missing"):
+    with pytest.raises(ValueError, match="line 3: 'q', the query, is missing"):
         read(written(tmp_path, "q,g,a\nx,1,1\n,0,1\n"))
 
 
@@ -331,7 +385,7 @@ def test_a_header_without_rows_is_told_as_such(tmp_path):
 
 
 def test_white_space_that_is_part_of_a_name_is_shown(tmp_path):
-    plan = iter_table(written(tmp_path, "q,g, a,b\n1,0,1,2\n"), query="q", grade="g").plan
+    plan = online_rank.read(written(tmp_path, "q,g, a,b\n1,0,1,2\n"), query="q", grade="g").plan
     assert plan.in_words() == ["2 features: ' a', b"]
 
 
@@ -339,5 +393,5 @@ def test_metadata_that_is_nested_too_deeply_is_none(tmp_path):
     pq = pytest.importorskip("pyarrow.parquet")
     table = pa.table({"q": ["a", "a"], "grade": [0, 1], "x": [1.0, 2.0]}).replace_schema_metadata({b"pandas": b"[" * 100_000})
     pq.write_table(table, tmp_path / "odd.parquet")
-    ((X, y),) = iter_table(str(tmp_path / "odd.parquet"), query="q", grade="grade")
+    ((X, y),) = online_rank.read(str(tmp_path / "odd.parquet"), query="q", grade="grade")
     assert (X.X.tolist(), y.tolist()) == ([[1.0], [2.0]], [0, 1])

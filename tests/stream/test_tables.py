@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from online_rank import CrossFeatures, PerceptronRanker, StreamScaler, evaluate
+from online_rank import AdditiveRanker, CrossFeatures, PerceptronRanker, StreamScaler, evaluate, read
 from online_rank.distributed import to_bytes
-from online_rank.stream import TableError, TableWarning, grouped, iter_table, plan_columns
-from online_rank.stream.table_parts import plan_tables
+from online_rank.stream import ReadError, ReadWarning, parts
 
 pa = pytest.importorskip("pyarrow", reason="extra 'tables' is not installed")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -63,18 +62,18 @@ def test_every_source_gives_the_same_queries(tmp_path, kind, batch_rows):
     table = table_of([3, 1, 5, 2, 9, 1])
     source = sources(table, tmp_path)[kind]
     source = source() if callable(source) else source
-    assert contents(iter_table(source, **COLUMNS, batch_rows=batch_rows)) == expected(table)
+    assert contents(read(source, **COLUMNS, batch_rows=batch_rows)) == expected(table)
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=12), st.integers(1, 9), st.integers(1, 9), st.integers(1, 9))
 @settings(deadline=None, max_examples=40)
-def test_parts_of_parquet_hold_every_query_once(tmp_path_factory, sizes, parts, group, batch_rows):
+def test_parts_of_parquet_hold_every_query_once(tmp_path_factory, sizes, n, group, batch_rows):
     table, path = table_of(sizes), tmp_path_factory.mktemp("plan") / "t.parquet"
     pq.write_table(table.to_arrow(), path, row_group_size=group)
-    planned = plan_tables([path], parts, **COLUMNS)
-    assert 1 <= len(planned) <= parts
+    planned = parts([path], n, **COLUMNS)
+    assert 1 <= len(planned) <= n
     assert contents(query for part in planned for query in part) == expected(table)
-    whole = iter_table(path, **COLUMNS, batch_rows=batch_rows)
+    whole = read(path, **COLUMNS, batch_rows=batch_rows)
     assert contents(whole) == expected(table)
     assert whole.fraction == 1.0
 
@@ -82,26 +81,26 @@ def test_parts_of_parquet_hold_every_query_once(tmp_path_factory, sizes, parts, 
 def test_several_tables_are_one_stream_whatever_the_order_of_their_columns(tmp_path):
     first, second = table_of([2, 3], 1), table_of([4, 1], 3)
     second.select(sorted(second.columns, reverse=True)).write_csv(tmp_path / "b.csv")
-    assert contents(iter_table(first, tmp_path / "b.csv", **COLUMNS)) == expected(pl.concat([first, second]))
+    assert contents(read(first, tmp_path / "b.csv", **COLUMNS)) == expected(pl.concat([first, second]))
     paths = [tmp_path / "a.parquet", tmp_path / "c.parquet"]
     for path, table in zip(paths, (first, second), strict=True):
         table.write_parquet(path)
-    planned = plan_tables(paths, 2, **COLUMNS)
+    planned = parts(paths, 2, **COLUMNS)
     assert [contents(part) for part in planned] == [expected(first), expected(second)]
 
 
 def test_a_query_goes_on_in_the_next_batch_and_table():
     table = table_of([6])
-    assert contents(iter_table(table[:2], table[2:3], table[3:], **COLUMNS, batch_rows=2)) == expected(table)
+    assert contents(read(table[:2], table[2:3], table[3:], **COLUMNS, batch_rows=2)) == expected(table)
 
 
 def test_ids_and_rows_to_rank():
     table = table_of([2, 1])
-    queries = list(iter_table(table, query="q", grade=None, features=["n"], document="url", with_ids=True))
+    queries = list(read(table, query="q", grade=None, features=["n"], document="url", with_ids=True))
     assert [(y.tolist(), qid, docids) for _, y, qid, docids in queries] == [([0, 0], "1", ["u0", "u1"]), ([0], "2", ["u2"])]
     assert queries[0][0].names == ("n",)
     named = pl.DataFrame({"q": ["a", "a", "b"], "rel": [0, 1, 1], "x": [True, False, True]})
-    assert [(x.X.ravel().tolist(), qid) for x, _, qid, _ in iter_table(named, **COLUMNS, with_ids=True)] == [
+    assert [(x.X.ravel().tolist(), qid) for x, _, qid, _ in read(named, **COLUMNS, with_ids=True)] == [
         ([1.0, 0.0], "a"), ([1.0], "b"),
     ]  # fmt: skip
 
@@ -109,11 +108,11 @@ def test_ids_and_rows_to_rank():
 def test_models_learn_names_and_runs_go_on_from_checkpoints(tmp_path):
     table = table_of([5] * 12)
     model = StreamScaler() | PerceptronRanker()
-    evaluate.progressive(iter_table(table, **COLUMNS), model, "ndcg@10")
+    evaluate.progressive(read(table, **COLUMNS), model, "ndcg@10")
     assert model["PerceptronRanker"].feature_names == ("x0", "x1", "x2", "n")
     again = StreamScaler() | PerceptronRanker()
     for part in (table[:20], table):
-        evaluate.progressive(iter_table(part, **COLUMNS), again, "ndcg@10", checkpoint=tmp_path / "c")
+        evaluate.progressive(read(part, **COLUMNS), again, "ndcg@10", checkpoint=tmp_path / "c")
     assert to_bytes(again) == to_bytes(model)
 
 
@@ -128,7 +127,7 @@ def test_memory_does_not_grow_with_the_table(tmp_path):
             arrays = [np.arange(rows // 5) // 10 + k * rows, np.zeros(rows // 5, int), *np.ones((20, rows // 5))]
             writer.write_table(pa.table(dict(zip(schema.names, arrays, strict=True))), row_group_size=5000)
     tracemalloc.start()
-    n = sum(len(y) for _, y in iter_table(tmp_path / "t.parquet", **COLUMNS, batch_rows=2000))
+    n = sum(len(y) for _, y in read(tmp_path / "t.parquet", **COLUMNS, batch_rows=2000))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert n == rows
@@ -138,7 +137,7 @@ def test_memory_does_not_grow_with_the_table(tmp_path):
 @pytest.mark.parametrize(
     ("change", "options", "message"),
     [
-        ({"x1": [1.0, None, 2.0]}, {}, r"row 2: the value of 'x1' is missing; missing= \(--missing\) \"zero\", \"mean\" or"),
+        ({"x1": [1.0, None, 2.0]}, {}, r"row 2: the value of 'x1' is missing; missing=\"zero\" reads it as 0"),
         ({"x1": [1.0, float("inf"), 2.0]}, {}, "row 2: the value of 'x1' is not finite"),
         ({"rel": [0.5, 1.0, 2.0]}, {}, "row 1: the grade 0.5 is not an integer >= 0, in column 'rel'"),
         ({"rel": [0, -1, 2]}, {}, "row 2: the grade -1 is not an integer >= 0, in column 'rel'"),
@@ -149,36 +148,36 @@ def test_memory_does_not_grow_with_the_table(tmp_path):
 )
 def test_bad_rows_are_named(change, options, message):
     table = pl.DataFrame({"q": [1, 1, 2], "rel": [0, 1, 0], "x1": [1.0, 2.0, 3.0]} | change)
-    with pytest.raises(TableError, match=message):
-        list(iter_table(table, **COLUMNS, **options))
+    with pytest.raises(ReadError, match=message):
+        list(read(table, **COLUMNS, **options))
 
 
 def test_options_for_what_is_missing_or_negative():
     table = pl.DataFrame({"q": [1, 1, 2], "rel": [-1, 1, 0], "x": [1.0, None, float("nan")]})
-    rows = [(x.X.tolist(), y.tolist()) for x, y in iter_table(table, **COLUMNS, missing="zero", negative="skip")]
+    rows = [(x.X.tolist(), y.tolist()) for x, y in read(table, **COLUMNS, missing="zero", negative="skip")]
     assert rows == [([[0.0]], [1]), ([[0.0]], [0])]
-    rows = [y.tolist() for _, y in iter_table(table, **COLUMNS, missing="zero", negative="zero")]
+    rows = [y.tolist() for _, y in read(table, **COLUMNS, missing="zero", negative="zero")]
     assert rows == [[0, 1], [0]]
 
 
 def test_a_query_that_comes_back_is_an_error_or_warned_of_once():
     table = pl.DataFrame({"q": [1, 2, 1, 2], "rel": [0] * 4, "x": [1.0] * 4})
-    with pytest.raises(TableError, match="row 3: query 1 comes back after another one; sort the table by 'q', or repeated_qid"):
-        list(iter_table(table, **COLUMNS))
-    with pytest.warns(TableWarning, match="row 3: query 1 comes back after another one") as caught:
-        assert len(list(iter_table(table, **COLUMNS, repeated_qid="warn"))) == 4
+    with pytest.raises(ReadError, match="row 3: query 1 comes back after another one; sort the rows by 'q', or repeated_qid"):
+        list(read(table, **COLUMNS))
+    with pytest.warns(ReadWarning, match="row 3: query 1 comes back after another one") as caught:
+        assert len(list(read(table, **COLUMNS, repeated_qid="warn"))) == 4
     assert len(caught) == 1
-    assert len(list(iter_table(table, **COLUMNS, repeated_qid="new"))) == 4
+    assert len(list(read(table, **COLUMNS, repeated_qid="new"))) == 4
 
 
 def test_csv_of_integers_that_go_on_with_fractions(tmp_path):
     lines = [f"{i // 2},{i % 2},{i},text" for i in range(200_000)] + ["x,1,0.5,text"]
     (tmp_path / "t.csv").write_text("q,rel,x,other\n" + "\n".join(lines) + "\n")
-    *_, (x, y) = iter_table(tmp_path / "t.csv", **COLUMNS)
+    *_, (x, y) = read(tmp_path / "t.csv", **COLUMNS)
     assert (x.names, x.X.tolist(), y.tolist()) == (("x",), [[0.5]], [1])
     (tmp_path / "t.csv").write_text("q,rel,x\n1,0,2\n1,1\n")
     with pytest.raises(ValueError, match=r"t\.csv, line 3: Expected 3 columns, got 2"):
-        list(iter_table(tmp_path / "t.csv", **COLUMNS))
+        list(read(tmp_path / "t.csv", **COLUMNS))
 
 
 def test_bad_arguments(tmp_path):
@@ -191,9 +190,8 @@ def test_bad_arguments(tmp_path):
         (((table.select("q", "rel"),), COLUMNS), ValueError, "no other column has numbers"),
         (((table,), COLUMNS | {"missing": "median"}), ValueError, "missing is 'median'"),
         (((table,), COLUMNS | {"batch_rows": 0}), ValueError, "batch_rows is 0"),
-        (((tmp_path / "a.txt",), COLUMNS), ValueError, "not a table by its name"),
         (((tmp_path / "a.csv",), COLUMNS), FileNotFoundError, "a.csv"),
-        (((3,), COLUMNS | {"features": ["x"]}), TypeError, "a table is a path"),
+        (((3,), COLUMNS | {"features": ["x"]}), TypeError, "a source is a path"),
         (((table,), COLUMNS | {"features": ["url"]}), ValueError, "'url' is not a feature: text"),
         (((table,), COLUMNS | {"exclude": "x0"}), TypeError, "exclude is a sequence"),
         (((table,), COLUMNS | {"exclude": ["x9"]}), ValueError, "no column 'x9'"),
@@ -202,7 +200,7 @@ def test_bad_arguments(tmp_path):
     ]:
         sources, options = arguments
         with pytest.raises(error, match=message):
-            list(iter_table(*sources, **options))
+            list(read(*sources, **options))
 
 
 LOG = pd.DataFrame(
@@ -237,61 +235,86 @@ def written(kind, path):
 )
 def test_the_index_of_pandas_is_no_feature_and_what_is_left_out_is_listed(tmp_path, kind, index):
     path = written(kind, tmp_path / ("t.parquet" if kind in ("parquet", "named") else "t.csv"))
-    queries = iter_table(path, **COLUMNS)
+    queries = read(path, **COLUMNS)
     assert contents(queries) == [
         (("price", "cheap"), [[2.0, 0.0], [1.0, 1.0]], [0, 1]), (("price", "cheap"), [[5.0, 0.0]], [0]),
     ]  # fmt: skip
     left_out = {column.name: (column.type, column.why.partition(":")[0]) for column in queries.plan.left_out}
     assert left_out == {
-        index: ("number", "the index of a pandas frame"), "title": ("text", "text"), "seen": ("datetime", "a time"),
+        index: ("number", "the index of a pandas frame"), "title": ("text", "text"), "seen": ("time", "a time"),
     }  # fmt: skip
     first, second = queries.plan.in_words()
     assert first == "2 features: price, cheap"
     assert f"{index or '(unnamed)'} (the index of a pandas frame)" in second
     # Whoever names it means it.
-    assert iter_table(path, **COLUMNS, features=[index]).feature_names == (index,)
-    assert iter_table(path, query=index, grade="rel").plan.of("query") == index
+    assert read(path, **COLUMNS, features=[index]).plan.features == (index,)
+    assert read(path, query=index, grade="rel").plan.of("query") == index
 
 
 def test_roles_and_exclusions_are_kept_by_the_plan():
-    plan = plan_columns(LOG, **COLUMNS, document="title", event_time="seen", exclude=["price"])
+    plan = read(LOG, **COLUMNS, document="title", event_time="seen", exclude=["price"]).plan
     assert [(column.name, column.role) for column in plan.columns] == [
         ("q", "query"), ("rel", "grade"), ("price", "left out"), ("cheap", "feature"), ("title", "document"),
         ("seen", "event time"),
     ]  # fmt: skip
     assert [column.why for column in plan.left_out] == ["excluded"]
-    assert plan_columns(LOG, **COLUMNS, features=["cheap", "price"]).features == ("cheap", "price")
+    assert read(LOG, **COLUMNS, features=["cheap", "price"]).plan.features == ("cheap", "price")
 
 
 @pytest.mark.parametrize("separator", [",", ";", "|"])
 def test_csv_with_other_separators_and_booleans(tmp_path, separator):
     LOG.to_csv(tmp_path / "t.csv", sep=separator, index=False)
-    *_, (x, y) = iter_table(tmp_path / "t.csv", **COLUMNS)
+    *_, (x, y) = read(tmp_path / "t.csv", **COLUMNS)
     assert (x.names, x.X.tolist(), y.tolist()) == (("price", "cheap"), [[5.0, 0.0]], [0])
     if separator != ",":
         (tmp_path / "d.csv").write_text("q;rel;x\n1;0;0,5\n1;1;-1,25\n".replace(";", separator))
-        ((x, _),) = iter_table(tmp_path / "d.csv", **COLUMNS)
+        ((x, _),) = read(tmp_path / "d.csv", **COLUMNS)
         assert x.X.tolist() == [[0.5], [-1.25]]
 
 
 def test_a_csv_value_of_another_type_is_named_by_its_column(tmp_path):
     lines = [f"{i},0,true" for i in range(150_000)] + ["x,1,0.5"]
     (tmp_path / "t.csv").write_text("q,rel,cheap\n" + "\n".join(lines) + "\n")
-    with pytest.raises(ValueError, match=r"t\.csv, row 150001: column 'cheap': '0\.5' is not a boolean"):
-        list(iter_table(tmp_path / "t.csv", **COLUMNS))
+    with pytest.raises(ValueError, match=r"t\.csv, line 150002: '0\.5' in column 'cheap' is not a boolean"):
+        list(read(tmp_path / "t.csv", **COLUMNS))
 
 
-def test_missing_values_are_means_or_marked():
+def test_missing_values_are_kept_for_models_that_take_them():
     table = pl.DataFrame({"q": [1, 1, 1, 2], "rel": [0] * 4, "x": [1.0, None, 4.0, None], "z": [1.0, 2.0, 3.0, 4.0]})
-    queries = iter_table(table, **COLUMNS, missing="mean")
-    assert contents(queries) == [
-        (("x", "z"), [[1.0, 1.0], [(1.0 + 4.0) / 2, 2.0], [4.0, 3.0]], [0, 0, 0]), (("x", "z"), [[0.0, 4.0]], [0]),
-    ]  # fmt: skip
+    queries = read(table, **COLUMNS, model=AdditiveRanker())
+    assert [np.isnan(x.X).sum() for x, _ in queries] == [1, 1]
     assert queries.n_missing == 2
-    assert contents(iter_table(table, **COLUMNS, missing="indicator")) == [
-        (("x", "z", "x is missing"), [[1.0, 1.0, 0.0], [0.0, 2.0, 1.0], [4.0, 3.0, 0.0]], [0, 0, 0]),
-        (("x", "z", "x is missing"), [[0.0, 4.0, 1.0]], [0]),
-    ]
+    with pytest.warns(ReadWarning, match="row 1, the query there: missing values count as 0"):
+        assert [x.X.tolist() for x, _ in read(table, **COLUMNS, model=PerceptronRanker())] == [
+            [[1.0, 1.0], [0.0, 2.0], [4.0, 3.0]], [[0.0, 4.0]],
+        ]  # fmt: skip
+
+
+def test_columns_of_few_texts_are_categories_for_models_that_take_them():
+    columns = {"q": [1] * 4 + [2] * 4, "rel": [0, 1, 0, 0] * 2, "x": [1.0, None] * 4}
+    table = pl.DataFrame({**columns, "brand": ["a", "b", None, "a"] * 2, "url": [f"u{i}" for i in range(8)]})
+    for source in (table, table.to_pandas(), table.with_columns(pl.col("brand").cast(pl.Categorical))):
+        model = AdditiveRanker()
+        queries = read(source, **COLUMNS, model=model)
+        assert queries.plan.features == ("x", "brand")
+        assert [c.why for c in queries.plan.left_out] == ["text with too many different values for a category"]
+        for x, y in queries:
+            assert [one["brand"] for one in x.X] == ["a", "b", None, "a"]
+            assert np.array_equal([one["x"] for one in x.X], [1.0, np.nan, 1.0, np.nan], equal_nan=True)
+            model.learn_one(x, y)
+        assert read(source, query="q", model=model).plan.features == ("x", "brand")
+        assert model.rank_one({"a": {"brand": "a"}, "b": {"brand": "b"}}) == ["b", "a"]
+
+
+def test_sizes_of_groups_beside_a_table(tmp_path):
+    table_of([2, 3, 1]).drop("q").write_csv(tmp_path / "t.csv")
+    (tmp_path / "t.csv.query").write_text("2\n3\n1\n")
+    for options in ({}, {"group": [2, 3, 1]}):
+        assert [(len(y), qid) for _, y, qid, _ in read(tmp_path / "t.csv", grade="rel", with_ids=True, **options)] == [
+            (2, "1"), (3, "2"), (1, "3"),
+        ]  # fmt: skip
+    with pytest.raises(ValueError, match="6 documents, but the group sizes add up to 7"):
+        list(read(tmp_path / "t.csv", grade="rel", group=[2, 5]))
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=40), st.integers(1, 7), st.booleans(), st.booleans())
@@ -303,13 +326,8 @@ def test_grouping_keeps_every_row_and_the_order_of_queries(tmp_path_factory, qid
     table.write_parquet(path / "a.parquet")
     table.write_csv(path / "b.csv")
     sources = [path / "a.parquet", path / "b.csv"] if several else [table]
-    old = grouped._VALUES
-    grouped._VALUES = 10  # Several files.
-    try:
-        rows = [(qid, x.X.ravel().tolist()) for x, _, qid, _ in iter_table(
-            *sources, **COLUMNS, with_ids=True, repeated_qid="group", batch_rows=batch_rows)]  # fmt: skip
-    finally:
-        grouped._VALUES = old
+    queries = read(*sources, **COLUMNS, with_ids=True, repeated_qid="group", batch_rows=batch_rows)
+    rows = [(qid, x.X.ravel().tolist()) for x, _, qid, _ in queries]
     there = table["q"].to_list() * len(sources)
     expected: dict = {}
     for i, qid in enumerate(there):
@@ -321,24 +339,23 @@ def test_grouping_by_time_and_messages_of_grouped_rows(tmp_path):
     days = pd.to_datetime(["2026-01-05", "2026-01-02", "2026-01-01", "2026-01-03"])
     table = pl.DataFrame({"q": ["a", "b", "a", "b"], "rel": [0, 1, 2, 3], "x": [1.0, 2.0, 3.0, 4.0], "t": days})
     options = {**COLUMNS, "event_time": "t"}
-    queries = list(iter_table(table, **options, repeated_qid="group", with_ids=True))
+    queries = list(read(table, **options, repeated_qid="group", with_ids=True))
     assert [(qid, y.tolist()) for _, y, qid, _ in queries] == [("a", [0, 2]), ("b", [1, 3])]
     later = table.with_columns(t=pl.Series(days[[0, 1, 3, 2]]))
-    queries = list(iter_table(later, **options, repeated_qid="group", with_ids=True))
+    queries = list(read(later, **options, repeated_qid="group", with_ids=True))
     assert [(qid, y.tolist()) for _, y, qid, _ in queries] == [("b", [1, 3]), ("a", [0, 2])]
-    with pytest.raises(TableError, match="row 2: query b is older than the one before it; sort the table by 't'"):
-        list(iter_table(table[:2], **options))
+    with pytest.raises(ReadError, match="row 2: query b is older than the one before it; sort the rows by 't'"):
+        list(read(table[:2], **options))
     table.with_columns(x=pl.Series([1.0, 2.0, None, 4.0])).write_csv(tmp_path / "t.csv")
-    with pytest.raises(TableError, match=r"t\.csv, row 3: the value of 'x' is missing"):
-        list(iter_table(tmp_path / "t.csv", **options, repeated_qid="group"))
-    reader = pa.RecordBatchReader.from_batches(table.to_arrow().schema, [])
-    with pytest.raises(TypeError, match="can be read only once"):
-        list(iter_table(reader, **options, repeated_qid="group"))
+    with pytest.raises(ReadError, match=r"t\.csv, line 4: the value of 'x' is missing"):
+        list(read(tmp_path / "t.csv", **options, repeated_qid="group"))
+    reader = pa.RecordBatchReader.from_batches(table.to_arrow().schema, table.to_arrow().to_batches())
+    assert len(list(read(reader, **options, repeated_qid="group"))) == 2
 
 
 def test_columns_that_the_first_table_lacks_are_warned_of():
-    with pytest.warns(TableWarning, match="columns that the first table lacks are left out: y"):
-        iter_table(table_of([2]), table_of([2], 5).with_columns(y=1.0), **COLUMNS)
+    with pytest.warns(ReadWarning, match="columns that the first table lacks are left out: y"):
+        list(read(table_of([2]), table_of([2], 5).with_columns(y=1.0), **COLUMNS))
 
 
 def test_what_is_known_of_a_query_itself_comes_as_its_context(tmp_path):
@@ -353,18 +370,18 @@ def test_what_is_known_of_a_query_itself_comes_as_its_context(tmp_path):
     )
     log.write_csv(tmp_path / "log.csv")
     for source in (log, tmp_path / "log.csv"):
-        stream = iter_table(source, query="q", grade="grade", context=["user", "n"])
+        stream = read(source, query="q", grade="grade", context=["user", "n"])
         assert stream.plan.features == ("x",)
         assert [x.context for x, _ in stream] == [({"user": "ada", "n": 3},), ({"user": None, "n": 4},)]
-        mixed_up = iter_table(source, query="q", grade="grade", context=["user", "n"], repeated_qid="group")
+        mixed_up = read(source, query="q", grade="grade", context=["user", "n"], repeated_qid="group")
         assert [x.context for x, _ in mixed_up] == [({"user": "ada", "n": 3},), ({"user": None, "n": 4},)]
     model = CrossFeatures(("user", "n")) | PerceptronRanker()
-    evaluate.progressive(iter_table(log, query="q", grade="grade", context=["user", "n"]), model)
+    evaluate.progressive(read(log, query="q", grade="grade", context=["user", "n"]), model)
     assert model["PerceptronRanker"].feature_names == ("x", "x*user=ada", "x*n=3", "x*n=4")
     mixed = log.with_columns(user=pl.Series(["ada", "bob", "ada", "ada"]))
-    with pytest.raises(TableError, match="query 1 has 'ada' and 'bob' in column 'user'"):
-        list(iter_table(mixed, query="q", grade="grade", context=["user"]))
+    with pytest.raises(ReadError, match="query 1 has 'ada' and 'bob' in column 'user'"):
+        list(read(mixed, query="q", grade="grade", context=["user"]))
     with pytest.raises(ValueError, match="column 'q' cannot be query and context at once"):
-        iter_table(log, query="q", grade="grade", context=["q"])
+        read(log, query="q", grade="grade", context=["q"])
     with pytest.raises(TypeError, match="context is a sequence of names"):
-        iter_table(log, query="q", grade="grade", context="user")
+        read(log, query="q", grade="grade", context="user")

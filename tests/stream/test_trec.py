@@ -3,8 +3,8 @@ import gzip
 import numpy as np
 import pytest
 
-from online_rank.stream.table_text import MISSING_WORDS
 from online_rank.stream.trec import judged_rankings, read_judgements, read_run
+from online_rank.stream.values import MISSING_WORDS
 
 
 def test_a_run_is_ordered_by_score_then_by_id_backwards(tmp_path):
@@ -125,7 +125,7 @@ def test_ids_between_tabs_may_have_blanks(tmp_path):
         (b"q1 0 a 1 .5\n", "line 1: 5 columns"),
         (b"q1 a 1\n", "line 1: 3 columns"),
         (b"q1 0 a inf\n", "line 1: the grade 'inf'"),
-        (gzip.compress(b"q1 0 a 1\n" * 2000, mtime=0)[:30], "after line 0: the compressed data are damaged"),
+        (gzip.compress(b"q1 0 a 1\n" * 2000, mtime=0)[:30], "the compressed data are damaged"),
     ],
 )
 def test_judgements_that_are_refused(tmp_path, qrels, message):

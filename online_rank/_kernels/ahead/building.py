@@ -2,7 +2,7 @@
 
 import ctypes
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +42,12 @@ def _pretend_to_run_on(triple: str) -> None:
         numba.core.codegen.ll.get_process_triple = lambda: triple
 
 
-def build(calls: Iterable[tuple[Any, tuple[Any, ...]]], target: str, folder: Path) -> tuple[Path, dict[str, str]]:
+def build(
+    calls: Iterable[tuple[Any, tuple[Any, ...]]], target: str, folder: Path, show: Callable[[int, int], None]
+) -> tuple[Path, dict[str, str]]:
     """Compile kernels, for the argument types of recorded calls, to the object file of a target in `folder`.
 
-    In a process of its own, with the variables of `environment`.
+    In a process of its own, with the variables of `environment`. It calls `show` with how many of how many are done.
 
     Returns
     -------
@@ -60,7 +62,9 @@ def build(calls: Iterable[tuple[Any, tuple[Any, ...]]], target: str, folder: Pat
     signatures: dict[str, list[tuple[str, Any, tuple[Any, ...]]]] = {}
     modules, left_out, needs_blas = [], {}, set()
     runtime = {item.name for item in module_of_wrappers(triple).functions if item.blocks}
-    for kernel, arguments in _merged(calls):
+    merged = _merged(calls)
+    for done, (kernel, arguments) in enumerate(merged):
+        show(done, len(merged))
         name = kernel.entry_name
         try:
             compiled = _without_wrappers(kernel, arguments)

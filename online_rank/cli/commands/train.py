@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
-from online_rank.cli.declaring import flag, refuse_others, value
+from online_rank.cli.declaring import refuse_others, value
 from online_rank.cli.options import OF_CLICKS, Checkpoints, Clicks, Output, Training
 
 #: What applies to a log of clicks.
 _WITH_CLICKS = {
     "files", "clicks", "query", "document", "event", "topic", "features", "exclude", "event_time", "save", "json",
-    "quiet", "test", "missing", "sign", "report", "strict", "dry_run",
+    "quiet", "test", "sign", "report", "strict", "dry_run", "skip_bad",
 }  # fmt: skip
 
 
@@ -21,9 +21,6 @@ def train(
     checkpoints: Checkpoints,
     output: Output,
     workers: Annotated[int | None, value("N", "Number of processes that share the shards (extra 'dask').", min=1)] = None,
-    dry_run: Annotated[
-        bool, flag("--dry-run", "Print how each column of a table is used, with types and ranges; learn nothing.")
-    ] = False,
     topic: Annotated[
         str | None, value("COLUMN", "For moved: what was asked, if documents answer several questions.", **OF_CLICKS)
     ] = None,
@@ -41,13 +38,10 @@ def train(
         from online_rank.cli.click_log import learn, read_as
 
         refuse_others(context, _WITH_CLICKS, "--clicks")
-        learn(read_as(settings.files, log, settings.reading, topic), settings, output, dry_run)
+        learn(read_as(settings.files, log, settings.reading, topic), settings, output)
         return
     if topic is not None or log.event:
         raise typer.BadParameter(f"--{'event' if log.event else 'topic'} needs --clicks")
     from online_rank.cli import train as graded
 
-    if dry_run:
-        graded.dry_run(settings, output.json)
-    else:
-        graded.run(settings, checkpoints, output, workers)
+    graded.run(settings, checkpoints, output, workers)

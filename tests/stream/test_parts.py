@@ -7,7 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from online_rank.stream.letor import FileRange, LetorError, LetorPart, iter_letor, plan
+from online_rank import read
+from online_rank.stream import Part, ReadError
+from online_rank.stream import parts as plan
+from online_rank.stream.source import FileRange
 
 
 def text_of(sizes, first=1):
@@ -32,7 +35,7 @@ def test_parts_hold_every_query_once(tmp_path_factory, sizes, parts, final_newli
     path.write_text(text_of(sizes) if final_newline else text_of(sizes).rstrip("\n"))
     planned = plan([path], parts)
     assert 1 <= len(planned) <= parts
-    assert contents(query for part in planned for query in part) == contents(iter_letor(path))
+    assert contents(query for part in planned for query in part) == contents(read(path))
     assert plan([path], parts) == planned
 
 
@@ -40,7 +43,7 @@ def test_parts_of_several_files(tmp_path):
     paths = [tmp_path / f"{k}.txt" for k in range(4)]
     for k, path in enumerate(paths):
         path.write_text(text_of([3, 2, 4] * 6, first=100 * k + 1))
-    everything = contents(iter_letor(paths))
+    everything = contents(read(paths))
     for parts in (1, 2, 3, 4, 7, 12):
         planned = plan(paths, parts)
         assert len(planned) == parts
@@ -77,7 +80,7 @@ def test_messages_count_lines_from_the_beginning_of_the_file(tmp_path):
     path.write_text("\n".join(lines) + "\n")
     *_, last = plan([path], 3)
     assert last.sources[0].begin > 0
-    with pytest.raises(LetorError, match=f"line {bad + 1}, column"):
+    with pytest.raises(ReadError, match=f"line {bad + 1}, column"):
         list(last)
 
 
@@ -93,21 +96,20 @@ def test_all_parts_have_the_width_of_the_first_file(tmp_path):
 def test_a_range_is_a_source(tmp_path):
     path = tmp_path / "log.txt"
     path.write_text("1 qid:1 1:1\n0 qid:2 1:2\n")
-    assert contents(iter_letor(FileRange(str(path), 12))) == [([[2.0]], [0])]
-    assert contents(iter_letor(FileRange(str(path), 0, 12))) == [([[1.0]], [1])]
-    queries = iter_letor(FileRange(str(path), 0, 12))
-    assert queries.fraction == 0.0
+    assert contents(read(FileRange(str(path), 12, 24))) == [([[2.0]], [0])]
+    assert contents(read(FileRange(str(path), 0, 12))) == [([[1.0]], [1])]
+    queries = read(FileRange(str(path), 0, 12))
     next(queries)
     assert queries.fraction == 1.0
-    assert isinstance(plan([path], 2)[0], LetorPart)
+    assert isinstance(plan([path], 2)[0], Part)
 
 
 def test_bad_arguments(tmp_path):
     path = tmp_path / "log.txt"
     path.write_text("# nothing\n")
     for files, parts, error, message in [
-        ([path], 0, ValueError, "parts is 0"),
-        ([path], True, TypeError, "parts is True"),
+        ([path], 0, ValueError, "n is 0"),
+        ([path], True, TypeError, "n is True"),
         ([], 1, ValueError, "nothing to read"),
         (str(path), 1, TypeError, "files is one path"),
         (["-"], 1, ValueError, "standard input"),

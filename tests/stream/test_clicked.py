@@ -9,8 +9,7 @@ import pytest
 
 from online_rank import ClickPerceptron, SwapRanker
 from online_rank.feedback import Impression
-from online_rank.stream import iter_impressions
-from online_rank.stream.table_text import TableError
+from online_rank.stream import ReadError, read_clicks
 
 LOG = {
     "query": ["r1", "r1", "r1", "r2", "r2"],
@@ -21,7 +20,12 @@ LOG = {
     "bm25": [2.0, 5.0, 1.0, None, 3.0],
     "note": ["x", "y", "z", "x", "y"],
 }
-FEATURES = [{"a": {"bm25": 2.0}, "b": {"bm25": 5.0}, "c": {"bm25": 1.0}}, {"a": {}, "d": {"bm25": 3.0}}]
+FEATURES = [{"a": {"bm25": 2.0}, "b": {"bm25": 5.0}, "c": {"bm25": 1.0}}, {"a": {"bm25": 0.0}, "d": {"bm25": 3.0}}]
+
+
+def as_dicts(x):
+    """The documents of a query with their features; a missing one was read as 0."""
+    return {document: dict(zip(x.names, row, strict=True)) for document, row in zip(x.ids, x.X.tolist(), strict=True)}
 
 
 def tables(tmp_path, log=LOG):
@@ -33,24 +37,24 @@ def tables(tmp_path, log=LOG):
 
 @pytest.mark.parametrize("form", ["pandas", "polars", "csv", "parquet"])
 def test_lists_of_every_kind_of_table(form, tmp_path):
-    read = list(iter_impressions(tables(tmp_path)[form], features=["bm25"]))
-    assert [x for x, _ in read] == FEATURES
+    read = list(read_clicks(tables(tmp_path)[form], features=["bm25"]))
+    assert [as_dicts(x) for x, _ in read] == FEATURES
     assert [clicks.impression for _, clicks in read] == [Impression(("b", "a")), Impression(("a", "d"), positions=(1, 4))]
     assert [clicks.gains for _, clicks in read] == [(0.0, 1.0), (0.0, 2.5)]
 
 
 def test_propensities_and_random_orders():
     frame = pl.DataFrame(LOG)
-    above = [clicks.impression for _, clicks in iter_impressions(frame, propensity="propensity")]
+    above = [clicks.impression for _, clicks in read_clicks(frame, propensity="propensity")]
     assert above[0] == Impression(("b", "a"), propensities=(0.25, 0.5))
-    place = [clicks.impression for _, clicks in iter_impressions(frame, propensity="propensity", propensity_of="place")]
+    place = [clicks.impression for _, clicks in read_clicks(frame, propensity="propensity", propensity_of="place")]
     assert place[1] == Impression(("a", "d"), positions=(1, 4), placements=(0.1, 1.0))
-    shuffled = [clicks.impression for _, clicks in iter_impressions(frame.drop("propensity"), shuffled=True)]
+    shuffled = [clicks.impression for _, clicks in read_clicks(frame.drop("propensity"), shuffled=True)]
     # A short list is compared with candidates that it might have shown next.
     assert shuffled[0] == Impression(("b", "a"), logits=(0.0, 0.0, 0.0), held_back=("c",))
     assert shuffled[1] == Impression(("a", "d"), logits=(0.0, 0.0), positions=(1, 4))
     # The propensity is no feature.
-    assert next(iter_impressions(frame, propensity="propensity"))[0] == FEATURES[0]
+    assert as_dicts(next(read_clicks(frame, propensity="propensity"))[0]) == FEATURES[0]
 
 
 def slots(n, m=9):
@@ -63,19 +67,19 @@ def slots(n, m=9):
 
 
 def test_a_single_slot_is_compared_with_candidates_in_random_order():
-    lists = [clicks.impression for _, clicks in iter_impressions(slots(300), shuffled=True)]
+    lists = [clicks.impression for _, clicks in read_clicks(slots(300), shuffled=True)]
     assert {(len(shown.order), len(shown.held_back), shown.rest) for shown in lists} == {(1, 4, math.log(4))}
     assert all(set(shown.order).isdisjoint(shown.held_back) for shown in lists)
     # Each of the others is as likely as every other: 4 of 8.
     held = [("d0" in shown.held_back) for shown in lists if shown.order != ("d0",)]
     assert abs(sum(held) - len(held) / 2) < 4.5 * math.sqrt(len(held) / 4)
-    assert lists == [clicks.impression for _, clicks in iter_impressions(slots(300), shuffled=True)]
+    assert lists == [clicks.impression for _, clicks in read_clicks(slots(300), shuffled=True)]
 
 
 @pytest.mark.parametrize("model", [SwapRanker, ClickPerceptron])
 def test_a_single_slot_teaches_or_is_refused_with_the_reason(model):
     ranker = model()
-    for x, clicks in iter_impressions(slots(400), shuffled=True):
+    for x, clicks in read_clicks(slots(400), shuffled=True):
         ranker.learn_one(x, clicks)
     assert ranker.rank_one({"bad": {"x": -1.0}, "good": {"x": 1.0}}) == ["good", "bad"]
     with pytest.raises(ValueError, match="has one document and holds none back, so there is nothing to compare it with"):
@@ -95,17 +99,17 @@ def test_a_single_slot_teaches_or_is_refused_with_the_reason(model):
     ],
 )
 def test_bad_rows_are_named(change, options, message):
-    with pytest.raises(TableError, match=message):
-        list(iter_impressions(pl.DataFrame({**LOG, **change}), **options))
+    with pytest.raises(ReadError, match=message):
+        list(read_clicks(pl.DataFrame({**LOG, **change}), **options))
 
 
 def test_bad_settings():
     with pytest.raises(ValueError, match="no column 'rank'; there are 'query'"):
-        iter_impressions(pl.DataFrame(LOG), position="rank")
+        read_clicks(pl.DataFrame(LOG), position="rank")
     with pytest.raises(ValueError, match="propensity_of is 'list'"):
-        iter_impressions(pl.DataFrame(LOG), propensity_of="list")
+        read_clicks(pl.DataFrame(LOG), propensity_of="list")
     with pytest.raises(ValueError, match="leave propensity out"):
-        iter_impressions(pl.DataFrame(LOG), propensity="propensity", shuffled=True)
+        read_clicks(pl.DataFrame(LOG), propensity="propensity", shuffled=True)
 
 
 def log_of(kind, n=500):
@@ -135,7 +139,7 @@ def log_of(kind, n=500):
 )
 def test_what_is_learned_from_each_shape(kind, options, model):
     ranker = model()
-    for x, clicks in iter_impressions(log_of(kind), features=["x"], **options):
+    for x, clicks in read_clicks(log_of(kind), features=["x"], **options):
         ranker.learn_one(x, clicks)
     assert ranker.rank_one({"bad": {"x": -1.0}, "good": {"x": 1.0}}) == ["good", "bad"]
 
@@ -154,7 +158,7 @@ def test_what_is_learned_from_each_shape(kind, options, model):
     ],
 )
 def test_what_cannot_be_learned_is_refused(options, model, message):
-    x, clicks = next(iter_impressions(log_of("greedy", 1), features=["x"], **options))
+    x, clicks = next(read_clicks(log_of("greedy", 1), features=["x"], **options))
     with pytest.raises(ValueError, match=message):
         model().learn_one(x, clicks)
 
@@ -170,21 +174,21 @@ def test_what_cannot_be_learned_is_refused(options, model, message):
 )
 def test_a_click_on_what_was_not_shown_is_refused(position, click):
     frame = pl.DataFrame({"query": [7] * 3, "document": list("abc"), "position": position, "click": click, "x": 1.0})
-    with pytest.raises(TableError, match=r"was clicked, but its position, .*, says it was not shown; positions begin at 1"):
-        list(iter_impressions(frame))
-    assert len(list(iter_impressions(frame.with_columns(pl.lit(0).alias("click"))))) == (sum(filter(None, position)) > 0)
+    with pytest.raises(ReadError, match=r"was clicked, but its position, .*, says it was not shown; positions begin at 1"):
+        list(read_clicks(frame))
+    assert len(list(read_clicks(frame.with_columns(pl.lit(0).alias("click"))))) == (sum(filter(None, position)) > 0)
 
 
 def test_the_context_of_a_list_comes_with_its_query():
     log = pl.DataFrame(
         {"query": [1, 1, 2], "document": ["a", "b", "a"], "position": [1, 2, 1], "click": [1, 0, 0], "x": [1.0, 2.0, 3.0]}
     ).with_columns(user=pl.Series(["ada", "ada", None]))
-    lists = list(iter_impressions(log, context=["user"]))
+    lists = list(read_clicks(log, context=["user"]))
     assert [x.context for x, _ in lists] == [({"user": "ada"},), ({"user": None},)]
     assert lists[0][0].ids == ("a", "b")
     assert lists[0][0].names == ("x",)
     with pytest.raises(ValueError, match="no column 'who'"):
-        iter_impressions(log, context=["who"])
+        read_clicks(log, context=["who"])
 
 
 def test_an_index_is_no_feature(tmp_path):
@@ -192,89 +196,90 @@ def test_an_index_is_no_feature(tmp_path):
     frame.to_csv(tmp_path / "log.csv")
     frame.iloc[::-1].iloc[::-1].set_index("bm25", drop=False).rename_axis("row").to_parquet(tmp_path / "log.parquet")
     for name in ("log.csv", "log.parquet"):
-        lists = iter_impressions(tmp_path / name)
+        lists = read_clicks(tmp_path / name)
         assert lists.plan.features == ("bm25",)
-        assert [x for x, _ in lists] == FEATURES
-    assert iter_impressions(pd.DataFrame(LOG), exclude=["propensity"]).plan.features == ("bm25",)
+        assert [as_dicts(x) for x, _ in lists] == FEATURES
+    assert read_clicks(pd.DataFrame(LOG), exclude=["propensity"]).plan.features == ("bm25",)
 
 
 @pytest.mark.parametrize("form", ["pandas", "polars", "csv", "parquet"])
 def test_events_by_name_have_the_given_values(form, tmp_path):
     events = {**LOG, "click": ["purchase", "none", None, "click", "none"]}
     table = tables(tmp_path, events)[form]
-    read = iter_impressions(table, features=["bm25"], events={"none": 0, "click": 1, "purchase": 3})
+    read = read_clicks(table, features=["bm25"], events={"none": 0, "click": 1, "purchase": 3})
     assert [clicks.gains for _, clicks in read] == [(0.0, 3.0), (1.0, 0.0)]
-    with pytest.raises(TableError, match="row 2: 'none' in column 'click' has no value: events has 'click'"):
-        list(iter_impressions(table, features=["bm25"], events={"click": 1.0}))
+    with pytest.raises(ReadError, match="'purchase' in column 'click' has no value: events has 'click'"):
+        list(read_clicks(table, features=["bm25"], events={"click": 1.0}))
     with pytest.raises(ValueError, match="the value of event 'click'"):
-        iter_impressions(table, events={"click": -1.0})
+        read_clicks(table, events={"click": -1.0})
 
 
 def test_lists_that_come_back_or_are_out_of_order_are_refused():
     frame = pl.DataFrame(LOG)
-    with pytest.raises(TableError, match="row 4: query r1 comes back after another one; sort the table by 'query'"):
-        list(iter_impressions(pl.concat([frame[:1], frame[3:], frame[1:3]])))
-    with pytest.raises(TableError, match="row 4: query r2 is older than the one before it; sort the table by 't'"):
-        list(iter_impressions(frame.with_columns(t=pl.Series([5, 5, 5, 4, 4])), event_time="t"))
-    with pytest.raises(TableError, match="row 2: 'query', the query, is missing"):
-        list(iter_impressions(frame.with_columns(query=pl.Series(["r1", None, "r1", "r2", "r2"]))))
+    with pytest.raises(ReadError, match="row 4: query r1 comes back after another one; sort the rows by 'query'"):
+        list(read_clicks(pl.concat([frame[:1], frame[3:], frame[1:3]])))
+    with pytest.raises(ReadError, match="row 4: query r2 is older than the one before it; sort the rows by 't'"):
+        list(read_clicks(frame.with_columns(t=pl.Series([5, 5, 5, 4, 4])), event_time="t"))
+    with pytest.raises(ReadError, match="row 2: 'query', the query, is missing"):
+        list(read_clicks(frame.with_columns(query=pl.Series(["r1", None, "r1", "r2", "r2"]))))
 
 
 def test_rows_that_were_not_shown_are_no_list():
-    lists = iter_impressions(pl.DataFrame({**LOG, "position": [None, 0, None, 1, 4]}), features=["bm25"])
-    assert [x for x, _ in lists] == FEATURES[1:]
+    lists = read_clicks(pl.DataFrame({**LOG, "position": [None, 0, None, 1, 4]}), features=["bm25"])
+    assert [as_dicts(x) for x, _ in lists] == FEATURES[1:]
     assert (lists.n_lists, lists.n_empty) == (1, 1)
 
 
 def test_a_context_that_changes_within_a_list_is_refused():
     log = pl.DataFrame({"query": [1, 1], "document": ["a", "b"], "position": [1, 2], "click": [1, 0], "x": [1.0, 2.0]})
-    with pytest.raises(TableError, match="row 2: its list has 'ada' and 'bob' in column 'user', which is of the query itself"):
-        list(iter_impressions(log.with_columns(user=pl.Series(["ada", "bob"])), context=["user"]))
+    with pytest.raises(ReadError, match="query 1 has 'ada' and 'bob' in column 'user', which is of the query itself"):
+        list(read_clicks(log.with_columns(user=pl.Series(["ada", "bob"])), context=["user"]))
 
 
 def test_documents_come_in_the_order_of_their_ids_not_of_the_page():
     log = {"query": ["q"] * 3, "document": ["c", "a", "b"], "click": [1, 0, 0], "position": [1, 2, 3], "x": [3.0, 1.0, 2.0]}
-    ((x, _), *_) = iter_impressions(pd.DataFrame(log), click="click")
-    assert [*x] == ["a", "b", "c"]
+    ((x, _), *_) = read_clicks(pd.DataFrame(log), click="click")
+    assert x.ids == ("a", "b", "c")
 
 
 def test_a_list_goes_on_in_the_next_table_and_does_not_come_back_in_a_later_one():
     frame = pl.DataFrame(LOG)
-    whole = list(iter_impressions(frame, features=["bm25"]))
+    whole = list(read_clicks(frame, features=["bm25"]))
     for cut in range(1, 5):
-        lists = iter_impressions(frame[:cut], frame[cut:], features=["bm25"])
-        assert list(lists) == whole
+        lists = read_clicks(frame[:cut], frame[cut:], features=["bm25"])
+        assert [(as_dicts(x), clicks) for x, clicks in lists] == [(as_dicts(x), clicks) for x, clicks in whole]
         assert lists.n_lists == 2
-    with pytest.raises(TableError, match="row 1: query r1 comes back after another one"):
-        list(iter_impressions(frame, frame[:1], features=["bm25"]))
+    with pytest.raises(ReadError, match="row 1: query r1 comes back after another one"):
+        list(read_clicks(frame, frame[:1], features=["bm25"]))
+    later = frame.with_columns(query="later " + pl.col("query"))
     with pytest.warns(UserWarning, match="columns that the first table lacks are left out: bm25"):
-        iter_impressions(frame.drop("bm25"), frame, features=["propensity"])
+        list(read_clicks(frame.drop("bm25"), later, features=["propensity"], missing="zero"))
     with pytest.raises(ValueError, match="nothing to read"):
-        iter_impressions()
+        read_clicks()
 
 
 def test_positions_from_0_are_refused():
     rows = [(t, f"d{d}", d, float(d == 1), float(d)) for t in range(12) for d in range(3)]
     log = pl.DataFrame(rows, schema=["query", "document", "position", "click", "x"], orient="row")
-    with pytest.raises(TableError, match="row 1: each of the first 12 lists has exactly one row at position 0"):
-        next(iter_impressions(log))
+    with pytest.raises(ReadError, match="row 1: each of the first 12 lists has exactly one row at position 0"):
+        next(read_clicks(log))
     # Where a list has none or several there, these are of documents that were not shown.
-    assert len(list(iter_impressions(log[1:]))) == 12
+    assert len(list(read_clicks(log[1:]))) == 12
     both = log.with_columns(position=pl.Series([0, 0, 1] * 12), click=pl.Series([0.0, 0.0, 1.0] * 12))
-    assert len(list(iter_impressions(both))) == 12
+    assert len(list(read_clicks(both))) == 12
 
 
 def test_outcomes_are_features_only_if_they_are_named():
     log = pl.DataFrame(LOG).with_columns(purchase=pl.Series([1, 0, 0, 0, 1]), dwell_seconds=2.0, clicks=3.0)
-    plan = iter_impressions(log, propensity="propensity").plan
+    plan = read_clicks(log, propensity="propensity").plan
     assert plan.features == ("bm25", "clicks")
     assert "purchase, dwell_seconds (an outcome by its name: name the features (--features) to use it)" in plan.in_words()[1]
-    assert iter_impressions(log, features=["purchase"]).plan.features == ("purchase",)
+    assert read_clicks(log, features=["purchase"]).plan.features == ("purchase",)
 
 
 def test_missing_values_are_zero_or_refused():
-    assert len(list(iter_impressions(pl.DataFrame(LOG), features=["bm25"], missing="zero"))) == 2
-    with pytest.raises(TableError, match="row 4: the value of 'bm25' is missing; missing="):
-        list(iter_impressions(pl.DataFrame(LOG), features=["bm25"], missing="error"))
+    assert len(list(read_clicks(pl.DataFrame(LOG), features=["bm25"], missing="zero"))) == 2
+    with pytest.raises(ReadError, match="row 4: the value of 'bm25' is missing; missing="):
+        list(read_clicks(pl.DataFrame(LOG), features=["bm25"], missing="error"))
     with pytest.raises(ValueError, match="missing is 'mean'"):
-        iter_impressions(pl.DataFrame(LOG), missing="mean")
+        read_clicks(pl.DataFrame(LOG), missing="mean")

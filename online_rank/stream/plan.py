@@ -1,0 +1,223 @@
+"""The roles of the columns of files, for readers, commands, reports and exports."""
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from online_rank.query.names import is_index_name, is_outcome_name
+from online_rank.stream.values import MISSING_WORDS, arrow, plain
+
+#: The most different texts among the first rows of a column that is a category.
+_MOST_LEVELS = 100
+
+#: Reasons why columns of these kinds are not features.
+_NO_NUMBERS = {
+    "text": "text: convert numbers, encode words, as ForEachDocument(OneHotEncoder()) does from Python",
+    "time": "a time: make it a number, such as an age in days",
+    "empty": "it has no values at the beginning of the table: name it as a feature to read it",
+    "other": "neither numbers nor booleans",
+}
+
+
+_NOT_NAMED = "not among the features named"
+
+
+class Column(NamedTuple):
+    """A column of a table.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    type : str
+        "number", "boolean" (0 and 1 as a feature), "text", "time", "empty" or "other".
+    role : str
+        "feature", "query", "grade", "document", "event time", "context", or "left out".
+    why : str
+        Why it is left out.
+    """
+
+    name: str
+    type: str
+    role: str
+    why: str = ""
+
+
+class Plan:
+    """The columns of a file with their roles.
+
+    Attributes
+    ----------
+    columns : tuple of Column
+        All columns, in the order of the file, features in the order in which they were named.
+    """
+
+    def __init__(self, columns: Iterable[Column]) -> None:
+        self.columns = tuple(columns)
+
+    def all(self, role: str) -> tuple[str, ...]:
+        """The columns with a role."""
+        return tuple(column.name for column in self.columns if column.role == role)
+
+    def of(self, role: str) -> str | None:
+        """The first column with a role, or None."""
+        return next(iter(self.all(role)), None)
+
+    @cached_property
+    def features(self) -> tuple[str, ...]:
+        """The columns that are features, in order."""
+        return self.all("feature")
+
+    @cached_property
+    def kinds(self) -> dict[str, str]:
+        """The kinds of the columns."""
+        return {column.name: column.type for column in self.columns}
+
+    @property
+    def left_out(self) -> tuple[Column, ...]:
+        """The columns that are left out."""
+        return tuple(column for column in self.columns if column.role == "left out")
+
+    @property
+    def unknown(self) -> list[str]:
+        """The columns of numbers that are no features only because others were named."""
+        others = (column for column in self.left_out if column.type in ("number", "boolean") and column.why == _NOT_NAMED)
+        return [column.name for column in others if not (is_index_name(column.name) or is_outcome_name(column.name))]
+
+    def in_words(self) -> list[str]:
+        """A line about the features, and one about the columns left out, with reasons, if there are any.
+
+        Examples
+        --------
+        >>> columns = [Column("price", "number", "feature"), Column("title", "text", "left out", "text")]
+        >>> Plan(columns).in_words()
+        ['1 features: price', 'left out: title (text)']
+        """
+        lines = [f"{len(self.features):,} features: {listed(self.features)}"]
+        if self.left_out:
+            reasons = dict.fromkeys(column.why for column in self.left_out)
+            parts = [f"{listed([c.name for c in self.left_out if c.why == why])} ({why})" for why in reasons]
+            lines.append(f"left out: {'; '.join(parts)}")
+        return lines
+
+
+def plan_of(
+    table: Any,
+    named: Mapping[str, str | None],
+    *,
+    features: Sequence[str] | None,
+    exclude: Collection[str],
+    context: Sequence[str],
+    known: Sequence[str] | None = None,
+    categories: bool = False,
+) -> Plan:
+    """Decide the role of each column of a `Table`; `named` are the columns with roles, or None.
+
+    Features `known` to a model are the features, as far as they are there. Otherwise numbers and booleans are, except the index
+    of a pandas frame that was written to the file, and columns whose names are outcomes; with `categories` also columns of at
+    most 100 different texts. Text, times and empty columns are left out.
+
+    Raises
+    ------
+    ValueError
+        A column does not exist or has two roles, a feature is not numeric, or no features are left.
+    """
+    roles: dict[str, str] = {}
+    for role, column in [*named.items(), *(("context", column) for column in context)]:
+        if column is not None:
+            _require_columns(table, [column])
+            if column in roles:
+                raise ValueError(f"{table.name}: column {column!r} cannot be {roles[column]} and {role} at once")
+            roles[column] = role
+    _require_columns(table, [*(features or ()), *exclude])
+    if features is not None and len(set(features)) < len(features):
+        raise ValueError("features names a column twice")
+    for column in features or ():
+        if column in roles:
+            raise ValueError(f"{table.name}: column {column!r} cannot be {roles[column]} and a feature at once")
+    if features is None and known is not None:
+        features = [name for name in known if name in table.kinds and name not in roles and name not in exclude]
+        if not features:
+            raise ValueError(f"{table.name}: no column is called as one of the features of the model: {listed(known)}")
+    index = _index_of(table.metadata)
+    columns = []
+    for column, kind in table.kinds.items():
+        if column in roles:
+            columns.append(Column(column, kind, roles[column]))
+            continue
+        kind, why = _use_of(table, column, features, exclude, index, categories)
+        columns.append(Column(column, kind, "left out" if why else "feature", why))
+    if features is not None:
+        found = {column.name: column for column in columns}
+        columns = [*(found[name] for name in features), *(column for column in columns if column.role != "feature")]
+    plan = Plan(columns)
+    # A log of clicks may name documents alone.
+    if not plan.features and (features is None or "click" not in named):
+        reasons = f" ({'; '.join(plan.in_words()[1:])})" if plan.left_out else ""
+        raise ValueError(f"{table.name}: features is empty: no other column has numbers{reasons}")
+    return plan
+
+
+def _require_columns(table: Any, columns: Iterable[str]) -> None:
+    for column in columns:
+        if column not in table.kinds:
+            shown = ", ".join(map(repr, list(table.kinds)[:10])) + (", ..." if len(table.kinds) > 10 else "")
+            raise ValueError(f"{table.name}: no column {column!r}; there are {shown}")
+
+
+def _use_of(
+    table: Any, column: str, features: Sequence[str] | None, exclude: Collection[str], index: Collection[str], categories: bool
+) -> tuple[str, str]:
+    """The kind of a column without another role, and why it is not a feature; empty if it is."""
+    kind, chosen = table.kinds[column], features is not None and column in features
+    if column in exclude:
+        return kind, "excluded"
+    if features is not None and not chosen:
+        return kind, _NOT_NAMED
+    if not chosen and (column in index or is_index_name(column)):
+        return kind, "the index of a pandas frame"
+    if not chosen and kind not in _NO_NUMBERS and is_outcome_name(column):
+        return kind, "an outcome by its name: name the features (--features) to use it"
+    why = _NO_NUMBERS.get(kind, "")
+    if kind == "text":
+        kind, why = _use_of_text(table, column, chosen, categories)
+    if chosen and why and kind != "empty":
+        raise ValueError(f"{table.name}: column {column!r} is not a feature: {why}")
+    return kind, "" if chosen else why
+
+
+def _use_of_text(table: Any, column: str, chosen: bool, categories: bool) -> tuple[str, str]:
+    """As `_use_of`; numbers with a word among them are numbers if the column is chosen, so that the word is an error."""
+    compute, values = arrow("pyarrow.compute"), plain(table.first[column].combine_chunks())
+    texts = compute.utf8_trim_whitespace(values)
+    number = compute.fill_null(compute.match_substring_regex(texts, r"^[-+]?[\d.,]*\d[\d.,]*$"), False)
+    word = compute.invert(compute.or_(number, compute.is_in(texts, arrow().array([None, *MISSING_WORDS]))))
+    if number.true_count > word.true_count:
+        if chosen:
+            return "number", ""
+        i = word.index(True).as_py()
+        what = f"{texts[i].as_py()!r:.60} ({table.where(i)})"
+        return "text", f"text, because of {what}: name it as a feature to see it as an error, or correct the value"
+    if not categories:
+        return "text", _NO_NUMBERS["text"]
+    n = compute.count_distinct(texts).as_py()
+    is_category = 1 < n <= min(_MOST_LEVELS, max(2, len(values) / 2))
+    return "text", "" if is_category or chosen else f"text with {n:,} different values among the first {len(values):,}"
+
+
+def _index_of(metadata: Mapping[bytes, bytes] | None) -> set[str]:
+    """The columns that the metadata of pandas lists as an index."""
+    try:
+        noted = json.loads((metadata or {}).get(b"pandas", b"{}"))
+    except (ValueError, RecursionError):
+        return set()
+    columns = noted.get("index_columns", []) if isinstance(noted, dict) else []
+    return {column for column in columns if isinstance(column, str)}
+
+
+def listed(names: Sequence[str], most: int = 12) -> str:
+    """Names in print; in quotes if white space around one is part of it."""
+    shown = ["(unnamed)" if not name.strip() else name if name == name.strip() else repr(name) for name in names[:most]]
+    more = [f"... ({len(names) - most:,} more)"] if len(names) > most else []
+    return ", ".join([*shown, *more])
