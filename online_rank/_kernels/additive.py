@@ -172,7 +172,7 @@ class Room(NamedTuple):
 def _room(rows, d, longest, n):
     return Room(
         rows, room_for_reading(d, longest), np.empty((d, 2, POINTS + 1)), np.empty((2, d, N_COLUMNS)),
-        np.empty(4 * longest), np.empty(4 * longest), np.empty(8 * N_CELLS), np.empty((N_POINTS, 4)),
+        np.empty(4 * longest), np.empty(4 * longest), np.empty(8 * N_CELLS), np.empty(4 * N_POINTS),
         np.empty(N_MEMBERS + n), np.empty(n + 1),
     )  # fmt: skip
 

@@ -40,7 +40,7 @@ FIRST = -2.0 - 2.0 * STEP
 #: Cell 0 is below the first point, cell k between the points k - 1 and k, cell 20 above the last one; the last is for missing
 #: values. The first ramp rises in cell 3.
 MISSING, N_CELLS, RISES = POINTS + 1, POINTS + 2, 3
-#: Rows of `spread_to_points`.
+#: Fours of `spread_to_points`.
 N_POINTS = POINTS + 2
 #: Where ramps are centred: half of them, and half of the one in the middle.
 _MIDDLE = N_RAMPS // 2
@@ -320,29 +320,30 @@ def gather(z, cells, parts, sums):
 
 @leaf
 def spread_to_points(sums, points):
-    """points (N_POINTS, 4) = the four numbers that `gather` summed, shared between the points next to each value.
+    """points (4 N_POINTS,) = the four numbers that `gather` summed, shared between the points next to each value.
 
-    Shares fall linearly with the distance, and add up to 1. The last rows are those of missing values, and sums times values.
+    Shares fall linearly with the distance, and add up to 1. The last two fours are those of missing values, and sums times
+    values. The moments in `sums` are changed.
     """
-    for k in range(4):
-        left, moments = sums[k], sums[4 + k]
-        for c in range(1, POINTS):
-            total, moment = sums[8 * c + k], sums[8 * c + 4 + k]
-            right = (moment - (FIRST + (c - 1) * STEP) * total) * (1.0 / STEP)
-            points[c - 1, k] = left + (total - right)
-            left = right
-            moments += moment
-        points[POINTS - 1, k] = left + sums[8 * POINTS + k]
-        points[POINTS, k], points[POINTS + 1, k] = sums[8 * MISSING + k], moments + sums[8 * POINTS + 4 + k]
+    points[:] = 0.0
+    sum_fours(points, 4 * (POINTS + 1), 0, sums, 4, 8, MISSING)
+    for c in range(1, POINTS):
+        add_scaled_four(sums, 8 * c + 4, -(FIRST + (c - 1) * STEP), sums, 8 * c)
+        add_scaled_four(points, 4 * c - 4, 1.0, sums, 8 * c)
+        add_scaled_four(points, 4 * c - 4, -1.0 / STEP, sums, 8 * c + 4)
+        add_scaled_four(points, 4 * c, 1.0 / STEP, sums, 8 * c + 4)
+    add_scaled_four(points, 0, 1.0, sums, 0)
+    add_scaled_four(points, 4 * (POINTS - 1), 1.0, sums, 8 * POINTS)
+    add_scaled_four(points, 4 * POINTS, 1.0, sums, 8 * MISSING)
 
 
 @leaf
 def combine_columns(points, values, which, out):
-    """out (N_COLUMNS,) = the sum of the columns of g by the coefficients in column `which` of `spread_to_points`."""
-    encoded, above = values[POINTS] * points[POINTS, which], 0.0
+    """out (N_COLUMNS,) = the sum of the columns of g by the coefficients in place `which` of each four of points."""
+    encoded, above = values[POINTS] * points[4 * POINTS + which], 0.0
     # Points RISES.. are at the upper ends of ramps.
     for p in range(POINTS - 1, -1, -1):
-        own = points[p, which]
+        own = points[4 * p + which]
         encoded += values[p] * own
         above += own
         if RISES <= p < RISES + N_RAMPS:
@@ -350,7 +351,7 @@ def combine_columns(points, values, which, out):
     for r in range(_MIDDLE):
         out[RAMPS + r] -= above
     out[RAMPS + _MIDDLE] -= 0.5 * above
-    out[LINE], out[PRESENT], out[ENCODED] = points[POINTS + 1, which], above, encoded
+    out[LINE], out[PRESENT], out[ENCODED] = points[4 * (POINTS + 1) + which], above, encoded
 
 
 @leaf
@@ -358,16 +359,16 @@ def combine_rank_columns(points, values, which, out):
     """The same for the columns of q."""
     encoded = 0.0
     for p in range(POINTS):
-        encoded += values[p] * points[p, which]
-    out[RANK], out[ENCODED_RANK] = points[POINTS + 1, which], encoded
+        encoded += values[p] * points[4 * p + which]
+    out[RANK], out[ENCODED_RANK] = points[4 * (POINTS + 1) + which], encoded
 
 
 @leaf
 def learn_encoding(points, n, sums):
-    """Add grades and weights, the columns 2 and 3 of `spread_to_points`, of the first n points to the sums of an encoding."""
+    """Add grades and weights, the last two of each four of `spread_to_points`, of the first n points to sums of an encoding."""
     for p in range(n):
-        sums[0, p] += points[p, 2]
-        sums[1, p] += points[p, 3]
+        sums[0, p] += points[4 * p + 2]
+        sums[1, p] += points[4 * p + 3]
 
 
 @leaf
