@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from online_rank import LossTracker, PerceptronRanker
 from online_rank._kernels.clicks import mixed_logits
 from online_rank.bounds.blends import blend_closed_bound
 from online_rank.intervals.losses import largest_deviation
-from tests.reference.additive_account import checks
+from tests.reference.additive_account import Check, checks
 
 STREAMS = 1000
 
@@ -161,10 +162,15 @@ def adversary(seed: int, rng: np.random.Generator, base: np.ndarray, losses: np.
 def curves() -> str:
     """What an `AdditiveRanker` serves, against adversaries, with 50 digits (sections 4 and 26)."""
     tallies: dict[str, Tally] = {}
-    for seed in range(STREAMS):
-        for check in checks(seed):
-            tallies.setdefault(check.statement, Tally()).add(seed, check.smaller, check.larger, check.size)
+    with ProcessPoolExecutor(4) as pool:
+        for seed, found in enumerate(pool.map(_checked, range(STREAMS), chunksize=10)):
+            for check in found:
+                tallies.setdefault(check.statement, Tally()).add(seed, check.smaller, check.larger, check.size)
     return table(HEADER, [tally.row(name) for name, tally in tallies.items()])
+
+
+def _checked(seed: int) -> list[Check]:
+    return list(checks(seed))
 
 
 SCALES = {

@@ -110,18 +110,22 @@ def compared(given: Any, names: list[str], runs: dict[str, Run]) -> str:
     return table(("stream", *runs, *(f"less {name}" for name in against)), rows)
 
 
-def tuned(make: Callable[[float], Any], settings: tuple[float, ...]) -> Run:
+def tuned(given: Any, make: Callable[[float], Any], settings: tuple[float, ...]) -> Run:
     """A learner with the best of three settings on another seed."""
-    queries = drifting(77, TURNS)
-    best = max(settings, key=lambda setting: float(np.nanmean(run_of(lambda: make(setting))(queries))))
-    return run_of(lambda: make(best))
+
+    def best() -> float:
+        queries = drifting(77, TURNS)
+        return max(settings, key=lambda setting: float(np.nanmean(run_of(lambda: make(setting))(queries))))
+
+    setting = given.kept.part(f"{make.__name__}, setting", best)
+    return run_of(lambda: make(setting))
 
 
 def drift(given: Any) -> str:
     others = {
         "half-life 50": run_of(lambda: perceptron(50)),
-        "AROW": tuned(Arow, (0.1, 1.0, 10.0)),
-        "AdaGrad": tuned(AdaGrad, (0.03, 0.1, 0.3)),
+        "AROW": tuned(given, Arow, (0.1, 1.0, 10.0)),
+        "AdaGrad": tuned(given, AdaGrad, (0.03, 0.1, 0.3)),
     }
     return compared(given, [name for name in GROUPS if name.startswith((TURNS, GRADUAL))], models(given) | others)
 
@@ -139,7 +143,7 @@ def lightgbm(queries: list[Query], **settings: Any) -> np.ndarray:
     half = len(queries) // 2
     learned, ranked = queries[:half], queries[half:]
     qid = np.repeat(np.arange(half), [len(y) for _, y in learned])
-    model = LambdaMART(**settings)
+    model = LambdaMART(n_jobs=1, **settings)
     model.learn_many(np.vstack([X for X, _ in learned]), np.concatenate([y for _, y in learned]), qid)
     return ndcgs([model.predict_many(X) for X, _ in ranked], ranked)
 
@@ -171,15 +175,15 @@ def shops(given: Any) -> str:
             **{f"{name}, one-hot by hand": run(hot) for name, run in runs.items() if name != ADDITIVE},
         }
         second = lightgbm(numbers, categories=(4, 5))
-        for name, values in each.items():
-            found.setdefault(name, []).append((float(np.nanmean(values)), float(np.nanmean(values[len(queries) // 2 :]))))
+        for name, one in each.items():
+            found.setdefault(name, []).append((float(np.nanmean(one)), float(np.nanmean(one[len(queries) // 2 :]))))
         found.setdefault("LightGBM with categorical features", []).append((np.nan, float(np.nanmean(second))))
     rows, own = [], np.array(found[ADDITIVE])
     for name, values in found.items():
         both = np.array(values)
-        shown = ["" if np.isnan(mean) else f"{mean:.4f}" for mean in both.mean(axis=0)]
+        means = ["" if np.isnan(mean) else f"{mean:.4f}" for mean in both.mean(axis=0)]
         away = ["" if name == ADDITIVE or np.isnan(one).any() else paired(own[:, k], one) for k, one in enumerate(both.T)]
-        rows.append((name, *shown, *away))
+        rows.append((name, *means, *away))
     shown = table(("model", "all queries", "second half", "AdditiveRanker() less it, all", "second half"), rows)
     return f"{shown}\n\n{drawn()}"
 
@@ -290,9 +294,13 @@ def main() -> None:
     add_keep(arguments)
     given = arguments.parse_args()
     given.kept = Kept(given.keep)
-    beside = "" if given.other is None else f"\n\nThe light blend is that of commit {commit_of(given.other)}; "
-    beside += f"all else is of commit {commit()}." if beside else ""
-    sections = [f"## {PARTS[part][0]}\n\n{PARTS[part][1](given)}{beside}\n" for part in given.part]
+    sections = []
+    for part in given.part:
+        title, shown = PARTS[part]
+        text = shown(given)
+        code = given.kept.code if part in ("streams", "drift") else f"Measured on commit {commit()}."
+        light = "" if given.other is None else f" The light blend is that of commit {commit_of(given.other)}."
+        sections.append(f"## {title}\n\n{text}\n\n{code}{light}\n")
     save("additive", "\n".join(["# One curve for each feature\n", *sections]), part=len(sections) < len(PARTS))
 
 

@@ -90,7 +90,7 @@ ROWS: dict[str, Callable[[], Iterator[Callable[[], Any]]]] = {
 BARS = {
     "linear weights, arrays: learn_one": 6,
     "arrays: learn_one": 33,
-    "arrays: rank_one": 12,
+    "arrays: rank_one": 14,
     "dicts: learn_one": 46,
     "dicts: rank_one": 33,
     "a tracker of served losses, arrays: learn_one": 76,

@@ -56,7 +56,6 @@ SHOWN = {
             "PerceptronRanker()*",
             "map | PerceptronRanker()",
             "map | RidgeRanker()",
-            "AdditiveRanker()",
             "BlendRanker()",
             "LightGBM*",
             "XGBoost*",
@@ -76,7 +75,6 @@ SHOWN = {
     "weblike": Part(
         rows=(
             "map | RidgeRanker()",
-            "AdditiveRanker()",
             "BlendRanker()",
             "LightGBM lambdarank",
         ),

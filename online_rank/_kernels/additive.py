@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from online_rank._kernels import newton as second
-from online_rank._kernels._jit import inner, kernel, leaf
+from online_rank._kernels._jit import inlined, inner, kernel, leaf
 from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.blend import settle, shares
 from online_rank._kernels.codes import CAPPED_SQUARES, DOCUMENTS, MASS, N_COUNTERS, SORT_SQUARES, SPREAD_SQUARES, SQUARES
@@ -30,12 +30,13 @@ from online_rank._kernels.curves import (
     read_rows,
     room_for_reading,
     room_for_rows,
+    same_bits,
     score_members,
     spread_to_points,
 )
 from online_rank._kernels.encoder import standardised
 from online_rank._kernels.fits import require, require_block
-from online_rank._kernels.graded import grade_query, rank_pessimistically, ranking_loss
+from online_rank._kernels.graded import find_grades, graded_of, rank_pessimistically, ranking_loss
 from online_rank._kernels.hashing import draws
 from online_rank._kernels.perceptron import margin_of, respond, settings, share_of_spread
 from online_rank._kernels.primitives import lane_sum, sum_of_squares
@@ -168,43 +169,42 @@ class Room(NamedTuple):
 
 
 @inner
-def _room(d, longest, n):
+def _room(rows, d, longest, n):
     return Room(
-        room_for_rows(d, longest), room_for_reading(d, longest), np.empty((d, 2, POINTS + 1)), np.empty((2, d, N_COLUMNS)),
+        rows, room_for_reading(d, longest), np.empty((d, 2, POINTS + 1)), np.empty((2, d, N_COLUMNS)),
         np.empty(4 * longest), np.empty(4 * longest), np.empty(8 * N_CELLS), np.empty((N_POINTS, 4)),
         np.empty(N_MEMBERS + n), np.empty(n + 1),
     )  # fmt: skip
 
 
 @leaf
-def _judge(target, graded, hedge, given, numbers, room, work):
-    """Losses of all candidates and, last, of what was served: `given` scores (m,), or the blend by `room.chosen`."""
-    m, n, weights, scores = graded.level.shape[0], hedge.losses.shape[0], room.chosen, room.scores
+def _judge(target, graded, candidates, given, numbers, weights, scores, work, losses):
+    """Losses of all candidates and, last, of what was served: `given` scores (m,), or the blend by `weights`."""
+    m, n = graded.level.shape[0], candidates.shape[0]
     order, mixed = work.integers[ORDER, :m], work.reals[SCORES, :m]
     scale, slow, fast, newton = scale_of(numbers, 0), scale_of(numbers, 1), scale_of(numbers, 2), scale_of(numbers, 3)
     for c in range(n + 1):
         if c < n:
-            own = hedge.candidates[c]
+            own = candidates[c]
             _mix(scores, own[0] / scale, own[1] / slow, own[2] / fast, own[3] / newton, mixed)
         elif given.shape[0] > 0:
             copy_to(mixed, given)
         else:
             _mix(scores, weights[0], weights[1], weights[2], weights[3], mixed)
         rank_pessimistically(mixed, graded, graded.depth, order, work)
-        room.losses[c] = ranking_loss(target, graded, order)
+        losses[c] = ranking_loss(target, graded, order)
 
 
 @leaf
-def _combine(rows, m, relative, adaptive, learner, mapping, room):
-    """Combine the columns by the credits in `room.parts`, learn encodings, and write the updates by both credits.
+def _combine(rows, m, relative, adaptive, all_sums, signs, mapping, all_values, parts, sums, points, updates):
+    """Combine the columns by the credits in `parts`, learn the encodings `all_sums`, and write the updates by both credits.
 
     A feature with a sign has no encodings. Returns both ||z||^2, and an upper bound on the squared norm of a document.
     """
     square, other, norm = 0.0, 0.0, 0.0
     rank = normal_quantile(0.5 / m) if relative else 0.0
-    points, sums, updates = room.points, room.cells, room.updates
-    for j in range(learner.signs.shape[0]):
-        signed, values, rank_values = learner.signs[j] != 0, room.values[j, 0], room.values[j, 1]
+    for j in range(signs.shape[0]):
+        signed, values, rank_values = signs[j] != 0, all_values[j, 0], all_values[j, 1]
         encoded, rank_encoded = 0.0, 0.0
         for p in range(POINTS + 1):
             encoded, rank_encoded = max(encoded, abs(values[p])), max(rank_encoded, abs(rank_values[p]))
@@ -212,18 +212,18 @@ def _combine(rows, m, relative, adaptive, learner, mapping, room):
         norm += norm_bound(max(abs(scores[0]), abs(scores[max(mapping.counts[j] - 1, 0)])), rank, encoded, rank_encoded)
         if signed:
             values[:], rank_values[:] = 0.0, 0.0
-        gather(rows.g[j, :m], rows.cells[j, :m], room.parts, sums)
+        gather(rows.g[j, :m], rows.cells[j, :m], parts, sums)
         spread_to_points(sums, points)
         combine_columns(points, values, 0, updates[0, j])
         if adaptive:
             combine_columns(points, values, 1, updates[1, j])
         if not signed:
-            learn_encoding(points, POINTS + 1, learner.sums[j, 0])
+            learn_encoding(points, POINTS + 1, all_sums[j, 0])
         if relative:
-            gather(rows.q[j, :m], rows.q_cells[j, :m], room.parts, sums)
+            gather(rows.q[j, :m], rows.q_cells[j, :m], parts, sums)
             spread_to_points(sums, points)
             if not signed:
-                learn_encoding(points, POINTS, learner.sums[j, 1])
+                learn_encoding(points, POINTS, all_sums[j, 1])
         else:
             points[:] = 0.0
         combine_rank_columns(points, rank_values, 0, updates[0, j])
@@ -263,14 +263,14 @@ def _add_and_average(W, Z, signs, numbers, updates, keep):
 
 
 @leaf
-def _want_presence(rows, m, places):
+def _want_presence(cells, m, places):
     """Mark the features with missing values that may have a column of presence and have none yet; whether any is marked."""
     found = False
     for j in range(places.shape[0]):
         if places[j, 1] == UNMET:
-            cells, misses = rows.cells[j], False
+            own, misses = cells[j], False
             for i in range(m):
-                misses |= cells[i] == MISSING
+                misses |= own[i] == MISSING
             if misses:
                 places[j, 1] = WANTED
         found |= places[j, 1] == WANTED
@@ -278,16 +278,16 @@ def _want_presence(rows, m, places):
 
 
 @leaf
-def _score(rows, m, relative, W, learner, room):
-    """Write the encodings and the scores of the members; whether these are finite."""
+def _score(rows, m, relative, W, sums, values, cells, scores):
+    """Write the encodings at points and the scores (4 m,) of the members; whether these are finite. cells : workspace"""
     for j in range(W.shape[0]):
-        encode(learner.sums[j, 0], room.values[j, 0])
-        encode(learner.sums[j, 1], room.values[j, 1])
-    score_members(rows, m, W, room.values, relative, room.cells, room.scores)
-    return all_finite(room.scores[: 4 * m])
+        encode(sums[j, 0], values[j, 0])
+        encode(sums[j, 1], values[j, 1])
+    score_members(rows, m, W, values, relative, cells, scores)
+    return all_finite(scores[: 4 * m])
 
 
-@leaf
+@inlined
 def _learn_query(
     target, rule, graded, y, weight, keep, given, relative, W, learner, mapping, hedge, query, room, steps, work, row
 ):  # fmt: skip
@@ -296,7 +296,7 @@ def _learn_query(
     s, c, other, scores = work.reals[SCORES, :m], work.reals[CREDIT, :m], work.reals[OTHER_CREDIT, :m], room.scores
     step = choose(numbers, hedge, query, room.chosen)
     drawn = hedge.account[SERVING_GAP] > BUDGET
-    _judge(target, graded, hedge, given, numbers, room, work)
+    _judge(target, graded, hedge.candidates, given, numbers, room.chosen, scores, work, room.losses)
     if weight == 0.0:
         write_round(row, room.losses[n], 0.0, 0.0, 0.0, weight, m, 0.0, 0.0, False)
         return True, False
@@ -311,7 +311,10 @@ def _learn_query(
     for i in range(m):
         parts[4 * i], parts[4 * i + 1] = (c[i], other[i]) if updates else (0.0, 0.0)
         parts[4 * i + 2], parts[4 * i + 3] = weight * s[i], weight
-    square, other_square, norm = _combine(rows, m, relative, updates, learner, mapping, room)
+    square, other_square, norm = _combine(
+        rows, m, relative, updates, learner.sums, learner.signs, mapping, room.values, parts, room.cells, room.points,
+        room.updates,
+    )  # fmt: skip
     if updates and mass > 0.0:
         share, numbers[SPREAD_SQUARES], numbers[SORT_SQUARES] = share_of_spread(square, other_square, mass, numbers)
         square = _mix_updates(share, room.updates)
@@ -336,7 +339,7 @@ def _learn_query(
 
 
 @kernel
-def learn(X, y, offsets, weights, discounts, config, mapping, learner, hedge, keep, served, rounds):
+def learn(X, y, offsets, weights, discounts, config, mapping, learner, hedge, keep, served, read, rounds):
     """Learn from a block of queries.
 
     Parameters
@@ -347,6 +350,7 @@ def learn(X, y, offsets, weights, discounts, config, mapping, learner, hedge, ke
     learner, hedge : a `Learner` and a `Hedge`
     keep : (q, 3) factors of the past: of two averages, and of Hessians
     served : (n,) scores that were served, or (0,)
+    read : the query that was scored last with this map, (m, d) or (0, 0), and its rows; if X is the same, it is not read again
     rounds : (q, 10) out
 
     Returns
@@ -356,33 +360,49 @@ def learn(X, y, offsets, weights, discounts, config, mapping, learner, hedge, ke
     """
     require_block(X.shape[0], y, offsets, weights, discounts, rounds)
     target, rule = settings(config[:9], discounts)
-    relative, is_served, d, longest = config[9] > 0.0, served.shape[0] > 0, X.shape[1], longest_query(offsets)
+    relative, d, longest = config[9] > 0.0, X.shape[1], longest_query(offsets)
     _require_learner(learner, hedge, mapping, d)
     require(served.shape[0] in (0, X.shape[0]) and keep.shape[0] >= weights.shape[0] and keep.shape[1] == 3)
     W, work = learner.weights.reshape((d, 4 * N_COLUMNS)), workspace(longest)
-    room, steps = _room(d, longest, hedge.losses.shape[0]), second.room_for_steps(learner.pending.shape[0], longest)
+    known = offsets.shape[0] == 2 and same_bits(X, read.X)
+    rows = read.rows if known else room_for_rows(d, longest)
+    room, steps = _room(rows, d, longest, hedge.losses.shape[0]), second.room_for_steps(learner.pending.shape[0], longest)
+    return _learn_block(
+        X, y, offsets, weights, target, rule, relative, mapping, learner, W, hedge, keep, served, known, room, steps, work,
+        rounds,
+    )  # fmt: skip
+
+
+@leaf
+def _learn_block(
+    X, y, offsets, weights, target, rule, relative, mapping, learner, W, hedge, keep, served, known, room, steps, work, rounds
+):  # fmt: skip
+    """What `learn` does, with room for a query. A leaf counts no references, which would take longer to compile and to run."""
     for t in range(weights.shape[0]):
         first, m, weight = offsets[t], offsets[t + 1] - offsets[t], weights[t]
-        if not (weight >= 0.0 and weight <= _HEAVIEST and read_rows(X, first, m, mapping, relative, room.reading, room.rows)):
+        if not (weight >= 0.0 and weight <= _HEAVIEST):
             return t
-        graded = grade_query(target, y[first : first + m], work)
-        if graded.levels < 0:
+        if not (known or read_rows(X, first, m, mapping, relative, room.reading, room.rows)):
             return t
-        if graded.levels < 2:
+        own = y[first : first + m]
+        levels, depth, ideal = find_grades(target, own, work)
+        if levels < 0:
+            return t
+        if levels < 2:
             write_round(rounds[t], 0.0, 0.0, 0.0, 0.0, weight, m, 0.0, 0.0, True)
             continue
-        if not _score(room.rows, m, relative, W, learner, room):
+        if not _score(room.rows, m, relative, W, learner.sums, room.values, room.cells, room.scores):
             return t
-        given = served[first : first + m] if is_served else served
         learned, due = _learn_query(
-            target, rule, graded, y[first : first + m], weight, keep[t], given, relative, W, learner, mapping, hedge,
+            target, rule, graded_of(m, levels, depth, ideal, work), own, weight, keep[t],
+            served[first : first + m] if served.shape[0] > 0 else served, relative, W, learner, mapping, hedge,
             hedge.first_query + t, room, steps, work, rounds[t],
         )  # fmt: skip
         if not learned:
             return t
         if due:
             second.step_newton(learner.places, learner.gram, learner.pending, learner.numbers[NUMBERS:SCALES], W, steps)
-        if weight > 0.0 and _want_presence(room.rows, m, learner.places):
+        if weight > 0.0 and _want_presence(room.rows.cells, m, learner.places):
             return -(t + 1)
     return weights.shape[0]
 

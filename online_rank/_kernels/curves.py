@@ -64,6 +64,25 @@ class CurveRows(NamedTuple):
     q_cells: np.ndarray
 
 
+class Read(NamedTuple):
+    """A query (m, d), and its rows."""
+
+    X: np.ndarray
+    rows: CurveRows
+
+
+@leaf
+def same_bits(X, Y):
+    """Whether two arrays (m, d) have the same shape and the same bits."""
+    if X.shape != Y.shape:
+        return False
+    away = 0
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            away |= bit_pattern(X[i, j]) ^ bit_pattern(Y[i, j])
+    return away == 0
+
+
 @leaf
 def _find_cells(z, cells):
     """The cells of scores z (m,) on the grid."""
@@ -411,10 +430,14 @@ def draw_curves(weights, W, sums, out):
 
 
 @kernel
-def score(X, offsets, mapping, relative, curves, scores):
-    """Scores (n,) of the documents of queries by served curves (d, 2, 2, N_CELLS); NaN where a query has an infinite value."""
-    longest = longest_query(offsets)
-    rows, room = room_for_rows(X.shape[1], longest), room_for_reading(X.shape[1], longest)
+def score(X, offsets, mapping, relative, curves, scores, given):
+    """Scores (n,) of the documents of queries by served curves (d, 2, 2, N_CELLS); NaN where a query has an infinite value.
+
+    given : `CurveRows` for the rows of the last query, if they have room for the longest
+    """
+    d, longest = X.shape[1], longest_query(offsets)
+    rows = given if given.g.shape == (d, longest) else room_for_rows(d, longest)
+    room = room_for_reading(d, longest)
     for t in range(offsets.shape[0] - 1):
         _score_query(X, offsets[t], offsets[t + 1] - offsets[t], mapping, relative, curves, room, rows, scores)
 

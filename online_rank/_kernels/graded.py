@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from online_rank._kernels import workspace as at
-from online_rank._kernels._jit import inner, kernel, leaf
+from online_rank._kernels._jit import inlined, inner, kernel, leaf
 from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.codes import AP, LINEAR_NDCG, MAX_GRADE, NDCG
 from online_rank._kernels.fits import require, require_offsets
@@ -49,17 +49,33 @@ class Graded(NamedTuple):
 @inner
 def grade_query(target, y, work):
     """The grades y (m,) of a query as used by the measure: relevant or not for average precision."""
+    levels, depth, ideal = find_grades(target, y, work)
+    return graded_of(y.shape[0], levels, depth, ideal, work)
+
+
+@inlined
+def graded_of(m, levels, depth, ideal, work):
+    """What `find_grades` found; a leaf, which may return no array, makes it for itself."""
+    integers = work.integers
+    return Graded(
+        levels, integers[at.LEVEL, :m], integers[at.GRADE], work.reals[at.GAIN], integers[at.COUNT], depth, ideal
+    )  # fmt: skip
+
+
+@leaf
+def find_grades(target, y, work):
+    """Write the arrays of the `Graded` of grades y (m,) to `work`. Returns its numbers: levels, depth and ideal."""
     m = y.shape[0]
     level, grade, count = work.integers[at.LEVEL, :m], work.integers[at.GRADE], work.integers[at.COUNT]
     gains = work.reals[at.GAIN]
     levels = _number_levels(y, target.kind, target.threshold, level, grade, count, work.table)
     if levels < 2:
-        return Graded(levels, level, grade, gains, count, 0, 0.0)
+        return levels, 0, 0.0
     for lev in range(levels):
         gains[lev] = gain(target.kind, grade[lev])
     depth = min(target.cutoff, m) if target.cutoff > 0 else m
     ideal = ideal_sum(target.kind, depth, m, levels, gains, count, target.discounts) if target.kind != AP else 1.0
-    return Graded(levels, level, grade, gains, count, depth, ideal)
+    return levels, depth, ideal
 
 
 @leaf

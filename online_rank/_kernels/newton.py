@@ -170,7 +170,7 @@ def learn_alone(rows, m, places, signs, keep, curvatures, W, room):
             W[j, 4 * LINE + NEWTON] += _ALONE * dot(c, g) / (curvatures[j] + _RIDGE)
 
 
-@inner
+@leaf
 def step_newton(places, gram, pending, numbers, W, room):
     """Take a step: weights of g and of presence of the last member, W (d, 4 N_COLUMNS), change."""
     room.solution[:] = 0.0

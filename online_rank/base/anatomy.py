@@ -22,6 +22,8 @@ class Abilities(NamedTuple):
     ----------
     takes_documents
         As the first step of a pipeline it takes feature dicts unchanged, including text and categories.
+    passes_documents
+        It takes them too, and passes them on as dicts, if the next step takes them.
     takes_missing
         It takes NaN for a missing value.
     takes_sparse
@@ -51,6 +53,7 @@ class Abilities(NamedTuple):
     """
 
     takes_documents: bool = False
+    passes_documents: bool = False
     takes_missing: bool = False
     takes_sparse: bool = False
     takes_clicks: bool = False

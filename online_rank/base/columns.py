@@ -250,7 +250,8 @@ class QueryEstimator(QueryStep, abc.ABC):
 
     def _align(self, block: Block, grow: bool = False) -> Block:
         """`block` with its features in the order of the state's columns; new features are left out, unless the state grows."""
-        block = self._with_names(block)
+        if block.names is None:
+            block = self._with_names(block)
         if self._fits(block):
             return block
         if grow:

@@ -175,10 +175,11 @@ class RankingPipeline(Ranking, Transforming, compose.Pipeline):
 
     def _abilities(self) -> Abilities:
         steps = [step.abilities for step in self.steps.values()]
+        reader = next((step for step in steps if not step.passes_documents), Abilities())
         learns_before = any(step.abilities.learns for step in self._transformers)
         return (
             steps[-1]._replace(
-                takes_documents=steps[0].takes_documents,
+                takes_documents=reader.takes_documents,
                 takes_sparse=all(step.takes_sparse for step in steps),
                 # Otherwise the ranker itself can compute the served scores before it learns.
                 measures_answers=steps[-1].measures_answers and learns_before,
@@ -307,7 +308,8 @@ def learn_within(model: Any, block: Block, changes: all_or_nothing) -> None:
     TypeError, ValueError
         As `learn_one`; a part may have been learned.
     """
-    require_taken(model, block)
+    if block.context is not None or block.at is not None:
+        require_taken(model, block)
     with model._lock:
         model._learn_block(block, changes)
 

@@ -345,7 +345,7 @@ class Ranker(Ranking, QueryEstimator):
     def _score_all(self, block: Block, score: Callable[[Any, np.ndarray], np.ndarray] | None = None) -> np.ndarray:
         """The scores of a block, finite; float64 (n,). `score` takes the place of `_score_queries`."""
         X = block.X if self._fits(block) else self._align(block).X
-        if not block.n_documents:
+        if not X.shape[0]:
             return np.empty(0)
         if not self._n_features:
             self._require_values(block)

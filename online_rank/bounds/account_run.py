@@ -37,7 +37,7 @@ def run_of_account(blend: BlendRanker | AdditiveRanker, served_loss: float = mat
     """
     account, losses, prior = blend.account, blend.candidate_losses, blend.candidate_prior
     loss, of = account.served, "of the blend's rankings, on the features that were learned"
-    if not math.isnan(served_loss) and blend.half_life is None:
+    if not math.isnan(served_loss) and not blend.fades:
         loss, of = served_loss, "of the served rankings"
     possible = prior > 0.0
     costs = -np.log(np.where(possible, prior, 1.0))
@@ -80,5 +80,5 @@ def run_of_account(blend: BlendRanker | AdditiveRanker, served_loss: float = mat
         unknown["rate"] = "covers sample weights of at most 1"
     if loss != account.served:
         unknown["luck"] = "covers blends that are served on the features that are learned"
-    notes = (_LATE,) if blend.half_life is None else (_DISCOUNTED, _LATE)
+    notes = (_DISCOUNTED, _LATE) if blend.fades else (_LATE,)
     return Run(_ALONE, totals, facts, unknown, size=account.mixed + float(losses.max()), notes=notes)

@@ -28,6 +28,8 @@ _BLENDS = (BlendRanker, AdditiveRanker)
 
 
 def _steps_may_be_large(model: Any) -> str | None:
+    if model.fades:
+        return f"covers half_life=None, but the model has half_life={model.half_life!r}"
     return None if model.rate <= 1.0 else f"covers rate <= 1, but the model has rate={model.rate!r}"
 
 
@@ -65,7 +67,7 @@ def blend_bound(*, best_loss: float, prior_cost: float, step: float, mixability_
 
 @bound(
     "L* + ln N / eta + 2 sqrt(2 (e - 2) W ln N) + 1/4 + b + 1, but for the luck of draws", of=_BLENDS,
-    covers={"half_life": (None,), "prior": (None,)}, runs=_ALONE, unless=_steps_may_be_large,
+    covers={"prior": (None,)}, runs=_ALONE, unless=_steps_may_be_large,
 )  # fmt: skip
 def blend_closed_bound(
     *, least_loss: float, n_candidates: int, rate: float, variance: float, luck: float = 0.0, budget: float = BUDGET

@@ -24,7 +24,7 @@ def to_elasticsearch_linear(
 ) -> dict[str, Any]:
     """Fusion as Elasticsearch's `linear` retriever with the normaliser `minmax`.
 
-    Elasticsearch adds the scores themselves of a run in which all scores are equal.
+    Before 8.18.3 and 9.1, Elasticsearch adds the scores themselves of a run in which all are equal; since then they are 1.
 
     Parameters
     ----------

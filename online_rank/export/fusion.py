@@ -83,18 +83,18 @@ def _reciprocal_rank(scores: np.ndarray, part: str, k: float, floor: float) -> n
     return np.where(np.isnan(scores), 0.0, 1.0 / (k + 1.0 + np.arange(len(scores))))
 
 
-def _minmax(scores: np.ndarray, floor: float = 0.0, constant: float | None = 1.0) -> np.ndarray:
-    """Min-max scores, 0 where there is none; the constant, or the score itself for None, if all are equal."""
+def _minmax(scores: np.ndarray, floor: float = 0.0, constant: float = 1.0) -> np.ndarray:
+    """Min-max scores, 0 where there is none; the constant if all are equal."""
     known = scores[~np.isnan(scores)]
     low, high = known.min(initial=np.inf), known.max(initial=-np.inf)
     if not high > low:
-        return np.nan_to_num(scores if constant is None else 0.0 * scores + constant, nan=0.0)
+        return np.nan_to_num(0.0 * scores + constant, nan=0.0)
     unit = (0.5 * scores - 0.5 * low) / (0.5 * high - 0.5 * low)
     return np.nan_to_num(np.where(unit == 0.0, floor, unit), nan=0.0)
 
 
 def _of_elasticsearch(scores: np.ndarray, part: str, k: float, floor: float) -> np.ndarray:
-    return _minmax(scores, constant=None)
+    return _minmax(scores)
 
 
 def _of_opensearch(scores: np.ndarray, part: str, k: float, floor: float) -> np.ndarray:
@@ -143,7 +143,7 @@ ENGINES = {
         _of_elasticsearch,
         signed=False,
         floor=0.0,
-        differs="of a run in which all scores are equal it adds the scores themselves",
+        differs="before 8.18.3 and 9.1 it adds the scores themselves of a run in which all are equal",
     ),
     "elasticsearch-rrf": Engine(("reciprocal_rank",), _reciprocal_rank, signed=False, whole_k=True),
     "langchain": Engine(("reciprocal_rank",), _reciprocal_rank, signed=True),

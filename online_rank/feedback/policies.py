@@ -214,12 +214,13 @@ class FairPairs(Policy):
     """
 
     def retention(self, confidence: float) -> float:
-        """Lower bound, for any scores, on the expected DCG of a draw as a share of the greedy ranking's DCG: .908.
+        """Lower bound, for any scores, on the expected DCG@k of a draw as a share of the greedy ranking's: .908 from k = 3 on.
 
-        Only the first document can lose, in a quarter of the draws; all others move up as often as down, and discounts are
-        convex.
+        The first document loses in a quarter of the draws. All others move up as often as down, and discounts are convex; but
+        the second of two that are shown leaves the list in a quarter, and with it all that it brings.
         """
-        return 1.0 - 0.25 * (1.0 - 1.0 / math.log2(3.0)) if self.k != 1 else 0.75
+        first, second = 1.0 - 0.25 * (1.0 - 1.0 / math.log2(3.0)), 0.5 + 0.25 * math.log2(3.0)
+        return 0.75 if self.k == 1 else second if self.k == 2 else first
 
     def draw_list(
         self, scores: np.ndarray, ids: Sequence[Hashable], k: int, rng: np.random.Generator, confidence: float

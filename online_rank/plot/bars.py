@@ -10,6 +10,7 @@ from online_rank.base import parts_of, serving_chain, steps_of
 from online_rank.base.explain import Explanation
 from online_rank.bounds import Certificate
 from online_rank.plot._style import COLOURS, DARK, FONT, GREY, bars, listed, number
+from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.boosted import BoostedRanker
 
 if TYPE_CHECKING:
@@ -151,10 +152,15 @@ def importance(model: Any, *, n: int = 15, ax: "Axes | None" = None) -> "Axes":
     ValueError
         No tree has split yet.
     """
-    found = [part for part in parts_of(model) if isinstance(part, BoostedRanker)]
+    # Of the default blend, by its own features.
+    found = [
+        part.importance
+        for part in parts_of(model)
+        if isinstance(part, BoostedRanker) or (isinstance(part, BlendRanker) and part.importance)
+    ]
     if not found:
         raise TypeError(f"{type(steps_of(model)[-1]).__name__} has no trees; a BoostedRanker, and a blend of one, has")
-    gains = found[0].importance
+    gains = found[0]
     named = gains if isinstance(gains, dict) else {f"column {j}": gain for j, gain in enumerate(gains.tolist())}
     total = sum(named.values())
     if not total > 0.0:

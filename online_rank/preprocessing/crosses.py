@@ -3,6 +3,7 @@
 import warnings
 import weakref
 from collections.abc import Hashable, Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ class CrossFeatures(QueryTransformer):
 
     The context is an argument: `learn_one(x, y, context={"user": "u17", "length": 3})`. It must have a value for every key;
     None means unknown, and nothing is crossed with it. If the first query that it learns has no context at all, it warns.
+    Before a ranker that takes text, such as `AdditiveRanker`, text is crossed with categories too.
 
     A crossed column is named `"price*user=u17"`, or `"price*length"` if the key is a number. The output is sparse: a query has
     one further entry for each feature and key, and a ranker one further weight for each feature and value seen (limited by
@@ -71,7 +73,7 @@ class CrossFeatures(QueryTransformer):
     _schema = Schema()
 
     def _abilities(self) -> Abilities:
-        return Abilities(takes_sparse=True, takes_context=True, learns=False)
+        return Abilities(passes_documents=True, takes_sparse=True, takes_context=True, learns=False)
 
     def __init__(self, key: str | tuple[str, ...] | None = None, *, numbers: str | tuple[str, ...] | None = None) -> None:
         super().__init__()
@@ -101,8 +103,10 @@ class CrossFeatures(QueryTransformer):
         raise TypeError("its columns depend on the context of the query")
 
     def _transform_block(self, block: Block) -> Block:
-        require_finite(block)
         joins = [self._joins_of(context) for context in block.context or ()]
+        if isinstance(block.X, list):
+            return block._replace(X=_crossed_documents(block, joins)) if any(joins) else block
+        require_finite(block)
         X, names = _named(block)
         if not any(joins):
             return block._replace(X=X, names=names)
@@ -168,6 +172,24 @@ def _named(block: Block) -> tuple[Any, tuple[Hashable, ...]]:
         return X, numbers(X.shape[1])
     used, columns = np.unique(X.columns, return_inverse=True)
     return X._replace(columns=columns.astype(np.int32), n_columns=len(used)), tuple(str(j + 1) for j in used.tolist())
+
+
+def _crossed_documents(block: Block, joins: list[list[tuple[str, float]]]) -> list[dict[Hashable, Any]]:
+    """Feature dicts with what they have crossed; text is crossed with categories alone."""
+    made = []
+    for joined, a, b in zip(joins, block.offsets[:-1].tolist(), block.offsets[1:].tolist(), strict=True):
+        for x in block.X[a:b]:
+            whole = dict(x)
+            for suffix, factor in joined:
+                for name, value in x.items():
+                    if (own := f"{name}{suffix}") in x:
+                        raise ValueError(f"x: a feature is called {own!r}, as a joined one is")
+                    if value is None or factor == 1.0:
+                        whole[own] = value
+                    elif isinstance(value, Real) and not isinstance(value, bool):
+                        whole[own] = float(value) * factor
+            made.append(whole)
+    return made
 
 
 def _crossed(

@@ -92,10 +92,8 @@ class HashedFeatures(QueryTransformer):
     def _transform_block(self, block: Block) -> Block:
         X = block.X
         if not self.others:
-            if not isinstance(X, list):
-                raise TypeError(
-                    f"others=False hashes the texts {', '.join(self.text or ())}, and x has columns of numbers alone"
-                )
+            # Columns of numbers have no texts.
+            X = X if isinstance(X, list) else [{}] * block.n_documents
             X = [{name: x[name] for name in self.text or () if x.get(name) is not None} for x in X]
         rows = self._of_columns(block) if isinstance(X, np.ndarray | SparseRows) else self._of_documents(X, block.ids)
         return block._replace(X=rows, names=None)

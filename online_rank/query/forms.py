@@ -5,7 +5,6 @@ import itertools
 import operator
 import struct
 import sys
-import unicodedata
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -28,7 +27,7 @@ from online_rank.query.blocks import (
 from online_rank.query.context import as_contexts, read_context
 from online_rank.query.feedback import as_feedback
 from online_rank.query.labels import in_rows_of
-from online_rank.query.names import are_nfc, are_texts, distinct, index_among, keys_in_nfc, names_in_nfc
+from online_rank.query.names import are_nfc, are_texts, distinct, in_nfc, index_among, keys_in_nfc, names_in_nfc
 from online_rank.query.runs import Runs
 from online_rank.query.served import as_served
 from online_rank.query.sparse import SparseRows, checked_rows, from_scipy, is_scipy, worth_rows
@@ -240,7 +239,7 @@ def _read(x: Any, documents: bool) -> _Features:
     if isinstance(x, Vectors):
         return _Features(x.products) if x.ids is None else _Features(x.products, x.ids, None, dict)
     if isinstance(x, _MAPPING):
-        x = _read_once(x, "x")
+        x = x if type(x) is dict else _read_once(x, "x")
         documents_are_dicts = {*map(type, x.values())} == _ONLY_DICTS
         for name, document in () if documents_are_dicts else x.items():
             if not isinstance(document, Mapping):
@@ -484,9 +483,9 @@ def _require_distinct(columns: Sequence[Any]) -> None:
     """Raise ValueError for columns whose names become equal as texts: one of them would be lost on the way."""
     known: dict[str, Any] = {}
     for name in columns:
-        text = unicodedata.normalize("NFC", str(name))
+        text = in_nfc(str(name))
         if text in known:
-            raise ValueError(f"x: the columns {known[text]!r} and {name!r} have the same name as text; rename one of them")
+            raise ValueError(f"x: the columns {known[text]!a} and {name!a} have the same name as text; rename one of them")
         known[text] = name
 
 

@@ -1,6 +1,7 @@
 """A learner with one curve for each feature."""
 
 import copy
+import functools
 import itertools
 import warnings
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.measures.own import is_own
 from online_rank.preprocessing import StreamQuantileMap
-from online_rank.query import Block, SparseRows, with_features
+from online_rank.query import Block, with_features
 from online_rank.query.levels import is_level
 from online_rank.rankers.curved import ALONE, MEMBERS, CurvedRanker, as_read, n_curves
 from online_rank.rankers.halving import halved
@@ -40,6 +41,8 @@ _PRIOR = np.full(len(_CANDIDATES), 1.0 / len(_CANDIDATES))
 _MARGIN = 1.0
 #: Queries after which a Hessian counts half, and the most columns of the second-order member.
 _NEWTON_HALF_LIFE, _MOST_COLUMNS = 30.0, 300
+#: Named tuples are made of tuples: by their class it takes three times as long.
+_new = tuple.__new__
 #: A place that is still to be decided.
 _OPEN = -4
 #: From so many curves on it warns.
@@ -65,7 +68,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
     **Members.** One perceptron learns all columns, as `PerceptronRanker(credit="adaptive", relative_margin=1.0)` does. Members
     are its last weights, two averages of them with different half-lives, and a Newton learner of the logistic loss of pairs on
     the columns g and presence: 300 of them have a whole Hessian, and g of the features beyond these its diagonal. They are
-    blended, alone and in pairs, by the rule of `BlendRanker` on running scales, so that their sum is one curve for each feature.
+    blended, alone and in pairs, by the rule of `BlendRanker` on running scales: their sum is one curve for each feature.
     `online_rank.bounds.certificate_of` compares the loss with that of the best candidate, and bounds it by the mass of the
     updates (`additive_mass_bound`).
 
@@ -84,7 +87,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
     ----------
     measure
         The measure of the loss (see `online_rank.measure`).
-    half_lives
+    half_life
         Half-lives of the two averages, the long one first: in queries, or as texts in time, `("7d", "2h")`. Then `learn_one`
         needs `at=`, the time of each query.
     relative
@@ -146,9 +149,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     _replaced = frozenset({"_config", "_keep", "_seconds", "_signs"})
 
-    #: The largest step of the blend; losses of candidates do not fade, and all begin alike. The first has the last weights.
+    #: The largest step of the blend; all candidates begin alike. The first has the last weights.
     rate = 1.0
-    half_life = None
     prior = None
     _candidates, _prior = _CANDIDATES, _PRIOR
 
@@ -159,7 +161,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         self,
         measure: str = "ndcg@10",
         *,
-        half_lives: Sequence[float | str] = (1000, 50),
+        half_life: Sequence[float | str] = (1000, 50),
         relative: bool = True,
         max_levels: int = 100,
         signs: Mapping[Any, int] | None = None,
@@ -175,14 +177,14 @@ class AdditiveRanker(Hedged, CurvedRanker):
         arguments.flag("relative", relative)
         arguments.integer("max_levels", max_levels, 1)
         self.measure = measure
-        self.half_lives = half_lives
+        self.half_life = half_life
         self.relative = relative
         self.max_levels = max_levels
         self.signs = checked_signs(signs)
         self.seed = seed
         self._measure = parse_measure(measure)
         self._config = np.array([*self._measure, ADAPTIVE, ROOT, _MARGIN, 1.0, 0.0, 0.0, relative], dtype=np.float64)
-        self._keep, self._seconds = _factors(half_lives)
+        self._keep, self._seconds = _factors(half_life)
         self._front = StreamQuantileMap.taking_missing(seed)
         # What learns instead if the first query is sparse.
         self._linear: PerceptronRanker | None = None
@@ -256,7 +258,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         return chosen
 
     def _hedge(self) -> kernels.Hedge:
-        return kernels.Hedge(_CANDIDATES, _PRIOR, self._losses, self._account, self.seed, self._n_queries)
+        return _new(kernels.Hedge, (_CANDIDATES, _PRIOR, self._losses, self._account, self.seed, self._n_queries))
 
     def _grow(self, n_new: int) -> None:
         """Curves are added by what learns them, as sparse features have none."""
@@ -289,8 +291,11 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     def _record(self, log: list[Undo], block: Any = None) -> None:
         super()._record(log, block)
-        for part in self._parts:
-            record(log, part, block)
+        # A query that is refused may have brought levels.
+        log.append(functools.partial(setattr, self, "_known_levels", None))
+        record(log, self._front, block)
+        if self._linear is not None:
+            record(log, self._linear, block)
 
     def _recorded_for_one(self, log: list[Undo], block: Block) -> bool:
         if self._linear is not None:
@@ -360,7 +365,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
             return self._keep if n == 1 else np.repeat(self._keep, n, axis=0)
         if block.at is None:
             raise ValueError(
-                f"half_lives is {self.half_lives!r}, with a time: learn_one and learn_many need at=, that of the query"
+                f"half_life is {self.half_life!r}, with a time: learn_one and learn_many need at=, that of the query"
             )
         keep, latest = np.repeat(self._keep, n, axis=0), self._at
         for row, at in zip(keep, block.at.tolist(), strict=True):
@@ -372,8 +377,6 @@ class AdditiveRanker(Hedged, CurvedRanker):
         return keep
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        if self._linear is None and isinstance(block.X, SparseRows):
-            self._begin_linear()
         if self._linear is not None:
             learned = self._linear._learn(block, rounds)
             self._n_queries += learned
@@ -422,9 +425,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
     def _learn_mapped(self, block: Block, table: Any, rounds: np.ndarray) -> int:
         """Learn queries by the kernel, as far as it goes (`kernels.learn`)."""
         served, hedge, keep = _NONE if block.served is None else block.served, self._hedge(), self._kept(block)
-        learner = kernels.Learner(
-            self._weights, self._sums, self._signs, self._places, self._gram, self._pending, self._curvatures, self._numbers
-        )
+        state = self._weights, self._sums, self._signs, self._places, self._gram, self._pending, self._curvatures, self._numbers
+        learner = _new(kernels.Learner, state)
         n, latest = len(block.w), self._at
         self._n_queries += n
         self._n_served += n if len(served) else 0
@@ -432,7 +434,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
             self._at = max(float(block.at.max()), -np.inf if latest is None else latest)
         learned: int = kernels.learn(
             block.X, block.y, block.offsets, block.w, discounts(len(block.y)), self._config, table, learner, hedge, keep,
-            served, rounds,
+            served, self._read_before(table), rounds,
         )  # fmt: skip
         if abs(learned) < n:
             left = n - abs(learned)
@@ -447,13 +449,13 @@ class AdditiveRanker(Hedged, CurvedRanker):
 _NONE = np.empty(0)
 
 
-def _factors(half_lives: Any) -> tuple[np.ndarray, tuple[float, ...]]:
+def _factors(half_life: Any) -> tuple[np.ndarray, tuple[float, ...]]:
     """The factors of the past in a query (1, 3), and half-lives in seconds, 0 for those in queries."""
-    if not isinstance(half_lives, list | tuple) or len(half_lives) != 2:
-        raise TypeError(f"half_lives is {half_lives!r}; it is a pair of half-lives: the long one and the short one")
+    if not isinstance(half_life, list | tuple) or len(half_life) != 2:
+        raise TypeError(f"half_life is {half_life!r}; it is a pair of half-lives: the long one and the short one")
     seconds, keep = [], []
-    for i, one in enumerate(half_lives):
-        name = f"half_lives[{i}]"
+    for i, one in enumerate(half_life):
+        name = f"half_life[{i}]"
         if isinstance(one, str):
             seconds.append(arguments.seconds_of(one, name))
             keep.append(1.0)

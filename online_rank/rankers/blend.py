@@ -183,10 +183,24 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
         return self._choice(shares_of(self._losses, self._prior, self.step))
 
     @property
+    def fades(self) -> bool:
+        """Whether the losses of candidates count less as queries, or time, go by."""
+        return self.half_life is not None
+
+    @property
     @locked
     def scales(self) -> np.ndarray:
         """The running scale of each learner's scores, float64 (number of rankers,), by which they are divided."""
         return np.where(self._scales[:, 0] > 0.0, self._scales[:, 0], 1.0)
+
+    @property
+    @locked
+    def importance(self) -> dict[Hashable, float]:
+        """Total gain of the trees' splits by each feature of the default blend, `{name: gain}`; empty for any other blend."""
+        if self._curves is None or not self._curves.has_curves:
+            return {}
+        gains, features = self._trees._gains, self._curves._columns_of_features()
+        return {name: float(gains[columns].sum()) for name, columns in features.items()}
 
     @property
     @locked

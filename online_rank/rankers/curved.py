@@ -25,6 +25,8 @@ MEMBERS = ("last", "slow", "fast", "newton")
 ALONE = np.eye(len(MEMBERS))
 #: A first query with at least so many names, of which documents have less than this share, is sparse.
 _MANY_NAMES, _FILLED = 50, 0.25
+#: The most values of a query that is kept after it was scored.
+_MOST_READ = 1 << 16
 
 
 def n_curves(ranker: Any) -> int:
@@ -39,9 +41,11 @@ class CurvedRanker(Ranker):
     query is learned by a `PerceptronRanker`.
     """
 
-    __slots__ = ("_drawn", "_known_levels")
+    __slots__ = ("_drawn", "_known_levels", "_read")
 
     _drawn: np.ndarray | None
+    #: The query that was scored last and the map that it was read by: often it is learned next, and need not be read again.
+    _read: tuple[curves.Read, Any] | None
     _known_levels: Levels | None
     _front: StreamQuantileMap
     _linear: PerceptronRanker | None
@@ -57,7 +61,7 @@ class CurvedRanker(Ranker):
     def __new__(cls, *arguments: Any, **named: Any) -> Self:
         """Make the ranker."""
         self = super().__new__(cls, *arguments, **named)
-        self._drawn = self._known_levels = None
+        self._drawn = self._known_levels = self._read = None
         return self
 
     def _choice(self) -> np.ndarray:
@@ -76,9 +80,8 @@ class CurvedRanker(Ranker):
 
     def _levels(self) -> Levels:
         """The levels of all categories that it has met."""
-        names = () if self._columns is None else self._columns.names
-        if self._known_levels is None or self._known_levels.names is not names:
-            self._known_levels = Levels(names, self.max_levels)
+        if self._known_levels is None or self._known_levels.n_features != self._n_features:
+            self._known_levels = Levels(() if self._columns is None else self._columns.names, self.max_levels)
         return self._known_levels
 
     def _begin_linear(self) -> None:
@@ -173,11 +176,19 @@ class CurvedRanker(Ranker):
     def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
         if self._linear is not None:
             return self._linear._score_queries(X, offsets)
-        scores = np.empty(len(X))
-        table = self._front.table
+        scores, table = np.empty(len(X)), self._front.table
         # Features that another ranker has met may have no curves yet.
-        curves.score(as_read(X[:, : len(table.counts)]), offsets, table, self.relative, self._curves(), scores)
+        X = as_read(X[:, : len(table.counts)])
+        keeps = len(offsets) == 2 and X.size <= _MOST_READ
+        rows = _room_for_rows(X.shape[1], len(X)) if keeps else _NO_ROWS
+        curves.score(X, offsets, table, self.relative, self._curves(), scores, rows)
+        if keeps and len(X) and scores[0] == scores[0]:  # Not NaN, which an infinite value gives.
+            self._read = curves.Read(X.copy(), rows), table
         return scores
+
+    def _read_before(self, table: Any) -> curves.Read:
+        """The query that was scored last, if this is the map that it was read by."""
+        return self._read[0] if self._read is not None and self._read[1] is table else _NOT_READ
 
     @locked
     def curve(self, feature: Hashable, member: str | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -270,6 +281,16 @@ def _is_sparse(block: Block) -> bool:
     else:
         return False
     return n_names >= _MANY_NAMES and filled < _FILLED * block.n_documents * n_names
+
+
+def _room_for_rows(d: int, m: int) -> curves.CurveRows:
+    return curves.CurveRows(
+        np.empty((d, m), np.float32), np.empty((d, m), np.uint8), np.empty((d, m), np.float32), np.empty((d, m), np.uint8)
+    )
+
+
+_NO_ROWS = _room_for_rows(0, 0)
+_NOT_READ = curves.Read(np.empty((0, 0)), _NO_ROWS)
 
 
 def cells_of(g: np.ndarray) -> np.ndarray:

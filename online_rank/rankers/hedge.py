@@ -90,17 +90,21 @@ class Hedged(Locked):
     """What a ranker that blends candidates says of them and of their losses."""
 
     rate: float
-    half_life: float | str | None
     _candidates: np.ndarray
     _prior: np.ndarray
     _losses: np.ndarray
     _account: np.ndarray
 
     @property
+    def fades(self) -> bool:
+        """Whether the losses of candidates count less as queries, or time, go by."""
+        return False
+
+    @property
     @locked
     def step(self) -> float:
         """eta, the step of the next query."""
-        return step_of(self._account, self.rate, len(self._losses), self.half_life is not None)
+        return step_of(self._account, self.rate, len(self._losses), self.fades)
 
     @property
     @locked

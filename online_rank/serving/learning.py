@@ -39,7 +39,9 @@ def learn(state: ServiceState, message: messages.Grades | messages.Clicks, reque
         return _came_again(state, query_id, before, digest)
     number = state._pending.number(query_id)
     if number is None:
-        raise ValueError("no query is waiting under this id: it was never ranked, or dropped since (see stats: evicted)")
+        raise ValueError(
+            "no query is waiting under this id: it was never ranked, or dropped since (see stats: evicted, expired)"
+        )
     outcome = Outcome(("learn", query_id, number, at), feedback=request, gone=(number,), digest=digest)
     is_clicks = isinstance(message, messages.Clicks)
     return learn_waiting(state, query_id, feedback, ungraded, outcome, at, is_clicks=is_clicks)

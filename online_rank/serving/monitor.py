@@ -307,7 +307,7 @@ def _certificates(model: Any) -> list[Any]:
     """The certificates of a model that adds up its losses, all queries alike."""
     ranker = ranker_of(model)
     keeps = getattr(ranker, "comparators", None) or getattr(ranker, "account", None) is not None
-    if not keeps or getattr(ranker, "half_life", None) is not None:
+    if not keeps or getattr(ranker, "fades", False):
         return []
     from online_rank.bounds.certified import certificates_of
 

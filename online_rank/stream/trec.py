@@ -259,14 +259,14 @@ def _fields(path: str | os.PathLike[str], form: str, value: str) -> Iterator[tup
     a header. Judgements have at most as many columns as their form says, since more would mean another format; of a run, what
     follows is ignored.
     """
-    at, width = {name: i for i, name in enumerate(form.split())}, 0
-    for number, line in Text(path).lines():
+    at, width, text = {name: i for i, name in enumerate(form.split())}, 0, Text(path)
+    for number, line in text.lines():
         if line.lstrip().startswith(b"#"):
             continue
         parts = line.split()
         if not width:
             width = len(at)
-            words = [text_of(path, number, part).lower() for part in parts]
+            words = [text_of(text.name, number, part).lower() for part in parts]
             named = {name: i for i, word in enumerate(words) for name in at if word in _NAMES.get(name, ())}
             if {"qid", "docid", value} <= named.keys():
                 at, width = named, len(parts)
@@ -274,8 +274,10 @@ def _fields(path: str | os.PathLike[str], form: str, value: str) -> Iterator[tup
         if len(parts) > width and line.count(b"\t") == width - 1 and all(tabbed := [*map(bytes.strip, line.split(b"\t"))]):
             parts = tabbed
         if len(parts) < width or (value == "grade" and len(parts) > width):
-            raise ValueError(f"{path}, line {number}: {len(parts)} columns, not {form!r}{_ADVICE * (_NO_BREAK_SPACE in line)}")
-        yield number, {name: text_of(path, number, parts[i]) for name, i in at.items()}
+            raise ValueError(
+                f"{text.name}, line {number}: {len(parts)} columns, not {form!r}{_ADVICE * (_NO_BREAK_SPACE in line)}"
+            )
+        yield number, {name: text_of(text.name, number, parts[i]) for name, i in at.items()}
 
 
 def _number(text: str) -> float:

@@ -42,7 +42,7 @@ def engine_order(to, text, lists):
         each = json.loads(text)["retriever"]["linear"]["retrievers"]
         assert [x["normalizer"] for x in each] == ["minmax"] * len(each)
         ordered = {x["retriever"]: lists[x["retriever"]] for x in each}
-        return fusion.elasticsearch_linear(ordered, [x["weight"] for x in each], constant=None)
+        return fusion.elasticsearch_linear(ordered, [x["weight"] for x in each])
     if to == "elasticsearch-rrf":
         body = json.loads(text)["retriever"]["rrf"]
         ordered = {x["retriever"]: lists[x["retriever"]] for x in body["retrievers"]}

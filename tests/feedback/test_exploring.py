@@ -96,6 +96,10 @@ def test_the_table_of_theory():
     assert PlackettLuce().retention(0.5) == retention(0.5)
     # The first of a pair moves down half of the time in which its pair is formed, which is half of the time.
     assert FairPairs().retention(0.3) == pytest.approx(0.75 * 1 + 0.25 / math.log2(3))
+    # The second of two shown stays at its place half of the time, is first in a quarter, and is not shown in a quarter.
+    second = 1.0 / math.log2(3.0)
+    assert FairPairs(k=2).retention(0.3) == pytest.approx((0.5 * second + 0.25) / second)
+    assert FairPairs(k=1).retention(0.3) == 0.75
     with pytest.raises(ValueError, match=r"confidence is 1\.5"):
         retention(1.5)
 

@@ -237,7 +237,7 @@ DOCUMENTS = {"a": {"x": 1.0, "y": 2.0}, "b": {"x": 0.5, "y": 1.0}}
         Inconsistent(DOCUMENTS, 7, "aba"),
         Short(DOCUMENTS),
     ],
-    ids=str,
+    ids=["short", "long", "twice", "short dict", "short query", "long query", "short dict of a query"],
 )
 def test_mappings_are_read_once_whatever_length_they_give(x, documents):
     """They raised a bare IndexError, or a document stood twice in the ranking."""
@@ -260,7 +260,7 @@ def test_a_mapping_without_a_name_that_it_lists_is_named(documents):
     [
         ([0, "0", "b"], "0 and '0'"),
         (["b", True, "True"], "True and 'True'"),
-        (["caf\u00e9", "b", "cafe\u0301"], "'caf\u00e9' and 'cafe\u0301'"),
+        (["caf\u00e9", "b", "cafe\u0301"], r"'caf\\xe9' and 'cafe\\u0301'"),
     ],
     ids=["number", "truth", "unicode"],
 )

@@ -17,6 +17,7 @@ from online_rank import (
     Runs,
     StreamScaler,
 )
+from online_rank.cli.runs import names_of
 from online_rank.cli.settings import Settings
 from online_rank.export import to_json
 from online_rank.query import read_query
@@ -82,7 +83,7 @@ def test_names_that_become_one_are_refused(model):
 
 
 def test_names_that_become_one_elsewhere():
-    message = "which Unicode takes for the same text"
+    message = r"'cafe\\u0301' and 'caf\\xe9'(, which Unicode takes for the same text| have the same name as text)"
     both = {DECOMPOSED: 1, CAFE: -1}
     for make in (
         lambda: read_query(pandas.DataFrame(np.ones((2, 2)), columns=[*both])),
@@ -111,3 +112,8 @@ def test_tuples_and_ids():
     block = read_query({DECOMPOSED: {("x", DECOMPOSED): 1.0, 7: 2.0}})
     assert block.names == (("x", CAFE), 7)
     assert block.ids == (DECOMPOSED,)
+
+
+def test_runs_are_called_as_their_files():
+    """macOS decomposes the names of files."""
+    assert names_of([f"runs/{DECOMPOSED}.run", "runs/tea.run"]) == [CAFE, "tea"]

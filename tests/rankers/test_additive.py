@@ -189,7 +189,7 @@ def test_contract(check):
 
 
 def test_files_and_copies_go_on_with_the_same_bits(tmp_path):
-    model = AdditiveRanker(half_lives=("7d", 50))
+    model = AdditiveRanker(half_life=("7d", 50))
     stream = list(documents(60))
     for t, (x, y) in enumerate(stream[:40]):
         model.learn_one(x, y, at=3600.0 * t)
@@ -223,7 +223,7 @@ def test_contributions_of_features_add_up_to_the_difference():
 
 def test_half_lives_in_time_need_the_time_and_equal_those_in_queries():
     stream = list(queries(40))
-    timed, counted = AdditiveRanker(half_lives=("1000s", "50s")), AdditiveRanker()
+    timed, counted = AdditiveRanker(half_life=("1000s", "50s")), AdditiveRanker()
     with pytest.raises(ValueError, match="at="):
         timed.learn_one(*stream[0])
     for t, (X, y) in enumerate(stream):
@@ -408,8 +408,8 @@ def test_blends_hold_it_and_pass_missing_values_of_arrays():
         (lambda model, x, y: model.learn_one(x, y, at=1.0), "at"),
         (lambda model, x, y: AdditiveRanker.from_weights([1.0]), "from_weights"),
         (lambda model, x, y: to_sql(model), "closed form"),
-        (lambda model, x, y: AdditiveRanker(half_lives=(1000,)), "half_lives"),
-        (lambda model, x, y: AdditiveRanker(half_lives=(1000, 0)), r"half_lives\[1\]"),
+        (lambda model, x, y: AdditiveRanker(half_life=(1000,)), "half_life"),
+        (lambda model, x, y: AdditiveRanker(half_life=(1000, 0)), r"half_life\[1\]"),
     ],
 )
 def test_what_it_cannot_do_is_an_error_that_says_so(call, message):

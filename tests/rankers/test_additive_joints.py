@@ -276,6 +276,29 @@ def test_context_is_crossed_by_a_step_in_front():
         AdditiveRanker().learn_one(x, np.arange(30), context={"user": "u"})
 
 
+def test_text_and_missing_values_are_crossed_too():
+    model, rng = CrossFeatures("user", numbers="length") | AdditiveRanker(), np.random.default_rng(0)
+    for t in range(80):
+        user = "uv"[t % 2]
+        x = {f"d{i}": {"brand": "ab"[rng.integers(2)], "price": float(rng.normal()), "fresh": True} for i in range(6)}
+        x["d0"]["price"] = None
+        y = {name: int(one["brand"] == ("a" if user == "u" else "b")) for name, one in x.items()}
+        model.learn_one(x, y, context={"user": user, "length": 2})
+    query = {"one": {"brand": "a", "price": 0.1}, "other": {"brand": "b", "price": 0.1}}
+    assert model.rank_one(query, context={"user": "u", "length": 2})[0] == "one"
+    assert model.rank_one(query, context={"user": "v", "length": 2})[0] == "other"
+    names = model["AdditiveRanker"].feature_names
+    assert {("brand*user=u", "is", "a"), ("fresh*user=v", "is", "true"), "price*length"} <= set(names)
+    assert not any("brand*length" in name for name in names if isinstance(name, tuple))
+    scores = model.predict_one(query, context={"user": "u", "length": 2})
+    told = model.explain_one(query, "one", "other", context={"user": "u", "length": 2})
+    assert sum(told.contributions.values()) == pytest.approx(scores["one"] - scores["other"])
+    with pytest.raises(ValueError, match="a feature is called 'brand\\*user=u', as a joined one is"):
+        model.predict_one({"d": {"brand": "a", "brand*user=u": "b"}}, context={"user": "u", "length": 1})
+    with pytest.raises(TypeError, match="feature 'brand' of document 'one' is 'a'; features are numbers"):
+        (CrossFeatures("user") | PerceptronRanker()).learn_one(query, {"one": 1, "other": 0}, context={"user": "u"})
+
+
 def test_own_measures_are_refused_with_what_takes_them():
     with pytest.raises(TypeError, match=r"StreamQuantileMap\(\) | PerceptronRanker\(measure\)"):
         AdditiveRanker(lambda ranked: 0.0)

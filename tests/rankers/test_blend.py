@@ -225,6 +225,8 @@ def test_the_default_blend_is_curves_and_trees_behind_their_map(relative):
     assert to_bytes(model.learners[0]) == to_bytes(curves)
     assert model.learners[1].n_trees == trees.n_trees > 100
     assert math.isclose(model.weights.sum(), 1.0)
+    assert {*model.importance} == {"price", "brand", "fit", "late"}
+    assert math.isclose(sum(model.importance.values()), trees.importance.sum())
     assert {"fit"} <= {*model.explain_one(x, 0, 1).contributions} <= {"price", "brand", "fit", "late"}
 
 

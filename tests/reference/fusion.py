@@ -40,20 +40,20 @@ def elasticsearch_rrf(lists, weights, k=60):
 
 
 def minmax(entries, floor=0, constant=1):
-    """(s - min) / (max - min); the smallest is `floor`, and equal scores are `constant`, None for the score itself."""
+    """(s - min) / (max - min); the smallest is `floor`, and equal scores are `constant`."""
     values = [Fraction(score) for _, score in entries]
     low, high = min(values, default=0), max(values, default=0)
     if low == high:
-        return {document: low if constant is None else Fraction(constant) for document, _ in entries}
+        return {document: Fraction(constant) for document, _ in entries}
     made = {document: (Fraction(score) - low) / (high - low) for document, score in entries}
     return {document: value or Fraction(floor) for document, value in made.items()}
 
 
-def elasticsearch_linear(lists, weights, constant=1):
+def elasticsearch_linear(lists, weights):
     """`linear` retriever with the normaliser minmax: the weighted sum; a list without the document adds nothing."""
     scores = {}
     for weight, entries in zip(weights, lists.values(), strict=True):
-        for document, value in minmax(entries, constant=constant).items():
+        for document, value in minmax(entries).items():
             scores[document] = scores.get(document, 0) + Fraction(weight) * value
     return by_score(scores, appeared(lists))
 
