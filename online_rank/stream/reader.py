@@ -47,7 +47,7 @@ class Documents(NamedTuple):
     qid : (n,) int64, or str where an id is not an integer
         Ids of the queries; documents of one query are contiguous.
     docid : list of str
-        Ids of the documents, empty where there are none; those of LETOR text with `with_ids`.
+        Ids of the documents, with `with_ids`.
     """
 
     X: Any
@@ -426,15 +426,20 @@ class Queries(Lists, Iterator[tuple[Any, ...]]):
         X = stacked([rows.X[a:b] if isinstance(rows.X, np.ndarray) else rows.X.rows(a, b) for rows, a, b in parts])
         y = np.concatenate([rows.y[a:b] for rows, a, b in parts])
         rows = parts[-1][0]
-        docids = [docid for rows, a, b in parts for docid in rows.docids[a:b]] or [""] * len(y)
-        more = {name: [value for rows, a, b in parts for value in rows.more[name][a:b]] for name in rows.more}
+        docids, more = [], {}
+        if self._options.with_ids:
+            docids = [docid for rows, a, b in parts for docid in rows.docids[a:b]] or [""] * len(y)
+        if rows.more:
+            more = {name: [value for rows, a, b in parts for value in rows.more[name][a:b]] for name in rows.more}
         kept = np.flatnonzero(y >= 0) if self._options.negative == "skip" and (y < 0).any() else None
         if kept is not None:
-            X, y, docids = taken(X, kept), y[kept], [docids[i] for i in kept.tolist()]
+            X, y, docids = taken(X, kept), y[kept], [docids[i] for i in kept.tolist() if docids]
             more = {name: [values[i] for i in kept.tolist()] for name, values in more.items()}
         if not len(y):
             return None
-        if isinstance(X, np.ndarray) and (absent := np.isnan(X)).any():
+        # Text without missing values has none, and reads faster.
+        may_lack = isinstance(X, np.ndarray) and (rows.names is not None or self._options.missing == "keep")
+        if may_lack and (absent := np.isnan(X)).any():
             self.n_missing += int(np.count_nonzero(absent))
             if self._options.missing == "zero":
                 X[absent] = 0.0

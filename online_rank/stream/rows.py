@@ -110,6 +110,8 @@ def _listed(table: Table, batch: Batch, column: Column, faults: Faults) -> list[
 
 def stacked(parts: Sequence[Any]) -> Any:
     """Features, arrays or sparse rows, one below the other in new arrays, with as many columns as the widest has."""
+    if len(parts) == 1 and isinstance(parts[0], np.ndarray):
+        return parts[0].copy()
     width = max((X.shape[1] for X in parts), default=0)
     if any(isinstance(X, SparseRows) for X in parts):
         rows = [as_rows(X) for X in parts]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, Any, TypeAlias
 
 #: How compressed files begin.
@@ -122,7 +123,7 @@ class Text:
         # A buffered reader's read1 returns what a pipe has now instead of waiting for all bytes requested.
         self._stream: Callable[[int], Any] = getattr(stream, "read1", stream.read)
         self._held = b""
-        while len(self._held) < _HEAD and (more := self._checked(lambda: self._raw(1 << 16), "")):
+        while len(self._held) < _HEAD and (more := self._checked(lambda: self._raw(1 << 16))):
             self._held = self._held + more
         for magic, what in _OTHERS.items():
             if self._held.startswith(magic):
@@ -131,7 +132,7 @@ class Text:
         self.is_zipped = self._held.startswith(GZIP)
         packed: Any = self
         self._unzipped = gzip.GzipFile(fileobj=packed, mode="rb") if self.is_zipped else None
-        self.head = b"" if self._end - self._begin < 1 else self._checked(lambda: self._peek(), "")
+        self.head = b"" if self._end - self._begin < 1 else self._checked(self._peek)
 
     @property
     def share(self) -> float | None:
@@ -161,13 +162,13 @@ class Text:
             return self._held
         return self._unzipped.peek(_CHUNK)
 
-    def _checked(self, read: Callable[[], bytes], after: str) -> bytes:
+    def _checked(self, read: Callable[[], bytes], after: Callable[[], str] = str) -> bytes:
         try:
             return read()
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise ReadError(f"{self.name}{after}: the compressed data are damaged, or cut short: {error}") from None
+            raise ReadError(f"{self.name}{after()}: the compressed data are damaged, or cut short: {error}") from None
         except UnicodeDecodeError as error:
-            raise ReadError(f"{self.name}{after}: {error}; {UTF8}") from None
+            raise ReadError(f"{self.name}{after()}: {error}; {UTF8}") from None
 
     def _pieces(self, size: int) -> Iterator[bytes]:
         """The text in pieces; those of a compressed file on disk are decompressed in a thread, one ahead."""
@@ -193,7 +194,8 @@ class Text:
         if self._begin:
             number += _lines_before(self.name, self._begin)
         while True:
-            piece = self._checked(lambda: next(pieces, b""), f", after line {number + held.count(10) - 1}")
+            # Lines are counted for a message alone.
+            piece = self._checked(lambda: next(pieces, b""), partial(_after, number, held))
             ended = not piece
             piece, last = last + (piece or b"\n"), b""
             if piece.endswith(b"\r") and not ended:  # perhaps the first half of CR LF
@@ -228,12 +230,16 @@ class Text:
 UTF8 = "write the file as UTF-8, as iconv -f latin1 -t utf-8 does"
 
 
-def text_of(name: str, number: int, part: bytes | bytearray) -> str:
+def text_of(name: Any, number: int, part: bytes | bytearray) -> str:
     """A part of a line as text. Raises ReadError that names the file and the line unless it is UTF-8."""
     try:
         return part.decode()
     except UnicodeDecodeError as error:
         raise ReadError(f"{name}, line {number}: {bytes(part[:40])!r} is not UTF-8 ({error.reason}); {UTF8}") from None
+
+
+def _after(number: int, held: bytearray) -> str:
+    return f", after line {number + held.count(10) - 1}"
 
 
 def _lines_before(path: str, offset: int) -> int:

@@ -75,7 +75,7 @@ def test_block():
     assert block.qid.dtype == np.int64
     assert block.qid.tolist() == [10, 10, 11]
     assert block.docid == ["a", "b", ""]
-    assert read(io.BytesIO(TEXT)).all().docid == ["", "", ""]
+    assert read(io.BytesIO(TEXT)).all().docid == []
 
 
 @pytest.mark.parametrize(("ids", "dtype"), [(["7", "q"], "U"), (["7", "007"], "U"), (["-3", "4"], "i"), (["9" * 19, "1"], "U")])

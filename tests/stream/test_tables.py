@@ -297,7 +297,7 @@ def test_columns_of_few_texts_are_categories_for_models_that_take_them():
         model = AdditiveRanker()
         queries = read(source, **COLUMNS, model=model)
         assert queries.plan.features == ("x", "brand")
-        assert [c.why for c in queries.plan.left_out] == ["text with too many different values for a category"]
+        assert [c.why for c in queries.plan.left_out] == ["text with 8 different values among the first 8"]
         for x, y in queries:
             assert [one["brand"] for one in x.X] == ["a", "b", None, "a"]
             assert np.array_equal([one["x"] for one in x.X], [1.0, np.nan, 1.0, np.nan], equal_nan=True)
