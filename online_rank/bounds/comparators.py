@@ -10,7 +10,7 @@ from online_rank._kernels.click_perceptron import compare_on_clicks
 from online_rank.base import Ranker, Round, steps_of
 from online_rank.measures.learned import discounts
 from online_rank.query import Block
-from online_rank.query.names import plain_names
+from online_rank.query.names import names_in_nfc, plain_names
 from online_rank.rankers.additive import AdditiveRanker
 from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.click_perceptron import ClickPerceptron
@@ -96,4 +96,7 @@ def copied(name: Hashable, u: Any) -> Any:
         raise TypeError(f"comparators[{name!r}] must be a vector of numbers or a dict {{feature: weight}}")
     if not math.hypot(*values.tolist()) <= _LARGEST_NORM:
         raise ValueError(f"comparators[{name!r}] has weights that are not finite, or a norm above {_LARGEST_NORM:g}")
-    return dict(zip(plain_names([*u], f"comparators[{name!r}]"), u.values(), strict=True)) if isinstance(u, Mapping) else values
+    if not isinstance(u, Mapping):
+        return values
+    where = f"comparators[{name!r}]"
+    return dict(zip(plain_names(names_in_nfc(u, where), where), u.values(), strict=True))

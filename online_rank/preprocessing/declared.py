@@ -12,7 +12,7 @@ from online_rank.base.columns import as_array
 from online_rank.base.form import Layer
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
-from online_rank.query import Block, document_name, read_query, require_finite, with_features
+from online_rank.query import Block, document_name, read_query, with_features
 from online_rank.query.names import are_nfc, in_nfc, names_in_nfc
 
 
@@ -21,7 +21,7 @@ class DeclaredFeatures(QueryTransformer):
 
     Without it a model takes any feature, and a misspelt one is a new feature whose weight is 0, beside one that is always
     missing. Put it first. The columns are the declared ones, in their order, from the first query on; a feature that a document
-    lacks is 0. An array has one column for each.
+    lacks is 0, and NaN stays as it is, for the next step to take or to refuse. An array has one column for each.
 
     Parameters
     ----------
@@ -107,7 +107,6 @@ class DeclaredFeatures(QueryTransformer):
             block = with_features(block, read.X, read.names)
         elif block.names is not None:
             self._require_declared([dict.fromkeys(block.names)], None)
-        require_finite(block)
         X = as_array(block.X, self)
         if block.names is None:
             if len(X) and X.shape[1] != len(own):

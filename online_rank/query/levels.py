@@ -44,7 +44,7 @@ class Levels:
     """
 
     def __init__(self, names: Sequence[Hashable], most: int) -> None:
-        self.names = names
+        self.n_features = len(names)
         #: The columns of levels.
         self.columns = [j for j, name in enumerate(names) if is_level(name)]
         self._most = most
@@ -103,7 +103,8 @@ def read_documents(
     names = tuple(documents[0]) if n and type(documents[0]) is dict else ()
     alike = n and {*map(type, documents)} == _ONLY_DICTS and flat(documents) == [*names] * n
     if alike and levels._levels.keys().isdisjoint(names) and are_nfc(names):
-        X = _numbers_of(flat(map(dict.values, documents)))  # type: ignore[arg-type]
+        values = flat(map(dict.values, documents))  # type: ignore[arg-type]
+        X = as_floats(values) if _ARE_BOOLEAN.isdisjoint(map(type, values)) else None
         if X is not None:
             return X.reshape(n, len(names)), names
     levels = levels.copy()
@@ -127,7 +128,7 @@ def read_documents(
 def _read_feature(name: Hashable, rows: list[int], values: list[Any], ids: Any, levels: Levels, column: _Column) -> None:
     """Write the values of one feature to its column, or to those of its levels; `column` makes those filled with a value."""
     kind = levels.kind_of(name)
-    floats = _numbers_of(values) if kind != "category" else None
+    floats = as_floats(values) if kind != "category" and _ARE_BOOLEAN.isdisjoint(map(type, values)) else None
     if floats is not None:
         column(name, np.nan)[rows] = floats
         return
@@ -149,11 +150,6 @@ def _read_feature(name: Hashable, rows: list[int], values: list[Any], ids: Any, 
         else:
             for level in read:
                 column(levels.name(name, level), 0.0)[i] = 1.0
-
-
-def _numbers_of(values: list[Any]) -> np.ndarray | None:
-    """Values as float64 (n,); None if they are not numbers alone."""
-    return as_floats(values) if _ARE_BOOLEAN.isdisjoint(map(type, values)) else None
 
 
 def _read_value(value: Any) -> float | list[str] | str | None:

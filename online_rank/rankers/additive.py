@@ -1,6 +1,7 @@
 """A learner with one curve for each feature."""
 
 import copy
+import functools
 import itertools
 import warnings
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.measures.own import is_own
 from online_rank.preprocessing import StreamQuantileMap
-from online_rank.query import Block, SparseRows, with_features
+from online_rank.query import Block, with_features
 from online_rank.query.levels import is_level
 from online_rank.rankers.curved import ALONE, MEMBERS, CurvedRanker, as_read, n_curves
 from online_rank.rankers.halving import halved
@@ -290,6 +291,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     def _record(self, log: list[Undo], block: Any = None) -> None:
         super()._record(log, block)
+        # A query that is refused may have brought levels.
+        log.append(functools.partial(setattr, self, "_known_levels", None))
         record(log, self._front, block)
         if self._linear is not None:
             record(log, self._linear, block)
@@ -374,8 +377,6 @@ class AdditiveRanker(Hedged, CurvedRanker):
         return keep
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        if self._linear is None and isinstance(block.X, SparseRows):
-            self._begin_linear()
         if self._linear is not None:
             learned = self._linear._learn(block, rounds)
             self._n_queries += learned

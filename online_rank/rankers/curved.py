@@ -80,9 +80,8 @@ class CurvedRanker(Ranker):
 
     def _levels(self) -> Levels:
         """The levels of all categories that it has met."""
-        names = () if self._columns is None else self._columns.names
-        if self._known_levels is None or self._known_levels.names is not names:
-            self._known_levels = Levels(names, self.max_levels)
+        if self._known_levels is None or self._known_levels.n_features != self._n_features:
+            self._known_levels = Levels(() if self._columns is None else self._columns.names, self.max_levels)
         return self._known_levels
 
     def _begin_linear(self) -> None:

@@ -549,3 +549,27 @@ def test_curves_of_ranks_are_refused_by_engines_with_the_reason(run):
     run("train", "train.txt", "-q", "--save", "m")
     with pytest.raises(AssertionError, match=r"depend on the whole query; AdditiveRanker\(relative=False\) has none"):
         run("export", "m", "--to", "solr")
+
+
+#: Files that were opened, while a test counts them.
+OPENED: list[str] = []
+
+
+def _note(event, arguments):
+    if event == "open" and OPENED and str(arguments[0]).endswith(OPENED[0]):
+        OPENED.append(str(arguments[0]))
+
+
+@pytest.mark.parametrize(("options", "times"), [((), 1), (("--ranker", "perceptron", "--certify"), 2), (("--dry-run",), 1)])
+@pytest.mark.parametrize("name", ["train.txt", "log.csv"])
+def test_a_file_is_opened_once_and_twice_to_certify(run, name, options, times):
+    Path("log.csv").write_text("query,grade,x\n" + "".join(f"{i // 4},{i % 2},{i % 3}\n" for i in range(80)))
+    if not hasattr(sys, "_online_rank_counts_opens"):
+        sys.addaudithook(_note)  # which stays
+        sys._online_rank_counts_opens = True
+    OPENED[:] = [name]
+    try:
+        run("train", name, *(() if name == "train.txt" else ("--grade", "grade")), *options)
+        assert len(OPENED) - 1 == times
+    finally:
+        OPENED.clear()

@@ -100,7 +100,7 @@ def test_the_log_keeps_the_worst_the_slowest_and_the_latest(letor):
     with read(letor, with_ids=True) as queries:
         evaluate.progressive(log.reading(queries), PerceptronRanker(), {"lately": log}, progress=False)
     model, ndcg, values = PerceptronRanker(), metric("ndcg@10"), []
-    for X, y, qid in read(letor, with_qid=True):
+    for X, y, qid, _ in read(letor, with_ids=True):
         values.append((ndcg.value_one(y, model.predict_one(X)), str(qid), len(values) + 1))
         model.learn_one(X, y)
     relevant = [entry for entry in values if not np.isnan(entry[0])]

@@ -237,7 +237,7 @@ DOCUMENTS = {"a": {"x": 1.0, "y": 2.0}, "b": {"x": 0.5, "y": 1.0}}
         Inconsistent(DOCUMENTS, 7, "aba"),
         Short(DOCUMENTS),
     ],
-    ids=str,
+    ids=["short", "long", "twice", "short dict", "short query", "long query", "short dict of a query"],
 )
 def test_mappings_are_read_once_whatever_length_they_give(x, documents):
     """They raised a bare IndexError, or a document stood twice in the ranking."""

@@ -17,6 +17,7 @@ from online_rank import (
     Runs,
     StreamScaler,
 )
+from online_rank.cli.runs import names_of
 from online_rank.cli.settings import Settings
 from online_rank.export import to_json
 from online_rank.query import read_query
@@ -111,3 +112,8 @@ def test_tuples_and_ids():
     block = read_query({DECOMPOSED: {("x", DECOMPOSED): 1.0, 7: 2.0}})
     assert block.names == (("x", CAFE), 7)
     assert block.ids == (DECOMPOSED,)
+
+
+def test_runs_are_called_as_their_files():
+    """macOS decomposes the names of files."""
+    assert names_of([f"runs/{DECOMPOSED}.run", "runs/tea.run"]) == [CAFE, "tea"]
