@@ -163,19 +163,21 @@ def _learned(model: AdditiveRanker, account: Account, X: np.ndarray, y: list[int
         columns = exact(reference.columns(X, knots, model._sums).reshape(len(X), -1))
         members = np.array([[row @ w for w in exact(before.reshape(-1, 4).T)] for row in columns], dtype=object)
     # Any scales do that are fixed before the query.
-    scaled, earlier = members / exact(model._scales()), model.candidate_losses
+    scaled = members / exact(model._scales())
+    earlier, served = model.candidate_losses, model.account.served
     model.learn_one(X, y, weight)
     if len(set(y)) < 2:
         return
     w = Decimal(weight)
     scored = [[sum((part * s[k] for k, part in c.items()), ZERO) for s in scaled] for c in CANDIDATES]
-    new = [w * loss(s, y) for s in scored]
-    for c, change in enumerate((model.candidate_losses - earlier).tolist()):
+    told = [*(model.candidate_losses - earlier).tolist(), model.account.served - served]
+    new = [w * loss(s, y) for s in (*scored, answered)]
+    for c, change in enumerate(told):
         if abs(change - float(new[c])) > 1e-9:
-            if not has_near_tie(scored[c], y, abs(scaled).max()):
-                raise AssertionError(f"candidate {c} lost {change}, and {float(new[c])} by columns: {scored[c]}, {y}")
+            if not has_near_tie((*scored, answered)[c], y, abs(scaled).max()):
+                raise AssertionError(f"candidate {c} lost {change}, and {float(new[c])} by columns: {scored}, {answered}, {y}")
             new[c] = Decimal(change)
-    account.settle(new, w * loss(answered, y))
+    account.settle(new[:-1], new[-1])
     yield Check(
         "served <= min L(c) + ln N / eta + Delta + G, at all times",
         float(account.served), float(min(account.losses) + account.price), float(account.served),
