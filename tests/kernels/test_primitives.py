@@ -117,3 +117,40 @@ def test_whole_powers(base, exponent):
 
 def test_powers_that_are_exact():
     assert [math_of.power(0.5, float(n)) for n in (0, 1, 2, 7, 64)] == [1.0, 0.5, 0.25, 0.0078125, 2.0**-64]
+
+
+_FOURS = {
+    "add_line_four": numba.njit(lambda target, i, x, source, k: primitives.add_line_four(target, i, x, source, k)),
+    "sum_fours": numba.njit(
+        lambda target, i, step, source, k, jump, n: primitives.sum_fours(target, i, step, source, k, jump, n)
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "rest"), [("add_line_four", (2, 0.3, 3)), ("sum_fours", (60, -8, 70, -4, 5)), ("sum_fours", (0, 0, 1, 4, 9))]
+)
+def test_fours(name, rest):
+    rng = np.random.default_rng(0)
+    target, source = rng.normal(size=80), rng.normal(size=80)
+    arguments = (*rest[:2], source, *rest[2:])
+    other = target.copy()
+    getattr(primitives, name)(target, *arguments)
+    _FOURS[name](other, *arguments)
+    assert (target == other).all()
+    if name == "sum_fours" and rest[1]:
+        assert target[60 - 8 * 4] == sum((source[70 - 4 * r] for r in range(5)), 0.0)
+
+
+@pytest.mark.parametrize("m", [1, 7, 40])
+def test_counts_of_smaller_and_equal_numbers(m):
+    values = np.round(np.random.default_rng(m).normal(size=(m, 8)), 1)
+    values[0, 0], values[m // 2, 3] = np.nan, np.inf
+    found, expected = np.empty((2, m, 8), dtype=np.int64)
+    count = numba.njit(lambda values, i, counts: primitives.count_eight(values, i, counts))
+    for i in range(m):
+        count(values, i, found)
+        primitives.count_eight(values, i, expected)
+    smaller, equal = (values < values[:, None]).sum(axis=1), (values == values[:, None]).sum(axis=1)
+    assert (found == expected).all()
+    assert (found == 2 * smaller + equal).all()

@@ -175,11 +175,41 @@ def test_a_refused_query_changes_nothing():
         model.learn_one(bad, y)
     with pytest.raises(ValueError, match="feature 2 of document 1 is inf"):
         model.predict_one(bad)
+    with pytest.raises(ValueError, match="feature 2 of document 1 is inf"):
+        model.learn_one(bad, y)
     with pytest.raises(ValueError, match="weight of a query"):
         model.learn_one(X, y, w=-1.0)
     with pytest.raises(ValueError, match="the grade of document 0"):
         model.learn_one(X, y - 5)
     assert pickle.dumps(model) == before
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+@pytest.mark.parametrize("m", [41, 130, 300])
+def test_ranks_within_long_queries_are_exact(m, missing):
+    model, sums = AdditiveRanker(), np.zeros((4, 2, 2, 21))
+    for t, (X, y) in enumerate(queries(4, m=(m, m + 1), missing=missing)):
+        X[:, 3] += 100.0 * t  # Beyond all values before.
+        if t:
+            X20 = explicit(model, X)
+            model.learn_one(X, y)
+        else:
+            model.learn_one(X, y)
+            X20 = reference.columns(X, [model._front.knots(j) for j in range(4)], sums)
+        reference.learn_encodings(X20, X, y, sums, True)
+        np.testing.assert_allclose(model._sums, sums, rtol=1e-5, atol=1e-4)
+
+
+def test_a_query_that_was_ranked_before_is_learned_with_the_same_bits():
+    asked, other = AdditiveRanker(), AdditiveRanker()
+    for t, (X, y) in enumerate(queries(40, missing=0.1)):
+        if t:
+            asked.predict_one(X if t % 3 else X + 1.0)
+            if t % 3 == 1:
+                X[0, 0] += 1.0
+        asked.learn_one(X, y)
+        other.learn_one(X, y)
+    assert pickle.dumps(asked) == pickle.dumps(other)
 
 
 @pytest.mark.slow
