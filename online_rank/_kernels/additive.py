@@ -53,6 +53,8 @@ SCALES = NUMBERS + second.N_NUMBERS
 N_NUMBERS = SCALES + 2 * N_MEMBERS
 #: By how much running scales forget in a query.
 _SCALE_DECAY = 0.99
+#: Deviations of scores below this share of their mean are rounding.
+_ROUNDING = 1e-12
 #: `places[j, 1]` of a feature that has had no missing values yet, and once it has.
 UNMET, WANTED = -2, -3
 #: Places in a `rankers.hedge.HedgeAccount`, and by how much blends may be worse than their candidates before one is drawn.
@@ -75,7 +77,8 @@ def _learn_scale(numbers, k, s):
     square = 0.0
     for i in range(m):
         square += (s[i] - mean) * (s[i] - mean)
-    if square > 0.0:
+    # Of equal scores only the rounding of their mean is left.
+    if square > m * (_ROUNDING * mean) ** 2:
         numbers[SCALES + 2 * k] = _SCALE_DECAY * numbers[SCALES + 2 * k] + square / m
         numbers[SCALES + 2 * k + 1] = _SCALE_DECAY * numbers[SCALES + 2 * k + 1] + 1.0
 

@@ -19,6 +19,7 @@ from online_rank.checks._subject import state_of
 from online_rank.export import to_sql
 from online_rank.rankers import additive
 from online_rank.rankers.hedge import HedgeAccount
+from online_rank.stream.synth import NoisyTeacher
 from tests.reference import additive as reference
 from tests.reference.forms import scores as of_form
 
@@ -475,3 +476,15 @@ def test_without_relative_columns_it_has_a_closed_form():
     model.learn_one(X, y)
     with pytest.raises(TypeError, match="missing values"):
         form_of(model)
+
+
+def test_equal_scores_have_no_scale():
+    """What rounding leaves of their deviations was learned as one, and made the scale of a member smaller by .5 % a query."""
+    model = AdditiveRanker()
+    for X, y in NoisyTeacher(n_queries=30, n_features=5, n_documents=12, seed=3):
+        model.learn_one(X, y)
+    before = model._scales().copy()
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        model.learn_one(np.tile(rng.normal(size=5), (7, 1)), [0, 1, 2, 0, 1, 2, 0])
+    assert np.array_equal(model._scales(), before)
