@@ -216,9 +216,8 @@ def serving_steps(model: Any) -> list[Any]:
 
     Examples
     --------
-    >>> from online_rank import PerceptronRanker, StreamScaler
-    >>> from online_rank.rankers.fixed import FixedRanker
-    >>> [type(step).__name__ for step in serving_steps(FixedRanker(StreamScaler() | PerceptronRanker()))]
+    >>> from online_rank import LossTracker, PerceptronRanker, StreamScaler
+    >>> [type(step).__name__ for step in serving_steps(StreamScaler() | LossTracker(PerceptronRanker()))]
     ['StreamScaler', 'PerceptronRanker']
     """
     models = [*_serving_models(model)]

@@ -43,7 +43,7 @@ _Line = Callable[[Any], tuple[Any, str] | None]
 _LINES: list[tuple[str, str, _Line]] = []
 
 #: Settings that are not printed if they have this value, or never printed (`...`).
-_UNSAID = {"served": "current", "margin": 1.0, "margin_scale": "constant", "seed": ...}
+_UNSAID = {"served": "current", "margin": 1.0, "margin_scale": "constant", "half_life": 1000, "seed": ...}
 
 
 def rows_of(certificate: Any) -> list[Row]:

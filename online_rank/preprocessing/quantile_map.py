@@ -433,19 +433,20 @@ class StreamQuantileMap(ColumnTransformer):
 
         Returns False if a document to be merged is not finite.
         """
-        if not len(X):
+        with self._lock:
+            if not len(X):
+                return True
+            if self.frozen_after is None or self._start < self.frozen_after:
+                if self._cursor == self._n_features:
+                    self._sample(X)
+                    if self._count + len(X) >= self._due:
+                        if self._lacking is None and not all_finite(np.concatenate(self._rows)):
+                            return False
+                        self._span, self._cursor = self._count + len(X) - self._start, 0
+                self._count += len(X)
+            if self._cursor < self._n_features:
+                self._join(max(_AT_ONCE, math.ceil(self._n_features / _PARTS)))
             return True
-        if self.frozen_after is None or self._start < self.frozen_after:
-            if self._cursor == self._n_features:
-                self._sample(X)
-                if self._count + len(X) >= self._due:
-                    if self._lacking is None and not all_finite(np.concatenate(self._rows)):
-                        return False
-                    self._span, self._cursor = self._count + len(X) - self._start, 0
-            self._count += len(X)
-        if self._cursor < self._n_features:
-            self._join(max(_AT_ONCE, math.ceil(self._n_features / _PARTS)))
-        return True
 
     def _sample(self, X: np.ndarray) -> None:
         """Take the documents of a query that are to be sampled."""

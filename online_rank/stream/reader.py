@@ -426,9 +426,9 @@ class Queries(Lists, Iterator[tuple[Any, ...]]):
         X = stacked([rows.X[a:b] if isinstance(rows.X, np.ndarray) else rows.X.rows(a, b) for rows, a, b in parts])
         y = np.concatenate([rows.y[a:b] for rows, a, b in parts])
         rows = parts[-1][0]
-        docids, more = [], {}
+        docids, more = [docid for rows, a, b in parts for docid in rows.docids[a:b]], {}
         if self._options.with_ids:
-            docids = [docid for rows, a, b in parts for docid in rows.docids[a:b]] or [""] * len(y)
+            docids = docids or [""] * len(y)
         if rows.more:
             more = {name: [value for rows, a, b in parts for value in rows.more[name][a:b]] for name in rows.more}
         kept = np.flatnonzero(y >= 0) if self._options.negative == "skip" and (y < 0).any() else None
@@ -451,9 +451,11 @@ class Queries(Lists, Iterator[tuple[Any, ...]]):
                         ReadWarning,
                         stacklevel=5,
                     )
-        if not self._twice and (twice := first_repeated(docids)) is not None:
-            self._twice = True
-            warnings.warn(f"query {qid} has document {twice!r} several times", ReadWarning, stacklevel=4)
+        if (twice := first_repeated(docids)) is not None:
+            _require_one_grade(qid, docids, y)
+            if not self._twice:
+                self._twice = True
+                warnings.warn(f"query {qid} has document {twice!r} several times", ReadWarning, stacklevel=4)
         x = X if rows.names is None else self._block(qid, X, len(y), rows.names, more)
         return x, y, qid, docids
 
@@ -666,6 +668,14 @@ def read(
         max_query_bytes,
     )
     return Queries(sources, roles_of(named, features=features, exclude=exclude, context=context, known=known), options, group)
+
+
+def _require_one_grade(qid: str, docids: list[str], y: np.ndarray) -> None:
+    """Raise ReadError for a document that is judged twice, with different grades."""
+    known: dict[str, int] = {}
+    for docid, grade in zip(docids, y.tolist(), strict=True):
+        if docid and known.setdefault(docid, grade) != grade:
+            raise ReadError(f"query {qid} judges document {docid!r} twice, with grades {known[docid]} and {grade}: keep one")
 
 
 def known_to(model: Any) -> list[str] | None:

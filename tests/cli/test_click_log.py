@@ -244,11 +244,11 @@ def only_shown(log):
 @pytest.mark.parametrize(
     ("origin", "change", "message"),
     [
-        ("above", only_shown, "row 1: document '.*' is the only candidate that was left, but its probability is 0.333333"),
+        ("above", only_shown, "line 2: document '.*' is the only candidate that was left, but its probability is 0.333333"),
         (
             "place",
             lambda log: log[log.position.notna()].assign(propensity=1 / 34),
-            r"row \d+, .*row \d+, .*row \d+: the log is not .* the inverse probabilities are 8.5 times what they can be",
+            r"line \d+, .*line \d+, .*line \d+: the log is not .* the inverse probabilities are 8.5 times what they can be",
         ),
         ("above", lambda log: log[log.position == 1].assign(propensity=log.place), "'.*' is the only candidate that was left"),
         ("above", lambda log: log.assign(propensity=1.0), "has probability 1, although 5 other candidates were left"),

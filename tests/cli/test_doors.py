@@ -28,13 +28,13 @@ def run(capsys, tmp_path, monkeypatch):
     (tmp_path / "train.txt").write_text("\n".join(LINES) + "\n")
     (tmp_path / "test.txt").write_text("\n".join([*LINES[:40], "0 qid:99 1:1 2:2 5:7"]) + "\n")
 
-    def run(*arguments, stdin=""):
+    def run(*arguments, stdin="", code=0):
         if stdin:
             monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
         with pytest.raises(SystemExit) as leaving:
             main([str(argument) for argument in arguments])
         out, err = capsys.readouterr()
-        assert leaving.value.code == 0, err
+        assert leaving.value.code == code, err
         return out, err
 
     return run
@@ -349,8 +349,11 @@ def test_a_document_that_comes_twice_in_a_query_is_named(run, log):
     _, err = run("rank", "m", "twice.csv", *COLUMNS[:2], "--document", "url")
     assert err.count("more than once in the run") == 1
     assert err.count("has document 'same' several times") == 1
-    _, err = run("train", "twice.csv", *COLUMNS, "--document", "url", "--save", "again")
+    log.assign(url="same", rel=1).to_csv("equal.csv", index=False)
+    _, err = run("train", "equal.csv", *COLUMNS, "--document", "url", "--save", "again")
     assert err.count("has document 'same' several times") == 1
+    _, err = run("train", "twice.csv", *COLUMNS, "--document", "url", "--save", "no", code=2)
+    assert "judges document 'same' twice, with grades " in err
 
 
 def test_ids_that_a_run_cannot_hold_are_told_and_stay_different(run):

@@ -313,7 +313,7 @@ def test_an_ordinary_log_is_not_taken_for_random_lists(clicked, capsys):
     given = ["bm25.run", "vector.run", "--click-log", "ordinary.csv"]
     code, out, err = run(capsys, *given, "--clicks", "shuffled", "--out", "fused")
     assert (code, out) == (2, "")
-    assert re.search(r"ordinary.csv, row \d+, .*the list shown before comes again .* times as often", err)
+    assert re.search(r"ordinary.csv, line \d+, .*the list shown before comes again .* times as often", err)
     code, _, err = run(capsys, *given, "--clicks", "moved", "--out", "fused")
     assert code == 2
     assert "the log is deterministic" in err

@@ -11,7 +11,8 @@ from online_rank import PerceptronRanker, StreamScaler, load
 from online_rank.cli import main
 from online_rank.distributed import to_bytes
 from online_rank.distributed.rounds import here, learn_rounds
-from online_rank.stream import ReadError, plan
+from online_rank.stream import ReadError
+from online_rank.stream.parts import parts as parts_of
 from tests.distributed.parts import Deadly
 from tests.helpers import linear_queries
 
@@ -57,7 +58,7 @@ def model():
 
 def digest_here(paths, shards, rounds):
     taught = model()
-    parts = plan(paths, shards * rounds)
+    parts = parts_of(paths, shards * rounds)
     learn_rounds(taught, [parts[k : k + shards] for k in range(0, len(parts), shards)], here)
     return to_bytes(taught)
 
@@ -83,7 +84,7 @@ def test_workers_and_compression_change_no_bit(client, files):
 def test_a_worker_that_is_killed_half_way_loses_nothing(client, files, tmp_path):
     from online_rank.distributed.dask import on_dask
 
-    parts, mark = plan(files, 4), tmp_path / "killed"
+    parts, mark = parts_of(files, 4), tmp_path / "killed"
     taught = model()
     learn_rounds(taught, [parts[:2], [Deadly(parts[2], str(mark)), parts[3]]], on_dask(client))
     assert to_bytes(taught) == digest_here(files, 2, 2)
@@ -123,7 +124,7 @@ def test_the_command_with_workers_gives_the_bits_of_one_process(files, tmp_path,
     # All rounds are done; what is left is to load and to save.
     assert run("train", *at, "--save", tmp_path / "three")[0] == 0
     assert Path(tmp_path / "three").read_bytes() == Path(tmp_path / "two").read_bytes()
-    assert load(tmp_path / "one")["StreamQuantileMap"].n_documents > 0
+    assert load(tmp_path / "one").n_queries > 0
     code, out, err = run("train", *files, "--shards", 4)
     assert code == 0, err
     assert "4 shards, mixed once" in out

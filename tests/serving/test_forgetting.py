@@ -370,7 +370,7 @@ def test_the_command_forgets_in_a_folder(tmp_path):
     assert failed.stdout == "nothing found\n"
 
 
-@pytest.mark.parametrize("name", ["scaler | crosses | perceptron", "map | ridge", "drift, reset", "boosted", "blend, default"])
+@pytest.mark.parametrize("name", ["scaler | crosses | perceptron", "map | ridge", "boosted", "blend, default"])
 def test_models_go_on_after_forgetting(name):
     from online_rank.base.forgetting import forget_names
 
