@@ -3,7 +3,7 @@
 import copy
 import itertools
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -26,6 +26,7 @@ from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schem
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import Block, SparseRows, feature_dicts, single, with_features
+from online_rank.query.levels import is_level
 from online_rank.rankers.additive import AdditiveRanker
 from online_rank.rankers.boosted import REACH, BoostedRanker
 from online_rank.rankers.curved import as_read
@@ -236,6 +237,15 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
             width = self._n_features + n_new if self._curves.has_curves else 1
             self._trees._extend(None, max(width - self._trees._n_features, 0))
 
+    def _extend(self, names: Iterable[Hashable] | None, n_new: int = 0) -> None:
+        before = self._n_features
+        super()._extend(names, n_new)
+        if self._curves is not None and self._curves.has_curves:
+            # Earlier documents lacked the new features; of new levels they had the value 0, as trees suppose.
+            lacked = [before + k for k, name in enumerate(self._own_names()[before:]) if not is_level(name)]
+            for bins in self._trees._bins:
+                bins[:, lacked] = 0
+
     def _abilities(self) -> Abilities:
         # Served scores are not passed to the members: they only enter the account.
         able = super()._abilities()._replace(takes_served=True)
@@ -299,7 +309,8 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
         if self._curves is None or not self._curves.has_curves:
             return np.zeros((X.shape[0], 1), dtype=np.float32)
         table = self._curves._front.table
-        mapped = np.full(X.shape, -2.0 * REACH, dtype=np.float32)
+        # What the map has not learned yet it takes for 0.
+        mapped = np.where(np.isnan(X), -2.0 * REACH, 0.0).astype(np.float32)
         curves.mapped(as_read(X[:, : len(table.counts)]), offsets, table, -REACH, mapped)
         return mapped
 

@@ -29,6 +29,7 @@ _VALUE = re.compile(
     rb"(?<![^\s])(\d+):([-+]?)(%s)(?![^\s#])" % b"|".join(re.escape(word.encode()) for word in MISSING_WORDS[::-1])
 )
 _STOPPED = (kernels.DONE, kernels.FULL)
+_ID = re.compile(rb"(?<![^\s])(\d+):")
 _VALUES = (kernels.BAD_VALUE, kernels.NOT_FINITE, kernels.NULL_VALUE)
 
 _WRONG = {
@@ -205,9 +206,9 @@ class Letor:
                 values = _VALUE.finditer(text, place.at, text.index(b"\n", where))
                 found = next((value for value in values if value.end(1) + 1 == where), None)
                 if found is not None and self._missing != "error":
-                    self._blank(text, place, room)
-                    continue
-                if found is not None or code == kernels.NULL_VALUE:
+                    if (fault := self._blank(text, place, room)) is None:
+                        continue
+                elif found is not None or code == kernels.NULL_VALUE:
                     fault = kernels.NULL_VALUE if found else kernels.BAD_VALUE, where, feature
             elif code == kernels.SLOW_ROW and (fault := self._settle(room, n_slow, text)) is None:
                 if place.qid_rule == kernels.QID_UNKNOWN:
@@ -222,15 +223,21 @@ class Letor:
                 yield fault
             place.at, place.line, place.row = text.index(b"\n", place.at) + 1, place.line + 1, place.row + 1
 
-    def _blank(self, text: bytearray, place: _Place, room: _Room) -> None:
-        """Take the missing values out of a line, to be read again, and note them."""
+    def _blank(self, text: bytearray, place: _Place, room: _Room) -> tuple[int, int, int] | None:
+        """Take the missing values out of a line, to be read again, and note them; or the fault of one that is given twice."""
         end = text.index(b"\n", place.at)
         features, sharp, comment = bytes(text[place.at : end]).partition(b"#")
         ids = [int(found[1]) for found in _VALUE.finditer(features)]
+        given = [int(id) for id in _ID.findall(features)]
+        if (twice := next((id for id in ids if given.count(id) > 1), None)) is not None:
+            return kernels.FEATURE_TWICE, place.at, twice
+        if min(ids) < self._first_id:
+            return kernels.FEATURE_ZERO, place.at, 0
         room.absent.append((room.filled, ids))
         room.width = max(room.width, *(min(id, _MOST_COLUMNS) + 1 - self._first_id for id in ids))
         text[place.at : end] = _VALUE.sub(lambda token: b" " * len(token[0]), features) + sharp + comment
         room.seen[:] = 0
+        return None
 
     def _settle(self, room: _Room, n_slow: int, text: bytearray) -> tuple[int, int, int] | None:
         """Convert the numbers of a row that the kernel left out; returns (code, position, feature) of one out of range."""

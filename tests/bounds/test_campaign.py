@@ -160,7 +160,7 @@ def run(seed):
                 after = copy.deepcopy(model["StreamScaler"])
                 after.learn_one(X)
                 features = np.asarray(after.transform_one(X))
-            inner = holder._perceptron
+            inner = holder._learner
             columns = [names.index(f) for f in inner.feature_names] if named and inner.n_features else slice(None)
             decisive = decisive_scores(inner, np.ascontiguousarray(features[:, columns]), served)
             options = {"credit": inner.credit, "mass": inner.in_force["mass"]}

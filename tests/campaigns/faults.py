@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from online_rank import PerceptronRanker, StreamQuantileMap
+from online_rank import AdditiveRanker
 from online_rank.serving.durable import read_service
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import to_bytes
@@ -222,7 +222,7 @@ def interpose() -> bool:
 def faults(most: int, seed: int = 0) -> Found:
     """Let each kind of fault happen at calls spread over a run of the service; a client sends again what was not answered."""
     lines = requests(12, seed)
-    whole = RankingService(StreamQuantileMap() | PerceptronRanker("ndcg@10"))
+    whole = RankingService(AdditiveRanker("ndcg@10"))
     for line in lines:
         whole.handle(line)
     expected = to_bytes(whole.model)

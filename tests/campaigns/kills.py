@@ -17,7 +17,7 @@ import numpy as np
 
 import online_rank
 from benchmarks._common import in_memory
-from online_rank import PerceptronRanker, StreamQuantileMap, StreamScaler, read
+from online_rank import AdditiveRanker, PerceptronRanker, StreamScaler, read
 from online_rank.cli import main as command
 from online_rank.serving.durable import read_service
 from online_rank.serving.protocol import RankingService
@@ -161,7 +161,7 @@ def kill_stream(
     model_of = ("--ranker", "swap") if feedback is clicked else ()
     while found.counts["kills"] < n_kills:
         lines = requests(n_queries, rng.randrange(1 << 30), feedback)
-        whole = RankingService(StreamQuantileMap() | PerceptronRanker("ndcg@10"))
+        whole = RankingService(AdditiveRanker("ndcg@10"))
         for line in lines if feedback is graded else ():
             whole.handle(line)
         with in_memory() as folder:
@@ -252,6 +252,6 @@ def warm_up() -> None:
             model.learn_one(np.ones((3, 2)), [0, 1, 2])
             model.rank_one(np.ones((3, 2)))
         list(read(f"{folder}/train.txt"))
-        service = RankingService(StreamQuantileMap() | PerceptronRanker("ndcg@10"))
+        service = RankingService(AdditiveRanker("ndcg@10"))
         for line in requests(20, 0):
             service.handle(line)

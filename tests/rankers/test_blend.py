@@ -208,13 +208,16 @@ def test_the_default_blend_is_curves_and_trees_behind_their_map(relative):
         rows = np.array(
             [[1.0 if d.get(n[0]) == n[-1] else 0.0 if type(n) is tuple else d.get(n) for n in names] for d in x], float
         )
-        mapped = np.full((len(x), len(names)), -5.2)
+        mapped = np.where(np.isnan(rows), -5.2, 0.0)
         for j in range(front.n_features):
             values, scores = front.knots(j)
             g = np.interp(rows[:, j], values, scores) if len(values) else np.zeros(len(x))
             mapped[:, j] = np.where(np.isnan(rows[:, j]), -5.2, np.maximum(g, -2.6))
         if trees.n_features < len(names):
-            trees._extend(None, len(names) - trees.n_features)
+            before = trees.n_features
+            trees._extend(None, len(names) - before)
+            for bins in trees._bins:  # Earlier documents lacked the new numbers; new levels they did not have.
+                bins[:, [j for j in range(before, len(names)) if type(names[j]) is not tuple]] = 0
         if model.n_queries:
             factors = model.weights / model.scales
             expected = factors[0] * np.array(curves.predict_one(x)) + factors[1] * np.array(trees.predict_one(mapped))

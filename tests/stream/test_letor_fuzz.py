@@ -118,7 +118,7 @@ line = st.tuples(
     st.sampled_from(["0", "1", "2.0", "+3", "-1", "1e1", "x"]),
     st.integers(1, 3).map("qid:{}".format),
     st.lists(feature, max_size=5).map(" ".join),
-    st.sampled_from(["", "#", " # docid = x", "\r", " "]),
+    st.sampled_from(["", "#", " # text = x", "\r", " "]),
 )
 
 

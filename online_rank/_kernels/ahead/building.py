@@ -43,7 +43,10 @@ def _pretend_to_run_on(triple: str) -> None:
 
 
 def build(
-    calls: Iterable[tuple[Any, tuple[Any, ...]]], target: str, folder: Path, show: Callable[[int, int], None]
+    calls: Iterable[tuple[Any, tuple[Any, ...]]],
+    target: str,
+    folder: Path,
+    show: Callable[[int, int], None] = lambda done, n: None,
 ) -> tuple[Path, dict[str, str]]:
     """Compile kernels, for the argument types of recorded calls, to the object file of a target in `folder`.
 
