@@ -14,7 +14,7 @@ from online_rank.query.blocks import document_name
 from online_rank.query.forms import as_floats, documents_in_nfc, table_of
 from online_rank.query.names import are_nfc, in_nfc
 
-__all__ = ["Levels", "is_level", "read_documents"]
+__all__ = ["Levels", "is_level", "numbers", "read_documents"]
 
 _IS = "is"
 _ONLY_DICTS = {dict}
@@ -104,7 +104,7 @@ def read_documents(
     n = len(documents)
     table = table_of(documents) if {*map(type, documents)} == _ONLY_DICTS else None
     if table is not None and levels._levels.keys().isdisjoint(table[0]) and are_nfc(table[0]):
-        X = _numbers(table[1])
+        X = numbers(table[1])
         if X is not None:
             return X.reshape(n, len(table[0])), table[0]
     levels = levels.copy()
@@ -145,11 +145,11 @@ def _cut(names: tuple[Hashable, ...], values: list[Any], n: int) -> _Features:
 def _read_feature(name: Hashable, rows: list[int], values: list[Any], ids: Any, levels: Levels, column: _Column) -> None:
     """Write the values of one feature to its column, or to those of its levels; `column` makes those filled with a value."""
     kind = levels.kind_of(name)
-    floats = None if kind == "category" else _numbers(values)
+    floats = None if kind == "category" else numbers(values)
     if floats is None:
         given = [k for k, value in enumerate(values) if value is not None]
         rows, values = [rows[k] for k in given], [values[k] for k in given]
-        floats = _numbers(values) if given and kind != "category" else None
+        floats = numbers(values) if given and kind != "category" else None
     if floats is not None:
         column(name, np.nan)[rows] = floats
         return
@@ -173,7 +173,7 @@ def _read_feature(name: Hashable, rows: list[int], values: list[Any], ids: Any, 
                 column(levels.name(name, level), 0.0)[i] = 1.0
 
 
-def _numbers(values: list[Any]) -> np.ndarray | None:
+def numbers(values: list[Any]) -> np.ndarray | None:
     """Values as float64 (n,); None if one of them is a boolean, or cannot be converted to a float."""
     floats = as_floats(values)
     if floats is not None:
