@@ -86,6 +86,7 @@ class Columns(Mapping[str, dict[str, Any]]):
         X = self._floats(categories, missing) if self._places and 0 < len(names) <= MAX_FEATURES and are_nfc(names) else None
         if X is None:
             return self
+        self._rows = X
         lacking = np.isnan(X)
         if lacking.any():
             # A model may take what is mostly missing for words, which are sparse.

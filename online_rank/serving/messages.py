@@ -93,7 +93,11 @@ class Query(Message, kw_only=True):
     @property
     def given(self) -> Mapping[str, dict[str, Any]]:
         """The documents with their features, `{document: {feature: value}}`."""
-        return self.docs or {} if self.rows is UNSET else Columns(self.features, self.documents, self.rows)  # type: ignore[arg-type]
+        if self.rows is UNSET:
+            return self.docs or {}
+        if not isinstance(self.rows, Columns):  # Once: a message is asked several times, and lists take more than an array.
+            self.rows = Columns(self.features, self.documents, self.rows)  # type: ignore[arg-type, assignment]
+        return self.rows  # type: ignore[return-value]
 
     def asked(self) -> Any:
         """The query, `{document: features}` or `Runs`. Raises ValueError for columns that do not fit each other."""
