@@ -8,7 +8,8 @@ of each fold, or, where there is none, by training on four fifths of the trainin
 the test part, which nobody can: it is what a batch learner could reach at best. `--stream` shows instead what is reached after
 so many training queries, and after so many seconds. `--keep` continues from the methods that FILE has. Queries without a
 relevant document are left out of the mean; ties get their expected value. Standard errors are over queries, of the
-differences to the first LightGBM, query by query. PYTHON is that of the environment of another checkout, whose blends are compared.
+differences to the first LightGBM, query by query. PYTHON is that of the environment of another checkout, whose blends are
+compared too.
 """
 
 import itertools
