@@ -26,7 +26,7 @@ from online_rank.evaluate import Trace, progressive
 from online_rank.storage.checkpoint import CheckpointDirectory
 from online_rank.storage.files import require_replaceable, save
 from online_rank.storage.folder import CheckpointError
-from online_rank.stream.reader import n_features_of
+from online_rank.stream.plan import n_features_of
 from online_rank.support.progress import progress
 
 #: The figures reported about the machines.
