@@ -18,7 +18,7 @@ from online_rank.metrics import OffPolicyValue
 from online_rank.preprocessing import RunFeatures
 from online_rank.rankers.fixed import FixedRanker
 from online_rank.rankers.rules import FAST_SWAP_BEGINNING, rule_weights
-from online_rank.stream.trec import write_run
+from online_rank.stream.write import write_run
 
 # How strongly a `ClickPerceptron` holds on to today's rule, in units of normalised scores.
 _STRENGTH = 3.0
