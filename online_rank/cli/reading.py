@@ -16,6 +16,13 @@ from online_rank.cli.declaring import flag, value
 Negative = StrEnum("Negative", ["error", "zero", "skip"])
 
 
+#: Where no ranking is better than another.
+NO_GRADES = (
+    "in no query have two documents different grades, so there is nothing to learn or to measure: are the columns of queries "
+    "(--query) and grades (--grade) the right ones?"
+)
+
+
 def _names(given: Sequence[str] | None) -> list[str] | None:
     """Names of columns, separated by commas."""
     return [name.strip() for text in given for name in text.split(",") if name.strip()] if given else None
@@ -96,6 +103,8 @@ class Reading(NamedTuple):
         plan, known = queries.plan, known_to(model) or [str(i + 1) for i in range(n_features_of(model) or 0)]
         told = []
         if lacking := [name for name in known if name not in plan.kinds or name not in plan.features]:
+            if len(lacking) == len(known):
+                raise ValueError(f"{files[0]}: it has none of the features of the model: {listed(known)}")
             what = f"{len(lacking):,} of the {len(known):,} features that the model has learned from are not in the file"
             told.append(f"{what} and count as 0: {listed(lacking)}")
         if unknown := plan.unknown if not queries.is_letor else [name for name in plan.features if name not in set(known)]:

@@ -113,6 +113,8 @@ class Options(NamedTuple):
         The column of each role; None if there is none.
     known
         The features that the model knows by name; None if it knows none.
+    learned
+        What it has learned them as: "text" or "number".
     by_name, categories
         Whether the model knows features by name, and takes texts.
     tells_missing
@@ -124,6 +126,7 @@ class Options(NamedTuple):
     exclude: Collection[str]
     context: Sequence[str]
     known: Sequence[str] | None
+    learned: Mapping[str, str]
     by_name: bool = False
     categories: bool = False
     with_ids: bool = False
@@ -155,7 +158,7 @@ def options_of(
     }
     roles = {role: column if column is None else in_nfc(column) for role, column in named.items()}
     by_name, categories = in_form["known"] is not None, abilities_of(model).takes_documents
-    return Options(roles, **in_form, by_name=by_name, categories=categories, **others)
+    return Options(roles, **in_form, learned=_learned_by(model), by_name=by_name, categories=categories, **others)
 
 
 def known_to(model: Any) -> list[str] | None:
@@ -164,6 +167,15 @@ def known_to(model: Any) -> list[str] | None:
     names = next((names for step in steps if (names := getattr(step, "feature_names", None))), None)
     # The levels of a category are features of the model, and one of a table.
     return None if names is None else [*dict.fromkeys(str(name[0] if is_level(name) else name) for name in names)]
+
+
+def _learned_by(model: Any) -> dict[str, str]:
+    """What a model has learned each feature as: "text", a category, or "number"."""
+    steps = () if model is None else steps_of(model)
+    names = next((names for step in [*steps][::-1] if (names := getattr(step, "feature_names", None))), ())
+    return {str(name[0]): "text" for name in names if is_level(name)} | {
+        name: "number" for name in names if isinstance(name, str)
+    }
 
 
 def n_features_of(model: Any) -> int | None:
@@ -208,7 +220,7 @@ def plan_of(table: Any, named: Mapping[str, str | None], options: Options) -> Pl
         if column in roles:
             columns.append(Column(column, kind, roles[column]))
             continue
-        kind, why = _use_of(table, column, features, exclude, index, options.categories)
+        kind, why = _use_of(table, column, features, index, options)
         columns.append(Column(column, kind, "left out" if why else "feature", why))
     if features is not None:
         found = {column.name: column for column in columns}
@@ -229,11 +241,12 @@ def _require_columns(table: Any, columns: Iterable[str]) -> None:
 
 
 def _use_of(
-    table: Any, column: str, features: Sequence[str] | None, exclude: Collection[str], index: Collection[str], categories: bool
+    table: Any, column: str, features: Sequence[str] | None, index: Collection[str], options: Options
 ) -> tuple[str, str]:
     """The kind of a column without another role, and why it is not a feature; empty if it is."""
     kind, chosen = table.kinds[column], features is not None and column in features
-    if column in exclude:
+    learned = options.learned.get(column, kind)
+    if column in options.exclude:
         return kind, "excluded"
     if features is not None and not chosen:
         return kind, _NOT_NAMED
@@ -241,16 +254,21 @@ def _use_of(
         return kind, "the index of a pandas frame"
     if not chosen and kind not in _NO_NUMBERS and is_outcome_name(column):
         return kind, "an outcome by its name: name the features (--features) to use it"
+    if chosen and (kind == "text" or (learned == "text" and table.is_text)):
+        # Words are errors with their row where the model knows numbers; numbers are words where it knows words.
+        kind = learned
     why = _NO_NUMBERS.get(kind, "")
     if kind == "text":
-        kind, why = _use_of_text(table, column, chosen, categories)
+        kind, why = _use_of_text(table, column, chosen, options)
     if chosen and why and kind != "empty":
         raise ValueError(f"{table.name}: column {column!r} is not a feature: {why}")
     return kind, "" if chosen else why
 
 
-def _use_of_text(table: Any, column: str, chosen: bool, categories: bool) -> tuple[str, str]:
+def _use_of_text(table: Any, column: str, chosen: bool, options: Options) -> tuple[str, str]:
     """As `_use_of`; numbers with a word among them are numbers if the column is chosen, so that the word is an error."""
+    if chosen and options.learned.get(column) == "text":
+        return "text", ""
     compute, values = arrow("pyarrow.compute"), plain(table.column(table.first, column))
     texts = compute.utf8_trim_whitespace(values)
     number = compute.fill_null(compute.match_substring_regex(texts, r"^[-+]?[\d.,]*\d[\d.,]*$"), False)
@@ -263,7 +281,7 @@ def _use_of_text(table: Any, column: str, chosen: bool, categories: bool) -> tup
             return "text", "numbers in quotation marks: name it as a feature to read them"
         what = f"{texts[min(unread)].as_py()!r:.60} ({table.where(min(unread))})"
         return "text", f"text, because of {what}: name it as a feature to see it as an error, or correct the value"
-    if not categories:
+    if not options.categories:
         return "text", _NO_NUMBERS["text"]
     n = compute.count_distinct(texts).as_py()
     is_category = 1 < n <= min(_MOST_LEVELS, max(2, len(values) / 2))

@@ -49,8 +49,8 @@ class Table:
         The kind of each column: "number", "boolean", "text", "time", "empty" or "other"; that of text by the first rows.
     metadata : dict or None
         The metadata of an Arrow schema.
-    of_queries : bool
-        Whether it is JSON of which each line is a whole query.
+    is_text, of_queries : bool
+        Whether it is csv or tsv, in which all is text; whether it is JSON of which each line is a whole query.
     first, where
         The first rows, and the place of each.
     """
@@ -60,7 +60,7 @@ class Table:
         self._n_rows: int | None = None
         self._begin = self._n_read = 0
         self._text = text
-        self._is_text, self._is_json = fmt in ("csv", "tsv"), fmt == "json"
+        self.is_text, self._is_json = fmt in ("csv", "tsv"), fmt == "json"
         self._decimal_comma = self.of_queries = False
         if text is not None and fmt in ("csv", "tsv", "json"):
             batches = self._of_json(text) if fmt == "json" else self._of_csv(text, fmt == "csv")
@@ -79,7 +79,7 @@ class Table:
         require_own_names(self.name, schema.names)
         columns = {name: self.first[name].combine_chunks() for name in schema.names}
         self.kinds = {
-            name: kind_of_text(self._pointed(values)) if self._is_text else kind_of(values) for name, values in columns.items()
+            name: kind_of_text(self._pointed(values)) if self.is_text else kind_of(values) for name, values in columns.items()
         }
         if set(self.kinds.values()) == {"empty"}:
             raise ReadError(f"{self.name}: no rows below the header, or none with a value")
