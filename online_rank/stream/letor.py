@@ -61,6 +61,7 @@ class Letor:
         if named or options.features or options.exclude:
             raise ValueError(f"{self.name}: LETOR text has no columns: leave out their names")
         self._qid, self._first_id, self.width, self.has_qid = "", 1, options.n_features or 0, True
+        # What the kernel fills; blocks after the first one, which is the largest, use it again.
         self._room = np.empty(0, np.int64), np.empty(0), np.empty((0, 3), np.int64)
         self._found, self._usual, self._blocks = 0, 0, text.blocks(0 if options.n_features else LOOK_AHEAD)
         self._first: _Parsed | None = None
@@ -71,12 +72,8 @@ class Letor:
         by_name = options.by_name or not self._first_id
         # With so many columns, their numbers are the names of features.
         self._usual = -1 if by_name else options.n_features or self.width
-        self.plan = Plan(
-            [
-                Column("qid", "text", "query"),
-                *(Column(name, "number", "feature") for name in _numbered(self._first_id, self._found)),
-            ]
-        )
+        features = [Column(name, "number", "feature") for name in _numbered(self._first_id, self._found)]
+        self.plan = Plan([Column("qid", "text", "query"), *features])
 
     @property
     def share(self) -> float | None:
@@ -91,6 +88,7 @@ class Letor:
         """All rows; a line that cannot be read is a row with a fault."""
         if self._first is not None:
             yield from self._rows(self._first, watch)
+        self._first = None
         for text, line in self._blocks:
             yield from self._rows(self._parsed(text, line), watch)
 
@@ -120,10 +118,10 @@ class Letor:
             kept, sizes = np.repeat(good, np.diff(starts)), np.where(good, np.diff(starts), 0)
             found = found._replace(starts=np.append(0, np.cumsum(sizes)), ids=ids[kept], values=values[kept])
             lowest, highest = (found.ids.min(), found.ids.max()) if len(found.ids) else (1, 0)
-        self._widen(int(lowest), int(highest), n)
+        self._widen(int(lowest), int(highest))
         return found
 
-    def _widen(self, lowest: int, highest: int, n: int) -> None:
+    def _widen(self, lowest: int, highest: int) -> None:
         """As many columns as features with these ids need."""
         if not lowest and self._first_id:
             # Columns that were made before shift by one.

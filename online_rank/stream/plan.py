@@ -13,6 +13,9 @@ from online_rank.stream.values import MISSING_WORDS, Faults, arrow, numbers_of, 
 #: The most different texts among the first rows of a column that is a category.
 _MOST_LEVELS = 100
 
+#: A number as programs write it for people, such as 1,200 or 50%.
+_NUMBER = r"^[$€£¥]?\s?[-+]?[\d.,]*\d[\d.,]*\s?[%$€£¥]?$"
+
 #: Reasons why columns of these kinds are not features.
 _NO_NUMBERS = {
     "text": "text: convert numbers, encode words, as ForEachDocument(OneHotEncoder()) does from Python",
@@ -271,7 +274,7 @@ def _use_of_text(table: Any, column: str, chosen: bool, options: Options) -> tup
         return "text", ""
     compute, values = arrow("pyarrow.compute"), plain(table.column(table.first, column))
     texts = compute.utf8_trim_whitespace(values)
-    number = compute.fill_null(compute.match_substring_regex(texts, r"^[-+]?[\d.,]*\d[\d.,]*$"), False)
+    number = compute.fill_null(compute.match_substring_regex(texts, _NUMBER), False)
     word = compute.invert(compute.or_(number, compute.is_in(texts, arrow().array([None, *MISSING_WORDS]))))
     if number.true_count > word.true_count:
         if chosen:

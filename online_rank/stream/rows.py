@@ -185,8 +185,6 @@ def stacked(parts: Sequence[Any]) -> Any:
         starts = [np.zeros(1, np.int64), *(one.starts[1:] + end for one, end in zip(rows, ends[:-1].tolist(), strict=True))]
         columns, values = (np.concatenate([getattr(one, name) for one in rows]) for name in ("columns", "values"))
         return SparseRows(np.concatenate(starts), columns, values, width)
-    if all(X.shape[1] == width for X in parts):
-        return np.concatenate(parts)
     X = np.zeros((sum(map(len, parts)), width))
     n = 0
     for one in parts:

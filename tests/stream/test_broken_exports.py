@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from online_rank import read
+from online_rank import AdditiveRanker, read
 from online_rank.stream import ReadError
 from online_rank.stream.trec import read_run
 
@@ -100,6 +100,17 @@ def test_a_value_longer_than_a_block_of_text(tmp_path):
 def test_a_table_that_cannot_be_read(tmp_path, content, told):
     with pytest.raises(ValueError, match=told):
         found(tmp_path, "t.csv", content)
+
+
+@pytest.mark.parametrize("form", ["{:.0f}%", "${:.0f}", "{:.2f} \u20ac", "{:,.0f}"])
+def test_numbers_for_people_are_no_categories(tmp_path, form):
+    """Not even for a model that takes categories: their order would be lost."""
+    (tmp_path / "t.csv").write_text("q,g,x,y\n" + "".join(f'a,{i % 2},{i},"{form.format(1000 + i % 4)}"\n' for i in range(40)))
+    with read(tmp_path / "t.csv", query="q", grade="g", model=AdditiveRanker()) as queries:
+        assert queries.plan.features == ("x",)
+        assert "y (text, because of" in queries.plan.in_words()[1]
+    with pytest.raises(ReadError, match=r"line 2: .* in column 'y' is not a number"):
+        list(read(tmp_path / "t.csv", query="q", grade="g", features=["y"]))
 
 
 JSON = '{"q": "a", "d": "1", "x": 1, "g": 1}\n{"q": "a", "d": "2", "x": 3, "g": 0}\n'
