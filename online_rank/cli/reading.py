@@ -103,7 +103,7 @@ class Reading(NamedTuple):
         plan, known = queries.plan, known_to(model) or [str(i + 1) for i in range(n_features_of(model) or 0)]
         told = []
         if lacking := [name for name in known if name not in plan.kinds or name not in plan.features]:
-            if len(lacking) == len(known):
+            if plan.features and len(lacking) == len(known):
                 raise ValueError(f"{files[0]}: it has none of the features of the model: {listed(known)}")
             what = f"{len(lacking):,} of the {len(known):,} features that the model has learned from are not in the file"
             told.append(f"{what} and count as 0: {listed(lacking)}")
