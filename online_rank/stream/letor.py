@@ -196,8 +196,9 @@ class Letor:
 
     def _rows(self, found: _Parsed, watch: Callable[[int, dict[str, Any]], None] | None) -> Iterator[Rows]:
         """The rows of a block of text, some at a time."""
-        n, width, names = len(found.grades), self.width, _numbered(self._first_id, self.width)
+        n, width = len(found.grades), self.width
         numbered = self._first_id == 1 and width == self._usual
+        names = () if numbered and watch is None else _numbered(self._first_id, width)
         y = np.where(np.abs(found.grades) <= _WHOLE, found.grades, 0.0).astype(np.int64)
         if self._options.negative == "zero":
             np.maximum(y, 0, out=y)

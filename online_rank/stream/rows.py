@@ -32,7 +32,7 @@ class Rows(NamedTuple):
     faults
         What is wrong with rows.
     names
-        The features.
+        The features; none if they are `numbered`.
     times
         Times of rows, or None.
     more
@@ -153,9 +153,9 @@ def joined(parts: Sequence[Rows]) -> Rows:
         k = bisect_right(bounds, i) - 1
         return parts[k].where(i - bounds[k])
 
-    widest = max(parts, key=lambda rows: len(rows.names))
+    widest, zero = max(parts, key=lambda rows: rows.X.shape[1]), ("0",)
     # A feature 0 that comes late moves the others by one.
-    X = stacked([_moved(rows.X) if rows.names[:1] > widest.names[:1] else rows.X for rows in parts])
+    X = stacked([_moved(rows.X) if widest.names[:1] == zero != rows.names[:1] else rows.X for rows in parts])
     return widest._replace(
         X=X,
         y=np.concatenate([rows.y for rows in parts]),
