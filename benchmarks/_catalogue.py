@@ -110,6 +110,7 @@ CATALOGUE: dict[str, list[Entry]] = {
             "", _FILES, "40 minutes", by="benchmarks.exports --minutes 1", reason="40 minutes; the first models are made again"
         )
     ],
+    "files": [Entry("", "0", "10 minutes", times=True)],
     "hybrid": [
         Entry("Certificate", "0 to 999"),
         Entry("Strength of the beginning", "0 and on", "20 minutes", reason="20 minutes of streams"),
@@ -126,7 +127,6 @@ CATALOGUE: dict[str, list[Entry]] = {
         Entry("", "0 to 2", "2 hours", reason="hours of networks, and torch, whose last digits depend on the processor")
     ],
     "latency": [Entry("", "0", "5 minutes", reason="it needs another checkout", times=True)],
-    "letor_parse": [Entry("", "0", "10 minutes", times=True)],
     "lifting": [Entry("", "0", "3 minutes", times=True)],
     "log": [Entry("", "0", "10 minutes", times=True)],
     "metrics": [Entry("", "0", "5 minutes", times=True)],

@@ -98,10 +98,7 @@ SHOWN = {
         ),
         columns=("", "queries/s", "time / X @ w", "NDCG@10", "memory, MB", "remark"),
     ),
-    "letor_parse": Part(
-        rows=("read", "read, all at once", "scikit-learn*", "pandas*", "polars*"),
-        columns=("reader", "file, MB", "MB/s", "MB/s, processor", "x scikit-learn", "gzip, MB/s", "peak, MB"),
-    ),
+    "files": Part(columns=("", "processor", "ratio", "MB/s", "peak, MB")),
     "clicks": Part(
         rows=("10",),
         columns=(

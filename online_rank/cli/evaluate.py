@@ -1,6 +1,7 @@
 """`online-rank evaluate`: metrics of a model on files, or of a TREC run against judgements."""
 
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from rich.console import Console
 from online_rank.cli.files import load_model
 from online_rank.cli.options import Measuring
 from online_rank.cli.printing import of_queries, table
-from online_rank.cli.reading import Reading, check_files
+from online_rank.cli.reading import NO_GRADES, Reading, check_files
 from online_rank.support.progress import progress
 
 
@@ -50,10 +51,13 @@ def _ranked(model: Any, files: Sequence[str], reading: Reading, shown: bool | No
 def _measured(queries: Iterable[tuple[Any, Any]], measuring: Measuring) -> dict[str, Any]:
     """Means of metrics over queries (grades, scores), and those of a random ranking, with numbers of queries, for JSON."""
     metrics, chance = measuring.metrics()
-    n_queries = 0
+    n_queries, n_graded = 0, 0
     for n_queries, (grades, scores) in enumerate(queries, start=1):  # noqa: B007
+        n_graded += len({*(grades.values() if isinstance(grades, dict) else grades.tolist())}) > 1
         for each in (*metrics.values(), *chance.values()):
             each.update(grades, scores)
+    if n_queries and not n_graded:
+        warnings.warn(NO_GRADES, stacklevel=2)
     counted = {name: each.n_queries for name, each in metrics.items()}
     means, random = ({name: each.get() for name, each in some.items()} for some in (metrics, chance))
     return {"queries": n_queries, "counted": counted, "metrics": means, "random": random}
