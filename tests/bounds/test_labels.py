@@ -15,8 +15,8 @@ NDCG = measure("ndcg@10")
 def short_run(seed):
     """A run of a few queries.
 
-    Returns its certificate, whether each query's loss was that of what was served, and what was done: the numbers of queries, of
-    those learned from given scores, and whether the others were learned as they were answered.
+    Returns its certificate, whether each query's loss was that of what was served, and what was done: the number of queries,
+    that of those learned from given scores, and whether the others were learned as they were answered.
     """
     rng = np.random.default_rng(seed)
     half_life, served = [(0, "current"), (None, "current"), (3.0, "current"), (3.0, "average")][rng.integers(4)]
