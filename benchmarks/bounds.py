@@ -2,8 +2,9 @@
 
     python -m benchmarks.bounds [SECTION ...]
 
-Sections: counterexample, attained, separable, noisy, file, theorems, delayed, drift, coverage, interval, limits, tightness,
-hedging, curves, blends, counterexample_of_blends, paired, pairs, exploring, overhead, off_policy, exchanges, generalisation.
+Sections: counterexample, attained, separable, noisy, file, theorems, delayed, drift, coverage, intervals, interval, limits,
+tightness, hedging, curves, blends, counterexample_of_blends, paired, pairs, exploring, overhead, off_policy, exchanges,
+generalisation.
 
 Writes a table (benchmarks/results/bounds.md) and figures (benchmarks/results/bounds_*.png). Every section is written as soon as
 it is measured, in place of the one that the page has.
@@ -20,6 +21,7 @@ import numpy as np
 from benchmarks._bounds_batch import generalisation
 from benchmarks._bounds_blends import blends, counterexample_of_blends, pairs, tightness
 from benchmarks._bounds_clicks import exchanges, off_policy
+from benchmarks._bounds_intervals import intervals
 from benchmarks._bounds_served import coverage, delayed, drift, interval, theorems
 from benchmarks._bounds_streams import curves, exploring, hedging, limits, paired
 from benchmarks._common import RESULTS, environment, parser, save, table
@@ -304,8 +306,8 @@ def overhead() -> str:
 
 
 SECTIONS = (
-    counterexample, attained, separable, noisy, file, theorems, delayed, drift, coverage, interval, limits, tightness, hedging,
-    curves, blends, counterexample_of_blends, paired, pairs, exploring, overhead, off_policy, exchanges,
+    counterexample, attained, separable, noisy, file, theorems, delayed, drift, coverage, intervals, interval, limits,
+    tightness, hedging, curves, blends, counterexample_of_blends, paired, pairs, exploring, overhead, off_policy, exchanges,
     generalisation,
 )  # fmt: skip
 
