@@ -230,16 +230,18 @@ def _of_section(name: str, heading: str, results: Path, linked: str) -> str:
 def headline(results: Path = RESULTS) -> str:
     """The first screen's sentences on speed: of the default, and of a perceptron beside others."""
     found = rates(results)
-    ours = found["online_rank perceptron"]
-    wabbit, river = (f"{ours / found[bar]:.2g} times" for bar in ("Vowpal Wabbit csoaa_ldf", "river on pairs, frames"))
     rows = {row[0]: row for row in Table.parsed(_tables("default_cost", results)[0]).rows}
     least, most = (round(pick(float(row[4]) for row in rows.values()), 1) for pick in (min, max))
+    default, perceptron = 1e6 / float(rows["120 x 136, learn_many"][3]), found["online_rank perceptron"]
+    peers = [found[bar] for bar in ("Vowpal Wabbit csoaa_ldf", "river on pairs, frames")]
+    own, linear = ([f"{rate / peer:.2g}" for peer in peers] for rate in (default, perceptron))
     return (
-        f"On one core the default learns **{1e6 / float(rows['120 x 136, learn_many'][3]):,.0f} queries a second**, of 120 "
-        f"documents with 136 raw\nfeatures: {least:g} to {most:g} times the cost of a perceptron behind a quantile map "
-        f"([figures](benchmarks/results/default_cost.md)). A\nperceptron alone learns {ours:,.0f}, {wabbit} as many as Vowpal "
-        f"Wabbit, {river} as many as river's logistic regression on pairs.\n[The comparison](docs/comparison.md) "
-        "has all figures, including those where others are better."
+        f"On one core the default learns **{default:,.0f} queries a second**, of 120 documents with 136 raw\nfeatures: "
+        f"{least:g} to {most:g} times the cost of a perceptron behind a quantile map "
+        f"([figures](benchmarks/results/default_cost.md)).\nThat is {own[0]} times as many as Vowpal Wabbit, and {own[1]} "
+        f"times as many as river's logistic regression on pairs; a bare\nperceptron learns {perceptron:,.0f}, {linear[0]} and "
+        f"{linear[1]} times as many. [The comparison](docs/comparison.md) has all figures, including\nthose where others are "
+        "better."
     )
 
 
