@@ -68,6 +68,7 @@ CATALOGUE: dict[str, list[Entry]] = {
         _STATEMENTS._replace(title="What certificates say without"),
         _STATEMENTS._replace(title="What blends serve"),
         _STATEMENTS._replace(title="What an `AdditiveRanker` serves"),
+        Entry("Why no regret", "0 and 1", "3 minutes"),
         _STATEMENTS._replace(title="Coverage of paired"),
         _STATEMENTS._replace(title="What exploring"),
         _AS_SERVED._replace(title="What certificates say of", by="benchmarks.bounds tightness"),
