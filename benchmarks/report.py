@@ -8,7 +8,7 @@ machine and versions. Of the tables in `SHOWN` the pages have a part.
 The headline's figures and the bars of throughput come from its table. `--run` measures the named benchmarks anew before, or
 without a name all that the pages show; that can take long. `--check` makes results again, in a folder of their own,
 and compares every figure that is no time; it names what a page does not say, and how many figures are not made again, with the
-reason (`benchmarks/_catalogue.py`).
+reason (`benchmarks/_catalogue.py`). It also names the figures of docs/papers.md that are not on the page of their command.
 """
 
 import json
@@ -23,7 +23,7 @@ from benchmarks._again import Compared, check_page, unsaid
 from benchmarks._catalogue import entry
 from benchmarks._common import RESULTS, ROOT, parser, table
 
-README = ROOT / "README.md"
+README, PAPERS = ROOT / "README.md", ROOT / "docs" / "papers.md"
 
 #: The pages with tables, and how their links reach the results.
 PAGES = {
@@ -276,7 +276,26 @@ def check(names: Sequence[str], limit: float) -> bool:
         print(f"{name}: {counted(found)}{said}", *found.changed, *reasons, sep="\n    ", flush=True)
         good, total = good and not lacking and not found.changed, total.plus(found)
     print(f"In all: {counted(total)}.")
-    return good
+    lacking = unmade(PAPERS.read_text())
+    print("docs/papers.md: every figure is on its page." if not lacking else f"docs/papers.md: not on its page: {lacking}")
+    return good and not lacking
+
+
+def unmade(papers: str, results: Path = RESULTS) -> list[str]:
+    """Figures such as .738 in the last column of docs/papers.md that the page of the row's command does not have."""
+    lacking, name = [], ""
+    for line in papers.splitlines():
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        if len(cells) != 4:
+            continue
+        if (command := re.search(r"python -m benchmarks\.(\w+)", cells[1])) is not None:
+            name = command[1]
+        elif not cells[1].startswith("the same"):
+            name = ""
+        figures = re.findall(r"(?<![\d.])\.\d{3}\b", cells[3]) if name else []
+        page = (results / f"{name}.md").read_text() if figures else ""
+        lacking += [f"{cells[0]}: {figure}" for figure in figures if f"0{figure}" not in page]
+    return lacking
 
 
 def counted(found: Compared) -> str:
