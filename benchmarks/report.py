@@ -75,6 +75,7 @@ SHOWN = {
     "weblike": Part(
         rows=(
             "map | RidgeRanker()",
+            "AdditiveRanker()",
             "BlendRanker()",
             "LightGBM lambdarank",
         ),
