@@ -83,7 +83,7 @@ def _bets_miss(values: np.ndarray, means: np.ndarray | float, alpha: float) -> n
     for run, (x, mean) in enumerate(zip(values, running, strict=True)):
         for t in (50, 150, 500, 1500, 5000):
             if t <= len(x):
-                found = mean_interval(x[:t], 1.0 - alpha)
+                found = mean_interval(x[:t], level=1.0 - alpha)
                 missed[run] |= not found.lower <= mean[t - 1] <= found.upper
     return missed
 
@@ -116,7 +116,7 @@ def intervals(runs: int = 2000, rounds: int = 5000, alpha: float = 0.05) -> str:
                 misses[2] += _bets_miss(few, means[: len(few)] if moves else means, alpha).sum()
                 n_bets += len(few)
             if not first:
-                found = [[mean_interval(x[:t], 1.0 - alpha) for t in at] for x in values[:20]]
+                found = [[mean_interval(x[:t], level=1.0 - alpha) for t in at] for x in values[:20]]
                 widths[2] = np.mean([[interval.upper - interval.lower for interval in each] for each in found], axis=0) * runs
         shares = [f"{100 * misses[0] / runs:.2f} %", f"{100 * misses[1] / runs:.2f} %"]
         bets = f"{misses[2]:.0f} of {n_bets:,}" if moves else f"{100 * misses[2] / n_bets:.2f} %"

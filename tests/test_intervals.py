@@ -192,7 +192,7 @@ def test_what_pairs_refuse():
 @pytest.mark.parametrize("alpha", [0.01, 0.05, 0.5])
 def test_limits_of_one_mean_are_where_the_wealth_of_a_bet_is_1_over_alpha(n, alpha):
     x = np.random.default_rng(n).beta(0.5, 1.0, n)
-    found = mean_interval(x, 1.0 - alpha)
+    found = mean_interval(x, level=1.0 - alpha)
 
     def wealth(values, m):
         shares, weights = [0.99 * 0.5**k for k in range(12)], [1 / (k + 1) for k in range(12)]
@@ -218,7 +218,7 @@ def test_intervals_of_one_mean_at_the_ends_of_their_range():
         with pytest.raises(ValueError, match="values must be a vector of numbers from 0 to 1"):
             mean_interval(bad)
     with pytest.raises(ValueError, match="level is 1"):
-        mean_interval([0.5], 1.0)
+        mean_interval([0.5], level=1.0)
 
 
 @pytest.mark.slow

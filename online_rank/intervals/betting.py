@@ -43,7 +43,7 @@ LOG_PI = -np.log(np.arange(1.0, 13.0)) - math.log(math.fsum(1.0 / np.arange(1.0,
 _HALVINGS = 45
 
 
-def mean_interval(values: Sequence[float] | np.ndarray, level: float = 0.95, *, differences: bool = False) -> Interval:
+def mean_interval(values: Sequence[float] | np.ndarray, *, level: float = 0.95, differences: bool = False) -> Interval:
     """An interval for the expected value of independent queries, valid at all times at once with probability `level`.
 
     Parameters
