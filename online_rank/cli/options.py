@@ -54,6 +54,10 @@ class Training(NamedTuple):
     measure: Measure = "ndcg@10"
     passes: Annotated[int, value("N", "Number of passes over the files.", min=1)] = 1
     ranker: Annotated[Kind, value(None, KINDS)] = Kind.additive
+    target: Annotated[
+        str | None,
+        value("TARGET", "Train what this target of [bold]export[/bold] can compute, and print what it costs.", "--for"),
+    ] = None
     sign: Annotated[
         list[str] | None,
         value("NAME=SIGN", "More of a feature never lowers a score (NAME=+), or never raises it (NAME=-); may be repeated."),

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from online_rank.base.form import Scale, Tree
-from online_rank.export.ensembles import as_trees, in_single, lowest_values
+from online_rank.export.ensembles import ZERO_FILLED, as_trees, in_single, lowest_values
 from online_rank.export.linear import linear_form
 from online_rank.export.reading import Level, Names, Prepared, prepared
 
@@ -50,7 +50,7 @@ def to_elasticsearch(model: Any, *, name: str = "online_rank", names: Names = No
     _require_no_negative(given)
     if given.kind != "linear":
         kind = "model/xgboost+json"
-        definition: Any = [_node(tree, 0, 0, given) for tree in as_trees(given, zero_filled="the plugin")]
+        definition: Any = [_node(tree, 0, 0, given) for tree in as_trees(given, zero_filled=ZERO_FILLED["elasticsearch"])]
     else:
         weights = linear_form(given.form).weights.tolist()
         kind = "model/linear"

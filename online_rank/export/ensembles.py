@@ -14,7 +14,9 @@ from online_rank.base.form import Blend, Curves, Form, Tree, Trees
 from online_rank.export.reading import Prepared, in_levels
 
 #: Most leaves of the tree of a curve.
-LEAVES = 256
+LEAVES = 2048
+#: Targets that take a missing field for 0, and what they are called.
+ZERO_FILLED = {"solr": "Solr", **dict.fromkeys(("elasticsearch", "opensearch"), "the plugin")}
 #: Known values are not below this.
 _LOWEST = -1e300
 #: Knots that are closer stand for one number and what is beside it.
@@ -32,8 +34,12 @@ def as_trees(given: Prepared, *, zero_filled: str = "", leaves: int = LEAVES) ->
         The engine would take a missing value for a 0 that has other scores.
     """
     curves = [own for own in _curves_of(given.form, 1.0) if np.ptp(own[2]) > 0.0 or own[3] not in (None, own[2][0])]
-    most = max((_roughness(ys).sum() / max(leaves - 1 - len(xs), 1) for _, xs, ys, _ in curves), default=0.0)
-    trees = [_tree_of(j, *_points(xs, ys, most, j in given.levels), missing) for j, xs, ys, missing in curves]
+    # Points a unit of roughness; rounding up gives each interval less than one more.
+    rate = min(
+        (max(leaves - len(xs), 1) / _roughness(xs, ys).sum() for _, xs, ys, _ in curves if _roughness(xs, ys).any()),
+        default=0.0,
+    )
+    trees = [_tree_of(j, *_points(xs, ys, rate, j in given.levels), missing) for j, xs, ys, missing in curves]
     trees += [in_levels(tree) for tree in _trees_of(given.form, 1.0)]
     return tuple(_with_zeros(tree, given, zero_filled) for tree in trees) if zero_filled else tuple(trees)
 
@@ -73,18 +79,16 @@ def _trees_of(form: Form, weight: float) -> Iterator[Tree]:
                 yield tree._replace(values=own * tree.values)
 
 
-def _roughness(ys: np.ndarray) -> np.ndarray:
-    return np.abs(np.diff(ys)) ** (2.0 / 3.0)
+def _roughness(xs: np.ndarray, ys: np.ndarray) -> np.ndarray:
+    """What points each interval between knots has in proportion to."""
+    return np.abs(np.diff(ys)) ** (2.0 / 3.0) * (np.diff(xs) > _BESIDE)
 
 
-def _points(xs: np.ndarray, ys: np.ndarray, most: float, is_level: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The points of a curve that have leaves: knots, and more between them, so that none spans more than `most`."""
+def _points(xs: np.ndarray, ys: np.ndarray, rate: float, is_level: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The points of a curve that have leaves: its knots, and more between them."""
     if is_level:
-        xs, ys = np.array([0.0, 1.0]), np.interp((0.0, 1.0), xs, ys)
-    if len(xs) < 2:
-        return xs, ys
-    parts = np.ceil(_roughness(ys) / most) if most > 0.0 else np.ones(len(xs) - 1)
-    parts = np.where((np.diff(xs) < _BESIDE) | is_level, 1, np.maximum(parts, 1)).astype(int)
+        return np.array([0.0, 1.0]), np.interp((0.0, 1.0), xs, ys)
+    parts = np.maximum(np.ceil(rate * _roughness(xs, ys)), 1).astype(int)
     made = [np.linspace(xs[k], xs[k + 1], n, endpoint=False) for k, n in enumerate(parts.tolist())]
     points = np.unique(np.concatenate([*made, xs[-1:]]))
     return points, np.interp(points, xs, ys)

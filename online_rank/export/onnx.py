@@ -1,11 +1,12 @@
 """Models as ONNX graphs, from raw features to scores (extra `onnx`)."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from online_rank.base.form import Blend, Curves, Form, InQuery, Linear, Network, Scale, Take, Trees
+from online_rank.base.form import Blend, Curves, Form, InQuery, Linear, Network, Scale, Take, Tree, Trees
 from online_rank.export.normal import NORMAL_MIDDLE, NORMAL_SPLIT, NORMAL_TAIL
 from online_rank.export.reading import Names, prepared
 
@@ -152,26 +153,41 @@ def _scale(graph: Graph, X: str, layer: Scale) -> str:
 
 
 def _curves(graph: Graph, X: str, layer: Curves) -> str:
-    """For each column the interval among its points, then the line of that interval: level + slope (x - start)."""
+    """For each column its place among the points, which a tree finds; then the line there: level + slope (x - start)."""
     chosen = graph.add("Gather", X, layer.sources.astype(np.int64), axis=1)
-    k, most = len(layer.knots), max((len(xs) for xs, _ in layer.knots), default=1)
-    limits = np.full((k, most), np.inf)
-    starts, levels, slopes = (np.zeros((k, most + 1)) for _ in range(3))
-    for c, (xs, ys) in enumerate(layer.knots):
-        n = len(xs)
-        limits[c, :n] = xs
-        levels[c, 0], levels[c, 1 : n + 1], levels[c, n:] = ys[0], ys, ys[-1]
-        starts[c, 1 : n + 1] = xs
-        slopes[c, 1:n] = layer.slopes(c)
-    below = graph.add("Less", graph.add("Unsqueeze", chosen, np.array([2])), graph.constant(limits[None]))
-    place = graph.add("ReduceSum", graph.add("Cast", graph.add("Not", below), to=7), np.array([2]), keepdims=0)
-    place = graph.add("Add", place, np.arange(k, dtype=np.int64) * (most + 1))
+    starts: list[np.ndarray] = []
+    levels, slopes, trees, n_before = [], [], [], 0
+    for k, (xs, ys) in enumerate(layer.knots):
+        trees.append(_places(k, xs, n_before))
+        n_before += len(xs) + 1
+        starts.append(np.append(xs[0], xs))
+        levels.append(np.append(ys[0], ys))
+        slopes.append(np.array([0.0, *layer.slopes(k), 0.0]))
+    place = graph.add("Cast", _ensemble(graph, chosen, trees, np.arange(len(trees))), to=7)
 
-    def at(table: np.ndarray) -> str:
-        return graph.add("Gather", table.ravel(), place, axis=0)
+    def at(tables: list[np.ndarray]) -> str:
+        return graph.add("Gather", np.concatenate(tables), place, axis=0)
 
     made = graph.add("Add", at(levels), graph.add("Mul", graph.add("Sub", chosen, at(starts)), at(slopes)))
     return made if layer.missing is None else graph.add("Where", graph.add("IsNaN", chosen), layer.missing[None], made)
+
+
+def _places(column: int, xs: np.ndarray, first: int) -> Tree:
+    """The balanced tree that counts how many of the ascending numbers are <= a column, from `first` on."""
+    nodes: list[tuple[int, float, int, int, float]] = []
+
+    def add(low: int, high: int) -> int:
+        number = len(nodes)
+        nodes.append((-1, 0.0, 0, 0, float(first + low)))
+        if low < high:
+            middle = (low + high) // 2
+            below, above = add(low, middle), add(middle + 1, high)
+            nodes[number] = (column, float(xs[middle]), below, above, 0.0)
+        return number
+
+    add(0, len(xs))
+    own, thresholds, left, right, values = zip(*nodes, strict=True)
+    return Tree(*map(np.array, (own, thresholds, left, right, values)))
 
 
 def _in_query(graph: Graph, X: str, layer: InQuery) -> str:
@@ -268,20 +284,26 @@ def _network(graph: Graph, X: str, head: Network) -> str:
 
 
 def _trees(graph: Graph, X: str, head: Trees) -> str:
-    """The operator of ensembles. It compares in float64 and adds up in float32."""
+    """The sum of trees, in single precision."""
     if not head.trees:
         return graph.add("Mul", graph.add("Gather", X, np.array(0), axis=1), 0.0)
+    total = _ensemble(graph, X, head.trees, np.zeros(len(head.trees), dtype=np.int64))
+    return graph.add("Squeeze", graph.add("Cast", total, to=11), np.array([1]))
+
+
+def _ensemble(graph: Graph, X: str, trees: Sequence[Tree], targets: np.ndarray) -> str:
+    """The operator of ensembles, whose trees each add to one target. It compares in float64 and adds up in float32."""
     graph.has_trees = True
-    ids = [(number, n) for number, tree in enumerate(head.trees) for n in range(len(tree.columns))]
+    ids = [(number, n) for number, tree in enumerate(trees) for n in range(len(tree.columns))]
     columns, thresholds, left, right, values = (
-        np.concatenate([getattr(tree, part) for tree in head.trees]) for part in head.trees[0]._fields
+        np.concatenate([getattr(tree, part) for tree in trees]) for part in trees[0]._fields
     )
     leaves = np.flatnonzero(columns < 0)
-    ensemble = graph.add(
+    return graph.add(
         "TreeEnsembleRegressor",
         X,
         domain=_ML,
-        n_targets=1,
+        n_targets=int(targets.max()) + 1,
         nodes_treeids=[t for t, _ in ids],
         nodes_nodeids=[n for _, n in ids],
         nodes_featureids=np.maximum(columns, 0).tolist(),
@@ -291,10 +313,9 @@ def _trees(graph: Graph, X: str, head: Trees) -> str:
         nodes_falsenodeids=left.tolist(),
         target_treeids=[ids[n][0] for n in leaves],
         target_nodeids=[ids[n][1] for n in leaves],
-        target_ids=[0] * len(leaves),
-        target_weights_as_tensor=graph.tensor(values[leaves]),
+        target_ids=[int(targets[ids[n][0]]) for n in leaves],
+        target_weights_as_tensor=graph.tensor(values[leaves].astype(np.float64)),
     )
-    return graph.add("Squeeze", graph.add("Cast", ensemble, to=11), np.array([1]))
 
 
 def _blend(graph: Graph, X: str, head: Blend) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 
 from online_rank import arguments
 from online_rank.base.form import Tree
-from online_rank.export.ensembles import as_trees, in_single
+from online_rank.export.ensembles import ZERO_FILLED, as_trees, in_single
 from online_rank.export.linear import linear_form
 from online_rank.export.reading import Level, Names, Prepared, prepared
 
@@ -63,7 +63,7 @@ def to_solr(
     given = prepared(model, "solr-normalized" if normalizers else "solr", names)
     features: list[dict[str, Any]] = [{"name": text} for text in given.texts]
     if given.kind != "linear":
-        trees = as_trees(given, zero_filled="Solr")
+        trees = as_trees(given, zero_filled=ZERO_FILLED["solr"])
         params: dict[str, Any] = {"trees": [{"weight": "1", "root": _node(tree, 0, given)} for tree in trees]}
     else:
         form = linear_form(given.form)

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from online_rank import AdditiveRanker, BlendRanker
+from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, StreamScaler
 from online_rank.base.closed import form_of
-from online_rank.export import TARGETS, export, solr_features, to_elasticsearch
+from online_rank.export import TARGETS, changes, export, solr_features, to_elasticsearch
 from online_rank.export.ensembles import LEAVES, as_trees
 from online_rank.export.reading import prepared
 from online_rank.metrics import metric
@@ -104,9 +104,9 @@ def available(to):
         pytest.importorskip(module)
 
 
-#: Databases take seconds for many trees.
+#: Compiling, and many trees in a database, take seconds.
 CELLS = [
-    pytest.param(name, to, marks=[pytest.mark.slow] if to == "duckdb" and "blend" in name else [])
+    pytest.param(name, to, marks=[pytest.mark.slow] if to in ("c", "duckdb") and name != "additive" else [])
     for name in MODELS
     for to in (*ALL, *DOCUMENTS)
 ]
@@ -179,12 +179,36 @@ def judged(model, to, queries, folder):
 
 
 @pytest.mark.parametrize("to", TREES)
-@pytest.mark.parametrize("name", ["additive, relative=False", "blend, relative=False"])
+@pytest.mark.parametrize("name", ["additive, relative=False", pytest.param("blend, relative=False", marks=pytest.mark.slow)])
 def test_trees_rank_as_curves_do(name, to, taught, tmp_path):
     available(to)
-    own, theirs, first = judged(taught(name, positive=True), to, list(shop(40, seed=1, positive=True)), tmp_path)
+    own, theirs, first = judged(taught(name, positive=True), to, list(shop(25, seed=1, positive=True)), tmp_path)
     assert abs(own - theirs) < 1e-3
     assert first <= 0.01
+
+
+@pytest.mark.parametrize("to", ["json", "lightgbm", "solr"])
+def test_changes_are_counted_as_the_targets_make_them(to, taught, tmp_path):
+    available(to)
+    model, queries = taught("additive, relative=False", positive=True), list(shop(30, seed=3, positive=True))
+    found = changes(model, to, queries)
+    own, theirs, first = judged(model, to, queries, tmp_path)
+    assert (found.n_queries, found.first) == (30, first)
+    assert found.here == pytest.approx(own, abs=1e-12)
+    assert found.there == pytest.approx(theirs, abs=1e-12)
+    assert changes(taught("blend"), "json", queries).otherwise == 0.0
+
+
+def test_changes_of_linear_models_and_of_none():
+    model = StreamScaler() | PerceptronRanker()
+    queries = [([{"a": 1.0, "b": 2.0}, {"b": 1.0}, {"a": 3.0}], [0, 2, 1])] * 9
+    for x, y in queries:
+        model.learn_one(x, y)
+    assert changes(model, "solr", queries).otherwise == 0.0
+    with pytest.raises(ValueError, match="no queries"):
+        changes(model, "solr", [])
+    with pytest.raises(ValueError, match="changes are counted for targets that take features"):
+        changes(model, "langchain", queries)
 
 
 @pytest.mark.parametrize("to", ["solr", "elasticsearch"])

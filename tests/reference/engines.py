@@ -489,20 +489,25 @@ _HEADS = {
 }
 
 
+@functools.lru_cache(maxsize=1)
+def _parsed(content):
+    return json.loads(content)
+
+
 def scores(to, content, names, X, folder, name="model"):
     """The scores that a target gives to the documents X of one query, with features called `names`."""
     if to in ("solr", "solr-normalized"):
-        return solr(json.loads(content), X)
+        return solr(_parsed(content), X)
     if to in ("elasticsearch", "opensearch"):
-        return plugin(json.loads(content), names, X)
+        return plugin(_parsed(content), names, X)
     if to == "vespa":
         return vespa(content, names, X)
     if to == "c":
         return c(content, name, X, folder)
     if to == "json":
-        return plain(json.loads(content), X)
+        return plain(_parsed(content), X)
     if to == "painless":
-        shown = painless(json.loads(content), names, X)
+        shown = painless(_parsed(content), names, X)
         return np.where(shown >= 1.0, shown - 1.0, 1.0 - 1.0 / np.where(shown > 0.0, shown, 1.0))
     if to == "duckdb":
         import duckdb
