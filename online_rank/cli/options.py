@@ -176,7 +176,7 @@ class Service(NamedTuple):
         value(None, f"Of a new model. {KINDS} swap draws the list to show and learns from the clicks on it."),
     ] = ServedKind.additive
     measure: Measure = "ndcg@10"
-    strict: Annotated[bool, flag("--strict", "Refuse features that MODEL does not know; missing ones count as 0.")] = False
+    strict: Annotated[bool, flag("--strict", "Refuse features that MODEL does not know.")] = False
     checkpoint: Annotated[
         str | None, value("DIR", "Folder that keeps everything acknowledged; a restart continues from there.")
     ] = None

@@ -19,14 +19,14 @@ from online_rank.cli.evaluate import measure_files
 from online_rank.cli.files import declared, refuse_overwriting
 from online_rank.cli.options import Checkpoints, Measuring, Output
 from online_rank.cli.printing import RANDOM, measured, table
-from online_rank.cli.reading import warnings_as_lines
+from online_rank.cli.reading import NO_GRADES, warnings_as_lines
 from online_rank.cli.settings import Made, Settings
 from online_rank.cli.shards import check_workers, learn_passes
 from online_rank.evaluate import Trace, progressive
 from online_rank.storage.checkpoint import CheckpointDirectory
 from online_rank.storage.files import require_replaceable, save
 from online_rank.storage.folder import CheckpointError
-from online_rank.stream.reader import n_features_of
+from online_rank.stream.plan import n_features_of
 from online_rank.support.progress import progress
 
 #: The figures reported about the machines.
@@ -85,6 +85,8 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: 
         counted, sharded = training.counted, {"mixing": {name: getattr(training, name) for name in _MIXING}}
     if not traces[0].n_queries:
         raise ValueError(f"{', '.join(settings.files)}: no queries to learn from")
+    if traces[0].skipped == traces[0].n_queries:
+        output.warn(NO_GRADES)
     report = {
         "files": settings.files,
         "measure": settings.measure,

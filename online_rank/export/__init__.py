@@ -29,7 +29,7 @@ _HOMES = {
     "to_onnx": "onnx",
     "to_opensearch_pipeline": "engines",
     "to_painless": "painless",
-    "to_ranklib": "ranklib",
+    "to_select": "select",
     "to_solr": "solr",
     "to_solr_function": "engines",
     "to_sql": "engines",
