@@ -56,3 +56,13 @@ def test_a_boolean_beside_numbers_is_found_wherever_it_stands(other):
     documents = [{"a": 1.0, "flag": other}, {"a": 0.0, "flag": other}, {"a": 1.0, "flag": True}]
     with pytest.raises(ValueError, match="feature 'flag' of document 2 is a boolean, True, and a number elsewhere"):
         read_documents(documents, None, Levels((), 10))
+
+
+def test_each_column_is_allocated_once(monkeypatch):
+    """One was made for each value that stood beside a missing one: 150 documents of 136 features took 69 ms."""
+    full, made = np.full, []
+    monkeypatch.setattr(np, "full", lambda *given: made.append(given) or full(*given))
+    documents = [{f"f{j}": None if (i + j) % 7 == 0 else 1.5 for j in range(20)} | {"brand": "abc"[i % 3]} for i in range(40)]
+    X, names = read_documents(documents, None, Levels((), 10))
+    assert X.shape == (40, len(names)) == (40, 23)
+    assert len(made) == 23
