@@ -46,22 +46,23 @@ class all_or_nothing:
     0
     """
 
-    __slots__ = ("_handler", "_last", "_signal", "_undo", "goes_on")
+    __slots__ = ("_handler", "_last", "_signal", "goes_on", "log")
 
     def __init__(self, *parts: Any, goes_on: bool = False) -> None:
         self.goes_on = goes_on
-        self._undo: list[Undo] = []
+        #: What undoes the changes.
+        self.log: list[Undo] = []
         #: An array whose last number is NaN until the last change is made.
         self._last: np.ndarray | None = None
         #: The handler in whose place this object stands, and what to call it with.
         self._handler: Callable[..., Any] | None = None
         self._signal: tuple[Any, ...] | None = None
         for part in parts:
-            record(self._undo, part)
+            record(self.log, part)
 
     def undo_by(self, undo: Undo) -> None:
         """Undo by this function, too."""
-        self._undo.append(undo)
+        self.log.append(undo)
 
     def include_entries(self, entries: dict[Any, Any], names: Collection[Any], sort: bool = False) -> None:
         """Undo changes to the entries of a dictionary that have these names; values are replaced, never changed.
@@ -69,7 +70,7 @@ class all_or_nothing:
         Entries that were removed come back at the end, unless the dictionary is to be sorted, by its values.
         """
         before = {name: entries[name] for name in names if name in entries}
-        self._undo.append(functools.partial(_put_entries_back, entries, names, before, sort))
+        self.log.append(functools.partial(_put_entries_back, entries, names, before, sort))
 
     def until_written(self, row: np.ndarray) -> None:
         """Keep all changes once a kernel has written a row (1, n), which ends in NaN: the last change, never done by halves."""
@@ -77,12 +78,7 @@ class all_or_nothing:
 
     def include(self, part: Any, block: Any = None) -> None:
         """Undo the changes of `part` too; `block`, if known, is what it is about to learn from."""
-        record(self._undo, part, block)
-
-    def included_for_one(self, ranker: Any, block: Any) -> bool:
-        """Undo what a ranker changes as it learns one query, unless its kernel has made the last change; False if it cannot."""
-        included: bool = ranker._recorded_for_one(self._undo, block)
-        return included
+        record(self.log, part, block)
 
     def __call__(self, *arguments: Any) -> None:
         """In place of the handler of SIGINT: keep the first signal for it."""
@@ -111,7 +107,7 @@ class all_or_nothing:
         handler = self._handler
         try:
             if kind is not None and (self._last is None or self._last[0, -1] != self._last[0, -1]):
-                roll_back(self._undo)
+                roll_back(self.log)
         finally:
             if handler is not None:
                 try:

@@ -191,9 +191,9 @@ def _graded(grades: np.ndarray, offsets: np.ndarray) -> ShownBlock:
 
 def _numbers(order: Sequence[Hashable], ids: Sequence[Hashable]) -> list[int]:
     """The numbers of documents within their query, whose documents have these ids."""
-    numbers = {document: i for i, document in enumerate(ids)}
+    numbers = dict(zip(ids, range(len(ids)), strict=True))
     try:
-        return [numbers[document] for document in order]
+        return [*map(numbers.__getitem__, order)]
     except KeyError as error:
         raise ValueError(f"y: document {error.args[0]!r} was shown, but it is not in x") from None
 

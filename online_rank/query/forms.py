@@ -344,7 +344,8 @@ def _from_dicts(documents: Sequence[Any], ids: tuple[Hashable, ...] | None, as_g
     names, cells = table
     if not are_nfc(names):
         names = tuple(names_in_nfc(names, f"x: {document_name(0, ids)}"))
-    _require_few(len(names))
+    if len(names) > MAX_FEATURES:
+        _require_few(len(names))
     values = as_floats(cells)
     X = _checked_floats(cells, names, ids, 0) if values is None else values
     return _new(_Features, (X.reshape(len(documents), len(names)), ids, names, dict))

@@ -178,7 +178,7 @@ def numbers(values: list[Any]) -> np.ndarray | None:
     floats = as_floats(values)
     if floats is not None:
         # Asking each value for its type takes three times as long as converting it.
-        may_be = np.flatnonzero((floats == 0.0) | (floats == 1.0)).tolist()
+        may_be = ((floats == 0.0) | (floats == 1.0)).nonzero()[0].tolist()
         if may_be and not _ARE_BOOLEAN.isdisjoint(map(type, map(values.__getitem__, may_be))):
             return None
     return floats
