@@ -262,6 +262,8 @@ class Letor:
         X, meta = room.rows(), room.meta[: room.filled]
         if self._missing == "keep" and not isinstance(X, SparseRows):
             for row, ids in room.absent:
+                if row == len(X):  # The line has another fault.
+                    break
                 X[row, [id - first_id for id in ids if id - first_id < X.shape[1]]] = np.nan
         docids = []
         if self._with_ids:

@@ -115,6 +115,8 @@ class Table:
         pa, text = arrow(), arrow("pyarrow.csv")
         names: list[str] = []
         for block, line in _closed(self._text, quoted):  # type: ignore[arg-type]
+            if not block.strip():
+                continue
             if not names:
                 separator = self._punctuation(bytes(block[: 1 << 16]), quoted)
                 head = csv.reader(io.StringIO(_decoded(self.name, bytes(block[: 1 << 20]))), delimiter=separator)
@@ -152,6 +154,8 @@ class Table:
         pa, reader = arrow(), arrow("pyarrow.json")
         schema = None
         for block, line in self._text.blocks():  # type: ignore[union-attr]
+            if not block.strip():
+                continue
             where = _LineOf(self.name, block, line)
             if schema is None:
                 found = json_of(self.name, *next(_lines(block, line)))
@@ -167,15 +171,17 @@ class Table:
                 parse = reader.ParseOptions(explicit_schema=schema, newlines_in_values=False)
                 rows = reader.read_json(pa.py_buffer(bytes(block)), options, parse)
                 rows.validate(full=True)  # pyarrow takes bytes that are not UTF-8
-            except pa.ArrowInvalid:
+            except (pa.ArrowInvalid, UnicodeDecodeError):
                 rows = _of_dicts([json_of(self.name, number, text) for number, text in _lines(block, line)])
             yield Batch(rows, where)
 
     def _of_file(self, source: Any, fmt: str, batch_rows: int) -> Iterator[Any]:
         pa, invalid = arrow(), arrow("pyarrow.lib").ArrowInvalid
         file = self._text.file  # type: ignore[union-attr]
-        file.seek(0)
         what = "parquet" if fmt == "parquet" else "Arrow"
+        if file is None:
+            raise ReadError(f"{self.name}: a file of {what} is read from its end: give its path")
+        file.seek(0)
         try:
             if fmt == "arrow":
                 with pa.ipc.open_file(file) if self._text.head.startswith(b"ARROW1") else pa.ipc.open_stream(file) as opened:  # type: ignore[union-attr]
