@@ -13,7 +13,7 @@ _MOST_LEVELS = 100
 
 #: Reasons why columns of these kinds are not features.
 _NO_NUMBERS = {
-    "text": "text: convert numbers, encode words, as ForEachDocument(OneHotEncoder()) does from Python",
+    "text": "text: convert numbers; AdditiveRanker takes categories (--ranker additive), HashedFeatures(text=...) words",
     "time": "a time: make it a number, such as an age in days",
     "empty": "it has no values at the beginning of the table: name it as a feature to read it",
     "other": "neither numbers nor booleans",
@@ -197,8 +197,9 @@ def _use_of_text(table: Any, column: str, chosen: bool, categories: bool) -> tup
         if chosen:
             return "number", ""
         i = word.index(True).as_py()
-        what = f"{texts[i].as_py()!r:.60} ({table.where(i)})"
-        return "text", f"text, because of {what}: name it as a feature to see it as an error, or correct the value"
+        if i >= 0:  # Not all are versions or the like, 1.2.3.
+            what = f"{texts[i].as_py()!r:.60} ({table.where(i)})"
+            return "text", f"text, because of {what}: name it as a feature to see it as an error, or correct the value"
     if not categories:
         return "text", _NO_NUMBERS["text"]
     n = compute.count_distinct(texts).as_py()

@@ -243,7 +243,7 @@ def test_numbers_that_numpy_lacks():
     assert read(half)[0][0] == [[1.0], [2.0]]
     plan = online_rank.read(FRAME.assign(c=FRAME.a.astype(complex)), query="q", grade="g").plan
     assert [(column.name, column.why) for column in plan.left_out] == [
-        ("c", "text: convert numbers, encode words, as ForEachDocument(OneHotEncoder()) does from Python")
+        ("c", "text: convert numbers; AdditiveRanker takes categories (--ranker additive), HashedFeatures(text=...) words")
     ]
 
 
