@@ -114,6 +114,7 @@ class Table:
     def _of_csv(self, quoted: bool) -> Iterator[Batch]:
         pa, text = arrow(), arrow("pyarrow.csv")
         names: list[str] = []
+        is_empty = True
         for block, line in _closed(self._text, quoted):  # type: ignore[arg-type]
             if not block.strip():
                 continue
@@ -128,8 +129,8 @@ class Table:
                 parse = text.ParseOptions(delimiter=separator, quote_char='"' if quoted else False, newlines_in_values=quoted)
                 convert = text.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
                 if not block.strip():
-                    yield Batch(pa.table({name: pa.array([], pa.string()) for name in names}), lambda i: self.name)
                     continue
+            is_empty = False
             options = text.ReadOptions(column_names=names, block_size=len(block) + 1, use_threads=False)
             try:
                 rows = text.read_csv(pa.py_buffer(bytes(block)), options, parse, convert)
@@ -140,6 +141,8 @@ class Table:
                     f"{self.name}{_fault(bytes(block), line, separator, quoted, len(names)) or f': {error}'}"
                 ) from None
             yield Batch(rows, _LineOf(self.name, block, line, separator, quoted))
+        if names and is_empty:
+            yield Batch(pa.table({name: pa.array([], pa.string()) for name in names}), lambda i: self.name)
 
     def _punctuation(self, sample: bytes, quoted: bool) -> str:
         """The separator of the columns; notes whether decimals have commas."""
