@@ -17,7 +17,10 @@ from online_rank import *
 model = eval(sys.argv[1])
 given, told = sys.stdin.buffer, sys.stdout.buffer
 while True:
-    X, y = pickle.load(given)
+    try:
+        X, y = pickle.load(given)
+    except EOFError:
+        break
     start = time.process_time()
     scores = list(model.predict_one(X))
     if y is not None:

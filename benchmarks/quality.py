@@ -1,6 +1,6 @@
 """How good is the ranking after one pass? All rankers on real data, beside LightGBM and XGBoost with tuned rounds.
 
-    python -m benchmarks.quality [FOLDER ...] [--orders 5] [--keep FILE] [--stream]
+    python -m benchmarks.quality [FOLDER ...] [--orders 5] [--keep FILE] [--stream] [--other PYTHON]
 
 FOLDER: as `benchmarks._data.folds` reads it; without one, the sets in `../shared/data`. Online rankers see each training query
 once, with the same settings on every set. Batch learners have two settings each; their rounds are chosen on the validation part
@@ -8,7 +8,8 @@ of each fold, or, where there is none, by training on four fifths of the trainin
 the test part, which nobody can: it is what a batch learner could reach at best. `--stream` shows instead what is reached after
 so many training queries, and after so many seconds. `--keep` continues from the methods that FILE has. Queries without a
 relevant document are left out of the mean; ties get their expected value. Standard errors are over queries, of the
-differences to the first LightGBM, query by query.
+differences to the first LightGBM, query by query. PYTHON is that of the environment of another checkout, whose blends are
+compared too.
 """
 
 import itertools
@@ -23,6 +24,7 @@ import numpy as np
 
 from benchmarks._common import RESULTS, environment, parser, save, table
 from benchmarks._data import LIGHTGBM, MQ2008, Fold, folds, known_folders, offsets_of, shuffled
+from benchmarks._other import OtherModel, add_other, commit_of
 from online_rank import (
     AdditiveRanker,
     BlendRanker,
@@ -56,6 +58,8 @@ ONLINE: dict[str, Callable[[], Ranker]] = {
     "AdditiveRanker()": lambda: AdditiveRanker(),
     "BlendRanker()": lambda: BlendRanker(),
 }
+#: Rankers that are compared with what another checkout has in their place.
+FORMER = {"AdditiveRanker()": "BlendRanker('light')", "BlendRanker()": "BlendRanker()"}
 
 
 def lightgbm(leaves: int, rate: float) -> Callable[[Documents], Callable[[np.ndarray, int], np.ndarray]]:
@@ -113,7 +117,7 @@ def part_of(block: Documents, queries: np.ndarray) -> Documents:
     """Some queries of a block."""
     offsets = offsets_of(block)
     rows = np.concatenate([np.arange(offsets[q], offsets[q + 1]) for q in queries])
-    return Documents(block.X[rows], block.y[rows], block.qid[rows])
+    return Documents(block.X[rows], block.y[rows], block.qid[rows], None)
 
 
 def one_pass(make: Callable[[], Ranker], fold: Fold, order: int) -> np.ndarray:
@@ -121,6 +125,17 @@ def one_pass(make: Callable[[], Ranker], fold: Fold, order: int) -> np.ndarray:
     model = make()
     model.learn_many(*shuffled(fold.train, order))
     return each_ndcg(model.predict_many(fold.test.X, fold.test.qid), fold.test)
+
+
+def one_pass_elsewhere(python: Path, expression: str, fold: Fold, order: int) -> np.ndarray:
+    """As `one_pass`, by a model of another checkout."""
+    model = OtherModel(python, expression)
+    X, y, qid = shuffled(fold.train, order)
+    for start, stop in itertools.pairwise(np.flatnonzero(np.diff(qid, prepend=-1, append=-1))):
+        model.learn_one(X[start:stop], y[start:stop])
+    scores = [model.asked(fold.test.X[start:stop]) for start, stop in itertools.pairwise(offsets_of(fold.test))]
+    model.close()
+    return each_ndcg(np.concatenate(scores), fold.test)
 
 
 def tuned(fit: Callable, fold: Fold) -> tuple[np.ndarray, np.ndarray]:
@@ -136,8 +151,11 @@ def tuned(fit: Callable, fold: Fold) -> tuple[np.ndarray, np.ndarray]:
     return each_ndcg(model(fold.test.X, best), fold.test), each_ndcg(model(fold.test.X, oracle), fold.test)
 
 
-def values_of(parts: list[Fold], name: str, orders: int) -> dict[str, np.ndarray]:
+def values_of(parts: list[Fold], name: str, orders: int, other: Path | None) -> dict[str, np.ndarray]:
     """NDCG@10 of every test query of all folds by a method: (orders, queries); and that of the oracle of a batch learner."""
+    if other is not None and name in FORMER.values():
+        passes = [[one_pass_elsewhere(other, name, fold, seed) for fold in parts] for seed in range(orders)]
+        return {"values": np.array([np.concatenate(each) for each in passes])}
     if name == RANDOM:
         return {"values": np.concatenate([each_ndcg(np.zeros(len(fold.test.y)), fold.test) for fold in parts])[None]}
     if name in ONLINE:
@@ -147,44 +165,63 @@ def values_of(parts: list[Fold], name: str, orders: int) -> dict[str, np.ndarray
     return {"values": np.concatenate(values)[None], "oracle": np.concatenate(oracle)[None]}
 
 
-def all_values(folder: Path, orders: int, keep: Path | None) -> dict[str, dict[str, np.ndarray]]:
+def all_values(folder: Path, orders: int, keep: Path | None, other: Path | None) -> dict[str, dict[str, np.ndarray]]:
     """`values_of` each method; those that the file `keep` has are taken from there, and the others written to it."""
     kept = json.loads(keep.read_text()) if keep and keep.exists() else {}
     own, parts = kept.setdefault(folder.name, {}), list(folds(folder))
-    for name in [RANDOM, *ONLINE, *BATCH]:
+    names = [RANDOM, *ONLINE, *BATCH] + ([f"{name} of {commit_of(other)}" for name in FORMER.values()] if other else [])
+    for name in names:
         if name not in own:
             start = time.process_time()
-            own[name] = {what: values.tolist() for what, values in values_of(parts, name, orders).items()}
+            found = values_of(parts, name.partition(" of ")[0], orders, other if " of " in name else None)
+            own[name] = {what: values.tolist() for what, values in found.items()}
             mean, seconds = np.nanmean(own[name]["values"]), time.process_time() - start
             print(f"{folder.name}: {name} {mean:.4f}, {seconds:.0f} s", file=sys.stderr, flush=True)
             if keep:
                 keep.write_text(json.dumps(kept))
-    return {name: {what: np.array(values) for what, values in own[name].items()} for name in [RANDOM, *ONLINE, *BATCH]}
+    return {name: {what: np.array(values) for what, values in own[name].items()} for name in names}
+
+
+def difference_of(found: dict[str, dict[str, np.ndarray]], name: str, reference: str) -> str:
+    """The mean difference of two methods, and its standard error, paired over queries."""
+    difference = found[name]["values"].mean(axis=0) - found[reference]["values"].mean(axis=0)
+    difference = difference[~np.isnan(difference)]
+    return f"{difference.mean():+.4f} ± {difference.std(ddof=1) / np.sqrt(len(difference)):.4f}"
 
 
 def cells(found: dict[str, dict[str, np.ndarray]], name: str) -> tuple[str, str, str]:
     """Mean, paired difference to the reference, and the oracle, as text."""
     values = found[name]["values"]
-    own, reference = values.mean(axis=0), found[REFERENCE]["values"].mean(axis=0)
-    counted = ~np.isnan(own)
-    difference = (own - reference)[counted]
-    error = difference.std(ddof=1) / np.sqrt(len(difference))
     orders = f" ± {np.nanmean(values, axis=1).std(ddof=1):.3f}" if len(values) > 1 else ""
-    compared = "" if name == REFERENCE else f"{difference.mean():+.4f} ± {error:.4f}"
+    compared = "" if name == REFERENCE else difference_of(found, name, REFERENCE)
     oracle = f"{np.nanmean(found[name]['oracle']):.4f}" if "oracle" in found[name] else ""
-    return f"{own[counted].mean():.4f}{orders}", compared, oracle
+    return f"{np.nanmean(values):.4f}{orders}", compared, oracle
 
 
-def compare(folders: list[Path], orders: int, keep: Path | None) -> None:
+def against_former(results: dict[str, dict[str, dict[str, np.ndarray]]], other: Path) -> str:
+    """The table of differences to what rankers were in another checkout."""
+    commit = commit_of(other)
+    rows = [
+        [
+            f"{name}, less {former} of {commit}",
+            *(difference_of(found, name, f"{former} of {commit}") for found in results.values()),
+        ]
+        for name, former in FORMER.items()
+    ]
+    return table([f"against {commit}, paired", *results], rows)
+
+
+def compare(folders: list[Path], orders: int, keep: Path | None, other: Path | None) -> None:
     """The table of all methods."""
-    results = {folder.name: all_values(folder, orders, keep) for folder in folders}
+    results = {folder.name: all_values(folder, orders, keep, other) for folder in folders}
     header = ["NDCG@10, one pass"]
     for name in results:
         header += [f"{name}", f"{name}, difference", f"{name}, oracle"]
     rows = [
         [name.replace("|", r"\|"), *(cell for found in results.values() for cell in cells(found, name))]
-        for name in [RANDOM, *ONLINE, *BATCH]
+        for name in next(iter(results.values()))
     ]
+    former = f"\n\n{against_former(results, other)}" if other else ""
     save(
         "quality",
         f"""# Quality of the ranking after one pass
@@ -194,7 +231,7 @@ over orders; difference to the first LightGBM ± standard error, paired over que
 validation parts; *oracle*: on the test parts, which nobody can. `map` is `StreamQuantileMap()`. The same settings on every set.
 {environment("lightgbm", "xgboost-cpu")}
 
-{table(header, rows)}
+{table(header, rows)}{former}
 """,
     )
 
@@ -256,6 +293,7 @@ def main() -> None:
     arguments.add_argument("--orders", type=int, default=5)
     arguments.add_argument("--keep", type=Path, metavar="FILE")
     arguments.add_argument("--stream", action="store_true")
+    add_other(arguments)
     chosen = arguments.parse_args()
     folders = chosen.folders or known_folders(MQ2008, LIGHTGBM)
     if not folders:
@@ -263,7 +301,7 @@ def main() -> None:
     if chosen.stream:
         along(folders, chosen.orders)
     else:
-        compare(folders, chosen.orders, chosen.keep)
+        compare(folders, chosen.orders, chosen.keep, chosen.other)
 
 
 if __name__ == "__main__":

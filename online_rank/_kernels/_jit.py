@@ -129,23 +129,35 @@ def _teach_numba() -> None:
         return types.Dispatcher(_stand_ins[id(value)].dispatcher) if id(value) in _stand_ins else None
 
 
+def _ways(called_by_kernels: bool) -> tuple[dict[str, Any], Any]:
+    """How numba compiles a function, as options, and the class of its cache."""
+    if called_by_kernels:
+        from online_rank._kernels import linked
+
+        return {"pipeline_class": linked.Pipeline}, linked.Cache
+    from numba.core.caching import FunctionCache
+
+    return {}, FunctionCache
+
+
 def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """Compile a kernel with numba."""
     import numba
 
     _teach_numba()
-    options = {**_OPTIONS, **options}
+    pipeline, cache_class = _ways("no_cpython_wrapper" in options)
+    dispatcher: Any = numba.njit(**{**_OPTIONS, **options, **pipeline})(function)
+    if dispatcher is function:  # NUMBA_DISABLE_JIT
+        return dispatcher
     try:
-        dispatcher = numba.njit(cache=True, **options)(function)
+        cache = cache_class(function)
     except RuntimeError:
         # Neither the package folder nor the user's cache folder is writable: compile in every process.
         say_distrust(f"no cache of numba can be written, so every start compiles: {_REMEDY}")
-        return numba.njit(**options)(function)
-    cache: Any = getattr(dispatcher, "_cache", None)
-    cache_file = getattr(cache, "_cache_file", None)
-    if cache_file is not None:
-        if not _is_own(cache.cache_path):
-            return numba.njit(**options)(function)
+        return dispatcher
+    if _is_own(cache.cache_path):
+        dispatcher._cache = cache
+        cache_file = cache._cache_file
         # numba invalidates a cached function when its own file changes, not when a function that it calls, in another file,
         # does. With this version a cached kernel is used only while all kernel files are unchanged. numba compares it before it
         # reads anything else, which may be of classes that an earlier version of this package had.
