@@ -232,5 +232,5 @@ def test_columns_of_curves_lie_in_the_matrix_of_the_second_order_member(columns)
     assert (model._places[:, 0].tolist(), len(model._pending)) == ([0, 1, 2], 3)
     places = model._places.copy()
     places[:, 0] = columns
-    with pytest.raises(ModelFileError, match="each column of the second-order member is below 3, and of one place"):
+    with pytest.raises(ModelFileError, match="each column of the second-order member is below 3, and of one feature"):
         from_bytes(forged(to_bytes(model), {"_places": places}))
