@@ -8,6 +8,7 @@ and belongs into `corpus/TARGET/`, with the fix. The exit status is 1 if a targe
 
 import argparse
 import importlib.util
+import pkgutil
 import re
 import subprocess
 import sys
@@ -25,10 +26,16 @@ def fuzz(name: str, options: list[str]) -> None:
     """Run one target in this process, which ends with it."""
     import atheris
 
-    # Numba reads the bytecode of kernels, which stays as it is.
-    with atheris.instrument_imports(include=["online_rank"], exclude=["online_rank._kernels"]):
-        from tests.fuzz.targets import feed
+    import online_rank._kernels as kernels
 
+    # Numba reads the bytecode of kernels, which has to stay as it is: they are imported before.
+    for module in pkgutil.walk_packages(kernels.__path__, f"{kernels.__name__}."):
+        importlib.import_module(module.name)
+    with atheris.instrument_imports(include=["online_rank"]):
+        from tests.fuzz.targets import feed
+    # Compiles what is needed, which would take longer than an input may.
+    for path in sorted((CORPUS / name).iterdir()):
+        feed(name, path.read_bytes())
     atheris.Setup([sys.argv[0], *options], lambda data: feed(name, data))
     atheris.Fuzz()
 
