@@ -16,6 +16,7 @@ from typing import Self
 import numpy as np
 
 CONNECTIONS = 32
+JSON = "application/json"
 
 _BARE = """
 import json, sys, uvicorn
@@ -121,9 +122,9 @@ def bodies(n: int, seed: int = 0, m: int = 20, d: int = 46) -> list[tuple[bytes,
     return made
 
 
-def message(path: str, body: bytes) -> bytes:
+def message(path: str, body: bytes, kind: str = JSON) -> bytes:
     """A request of HTTP/1.1."""
-    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
@@ -137,9 +138,9 @@ class Client:
     async def connect(cls, port: int) -> "Client":
         return cls(*await asyncio.open_connection("127.0.0.1", port))
 
-    async def post(self, path: str, body: bytes) -> tuple[int, bytes]:
+    async def post(self, path: str, body: bytes, kind: str = JSON) -> tuple[int, bytes]:
         """Status and body of the answer."""
-        self._writer.write(message(path, body))
+        self._writer.write(message(path, body, kind))
         head = await self._reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
         return int(head.split(b" ", 2)[1]), await self._reader.readexactly(length)

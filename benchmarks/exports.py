@@ -1,13 +1,13 @@
 """Does every export rank as the model does? Every public ranker, alone, behind transformers and in a blend, to every target.
 
-    python -m benchmarks.exports [--queries 784] [--keep FILE] [--minutes 60]
+    python -m benchmarks.exports [--queries 784] [--keep FILE] [--minutes 60] [--times]
 
 Models learn 100 queries of MQ2008's training part. Their files are read by the programs themselves where these are Python
 packages (ONNX Runtime, LightGBM, XGBoost) or a compiler, and otherwise by independent readers written from the targets'
 documentation (`tests.reference.engines`). A score is compared in units of the largest score of its query, less what is added to
 all documents of it. "equal": within 1e-9; "float32": within 1e-5, where program or model compute in single precision. A query
 is ranked otherwise if two documents further apart than 1e-6 stand in the other order. With `--keep`, models that FILE has are
-not measured again.
+not measured again. Databases are in `tests/export`. `--times` prints only what a query of 150 documents and 136 features takes.
 """
 
 import ctypes
@@ -80,6 +80,7 @@ FRONTS: dict[str, Callable[[], list[Any]]] = {
 }
 #: Targets that see a whole query; all others see one document at a time, so all documents are scored at once.
 _OF_QUERIES = ("c", "json", "onnx")
+_DATABASES = ("duckdb", "postgresql")
 _OF_RAW = tuple(name for name in RANKERS if name.startswith(("Additive", "Blend")))
 
 
@@ -131,12 +132,14 @@ def _named(X: np.ndarray) -> list[dict[str, float]]:
     return [dict(zip(NAMES, row, strict=True)) for row in X.tolist()]
 
 
-def compiled(header: str, folder: Path) -> Callable[[np.ndarray], np.ndarray]:
+def compiled(
+    header: str, folder: Path, d: int = len(NAMES), options: tuple[str, ...] = ("-O1",)
+) -> Callable[[np.ndarray], np.ndarray]:
     """The scores of an exported C header, compiled once."""
-    one = f"for (int i = 0; i < n; ++i) s[i] = model_score(x + i * {len(NAMES)}); return 0;"
+    one = f"for (int i = 0; i < n; ++i) s[i] = model_score(x + i * {d}); return 0;"
     body = "return model_scores(x, n, s);" if "model_scores(" in header else one
     (folder / "model.c").write_text(f"{header}\nint call(const double *x, int n, double *s) {{ {body} }}\n")
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-w", "-o", "model.so", "model.c", "-lm"], check=True, cwd=folder)
+    subprocess.run(["cc", "-shared", "-fPIC", *options, "-w", "-o", "model.so", "model.c", "-lm"], check=True, cwd=folder)
     library = ctypes.CDLL(str(folder / "model.so"))
 
     def scores(X: np.ndarray) -> np.ndarray:
@@ -189,13 +192,68 @@ def measured(make: Callable[[], Any], targets: list[str], learned: Any, asked: l
     return [list(compared(model, to, asked, expected)) for to in targets]
 
 
+def times(m: int = 150, d: int = 136) -> list[tuple[str, ...]]:
+    """Microseconds of one query of m documents and d features: of models, and of their exports, beside one another."""
+    rng, rows = np.random.default_rng(0), []
+
+    def drawn(n: int) -> np.ndarray:
+        X = rng.normal(size=(n, d))
+        X[:, ::3] = np.exp(2.0 * X[:, ::3])
+        X[:, 1::5] = np.floor(3.0 * np.abs(X[:, 1::5]))
+        return X
+
+    # Other queries each time: models keep what they computed of the last one.
+    asked = [drawn(m) for _ in range(100)]
+    for name in ("AdditiveRanker, relative=False", "AdditiveRanker", "BlendRanker, relative=False", "BlendRanker"):
+        model = RANKERS[name]()
+        for _ in range(60):
+            X = drawn(40)
+            model.learn_one(X, np.digitize(np.sin(X[:, 1]) + np.log(X[:, 0]) + rng.normal(size=40), [0.5, 1.5]))
+        with tempfile.TemporaryDirectory() as folder:
+            score = compiled(export(model, "c", name="model"), Path(folder), d, ("-O3", "-march=native"))
+            session = _one_thread(export(model, "onnx"))
+            calls: dict[str, Callable[[np.ndarray], Any]] = {
+                "model": model.predict_one, "c": score, "onnx": lambda X, run=session: run(None, {"features": X}),
+            }  # fmt: skip
+            if "relative" in name:
+                content = export(model, "lightgbm")
+                calls["lightgbm"] = lambda X, text=content: engines.lightgbm(text, X)
+            medians = {call: _median(function, asked) for call, function in calls.items()}
+        rows.append(
+            (name, *(f"{1e6 * medians[call]:.0f}" if call in medians else "" for call in ("model", "c", "onnx", "lightgbm")))
+        )
+    return rows
+
+
+def _median(call: Callable[[np.ndarray], Any], asked: list[np.ndarray]) -> float:
+    found = []
+    for X in [asked[0], *asked]:
+        start = time.perf_counter()
+        call(X)
+        found.append(time.perf_counter() - start)
+    return float(np.median(found[1:]))
+
+
+def _one_thread(data: Any) -> Callable[..., Any]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    run: Callable[..., Any] = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"]).run
+    return run
+
+
 def main() -> None:
     """Every model, every export."""
     arguments = parser(__doc__)
     arguments.add_argument("--queries", type=int, default=784)
     arguments.add_argument("--minutes", type=float, default=float("inf"), help="begin no other model after this")
+    arguments.add_argument("--times", action="store_true", help="only what one query takes")
     add_keep(arguments)
     chosen = arguments.parse_args()
+    if chosen.times:
+        print(table(("model", "its array call", "c", "onnx", "lightgbm"), times()))
+        return
     until, kept = time.monotonic() + 60.0 * chosen.minutes, Kept(chosen.keep)
     parts = list(folds(data_folder() / MQ2008))
     learned = [(parts[0].train.X[a:b], parts[0].train.y[a:b]) for a, b in list(pairwise(offsets_of(parts[0].train)))[:LEARNED]]
@@ -204,7 +262,7 @@ def main() -> None:
         part.test.X[a:b].astype(np.float32).astype(np.float64) for part in parts for a, b in pairwise(offsets_of(part.test))
     ]
     asked = asked[:: max(1, len(asked) // chosen.queries)][: chosen.queries]
-    targets = [name for name, target in TARGETS.items() if target.kinds != ("fusion",)]
+    targets = [name for name, target in TARGETS.items() if target.kinds != ("fusion",) and name not in _DATABASES]
     rows, reasons, n_models, n_otherwise = [], Counter[str](), 0, 0
     for name, front, make in models():
         n_models += 1

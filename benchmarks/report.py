@@ -8,7 +8,7 @@ machine and versions. Of the tables in `SHOWN` the pages have a part.
 The headline's figures and the bars of throughput come from its table. `--run` measures the named benchmarks anew before, or
 without a name all that the pages show; that can take long. `--check` makes results again, in a folder of their own,
 and compares every figure that is no time; it names what a page does not say, and how many figures are not made again, with the
-reason (`benchmarks/_catalogue.py`).
+reason (`benchmarks/_catalogue.py`). It also names the figures of docs/papers.md that are not on the page of their command.
 """
 
 import json
@@ -23,7 +23,7 @@ from benchmarks._again import Compared, check_page, unsaid
 from benchmarks._catalogue import entry
 from benchmarks._common import RESULTS, ROOT, parser, table
 
-README = ROOT / "README.md"
+README, PAPERS = ROOT / "README.md", ROOT / "docs" / "papers.md"
 
 #: The pages with tables, and how their links reach the results.
 PAGES = {
@@ -75,6 +75,7 @@ SHOWN = {
     "weblike": Part(
         rows=(
             "map | RidgeRanker()",
+            "AdditiveRanker()",
             "BlendRanker()",
             "LightGBM lambdarank",
         ),
@@ -98,10 +99,7 @@ SHOWN = {
         ),
         columns=("", "queries/s", "time / X @ w", "NDCG@10", "memory, MB", "remark"),
     ),
-    "letor_parse": Part(
-        rows=("read", "read, all at once", "scikit-learn*", "pandas*", "polars*"),
-        columns=("reader", "file, MB", "MB/s", "MB/s, processor", "x scikit-learn", "gzip, MB/s", "peak, MB"),
-    ),
+    "files": Part(columns=("", "processor", "ratio", "MB/s", "peak, MB")),
     "clicks": Part(
         rows=("10",),
         columns=(
@@ -230,16 +228,18 @@ def _of_section(name: str, heading: str, results: Path, linked: str) -> str:
 def headline(results: Path = RESULTS) -> str:
     """The first screen's sentences on speed: of the default, and of a perceptron beside others."""
     found = rates(results)
-    ours = found["online_rank perceptron"]
-    wabbit, river = (f"{ours / found[bar]:.2g} times" for bar in ("Vowpal Wabbit csoaa_ldf", "river on pairs, frames"))
     rows = {row[0]: row for row in Table.parsed(_tables("default_cost", results)[0]).rows}
     least, most = (round(pick(float(row[4]) for row in rows.values()), 1) for pick in (min, max))
+    default, perceptron = 1e6 / float(rows["120 x 136, learn_many"][3]), found["online_rank perceptron"]
+    peers = [found[bar] for bar in ("Vowpal Wabbit csoaa_ldf", "river on pairs, frames")]
+    own, linear = ([f"{rate / peer:.2g}" for peer in peers] for rate in (default, perceptron))
     return (
-        f"On one core the default learns **{1e6 / float(rows['120 x 136, learn_many'][3]):,.0f} queries a second**, of 120 "
-        f"documents with 136 raw\nfeatures: {least:g} to {most:g} times the cost of a perceptron behind a quantile map "
-        f"([figures](benchmarks/results/default_cost.md)). A\nperceptron alone learns {ours:,.0f}, {wabbit} as many as Vowpal "
-        f"Wabbit, {river} as many as river's logistic regression on pairs.\n[The comparison](docs/comparison.md) "
-        "has all figures, including those where others are better."
+        f"On one core the default learns **{default:,.0f} queries a second**, of 120 documents with 136 raw\nfeatures: "
+        f"{least:g} to {most:g} times the cost of a perceptron behind a quantile map "
+        f"([figures](benchmarks/results/default_cost.md)).\nThat is {own[0]} times as many as Vowpal Wabbit, and {own[1]} "
+        f"times as many as river's logistic regression on pairs; a bare\nperceptron learns {perceptron:,.0f}, {linear[0]} and "
+        f"{linear[1]} times as many. [The comparison](docs/comparison.md) has all figures, including\nthose where others are "
+        "better."
     )
 
 
@@ -274,7 +274,26 @@ def check(names: Sequence[str], limit: float) -> bool:
         print(f"{name}: {counted(found)}{said}", *found.changed, *reasons, sep="\n    ", flush=True)
         good, total = good and not lacking and not found.changed, total.plus(found)
     print(f"In all: {counted(total)}.")
-    return good
+    lacking = unmade(PAPERS.read_text())
+    print("docs/papers.md: every figure is on its page." if not lacking else f"docs/papers.md: not on its page: {lacking}")
+    return good and not lacking
+
+
+def unmade(papers: str, results: Path = RESULTS) -> list[str]:
+    """Figures such as .738 in the last column of docs/papers.md that the page of the row's command does not have."""
+    lacking, name = [], ""
+    for line in papers.splitlines():
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        if len(cells) != 4:
+            continue
+        if (command := re.search(r"python -m benchmarks\.(\w+)", cells[1])) is not None:
+            name = command[1]
+        elif not cells[1].startswith("the same"):
+            name = ""
+        figures = re.findall(r"(?<![\d.])\.\d{3}\b", cells[3]) if name else []
+        page = (results / f"{name}.md").read_text() if figures else ""
+        lacking += [f"{cells[0]}: {figure}" for figure in figures if f"0{figure}" not in page]
+    return lacking
 
 
 def counted(found: Compared) -> str:

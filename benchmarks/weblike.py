@@ -1,6 +1,6 @@
 """How good is one pass over raw web-like features with linear, additive and forest truths, beside LightGBM of 200 rounds?
 
-    python -m benchmarks.weblike [--cases additive:1000:0 ... linear:1000:1] [--keep FILE]
+    python -m benchmarks.weblike [--cases additive:1000:0 ... forest:4000:1] [--keep FILE]
 
 The streams are `WebLike`: 136 features up to 10^8, 40 to 80 documents, 400 held-out queries. The settings of the rankers were
 chosen on validation parts and on streams of the same generator with other truths (`benchmarks.blends`: world seeds 100 and on).
@@ -22,10 +22,10 @@ from online_rank import AdditiveRanker, BlendRanker, GradientRanker, PerceptronR
 from online_rank.base import Ranker
 from online_rank.stream import WebLike
 
-CASES = (
-    *("additive:1000:0", "additive:4000:0", "forest:1000:0", "forest:4000:0", "linear:1000:0"),
-    *("additive:1000:1", "forest:1000:1", "linear:1000:1"),
-)
+CASES = [
+    *(f"{truth}:1000:{seed}" for truth in ("additive", "forest", "linear") for seed in range(4)),
+    *(f"{truth}:4000:{seed}" for truth in ("additive", "forest") for seed in range(2)),
+]
 #: Seeds of the held-out queries, less those of the stream; and how many there are.
 _HELD_OUT, _N_HELD_OUT = 10**6, 400
 LIGHTGBM, ROUNDS = "LightGBM lambdarank", 200
@@ -68,13 +68,16 @@ def run(truth: str, n_queries: int, seed: int, found: dict[str, dict[str, Any]])
         print(f"{truth} {n_queries}, seed {seed}: {name} {np.mean(values):.4f}, {seconds:.1f} s", file=sys.stderr, flush=True)
 
 
-def cell(found: dict[str, dict[str, Any]], name: str) -> str:
-    """Mean, and paired difference to LightGBM with its standard error."""
-    own, other = (np.array(found[who]["values"]) for who in (name, LIGHTGBM))
+def cell(by_seed: list[dict[str, dict[str, Any]]], name: str) -> str:
+    """Mean over seeds; the paired difference to LightGBM with its standard error over held-out queries, and of each seed."""
+    own, other = ([np.array(found[who]["values"]) for found in by_seed] for who in (name, LIGHTGBM))
+    mean = np.mean([values.mean() for values in own])
     if name == LIGHTGBM:
-        return f"{own.mean():.4f}"
-    difference = own - other
-    return f"{own.mean():.4f} ({difference.mean():+.4f} ± {difference.std(ddof=1) / np.sqrt(len(difference)):.4f})"
+        return f"{mean:.4f}"
+    differences = [a - b for a, b in zip(own, other, strict=True)]
+    each = [difference.mean() for difference in differences]
+    error = np.sqrt(sum(difference.var(ddof=1) / len(difference) for difference in differences)) / len(differences)
+    return f"{mean:.4f} ({np.mean(each):+.4f} ± {error:.4f}: {' / '.join(f'{value:+.4f}' for value in each)})"
 
 
 def main() -> None:
@@ -83,33 +86,34 @@ def main() -> None:
     arguments.add_argument("--keep", type=Path, metavar="FILE", help="continue from what this file has")
     chosen = arguments.parse_args()
     kept = json.loads(chosen.keep.read_text()) if chosen.keep and chosen.keep.exists() else {}
-    by_seed: dict[str, list[str]] = {}
+    columns: dict[str, list[dict[str, dict[str, Any]]]] = {}
     for case in chosen.cases:
         truth, n_queries, seed = case.split(":")
-        by_seed.setdefault(seed, []).append(case)
         found = kept.setdefault(case, {})
+        columns.setdefault(f"{truth}, {n_queries}", []).append(found)
         if not {LIGHTGBM, *ONLINE} <= set(found):
             run(truth, int(n_queries), int(seed), found)
             if chosen.keep:
                 chosen.keep.write_text(json.dumps(kept))
-    parts = []
-    for seed, cases in by_seed.items():
-        longest = max(cases, key=lambda case: int(case.split(":")[1]))
-        titles = {case: ", ".join(case.split(":")[:2]) for case in cases}
-        rows = [
-            [name.replace("|", r"\|"), *(cell(kept[case], name) for case in cases), f"{kept[longest][name]['seconds']:.1f}"]
-            for name in [*ONLINE, LIGHTGBM]
+    longest = max(columns, key=lambda column: int(column.split(", ")[1]))
+    rows = [
+        [
+            name.replace("|", r"\|"),
+            *(cell(by_seed, name) for by_seed in columns.values()),
+            f"{columns[longest][-1][name]['seconds']:.1f}",
         ]
-        parts.append(table([f"NDCG@10, seed {seed}", *titles.values(), f"seconds, {titles[longest]}"], rows))
+        for name in [*ONLINE, LIGHTGBM]
+    ]
     save(
         "weblike",
         f"""# One pass over web-like streams
 
-NDCG@10 on 400 held-out queries after so many queries; in parentheses the difference to LightGBM's lambdarank of {ROUNDS} rounds
-on the same queries ± its standard error, paired. Seconds are of one thread, learning. `map` is `StreamQuantileMap()`.
+NDCG@10 on 400 held-out queries after so many queries, mean over seeds; in parentheses the difference to LightGBM's lambdarank
+of {ROUNDS} rounds on the same queries ± its standard error, paired, and the difference of each seed, from 0 on. Each seed is
+another truth. Seconds are of one thread, learning, for the last seed. `map` is `StreamQuantileMap()`.
 {environment("lightgbm")}
 
-{(chr(10) * 2).join(parts)}
+{table(["NDCG@10", *columns, f"seconds, {longest}"], rows)}
 """,
     )
 

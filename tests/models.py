@@ -114,7 +114,7 @@ _ARGUMENTS = {
     "BlendRanker": lambda: [{"rankers": [PerceptronRanker(), StreamScaler() | PerceptronRanker()]}, {"rankers": None}],
     "BoostedRanker": lambda: [{"depth": 2, "window": 20, "rate": 10.0}],
     "CrossFeatures": lambda: [{"key": "user"}],
-    "DeclaredFeatures": lambda: [{"features": ["a", "b"]}],
+    "DeclaredFeatures": lambda: [{"features": ["a", "b"]}, {"features": ["a", "b"], "texts": True}],
     "ExaminedRanker": lambda: [
         {"ranker": PerceptronRanker(), "examination": (1.0, 0.5)},
         {"ranker": StreamScaler() | PerceptronRanker()},

@@ -29,7 +29,7 @@ def numbers(out, start):
 
 
 def test_every_example_is_tested():
-    tested = {"clicks", "hybrid", "letor", "neural", "news", "shop"}
+    tested = {"clicks", "hybrid", "letor", "neural", "news", "shop", "tracked"}
     assert {path.stem for path in EXAMPLES.glob("*.py")} == tested
     assert all(f"test_{name}" in globals() for name in tested)
 
@@ -80,6 +80,15 @@ def test_hybrid(run):
     # Documents are no better because they are new.
     shares = {name: numbers(out, name)[0] for name in ("title", "body", "vector", "newest")}
     assert min(shares, key=shares.__getitem__) == "newest"
+
+
+@pytest.mark.slow
+def test_tracked(run):
+    pytest.importorskip("mlflow")
+    out = run("tracked")
+    assert numbers(out, "NDCG@10")[-1] > 0.9
+    assert "it scores as before: True" in out
+    assert "it goes on: 300 queries" in out
 
 
 @pytest.mark.slow

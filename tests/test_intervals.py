@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from online_rank.intervals import LossInterval, PairedLosses
+from benchmarks._bounds_intervals import intervals
+from online_rank.intervals import LossInterval, PairedLosses, mean_interval
 from online_rank.intervals.losses import add_losses, largest_deviation
 from tests.reference import intervals as reference
 
@@ -185,3 +186,47 @@ def test_what_pairs_refuse():
     with pytest.raises(ValueError, match="compared with itself"):
         paired.difference("a", "a")
     assert paired.n == 0
+
+
+@pytest.mark.parametrize("n", [1, 7, 60])
+@pytest.mark.parametrize("alpha", [0.01, 0.05, 0.5])
+def test_limits_of_one_mean_are_where_the_wealth_of_a_bet_is_1_over_alpha(n, alpha):
+    x = np.random.default_rng(n).beta(0.5, 1.0, n)
+    found = mean_interval(x, level=1.0 - alpha)
+
+    def wealth(values, m):
+        shares, weights = [0.99 * 0.5**k for k in range(12)], [1 / (k + 1) for k in range(12)]
+        products = [math.prod(1 + share * (value / m - 1) for value in values.tolist()) for share in shares]
+        return sum(w * product for w, product in zip(weights, products, strict=True)) / sum(weights)
+
+    assert 0.0 <= found.lower < found.mean < found.upper <= 1.0
+    for limit, values in ((found.lower, x), (1.0 - found.upper, 1.0 - x)):
+        assert wealth(values, limit) == pytest.approx(2.0 / alpha, rel=1e-6)
+
+
+def test_intervals_of_one_mean_at_the_ends_of_their_range():
+    assert mean_interval([])[:2] == (0.0, 1.0)
+    assert mean_interval([], differences=True)[:2] == (-1.0, 1.0)
+    zeros, ones = mean_interval(np.zeros(500)), mean_interval(np.ones(500))
+    assert zeros.lower == 0.0 < zeros.upper < 0.02
+    assert (ones.lower, ones.upper) == pytest.approx((1.0 - zeros.upper, 1.0))
+    halves = mean_interval(np.full(50, 0.5))
+    differences = mean_interval(np.zeros(50), differences=True)
+    assert (differences.lower, differences.upper) == pytest.approx((2 * halves.lower - 1, 2 * halves.upper - 1))
+    assert str(differences).startswith("+0.0000, 95 % interval -")
+    for bad in ([1.5], [-0.1], [math.nan], [[0.5]]):
+        with pytest.raises(ValueError, match="values must be a vector of numbers from 0 to 1"):
+            mean_interval(bad)
+    with pytest.raises(ValueError, match="level is 1"):
+        mean_interval([0.5], level=1.0)
+
+
+@pytest.mark.slow
+def test_no_interval_misses_at_any_time_more_often_than_it_says():
+    for line in [line for line in intervals(60, 120).splitlines() if line.startswith("|")][2:]:
+        cells = [cell.strip() for cell in line.split("|")[2:-1]]
+        assert float(cells[0].split()[0]) <= 5.0, line
+        if "%" in cells[2]:
+            assert float(cells[2].split()[0]) <= 7.0, line  # of 60 runs
+            running, _, one = map(float, cells[3].split(" / "))
+            assert one < running

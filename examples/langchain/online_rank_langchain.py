@@ -12,7 +12,7 @@ from online_rank import Runs, hybrid, load, save
 
 
 class LearnedEnsembleRetriever(BaseRetriever):
-    """Begins as `EnsembleRetriever` (weighted reciprocal rank fusion), and is never far behind it.
+    """Begins as `EnsembleRetriever` (weighted reciprocal rank fusion), and computes how far it can be behind it.
 
     `feedback` teaches it; `save` and `load` keep what was learned.
     """

@@ -32,24 +32,37 @@ class Scale(NamedTuple):
 
 
 class Curves(NamedTuple):
-    """Of column `sources[k]` its value where `knots[k]` is None, else the function linear between the points (xs, ys).
+    """Of column `sources[k]` the function that is linear between the points (xs, ys) = `knots[k]`, constant beyond them.
 
-    Before its first point and after its last a function is constant.
+    Attributes
+    ----------
+    sources
+        int64 (k,).
+    knots
+        For each of the k columns its points.
+    missing
+        What a missing value gives, float64 (k,); None if values are never missing.
+    lacked
+        bool (k,): of which columns the model has met missing values.
     """
 
     sources: np.ndarray
-    knots: tuple[tuple[np.ndarray, np.ndarray] | None, ...]
+    knots: tuple[tuple[np.ndarray, np.ndarray], ...]
+    missing: np.ndarray | None = None
+    lacked: np.ndarray | None = None
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
         """The columns that it makes of those of one query."""
-        columns = [
-            X[:, j] if curve is None else np.interp(X[:, j], *curve) for j, curve in zip(self.sources, self.knots, strict=True)
-        ]
-        return np.column_stack(columns) if columns else np.empty((len(X), 0))
+        made = np.empty((len(X), len(self.knots)))
+        for k, (j, curve) in enumerate(zip(self.sources, self.knots, strict=True)):
+            made[:, k] = np.interp(X[:, j], *curve)
+            if self.missing is not None:
+                made[np.isnan(X[:, j]), k] = self.missing[k]
+        return made
 
     def slopes(self, k: int) -> np.ndarray:
         """The slopes between the points of a function; 0 between adjacent floats, which have no number between them."""
-        xs, ys = self.knots[k] or (np.zeros(1), np.zeros(1))
+        xs, ys = self.knots[k]
         with np.errstate(over="ignore"):
             slopes = np.diff(ys) / np.diff(xs)
         return np.where(np.isfinite(slopes), slopes, 0.0)
@@ -64,7 +77,8 @@ class InQuery(NamedTuple):
         int64 and bool (k,).
     how
         "standard": (x - mean) / (deviation + soft); "minmax": (x - min) / (max - min). Both are 0 where the column is
-        constant.
+        constant. "ranks": the normal score of (rank - 1/2) / m among the m values that are not missing, with mid-ranks;
+        missing for a missing value.
     soft
         Used by "standard".
     centred
@@ -88,7 +102,7 @@ class Linear(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """A binary tree: node n goes to `left[n]` if column `columns[n]` is < `thresholds[n]`, else to `right[n]`.
+    """A binary tree: node n goes to `right[n]` if column `columns[n]` is >= `thresholds[n]`, else, or if missing, to `left[n]`.
 
     Node 0 is the root. A leaf has column -1, and gives `values[n]`.
     """
@@ -147,9 +161,10 @@ def _float(order: np.ndarray) -> np.ndarray:
 
 
 class Trees(NamedTuple):
-    """The sum of the leaves of trees."""
+    """The sum of the leaves of trees; missing values are kept apart, or count as 0."""
 
     trees: tuple[Tree, ...]
+    takes_missing: bool = False
 
 
 class Network(NamedTuple):
@@ -191,10 +206,22 @@ class Form(NamedTuple):
     @property
     def is_relative(self) -> bool:
         """Whether a document's score depends on the other documents of its query."""
-        inner = self.head.forms if isinstance(self.head, Blend) else ()
-        return any(form.is_relative for form in inner) or any(
+        return any(form.is_relative for form in self._inner) or any(
             isinstance(layer, InQuery) and layer.relative.any() for layer in self.layers
         )
+
+    @property
+    def takes_missing(self) -> bool:
+        """Whether missing values, NaN, are different from 0."""
+        return (
+            any(form.takes_missing for form in self._inner)
+            or (isinstance(self.head, Trees) and self.head.takes_missing)
+            or any(isinstance(layer, Curves) and layer.missing is not None for layer in self.layers)
+        )
+
+    @property
+    def _inner(self) -> tuple["Form", ...]:
+        return self.head.forms if isinstance(self.head, Blend) else ()
 
 
 def sources_of(layers: tuple[Any, ...], n_features: int) -> np.ndarray:

@@ -6,26 +6,26 @@ from typing import Any
 import numpy as np
 
 from online_rank.bounds.certificate import Run
+from online_rank.bounds.comparators import blends
 from online_rank.bounds.declaration import PLAIN
 from online_rank.rankers.additive import AdditiveRanker
 from online_rank.rankers.blend import BlendRanker
+from online_rank.rankers.inside import learns_as_it_answers
 
 _ALONE = PLAIN | {"comparator": "none"}
 _DISCOUNTED = "All losses are discounted with the half-life of the model."
 _LATE = (
-    "Candidates are measured by the scores of the inner rankers when grades arrive; if grades are "
-    "late, the best fixed blend is the best of those."
+    "The served rankings are those just before each query is learned; if grades are late, learn_one needs served=. "
+    "Candidates are measured by the scores of the inner rankers when grades arrive."
 )
 
 
 def keeps_account(ranker: Any) -> bool:
-    """Whether a ranker keeps an account of its own, which allows a certificate without a comparator."""
-    if issubclass(type(ranker), AdditiveRanker):
-        return ranker.has_curves
-    return issubclass(type(ranker), BlendRanker)
+    """Whether a ranker keeps an account of its own, which allows a certificate without a comparator: sparse rows have none."""
+    return blends(ranker) and getattr(ranker, "has_curves", True)
 
 
-def run_of_account(blend: BlendRanker | AdditiveRanker, served_loss: float = math.nan) -> Run:
+def run_of_account(blend: BlendRanker | AdditiveRanker, served_loss: float = math.nan, *, moved: bool) -> Run:
     """The run of a `BlendRanker` or `AdditiveRanker` so far.
 
     Parameters
@@ -34,11 +34,15 @@ def run_of_account(blend: BlendRanker | AdditiveRanker, served_loss: float = mat
         The ranker.
     served_loss
         The cumulative loss of the answers of a pipeline around it on the same queries, if measured.
+    moved
+        Whether transformers before it may have learned from each query before it did.
     """
     account, losses, prior = blend.account, blend.candidate_losses, blend.candidate_prior
-    loss, of = account.served, "of the blend's rankings, on the features that were learned"
+    loss, of = account.served, "of the served rankings"
     if not math.isnan(served_loss) and not blend.fades:
-        loss, of = served_loss, "of the served rankings"
+        loss = served_loss
+    elif moved or not learns_as_it_answers(blend):
+        of = "of the blend's rankings on the features that were learned, or of those given as served"
     possible = prior > 0.0
     costs = -np.log(np.where(possible, prior, 1.0))
     step = blend.step
@@ -76,6 +80,10 @@ def run_of_account(blend: BlendRanker | AdditiveRanker, served_loss: float = mat
             unknown |= dict.fromkeys(("step", "variance"), "covers one machine, and this one mixes what several learned")
         if blend.n_served:
             unknown["comparator_loss"] = "covers weights that learn from their own mistakes, without served="
+        if not (blend.n_served or blend.n_mixed):
+            # The norm of the last weights is at most the root of the squares.
+            totals["mass"] = blend.mass
+            facts |= {"weight_norm": math.sqrt(blend.squares), "signs": bool(blend.signs), "unit_margin": True}
     if account.largest_weight > 1.0:
         unknown["rate"] = "covers sample weights of at most 1"
     if loss != account.served:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from online_rank.base import ranker_of
+from online_rank.base import abilities_of, ranker_of, steps_of
 from online_rank.base.lock import lock_of
 from online_rank.bounds.account_run import keeps_account, run_of_account
 from online_rank.bounds.certificate import Certificate, certify
@@ -43,8 +43,9 @@ def certificate_of(model: Any, *, comparator: str | None = None) -> Certificate:
         raise TypeError(f"{type(ranker).__name__} keeps no account of its losses: put a LossTracker around it")
     if comparator is not None:
         raise KeyError(f"a {type(ranker).__name__} has no comparators")
+    moved = any(abilities_of(step).learns for step in steps_of(model)[:-1])
     with lock_of(ranker):
-        return certify(ranker, run_of_account(ranker))
+        return certify(ranker, run_of_account(ranker, moved=moved))
 
 
 def certificates_of(model: Any) -> list[Certificate]:
@@ -52,4 +53,4 @@ def certificates_of(model: Any) -> list[Certificate]:
     ranker = ranker_of(model)
     if issubclass(type(ranker), LossTracker):
         return [ranker.certificate(name) for name in ranker.comparators or ()]
-    return [certificate_of(ranker)] if keeps_account(ranker) else []
+    return [certificate_of(model)] if keeps_account(ranker) else []

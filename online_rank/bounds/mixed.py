@@ -21,7 +21,7 @@ def mix(tracker: Any, shards: Sequence[Any], base: Any) -> None:
         tracker._totals = np.where(
             MAXIMA, np.maximum(tracker._totals, shard._totals), tracker._totals + (shard._totals - base._totals)
         )
-        for name in ("_sums", "_paired", "_served", "_n_served", "_n_moved"):
+        for name in ("_sums", "_paired", "_served", "_n_served", "_n_as_served", "_n_moved"):
             setattr(tracker, name, getattr(tracker, name) + (getattr(shard, name) - getattr(base, name)))
     if not tracker._blends:
         _mix_paths(tracker, shards, base)

@@ -14,9 +14,6 @@ from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.signs import signs_inside
 from online_rank.rankers.slam import SlamRanker
 
-#: Relative rounding error of two totals that are added up in the same way.
-_AGREE = 1e-12
-
 _MOVING_FEATURES = (
     "covers scores by the weights that learn on exactly the features of the update, but transformers that learn precede "
     "the ranker"
@@ -107,10 +104,10 @@ def _what_the_loss_is_of(tracker: Any, model: Any, totals: dict[str, Any]) -> st
     """A description of the rankings whose loss is bounded."""
     if tracker.abilities.takes_clicks:
         return "of the weights that learn, from the documents that were shown"
-    if abs(totals["served_loss"] - totals["loss"]) <= _AGREE * totals["loss"]:
-        return "of the served rankings"
-    if tracker._n_served == totals["n_rounds"]:
+    if tracker._n_served == totals["n_rounds"] > 0:
         return "of the scores given as served"
+    if tracker._n_as_served == totals["n_rounds"]:
+        return "of the served rankings"
     if tracker._n_served:
         return f"of the scores that decided the updates, {tracker._n_served:,} of them given as served"
     if setting(model, "served") == "average":

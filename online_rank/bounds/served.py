@@ -16,9 +16,9 @@ V_t by the scores of v_t. So the root is at least ||w_{T+1}||.
 
 .. math:: \sum_t RML(v_t) \le \sum_t V_t \le F(u) + \|u\| R_X \sqrt{\sum_t 4 B V_t (1 + 2 D_t + 2 \beta)}
 
-It is attained on some streams, and no algorithm avoids the factor there. Proof: w_t - v_t is the sum of the updates made while
-query t waited. Each pair of updates is counted once, at the earlier one, while the other waits: sum <w_t - v_t, g_t> <= sum_t
-D_t max ||g|| ||g_t|| <= sum_t D_t 4 R_X^2 B V_t.
+It is attained on some streams, and an adversary who chooses the grades forces it on any deterministic algorithm. Proof: w_t -
+v_t is the sum of the updates made while query t waited. Each pair of updates is counted once, at the earlier one, while the
+other waits: sum <w_t - v_t, g_t> <= sum_t D_t max ||g|| ||g_t|| <= sum_t D_t 4 R_X^2 B V_t.
 """
 
 import math

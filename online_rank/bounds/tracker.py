@@ -37,11 +37,11 @@ from online_rank.query import Block
 from online_rank.rankers.averaged import scores_by
 from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.inside import (
-    averages,
     documents_met,
     has_dense_weights,
     kernel_state,
     learn_watched,
+    learns_as_it_answers,
     unaveraged_scores,
     weight_of_pairs,
 )
@@ -74,8 +74,8 @@ class LossTracker(NestedRanker):
         names (a feature without a weight has weight 0). They are copied. Each costs about one more pass of scores.
     measure_served
         Whether to measure the served rankings too: `Totals.served_loss`, `served_interval`, and `paired`, in which they are
-        compared with the rankings by each comparator. The first two cost nothing with `half_life=0`, or if the served scores
-        are given to `learn_one`; otherwise every document is scored a second time.
+        compared with the rankings by each comparator. The first two cost nothing with `half_life=0` or `served="average"`, or
+        if the served scores are given to `learn_one`; otherwise every document is scored a second time.
     raw
         Whether the comparators are weights of raw features, behind a `StreamScaler` in a pipeline. They move with the scaler,
         and the certificate is against that path. Otherwise they are weights of the features that the
@@ -117,6 +117,8 @@ class LossTracker(NestedRanker):
     _beginning: np.ndarray | None = None
     #: For each comparator the account of an interval of (1 + its loss - the served loss) / 2. Older files lack it: zeros.
     _paired: Any = None
+    #: Number of queries whose served scores decided what was learned. Older files lack it: 0.
+    _n_as_served = 0
     # One element for each feature: copying them for every query would cost more than learning it.
     _replaced = frozenset({"_shift", "_scaled_by", "_offset", "_beginning", "_aligned"})
 
@@ -132,6 +134,7 @@ class LossTracker(NestedRanker):
         ),
         _served=Array(3, low=0.0),
         _n_served=Count(),
+        _n_as_served=Count(),
         _n_moved=Count(),
         _path=Array(lambda tracker: len(tracker.comparators or {}), 3),
         _shift=Array(lambda tracker: len(tracker.comparators or {}), "d"),
@@ -320,14 +323,15 @@ class LossTracker(NestedRanker):
                 )
             if comparator is None and keeps_account(self._learner):
                 whole = self._blends and self._learner.n_queries == self._totals[0]
-                return certify(self._learner, run_of_account(self._learner, self.totals.served_loss if whole else math.nan))
+                served_loss = self.totals.served_loss if whole else math.nan
+                return certify(self._learner, run_of_account(self._learner, served_loss, moved=True))
             return certify(self._learner, run_of_perceptron(self, comparator, delay))
 
     _forwards = ("takes_served", "takes_clicks", "takes_sparse", "draws")
 
     def _abilities(self) -> Abilities:
         able = super()._abilities()
-        follows = not self._blends and not averages(self._learner)
+        follows = not self._blends and learns_as_it_answers(self._learner)
         measures = not able.takes_clicks and (self.measure_served or follows)
         return able._replace(measures_answers=measures, wants_scale=self.raw)
 
@@ -434,12 +438,14 @@ class LossTracker(NestedRanker):
 
         `answered` says whether transformers learned between the answers to the queries and these.
         """
-        if self._round_is_served(block, answered):
+        as_served = self._round_is_served(block, answered)
+        if as_served:
             rounds[:, _SERVED_LOSS] = rounds[:, _LOSS]
         if self.measure_served and len(self._sums):
             self._add_pairs(block, rounds)
         served = self.abilities.measures_answers or block.served is not None
         accumulate(rounds, values, self._totals, self._sums, self._served if served else np.empty(0))
+        self._n_as_served += len(rounds) if as_served else 0
         if block.served is not None:
             self._n_served += len(rounds)
             self._n_moved += len(rounds) if answered else 0
@@ -461,7 +467,7 @@ class LossTracker(NestedRanker):
         if block.served is not None or answered:
             return block.served is not None
         # Without `measure_served` it is unknown whether transformers have learned before a blend.
-        return self.measure_served if self._blends else not averages(self._learner)
+        return learns_as_it_answers(self._learner) and (self.measure_served or not self._blends)
 
     def _scores_answers(self, block: Block) -> bool:
         """Whether the ranker must compute what it would have answered."""

@@ -16,7 +16,7 @@ from online_rank.cli.printing import table
 from online_rank.cli.reading import Reading, check_files, look, warnings_as_lines
 from online_rank.cli.settings import Settings
 from online_rank.cli.train import behind_map, require_known_signs
-from online_rank.stream.reader import n_features_of
+from online_rank.stream.plan import n_features_of
 from online_rank.support.progress import progress
 
 #: What lists of each origin are learned by, and what is assumed of users.
@@ -72,7 +72,7 @@ class ClickLog(NamedTuple):
         shuffled = self.origin == "shuffled"
         return read_clicks(
             *self.files, **given, events=self.events, shuffled=shuffled, propensity_of=kind, model=self.model,
-            skip_bad=self.reading.skip_bad,
+            skip_bad=1.0 if self.reading.dry_run else self.reading.skip_bad,
         )  # fmt: skip
 
     def watched(self, label: str, shown: bool | None, with_topic: bool = False) -> Iterator[tuple[Any, Any]]:
@@ -190,7 +190,7 @@ def learn(log: ClickLog, settings: Settings, output: Output) -> None:
             raise ValueError("--topic is for --clicks moved")
         check_files([*log.files, *settings.test])
         if log.reading.dry_run:
-            look(log._replace(reading=log.reading._replace(skip_bad=1.0)).reader())
+            look(log.reader())
         _learn(log, settings, output)
 
 

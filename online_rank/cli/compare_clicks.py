@@ -8,6 +8,7 @@ import numpy as np
 
 from online_rank.cli.click_log import ClickLog
 from online_rank.cli.files import load_model
+from online_rank.cli.reading import look
 from online_rank.measures.learned import discounts
 from online_rank.metrics import OffPolicyValue, SwapComparison
 
@@ -37,6 +38,8 @@ def compare_clicks(paths: Sequence[str], log: ClickLog, places: int, as_json: bo
         raise ValueError(f"{paths[0]} is compared with itself: give two models")
     models, shown = [load_model(path) for path in paths], False if as_json else None
     log = log._replace(model=models[0])
+    if log.reading.dry_run:
+        look(log.reader())
     seen = log.examined(shown)
     weights = discounts(places)[:places] / discounts(places)[:places].sum()
     values = [OffPolicyValue(weights.tolist()) for _ in models]

@@ -1,7 +1,7 @@
 """`--dry-run`: how each column of files is used, and what is in it, without doing anything else."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,10 @@ from rich.console import Console
 from online_rank.cli.advice import LOOKED_AT, advice, told
 from online_rank.cli.declaring import PRINTS_JSON
 from online_rank.cli.printing import table
+from online_rank.stream.trec import read_judgements, read_run
 from online_rank.stream.values import MISSING_WORDS, Faults, arrow, is_text, numbers_of, plain
+
+_MISSING = ", ".join(word or "empty" for word in MISSING_WORDS)
 
 
 class _Seen:
@@ -52,6 +55,31 @@ def _range(values: Any, kind: str) -> tuple[int, Any, Any]:
     return values.null_count, *(None if end is None else str(end) for end in ends)
 
 
+def show_runs(runs: Sequence[str], judgements: str | None = None) -> None:
+    """Read TREC runs, and judgements, and print what is in them.
+
+    With the option --json of the command, print one JSON object.
+    """
+    read: list[tuple[str, str, Any]] = [(run, "score", read_run(run, by_rank=True)) for run in runs]
+    if judgements is not None:
+        read.append((judgements, "grade", read_judgements(judgements)))
+    common = len(set.intersection(*({*lists} for _, _, lists in read)))
+    files = []
+    for file, becomes, lists in read:
+        values = [value for documents in lists.values() for value in documents.values()]
+        ends = {"low": min(values, default=None), "high": max(values, default=None)}
+        files.append({"file": file, "becomes": becomes, "lists": len(lists), "documents": len(values), **ends})
+    if PRINTS_JSON.get():
+        print(json.dumps({"files": files, "common": common, "missing": MISSING_WORDS}))
+        return
+    shown = table("file", "becomes", "lists", "documents", "lowest", "highest", left=("becomes",))
+    for one in files:
+        shown.add_row(*(f"{x:,.6g}" if isinstance(x, float | int) else str(x or "") for x in one.values()))
+    console = Console(highlight=False)
+    console.print(shown)
+    console.print(f"{common:,} queries are in all files\nmissing values are errors: {_MISSING}")
+
+
 def show(lists: Any) -> None:
     """Read all lists of files, and print their columns with use, types, ranges and missing values, and advice.
 
@@ -79,14 +107,13 @@ def show(lists: Any) -> None:
         shown.add_row(one["name"] or "(unnamed)", one["type"], one["role"], f"{one['missing']:.1%}", *ends, orders)
     console = Console(highlight=False)
     console.print(shown)
-    words = ", ".join(word or "empty" for word in MISSING_WORDS)
     for line in [
         *lists.plan.in_words()[1:],
         *lines,
         f"{n_lists:,} lists" + (f"; {lists.n_bad:,} more have a row that cannot be read" if lists.n_bad else ""),
         f"alone: of the pairs of different grades that a column tells apart, the share that it orders, in {LOOKED_AT} queries"
         if alone else "",
-        f"missing: null and NaN; in text also {words}",
+        f"missing: null and NaN; in text also {_MISSING}",
     ]:  # fmt: skip
         if line:
             console.print(line)

@@ -1,6 +1,8 @@
 """`online-rank evaluate`: metrics of a model on files, or of a TREC run against judgements."""
 
 import json
+import math
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -9,7 +11,9 @@ from rich.console import Console
 from online_rank.cli.files import load_model
 from online_rank.cli.options import Measuring
 from online_rank.cli.printing import of_queries, table
-from online_rank.cli.reading import Reading, check_files
+from online_rank.cli.reading import NO_GRADES, Reading, check_files
+from online_rank.intervals import mean_interval
+from online_rank.intervals.betting import INDEPENDENT
 from online_rank.support.progress import progress
 
 
@@ -50,13 +54,21 @@ def _ranked(model: Any, files: Sequence[str], reading: Reading, shown: bool | No
 def _measured(queries: Iterable[tuple[Any, Any]], measuring: Measuring) -> dict[str, Any]:
     """Means of metrics over queries (grades, scores), and those of a random ranking, with numbers of queries, for JSON."""
     metrics, chance = measuring.metrics()
-    n_queries = 0
+    values: dict[str, list[float]] = {name: [] for name in metrics}
+    n_queries, n_graded = 0, 0
     for n_queries, (grades, scores) in enumerate(queries, start=1):  # noqa: B007
+        n_graded += len({*(grades.values() if isinstance(grades, dict) else grades.tolist())}) > 1
+        for name, each in metrics.items():
+            values[name].append(each.value_one(grades, scores))
         for each in (*metrics.values(), *chance.values()):
             each.update(grades, scores)
+    if n_queries and not n_graded:
+        warnings.warn(NO_GRADES, stacklevel=2)
     counted = {name: each.n_queries for name, each in metrics.items()}
     means, random = ({name: each.get() for name, each in some.items()} for some in (metrics, chance))
-    return {"queries": n_queries, "counted": counted, "metrics": means, "random": random}
+    found = {name: mean_interval([value for value in each if not math.isnan(value)]) for name, each in values.items()}
+    intervals = {name: [interval.lower, interval.upper] for name, interval in found.items()}
+    return {"queries": n_queries, "counted": counted, "metrics": means, "intervals": intervals, "random": random}
 
 
 def _print(about: dict[str, Any], figures: dict[str, Any], as_json: bool) -> None:
@@ -65,11 +77,14 @@ def _print(about: dict[str, Any], figures: dict[str, Any], as_json: bool) -> Non
         print(json.dumps({**about, **figures}))
         return
     n_queries, random = figures["queries"], figures["random"]
-    shown = table(f"{n_queries:,} queries", "mean", "random ranking", "queries", bold=("mean",))
+    shown = table(f"{n_queries:,} queries", "mean", "95 % interval", "random ranking", "queries", bold=("mean",))
     for name, value in figures["metrics"].items():
         chance = f"{random[name]:.4f}" if name in random else "–"
-        shown.add_row(name, f"{value:.4f}", chance, of_queries(figures["counted"][name], n_queries))
+        lower, upper = figures["intervals"][name]
+        between = f"{lower:.4f} to {upper:.4f}"
+        shown.add_row(name, f"{value:.4f}", between, chance, of_queries(figures["counted"][name], n_queries))
     console = Console(highlight=False)
     console.print(shown)
+    console.print(INDEPENDENT)
     if any(counted < n_queries for counted in figures["counted"].values()):
         console.print("The others have no relevant document; --no-relevant zero counts them as 0.")

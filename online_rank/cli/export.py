@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from online_rank.cli.files import load_model, refuse_overwriting
+from online_rank.cli.reading import Reading, check_files
 from online_rank.cli.runs import read_runs, require_runs
-from online_rank.export import export, fusion_weights, solr_features
+from online_rank.export import changes, export, fusion_weights, solr_features
 from online_rank.export.reading import Names
 from online_rank.export.table import TARGETS
 from online_rank.query import Runs
@@ -64,6 +65,19 @@ def run(
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
+
+
+def check_on(path: str, to: str, renamed: Sequence[str], file: str, reading: Reading) -> None:
+    """Print how the target's rankings of graded queries differ from the model's."""
+    check_files([file])
+    model = load_model(path)
+    with reading.queries([file], model) as queries:
+        found = changes(model, to, queries, names=_names(renamed))
+    print(
+        f"online-rank: of {found.n_queries:,} queries, {found.otherwise:.1%} are ranked otherwise than by the model, "
+        f"{found.first:.1%} with another first document; NDCG@10 {found.there:.4f} there, {found.here:.4f} here",
+        file=sys.stderr,
+    )
 
 
 def _notice_fusion(model: Any, to: str, queries: Sequence[Runs] | None) -> None:

@@ -5,8 +5,9 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from online_rank.base import steps_of
+from online_rank.base import abilities_of, steps_of
 from online_rank.storage.files import ModelFileError, load
+from online_rank.stream.plan import known_to
 
 
 def load_model(path: str) -> Any:
@@ -31,10 +32,10 @@ def declared(model: Any, strict: bool = True, names: Sequence[str] | None = None
     first = next(iter(steps_of(model)))
     if not strict or isinstance(first, DeclaredFeatures):
         return model
-    names = names or getattr(first, "feature_names", None)
+    names = names or known_to(model)
     if not names:
         raise ValueError(f"--strict: {type(first).__name__} has learned from no features that have names")
-    return DeclaredFeatures(list(names)) | model
+    return DeclaredFeatures(list(names), texts=abilities_of(model).takes_documents) | model
 
 
 def behind(transformers: Sequence[Any], model: Any) -> Any:

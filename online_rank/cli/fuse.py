@@ -24,7 +24,8 @@ from online_rank.query import Runs
 from online_rank.rankers.fixed import FixedRanker
 from online_rank.rankers.hybrid import hybrid
 from online_rank.rankers.rules import rule_weights
-from online_rank.stream.trec import read_judgements, read_run, write_run
+from online_rank.stream.trec import read_judgements, read_run
+from online_rank.stream.write import write_run
 
 
 def fuse(files: Sequence[str], qrels: str, settings: Fusion, written: Written, as_json: bool = False) -> None:

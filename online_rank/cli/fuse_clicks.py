@@ -12,20 +12,26 @@ from online_rank.base import ranker_of, transformers_of
 from online_rank.cli.click_log import SAYS, ClickLog, Seen, against, examination_of, learner_for
 from online_rank.cli.fuse import refuse_outputs
 from online_rank.cli.options import Fusion, Written
-from online_rank.cli.reading import Reading
+from online_rank.cli.reading import Reading, look
 from online_rank.cli.runs import names_of, read_runs
 from online_rank.metrics import OffPolicyValue
 from online_rank.preprocessing import RunFeatures
 from online_rank.rankers.fixed import FixedRanker
 from online_rank.rankers.rules import FAST_SWAP_BEGINNING, rule_weights
-from online_rank.stream.trec import write_run
+from online_rank.stream.write import write_run
 
 # How strongly a `ClickPerceptron` holds on to today's rule, in units of normalised scores.
 _STRENGTH = 3.0
 
 
 def fuse_clicks(
-    files: Sequence[str], table: str, origin: str, settings: Fusion, written: Written, as_json: bool = False
+    files: Sequence[str],
+    table: str,
+    origin: str,
+    settings: Fusion,
+    written: Written,
+    as_json: bool = False,
+    dry_run: bool = False,
 ) -> None:
     """Begin with today's rule, and learn from the clicks on lists of documents of the runs.
 
@@ -37,7 +43,9 @@ def fuse_clicks(
     refuse_outputs(written, [*files, table])
     names = names_of(files)
     queries = {query.qid: query.runs for query in read_runs(files)}
-    log = ClickLog([table], origin, Reading("list", "document", features=[]), topic="query")
+    log = ClickLog([table], origin, Reading("list", "document", features=[], dry_run=dry_run), topic="query")
+    if dry_run:
+        look(log.reader())
     shown = False if as_json else None
     seen = log.examined(shown)
     examination = examination_of(log, seen.deepest, shown) if origin == "moved" else None

@@ -54,6 +54,10 @@ class Training(NamedTuple):
     measure: Measure = "ndcg@10"
     passes: Annotated[int, value("N", "Number of passes over the files.", min=1)] = 1
     ranker: Annotated[Kind, value(None, KINDS)] = Kind.additive
+    target: Annotated[
+        str | None,
+        value("TARGET", "Train what this target of [bold]export[/bold] can compute, and print what it costs.", "--for"),
+    ] = None
     sign: Annotated[
         list[str] | None,
         value("NAME=SIGN", "More of a feature never lowers a score (NAME=+), or never raises it (NAME=-); may be repeated."),
@@ -176,7 +180,7 @@ class Service(NamedTuple):
         value(None, f"Of a new model. {KINDS} swap draws the list to show and learns from the clicks on it."),
     ] = ServedKind.additive
     measure: Measure = "ndcg@10"
-    strict: Annotated[bool, flag("--strict", "Refuse features that MODEL does not know; missing ones count as 0.")] = False
+    strict: Annotated[bool, flag("--strict", "Refuse features that MODEL does not know.")] = False
     checkpoint: Annotated[
         str | None, value("DIR", "Folder that keeps everything acknowledged; a restart continues from there.")
     ] = None

@@ -37,3 +37,5 @@ def measured(figures: Mapping[str, Any], trace: Trace) -> Iterator[tuple[str, st
         over = of_queries(test["counted"][measure], test["queries"])
         yield "held out", f"{test['metrics'][measure]:.4f}", over
         yield chance, f"{test['random'][measure]:.4f}", over
+    for name, value in figures.get("default", {}).items():
+        yield f"{'held out' if name == 'test' else name}, by the default model", f"{value:.4f}", ""

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from online_rank.cli.reading import Reading
 from online_rank.cli.runs import queries_for
 from online_rank.stream.reader import first_repeated
-from online_rank.stream.trec import run_lines
+from online_rank.stream.write import run_lines
 
 #: The last column of a run.
 TAG = "online_rank"

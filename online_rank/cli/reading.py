@@ -16,9 +16,21 @@ from online_rank.cli.declaring import flag, value
 Negative = StrEnum("Negative", ["error", "zero", "skip"])
 
 
+#: Where no ranking is better than another.
+NO_GRADES = (
+    "in no query have two documents different grades, so there is nothing to learn or to measure: are the columns of queries "
+    "(--query) and grades (--grade) the right ones?"
+)
+
+
 def _names(given: Sequence[str] | None) -> list[str] | None:
     """Names of columns, separated by commas."""
     return [name.strip() for text in given for name in text.split(",") if name.strip()] if given else None
+
+
+DryRun = Annotated[
+    bool, flag("--dry-run", "Print how each column is used, with its type, range and missing values, and do nothing else.")
+]
 
 
 class Reading(NamedTuple):
@@ -43,9 +55,7 @@ class Reading(NamedTuple):
             "that is trained takes the features of the first table and refuses all others, now and later.",
         ),
     ] = False
-    dry_run: Annotated[
-        bool, flag("--dry-run", "Print how each column is used, with its type, range and missing values, and do nothing else.")
-    ] = False
+    dry_run: DryRun = False
     grade: Annotated[str | None, value("COLUMN", "The column of a table with grades.")] = None
     negative: Annotated[
         Negative, value(None, "Grades below 0, of documents not judged or spam: refuse, read as 0, leave out.")
@@ -87,12 +97,14 @@ class Reading(NamedTuple):
 
     def asked(self, files: Sequence[str], model: Any, with_ids: bool = False, graded: bool = True) -> Any:
         """The queries of files for a model that has learned: tells what they lack, or have beside its features."""
-        from online_rank.stream.reader import known_to, n_features_of
+        from online_rank.stream.plan import known_to, n_features_of
 
         queries = self.queries(files, model, with_ids, graded)
         plan, known = queries.plan, known_to(model) or [str(i + 1) for i in range(n_features_of(model) or 0)]
         told = []
         if lacking := [name for name in known if name not in plan.kinds or name not in plan.features]:
+            if plan.features and len(lacking) == len(known):
+                raise ValueError(f"{files[0]}: it has none of the features of the model: {listed(known)}")
             what = f"{len(lacking):,} of the {len(known):,} features that the model has learned from are not in the file"
             told.append(f"{what} and count as 0: {listed(lacking)}")
         if unknown := plan.unknown if not queries.is_letor else [name for name in plan.features if name not in set(known)]:
@@ -114,6 +126,14 @@ def look(lists: Any) -> None:
     from online_rank.cli.dry_run import show
 
     show(lists)
+    raise typer.Exit
+
+
+def look_at_runs(runs: Sequence[str], judgements: str | None = None) -> None:
+    """Print what is in TREC runs and judgements, and end the command."""
+    from online_rank.cli.dry_run import show_runs
+
+    show_runs(runs, judgements)
     raise typer.Exit
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from online_rank.cli.options import Training
 from online_rank.cli.reading import Reading, check_files
+from online_rank.export.table import TARGETS
 from online_rank.query.names import in_nfc
 
 SHUFFLE_BUFFER = 2048
@@ -55,6 +56,11 @@ class Settings(Training):
                 raise ValueError(f"--sign {text}: {name} has both signs")
         return found or None
 
+    @property
+    def relative(self) -> bool:
+        """Whether columns may be relative to the query: not for a target that sees one document at a time."""
+        return self.target is None or "query" in TARGETS[self.target].kinds
+
     def parts(self, model: Any) -> list[Any]:
         """The files in parts for a model: one for each shard in each round."""
         from online_rank.stream import parts
@@ -94,6 +100,9 @@ class Settings(Training):
         if [*self.files, *self.test].count("-") > 1:
             raise ValueError("standard input (-) can be read once, but it is given more than once")
         check_files([*self.files, *self.test])
+        targets = [name for name, target in TARGETS.items() if "fusion" not in target.kinds]
+        if self.target not in (None, *targets):
+            raise ValueError(f"--for {self.target}: it is one of {', '.join(targets)}")
         if self.shards is not None:
             self._check_shards()
         if self.signs and self.ranker == "blend":

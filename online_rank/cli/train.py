@@ -19,31 +19,31 @@ from online_rank.cli.evaluate import measure_files
 from online_rank.cli.files import declared, refuse_overwriting
 from online_rank.cli.options import Checkpoints, Measuring, Output
 from online_rank.cli.printing import RANDOM, measured, table
-from online_rank.cli.reading import warnings_as_lines
+from online_rank.cli.reading import NO_GRADES, warnings_as_lines
 from online_rank.cli.settings import Made, Settings
 from online_rank.cli.shards import check_workers, learn_passes
 from online_rank.evaluate import Trace, progressive
 from online_rank.storage.checkpoint import CheckpointDirectory
 from online_rank.storage.files import require_replaceable, save
 from online_rank.storage.folder import CheckpointError
-from online_rank.stream.reader import n_features_of
+from online_rank.stream.plan import n_features_of
 from online_rank.support.progress import progress
 
 #: The figures reported about the machines.
 _MIXING = ("shards", "rounds", "bytes_sent")
 
 
-def new_model(measure: str, ranker: str, signs: Mapping[str, int] | None = None) -> Any:
+def new_model(measure: str, ranker: str, signs: Mapping[str, int] | None = None, relative: bool = True) -> Any:
     """A model that has learned nothing yet. The ranker "swap" learns from clicks, not for a measure.
 
-    `signs` are the signs of features, for curves and linear weights.
+    `signs` are the signs of features, for curves and linear weights; curves may be `relative` to the query.
     """
     from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, StreamScaler, SwapRanker
 
     if ranker == "additive":
-        return AdditiveRanker(measure, signs=signs)
+        return AdditiveRanker(measure, relative=relative, signs=signs)
     if ranker == "blend":
-        return BlendRanker(measure=measure)
+        return BlendRanker(measure=measure, relative=relative)
     if ranker == "swap":
         return behind_map(SwapRanker)
     return StreamScaler() | PerceptronRanker(measure, signs=signs)
@@ -70,7 +70,7 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: 
     log = _log_for(output.report, settings, checkpoints)
     shown = False if output.quiet or output.json else None
     # What decides how files are read; it stays as it is.
-    blank = new_model(settings.measure, settings.ranker, settings.signs)
+    blank = new_model(settings.measure, settings.ranker, settings.signs, settings.relative)
     source = settings.reading.queries(settings.files, blank, with_ids=log is not None)
     plan = source.plan
     model = _untaught(settings, source, blank, output, shown)
@@ -85,6 +85,8 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: 
         counted, sharded = training.counted, {"mixing": {name: getattr(training, name) for name in _MIXING}}
     if not traces[0].n_queries:
         raise ValueError(f"{', '.join(settings.files)}: no queries to learn from")
+    if traces[0].skipped == traces[0].n_queries:
+        output.warn(NO_GRADES)
     report = {
         "files": settings.files,
         "measure": settings.measure,
@@ -93,6 +95,8 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: 
         "passes": [trace.to_dict() for trace in traces],
         **sharded,
     }
+    if not settings.relative and settings.ranker != "perceptron":
+        report["default"] = _default(settings, shown)
     if settings.test:
         figures = measure_files(model, settings.test, Measuring([settings.measure]), settings.reading, shown)
         report["test"] = {"files": settings.test, **figures}
@@ -132,7 +136,7 @@ def _check(settings: Settings, checkpoints: Checkpoints, output: Output, workers
 def _untaught(settings: Settings, source: Any, blank: Any, output: Output, shown: bool | None) -> Any:
     """The model before the first query; says what was found in the files, and what may be better."""
     require_known_signs(settings.signs, source, settings.files)
-    model = new_model(settings.measure, settings.ranker, settings.signs)
+    model = new_model(settings.measure, settings.ranker, settings.signs, settings.relative)
     if not source.is_letor:
         model = declared(model, settings.reading.strict, source.plan.features)
     elif settings.reading.strict:
@@ -180,6 +184,25 @@ def _learn(
             if number == 0:
                 counted = metrics[settings.measure].n_queries
     return traces, counted
+
+
+def _default(settings: Settings, shown: bool | None) -> dict[str, Any]:
+    """The figures of the default model, which the target cannot compute, on the same files."""
+    from online_rank.metrics import metric
+
+    if "-" in settings.files or settings.shards is not None:
+        return {}
+    model = new_model(settings.measure, settings.ranker, settings.signs)
+    metrics = {settings.measure: metric(settings.measure)}
+    traces = [
+        progressive(settings.queries(number, model), model, {} if number else metrics, progress=shown)
+        for number in range(settings.passes)
+    ]
+    figures = {"progressive": traces[0].values[settings.measure]}
+    if settings.test:
+        held_out = measure_files(model, settings.test, Measuring([settings.measure]), settings.reading, shown)
+        figures["test"] = held_out["metrics"][settings.measure]
+    return figures
 
 
 def _begun(settings: Settings, checkpoints: Checkpoints) -> tuple[Settings, Checkpoints]:

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from online_rank.base.form import Blend, Curves, Form, InQuery, Linear, Network, Scale, Take, Trees
-from online_rank.export.c_functions import HELPERS
+from online_rank.export.c_curves import curve_table
+from online_rank.export.c_functions import CALLED, HELPERS, TYPES
 from online_rank.export.linear import linear_form
-from online_rank.export.reading import Names, prepared
+from online_rank.export.reading import Names, depth_of, in_levels, prepared
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -72,7 +73,7 @@ static inline double {name}_score(const double *x) {{
 
 
 def _general(form: Form, name: str) -> str:
-    """The function that applies layer after layer to all documents of a query."""
+    """The function that computes the scores of all documents of a query."""
     writer = _Writer(name)
     scores = writer.form(form, name)
     text = f"#include <math.h>\n#include <stdlib.h>\n#include <string.h>\n\n{writer.helpers()}{writer.text}{scores}"
@@ -101,14 +102,20 @@ class _Writer:
 
     def helpers(self) -> str:
         """The source of the functions that are called."""
-        return "".join(HELPERS[helper].replace("NAME", self.name) + "\n" for helper in HELPERS if helper in self._used)
+        used = {*self._used, *(other for helper in self._used for other in CALLED.get(helper, ()))}
+        types = dict.fromkeys(TYPES[helper] for helper in TYPES if helper in used)
+        functions = [HELPERS[helper] for helper in HELPERS if helper in used]
+        return "".join(part.replace("NAME", self.name) + "\n" for part in [*types, *functions])
 
     def table(self, kind: str, values: Iterable[Any]) -> str:
         """A table of numbers; its name."""
-        self._number += 1
-        called = f"{self.name}_t{self._number}"
+        called = self._new_name()
         self.text += _table(kind, called, values)
         return called
+
+    def _new_name(self) -> str:
+        self._number += 1
+        return f"{self.name}_t{self._number}"
 
     def call(self, helper: str, *arguments: Any) -> str:
         """A call of a helper."""
@@ -117,91 +124,131 @@ class _Writer:
 
     def form(self, form: Form, called: str) -> str:
         """The function of a form, with the functions of the forms that it blends before it."""
-        lines, width, widest = [], form.n_features, form.n_features
-        for layer in form.layers:
-            call, width = self._layer(layer, width)
-            lines += [call, "swap = a; a = b; b = swap;"]
-            widest = max(widest, width)
-        before, head, inner = self._head(form.head, width, called)
-        widest = max(widest, inner)
-        steps = "\n    ".join([*lines, *head])
+        before = ""
+        if isinstance(form.head, Blend):
+            before = "".join(self.form(inner, f"{called}_m{k}") for k, inner in enumerate(form.head.forms))
+            lines, width = self._blend(form.head, called), 1
+        else:
+            lines, width = self._steps(form)
+        steps = "\n    ".join(lines)
         return f"""{before}
 /* Scores of the n documents of a query by their {form.n_features} raw features, row by row; -1 where memory is missing. */
 static int {called}_scores(const double *x, int n, double *scores) {{
-    double *room = (double *)malloc(2 * (size_t)n * {widest} * sizeof(double) + 1), *a = room, *b, *swap;
-    int failed = 0;
+    double *a = (double *)malloc(((size_t)n * {2 * width + 7} + 1) * sizeof(double)), *room = a, *swap;
+    double *b = a + (size_t)n * {width}, *z = b + (size_t)n * {width};
+    int failed = 0, *at = (int *)(z + 5 * (size_t)n + 1);
     if (room == NULL) {{
         return -1;
     }}
-    b = room + (size_t)n * {widest};
-    memcpy(a, x, (size_t)n * {form.n_features} * sizeof(double));
     {steps}
-    (void)b;
-    (void)swap;
+    (void)b, (void)swap, (void)at;
     free(room);
     return failed;
 }}
 """
 
-    def _layer(self, layer: Any, width: int) -> tuple[str, int]:
-        """The call that computes the columns of a layer in b from those in a, and their number."""
+    def _blend(self, head: Blend, called: str) -> list[str]:
+        """The lines that add up the scores of several forms."""
+        lines = ["memset(scores, 0, (size_t)n * sizeof(double));"]
+        for k, weight in enumerate(head.weights.tolist()):
+            lines += [f"failed |= {called}_m{k}_scores(x, n, a);", self.call("blend", "a", "n", repr(weight), "scores")]
+        return lines
+
+    def _steps(self, form: Form) -> tuple[list[str], int]:
+        """The lines that compute scores, layer after layer, and the most columns of one."""
+        width = widest = form.n_features
+        if isinstance(form.head, Trees) and not form.layers:
+            return [self._trees(form.head, "x", width, "1")], 1
+        lines, layers = [self.call("columns", "x", "n", width, "a")], [*form.layers]
+        sums = isinstance(form.head, Linear) and isinstance(layers[-1], Curves) and bool((form.head.weights == 1.0).all())
+        if sums and len(layers) == 2 and isinstance(layers[0], InQuery) and layers[0].how == "ranks":
+            k = len(layers[0].sources) // 2
+            return [*lines, self.call("ranked", "a", "n", k, self._curves(layers[1]), "scores", "z", "at")], widest
+        for layer in layers:
+            last = sums and layer is layers[-1]
+            lines.append(self._layer(layer, width, "scores" if last else "b", int(last)))
+            width = _width(layer, width)
+            widest = max(widest, width)
+            lines += [] if last else [_SWAP]
+        if not sums:
+            head, inner = self._head(form.head, width)
+            lines, widest = lines + head, max(widest, inner)
+        return lines, widest
+
+    def _layer(self, layer: Any, width: int, into: str, sums: int) -> str:
+        """The call that computes the columns of a layer from those in a, or their sum."""
         if isinstance(layer, Take):
-            k = len(layer.columns)
-            return self.call("take", "a", "n", width, k, self.table("int", layer.columns), "b"), k
+            return self.call("take", "a", "n", len(layer.columns), self.table("int", layer.columns), into)
         if isinstance(layer, Scale):
-            tables = [self.table("double", values) for values in layer]
-            return self.call("scale", "a", "n", width, *tables, "b"), width
+            return self.call("scale", "a", "n", width, *(self.table("double", values) for values in layer), into)
         if isinstance(layer, Curves):
-            return self._curves(layer, width), len(layer.knots)
-        if isinstance(layer, InQuery):
+            sources = self.table("int", layer.sources)
+            return self.call("curves", "a", "n", len(layer.knots), sources, self._curves(layer), sums, into, "z", "at")
+        if isinstance(layer, InQuery) and layer.how != "ranks":
             k = len(layer.sources)
             centred = np.ones(k, dtype=bool) if layer.centred is None else layer.centred
             tables = [self.table("int", values) for values in (layer.sources, layer.relative, centred)]
             how = ("standard", "minmax").index(layer.how)
-            return self.call("in_query", "a", "n", width, k, *tables, how, repr(float(layer.soft)), "b"), k
+            return self.call("in_query", "a", "n", k, *tables, how, repr(float(layer.soft)), into)
         raise TypeError(f"{type(layer).__name__} has no form in C")
 
-    def _curves(self, layer: Curves, width: int) -> str:
-        self._used["find"] = None
-        sizes = [0 if curve is None else len(curve[0]) for curve in layer.knots]
-        points = [np.concatenate([[], *(curve[i] for curve in layer.knots if curve is not None)]) for i in (0, 1)]
-        slopes = [np.append(layer.slopes(k), 0.0) for k, curve in enumerate(layer.knots) if curve is not None]
-        points.append(np.concatenate([[], *slopes]))
-        tables = [self.table("int", values) for values in (layer.sources, _starts(sizes), sizes)]
-        tables += [self.table("double", values) for values in points]
-        return self.call("curves", "a", "n", width, len(sizes), *tables, "b")
+    def _curves(self, layer: Any) -> str:
+        """The tables of curves; the name of the one that has them all."""
+        made = [curve_table(xs, ys, layer.slopes(k)) for k, (xs, ys) in enumerate(layer.knots)]
+        finders, cells, *others = (np.concatenate([np.zeros(0), *parts]) for parts in zip(*made, strict=True))
+        names = [self.table("double", finders), *(self.table("double", values) for values in others)]
+        bytes_, starts = self.table("unsigned char", cells), _starts([len(table.u) for table in made])
+        missing = np.zeros(len(made)) if layer.missing is None else layer.missing
+        rows = [
+            f"    {{{names[0]} + {len(table.finder) * k}, {', '.join(f'{name} + {start}' for name in names[1:])}, "
+            f"{bytes_} + {len(table.cells) * k}, {float(missing[k])!r}, {len(layer.knots[k][0])}}}"
+            for k, (table, start) in enumerate(zip(made, starts, strict=True))
+        ]
+        return self._records("curve", rows)
 
-    def _head(self, head: Any, width: int, called: str) -> tuple[str, list[str], int]:
-        """Functions needed before, the lines that compute scores from the columns in a, and the number of columns of working
-        memory.
-        """
+    def _records(self, kind: str, rows: Sequence[str]) -> str:
+        """A table of a type of its own; its name."""
+        called, lines = self._new_name(), ",\n".join(rows or ["    {0}"])
+        self.text += f"static const {self.name}_{kind} {called}[{max(len(rows), 1)}] = {{\n{lines}\n}};\n\n"
+        return called
+
+    def _head(self, head: Any, width: int) -> tuple[list[str], int]:
+        """The lines that compute scores from the columns in a, and the most columns of working memory."""
         if isinstance(head, Linear):
-            return "", [self.call("linear", "a", "n", width, self.table("double", head.weights), "scores")], width
+            return [self.call("linear", "a", "n", width, self.table("double", head.weights), "scores")], width
         if isinstance(head, Trees):
-            starts = self.table("int", _starts([len(tree.columns) for tree in head.trees]))
-            kinds = zip(("int", "double", "int", "int", "double"), zip(*head.trees, strict=True), strict=True)
-            tables = [self.table(kind, np.concatenate(parts)) for kind, parts in kinds]
-            return "", [self.call("trees", "a", "n", width, len(head.trees), starts, *tables, "scores")], width
+            return [self._trees(head, "a", 1, "n")], width
         if isinstance(head, Network):
             lines, widest = [], width
             for weights, biases in head.layers:
-                self._used["linear"] = None
                 tables = [self.table("double", values) for values in (weights.ravel(), biases)]
                 relu = int(head.activation == "relu")
-                lines += [self.call("dense", "a", "n", *weights.shape, *tables, relu, "b"), "swap = a; a = b; b = swap;"]
+                lines += [self.call("dense", "a", "n", *weights.shape, *tables, relu, "b"), _SWAP]
                 width = weights.shape[1]
                 widest = max(widest, width)
-            return "", [*lines, self.call("linear", "a", "n", width, self.table("double", head.output), "scores")], widest
-        if isinstance(head, Blend):
-            return self._blend(head, width, called)
+            return [*lines, self.call("linear", "a", "n", width, self.table("double", head.output), "scores")], widest
         raise TypeError(f"{type(head).__name__} has no form in C")
 
-    def _blend(self, head: Blend, width: int, called: str) -> tuple[str, list[str], int]:
-        inner = [self.form(form, f"{called}_m{k}") for k, form in enumerate(head.forms)]
-        lines = ["for (int i = 0; i < n; ++i) {", "    scores[i] = 0.0;", "}"]
-        for k, weight in enumerate(head.weights.tolist()):
-            lines += [f"failed |= {called}_m{k}_scores(a, n, b);", self.call("blend", "b", "n", repr(weight), "scores")]
-        return "".join(inner), lines, width
+    def _trees(self, head: Trees, columns: str, row: int, column: str) -> str:
+        """The sum of trees: in each, the second child of a node follows the first, and leaves are their own children."""
+        trees = [in_levels(tree) for tree in head.trees]
+        starts, nodes = _starts([len(tree.columns) for tree in trees]), []
+        for start, tree in zip(starts, trees, strict=True):
+            for n, (own, threshold, child) in enumerate(zip(*(part.tolist() for part in tree[:3]), strict=True)):
+                leaf = f"    {{NAN, 0, {start + n}}}"
+                nodes.append(f"    {{{threshold!r}, {own}, {start + child}}}" if own >= 0 else leaf)
+        tables = [self.table("int", starts), self.table("int", map(depth_of, trees)), self._records("node", nodes)]
+        values = self.table("double", [value for tree in trees for value in tree.values.tolist()])
+        return self.call("trees", columns, "n", row, column, len(trees), *tables, values, "scores", "at")
+
+
+_SWAP = "swap = a; a = b; b = swap;"
+
+
+def _width(layer: Any, width: int) -> int:
+    """The number of columns after a layer."""
+    made = layer.columns if isinstance(layer, Take) else range(width) if isinstance(layer, Scale) else layer.sources
+    return len(made)
 
 
 def _starts(sizes: Sequence[int]) -> list[int]:
@@ -211,7 +258,7 @@ def _starts(sizes: Sequence[int]) -> list[int]:
 
 def _table(kind: str, name: str, values: Iterable[Any]) -> str:
     texts = [repr(float(value) + 0.0) if kind == "double" else str(int(value)) for value in values]
-    texts = [text.replace("inf", "INFINITY") for text in texts] or ["0"]
+    texts = [text.replace("inf", "INFINITY").replace("nan", "NAN") for text in texts] or ["0"]
     return f"static const {kind} {name}[{len(texts)}] = {{\n    {_rows(texts)}\n}};\n\n"
 
 

@@ -3,11 +3,10 @@
 import json
 from typing import Any
 
-import numpy as np
-
-from online_rank.base.form import Tree, Trees
+from online_rank.base.form import Scale, Tree
+from online_rank.export.ensembles import ZERO_FILLED, as_trees, in_single, lowest_values
 from online_rank.export.linear import linear_form
-from online_rank.export.reading import Names, Prepared, prepared
+from online_rank.export.reading import Level, Names, Prepared, prepared
 
 
 def to_elasticsearch(model: Any, *, name: str = "online_rank", names: Names = None) -> dict[str, Any]:
@@ -15,12 +14,13 @@ def to_elasticsearch(model: Any, *, name: str = "online_rank", names: Names = No
 
     Weights and splits name their features: the feature set must have features of these names, in any order. The plugin must
     compute the same feature values that the model has learned from: the value of a field, or the score of a query. Templates in
-    `names` are written as a feature set too.
+    `names` are written as a feature set too, with those of the levels of categories. Curves become trees. The plugin takes a
+    missing feature for 0, so a feature that has been missing must have been above 0 otherwise.
 
     Parameters
     ----------
     model
-        A linear ranker or `BoostedRanker`, or a pipeline of transformers of single documents and one.
+        A linear ranker, or a model of curves and trees of single documents.
     name
         Name of the feature set and of the model.
     names
@@ -48,9 +48,9 @@ def to_elasticsearch(model: Any, *, name: str = "online_rank", names: Names = No
     """
     given = prepared(model, "elasticsearch", names)
     _require_no_negative(given)
-    if isinstance(given.form.head, Trees):
+    if given.kind != "linear":
         kind = "model/xgboost+json"
-        definition: Any = [_node(tree, 0, 0, given) for tree in given.form.head.trees]
+        definition: Any = [_node(tree, 0, 0, given) for tree in as_trees(given, zero_filled=ZERO_FILLED["elasticsearch"])]
     else:
         weights = linear_form(given.form).weights.tolist()
         kind = "model/linear"
@@ -63,14 +63,22 @@ def _feature_set(given: Prepared, name: str) -> dict[str, Any]:
     """The request that creates the feature set, if all features have templates."""
     if not given.templates:
         return {}
-    if without := [text for text in given.texts if text not in given.templates]:
+    templates = {given.texts[j]: _level(level) for j, level in given.levels.items()} | given.templates
+    if without := [text for text in given.texts if text not in templates]:
         raise ValueError(f"names has templates for {len(given.templates)} features, but none for {', '.join(without[:10])}")
     features = [
-        {"name": text, "params": _parameters(given.templates[text]), "template_language": "mustache",
-         "template": given.templates[text]}
+        {"name": text, "params": _parameters(templates[text]), "template_language": "mustache", "template": templates[text]}
         for text in given.texts
-    ]  # fmt: skip
+    ]
     return {f"POST _ltr/_featureset/{name}": {"featureset": {"name": name, "features": features}}}
+
+
+def _level(level: Level) -> dict[str, Any]:
+    """The query that gives 1 to the documents that have a level."""
+    wanted: dict[str, Any] = {"term": {level.field: level.level}}
+    if level.level is None:
+        wanted = {"bool": {"must": {"exists": {"field": level.field}}, "must_not": {"terms": {level.field: [*level.others]}}}}
+    return {"constant_score": {"filter": wanted}}
 
 
 def _parameters(template: Any) -> list[str]:
@@ -81,28 +89,23 @@ def _parameters(template: Any) -> list[str]:
 
 def _require_no_negative(given: Prepared) -> None:
     """Raise ValueError for a feature that has been negative, as far as the statistics of a scaler show."""
-    from online_rank.base.form import Curves, Scale
-
+    lowest = lowest_values(given.form)
     for layer in given.form.layers[:1]:
         if isinstance(layer, Scale):
-            lowest = layer.means
-        elif isinstance(layer, Curves):
-            lowest = np.array([0.0 if curve is None else curve[0][0] for curve in layer.knots])
-        else:
-            continue
-        for text, low in zip(given.texts, lowest, strict=False):
-            if low < 0.0 and text not in given.templates:
-                raise ValueError(
-                    f"feature {text!r} has been negative, about {low:.3g}, and the plugin refuses negative values: learn from "
-                    "it with a constant added, or give a template that adds one (names, --map-feature)"
-                )
+            lowest = dict(enumerate(layer.means.tolist()))
+    for j, low in lowest.items():
+        if low < 0.0 and j not in given.levels and given.texts[j] not in given.templates:
+            raise ValueError(
+                f"feature {given.texts[j]!r} has been negative, about {low:.3g}, and the plugin refuses negative values: learn "
+                "from it with a constant added, or give a template that adds one (names, --map-feature)"
+            )
 
 
 def _node(tree: Tree, n: int, depth: int, given: Prepared) -> dict[str, Any]:
     """A node of a tree in XGBoost's dump format: a value < the condition goes to "yes"; a missing one is treated as 0."""
     if tree.columns[n] < 0:
         return {"nodeid": n, "leaf": float(tree.values[n])}
-    yes, no, threshold = int(tree.left[n]), int(tree.right[n]), float(tree.thresholds[n])
+    yes, no, threshold = int(tree.left[n]), int(tree.right[n]), float(in_single(tree.thresholds[n : n + 1])[0])
     return {
         "nodeid": n,
         "depth": depth,

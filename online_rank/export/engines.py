@@ -267,12 +267,12 @@ def to_sql(model: Any, *, name: str = "online_rank", names: Names = None, querie
             if weight:
                 terms.append(f"{number(weight)} * {_sql_part(part, text, found)}")
     for text, weight in zip(texts[len(found.runs) :], found.features.values(), strict=True):
-        terms.append(f"{number(weight)} * COALESCE({_quoted(text)}, 0.0)")
+        terms.append(f"{number(weight)} * COALESCE({quoted(text)}, 0.0)")
     score = "\n    + ".join(terms)
     units = [text for text, weight in zip(texts, found.weights["zscore"].tolist(), strict=False) if weight]
     columns = ["query", "score", *texts, *(f"{text} unit" for text in units)]
-    require_different(columns, [column.casefold().encode()[:_SQL_BYTES].decode(errors="ignore") for column in columns])
-    table = _with_units(_quoted(name), units) if units else _quoted(name)
+    require_columns(columns)
+    table = _with_units(quoted(name), units) if units else quoted(name)
     return f'SELECT *,\n    {score} AS score\nFROM {table}\nORDER BY "query", score DESC'
 
 
@@ -280,7 +280,7 @@ def _with_units(table: str, runs: Sequence[str]) -> str:
     """The table, and for each run its scores between 0 and 1, NULL where all are equal: window functions do not nest."""
     made = []
     for run in runs:
-        column = _quoted(run)
+        column = quoted(run)
         low, high = f"MIN({column}) {_WINDOW}", f"MAX({column}) {_WINDOW}"
         made.append(f",\n    1.0 * ({column} - {low}) / NULLIF({high} - {low}, 0) AS {_unit(run)}")
     return f"(SELECT *{''.join(made)}\nFROM {table}) AS {table}"
@@ -288,7 +288,7 @@ def _with_units(table: str, runs: Sequence[str]) -> str:
 
 def _unit(run: str) -> str:
     """The column with the scores of a run between 0 and 1."""
-    return _quoted(f"{run} unit")
+    return quoted(f"{run} unit")
 
 
 _WINDOW = 'OVER (PARTITION BY "query")'
@@ -296,7 +296,7 @@ _WINDOW = 'OVER (PARTITION BY "query")'
 
 def _sql_part(part: str, run: str, found: Weights) -> str:
     """One part of one run."""
-    column = _quoted(run)
+    column = quoted(run)
     if part == "found":
         return f"CASE WHEN {column} IS NULL THEN 0.0 ELSE 1.0 END"
     if part == "zscore":
@@ -317,7 +317,12 @@ def _sql_part(part: str, run: str, found: Weights) -> str:
     return f"COALESCE(1.0 / ({number(found.k)} + {rank}\n            + {ties}) + 0.0 * {column}, 0.0)"
 
 
-def _quoted(name: str) -> str:
+def require_columns(columns: Sequence[str]) -> None:
+    """Raise ValueError for two columns that a database takes for one: they ignore capitals, and PostgreSQL cuts long names."""
+    require_different(columns, [column.casefold().encode()[:_SQL_BYTES].decode(errors="ignore") for column in columns])
+
+
+def quoted(name: str) -> str:
     """A name in SQL."""
     return '"' + name.replace('"', '""') + '"'
 

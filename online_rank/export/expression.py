@@ -1,11 +1,12 @@
-"""The closed form of a model of single documents as a sequence of definitions in arithmetic and `if`."""
+"""The closed form of a model as stages of definitions in arithmetic and a conditional."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from online_rank.base.form import Blend, Curves, Form, Linear, Network, Scale, Take, Tree, Trees
+from online_rank.base.form import Blend, Curves, Form, InQuery, Linear, Network, Scale, Take, Tree, Trees
+from online_rank.export.normal import NORMAL_MIDDLE, NORMAL_SPLIT, NORMAL_TAIL, polynomial
 
 
 class Dialect(NamedTuple):
@@ -14,107 +15,176 @@ class Dialect(NamedTuple):
     Attributes
     ----------
     choose
-        Takes the texts of a condition and two values, and returns the text of the conditional expression.
-    tanh
-        Name of the function.
+        Takes the texts of a condition and two values, and returns the text of the conditional expression. A comparison with a
+        missing value does not hold.
+    is_missing
+        Takes the text of a value, and returns the condition that it is missing.
+    in_query
+        Takes "standard", "minmax", "share" (that of the mid-rank among values that are not missing), or "uncentred", which is
+        standardised without its mean, the text of a value, and what is added to the deviation; returns the text of what the
+        value is in its query. None if the language sees one document at a time.
+    curve, trees
+        Take the text of a value, the points and slopes of a curve and what a missing value gives, or the texts of all columns
+        and trees; return a call that computes them. None: they are written as conditionals.
+    log, tanh, zero
+        The natural logarithm, the hyperbolic tangent, and a 0 of the type of scores.
     """
 
     choose: Callable[[str, str, str], str]
+    is_missing: Callable[[str], str]
+    in_query: Callable[[str, str, str], str] | None = None
+    curve: Callable[[str, np.ndarray, np.ndarray, np.ndarray, float], str] | None = None
+    trees: Callable[[Sequence[str], Trees], str] | None = None
+    log: str = "log"
     tanh: str = "tanh"
+    zero: str = "0"
+
+
+#: Trees that are summed at once.
+_AT_ONCE = 16
 
 
 class Definitions(NamedTuple):
-    """Named definitions, each in terms of earlier ones, and the score in terms of them."""
+    """Stages of named definitions, each in terms of those of earlier stages, and the score in terms of them."""
 
-    named: list[tuple[str, str]]
+    stages: list[list[tuple[str, str]]]
     score: str
 
 
 class _Writer:
     """Writes definitions."""
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect, indicators: Iterable[str]) -> None:
         self.dialect = dialect
-        self.named: list[tuple[str, str]] = []
+        self.stages: list[list[tuple[str, str]]] = []
+        self._number = 0
+        #: Texts of columns that are 0 or 1.
+        self.indicators = {*indicators}
 
-    def define(self, text: str) -> str:
-        """A name for an expression that is used more than once."""
-        name = f"v{len(self.named) + 1}"
-        self.named.append((name, text))
-        return name
+    def stage(self, texts: Iterable[str]) -> list[str]:
+        """Names for expressions, in terms of what was defined before."""
+        made: list[tuple[str, str]] = []
+        for text in texts:
+            self._number += 1
+            made.append((f"v{self._number}", text))
+        self.stages.append(made)
+        return [name for name, _ in made]
 
-    def curve(self, x: str, xs: np.ndarray, ys: np.ndarray, slopes: np.ndarray) -> str:
+    def curve(self, x: str, xs: np.ndarray, ys: np.ndarray, slopes: np.ndarray, missing: float | None) -> str:
         """The function that is linear between points."""
+        if x in self.indicators:
+            no, yes = np.interp((0.0, 1.0), xs, ys)
+            return self.dialect.choose(f"{x} >= 1", number(yes), number(no))
+        if self.dialect.curve is not None:
+            return self.dialect.curve(x, xs, ys, slopes, float(ys[0]) if missing is None else missing)
+        first = number(ys[0])
+        if missing is not None and missing != ys[0]:
+            first = self.dialect.choose(self.dialect.is_missing(x), number(missing), first)
         pieces = [f"{number(ys[k])} + ({x} - {number(xs[k])}) * {number(slope)}" for k, slope in enumerate(slopes.tolist())]
-        return self.search(x, xs.tolist(), [number(ys[0]), *pieces, number(ys[-1])])
+        return self.search(x, xs.tolist(), [first, *pieces, number(ys[-1])])
 
     def search(self, x: str, limits: Sequence[float], pieces: Sequence[str]) -> str:
-        """The piece k for which k of the ascending limits are <= x, by halving."""
+        """The piece k for which k of the ascending limits are <= x, by halving; the first for a missing value."""
         if len(pieces) == 1:
             return pieces[0]
         middle = len(pieces) // 2
         below = self.search(x, limits[: middle - 1], pieces[:middle])
         above = self.search(x, limits[middle:], pieces[middle:])
-        return self.dialect.choose(f"{x} < {number(limits[middle - 1])}", below, above)
+        return self.dialect.choose(f"{x} >= {number(limits[middle - 1])}", above, below)
 
     def tree(self, tree: Tree, n: int, columns: Sequence[str]) -> str:
         """The subtree at node n."""
         if tree.columns[n] < 0:
             return number(tree.values[n])
         left, right = (self.tree(tree, int(side[n]), columns) for side in (tree.left, tree.right))
-        return self.dialect.choose(f"{columns[tree.columns[n]]} < {number(tree.thresholds[n])}", left, right)
+        return self.dialect.choose(f"{columns[tree.columns[n]]} >= {number(tree.thresholds[n])}", right, left)
 
+    def layer(self, layer: object, columns: list[str]) -> list[str]:
+        """The texts of the columns of a layer."""
+        if isinstance(layer, Take):
+            return [columns[j] if j >= 0 else "0" for j in layer.columns.tolist()]
+        if isinstance(layer, Scale):
+            each = zip(columns, layer.means, layer.factors, strict=True)
+            return self.stage(f"({x} - {number(mean)}) * {number(factor)}" for x, mean, factor in each)
+        if isinstance(layer, Curves):
+            missing = [None] * len(layer.knots) if layer.missing is None else layer.missing.tolist()
+            each_curve = enumerate(zip(layer.sources.tolist(), layer.knots, missing, strict=True))
+            return self.stage(self.curve(columns[j], *curve, layer.slopes(k), low) for k, (j, curve, low) in each_curve)
+        if isinstance(layer, InQuery):
+            return self.in_query(layer, columns)
+        raise TypeError(f"{type(layer).__name__} has no expression")
 
-def definitions(form: Form, features: Sequence[str], dialect: Dialect) -> Definitions:
-    """A form of single documents as definitions, given the texts of the raw features."""
-    writer = _Writer(dialect)
-    columns = [writer.define(text) if form.layers else text for text in features]
-    return Definitions(writer.named, _score(form, columns, writer))
-
-
-def _score(form: Form, columns: list[str], writer: _Writer) -> str:
-    """The score of a form, given the texts of its raw features."""
-    for layer in form.layers:
-        columns = _layer(layer, columns, writer)
-    return _head(form.head, columns, writer)
-
-
-def _layer(layer: object, columns: list[str], writer: _Writer) -> list[str]:
-    """The texts of the columns of a layer."""
-    define = writer.define
-    if isinstance(layer, Take):
-        return [columns[j] if j >= 0 else "0" for j in layer.columns.tolist()]
-    if isinstance(layer, Scale):
-        each = zip(columns, layer.means, layer.factors, strict=True)
-        return [define(f"({x} - {number(mean)}) * {number(factor)}") for x, mean, factor in each]
-    if isinstance(layer, Curves):
-        made = []
-        for k, (j, curve) in enumerate(zip(layer.sources.tolist(), layer.knots, strict=True)):
-            made.append(columns[j] if curve is None else define(writer.curve(columns[j], *curve, layer.slopes(k))))
+    def in_query(self, layer: InQuery, columns: list[str]) -> list[str]:
+        """The texts of columns relative to the query."""
+        relative = self.dialect.in_query
+        if relative is None:
+            raise TypeError("a language of single documents does not see the others")
+        ranks, soft = layer.how == "ranks", number(layer.soft)
+        centred = np.ones(len(layer.sources), dtype=bool) if layer.centred is None else layer.centred
+        made, places = [columns[j] for j in layer.sources.tolist()], np.flatnonzero(layer.relative).tolist()
+        how = {k: "share" if ranks else layer.how if centred[k] else "uncentred" for k in places}
+        named = self.stage(relative(how[k], made[k], soft) for k in places)
+        for k, name in zip(places, self.normal_scores(named) if ranks else named, strict=True):
+            made[k] = name
         return made
-    raise TypeError(f"{type(layer).__name__} needs all documents of a query")
+
+    def normal_scores(self, shares: Sequence[str]) -> list[str]:
+        """The standard normal quantiles of shares."""
+        choose, log = self.dialect.choose, self.dialect.log
+        tails = [choose(f"{p} >= 0.5", f"1.0 - {p}", p) for p in shares]
+        lows = self.stage(tails)
+        centred = [f"({p} - 0.5)" for p in shares]
+        roots = self.stage(
+            choose(f"{low} >= {NORMAL_SPLIT}", f"{c} * {c}", f"SQRT(-2.0 * {log}({low}))")
+            for low, c in zip(lows, centred, strict=True)
+        )
+        ratios = [[f"{polynomial(t, up)} / {polynomial(t, down)}" for up, down in (NORMAL_MIDDLE, NORMAL_TAIL)] for t in roots]
+        return self.stage(
+            choose(f"{low} >= {NORMAL_SPLIT}", f"{c} * {middle}", choose(f"{c} >= 0", f"-({tail})", tail))
+            for low, c, (middle, tail) in zip(lows, centred, ratios, strict=True)
+        )
+
+    def form(self, form: Form, columns: list[str]) -> str:
+        """The score of a form, given the texts of its raw features."""
+        for layer in form.layers:
+            columns = self.layer(layer, columns)
+        return self.head(form.head, columns)
+
+    def head(self, head: object, columns: list[str]) -> str:
+        """The score, given the texts of the last columns."""
+        if isinstance(head, Linear):
+            return _sum(head.weights, columns)
+        if isinstance(head, Trees) and self.dialect.trees is not None:
+            return self.dialect.trees(columns, head)
+        if isinstance(head, Trees):
+            # Databases take a long time for long sums.
+            trees = [self.tree(tree, 0, columns) for tree in head.trees]
+            sums = self.stage(
+                "\n+ ".join([self.dialect.zero, *trees[k : k + _AT_ONCE]]) for k in range(0, len(trees), _AT_ONCE)
+            )
+            return "\n+ ".join(sums) or "0"
+        if isinstance(head, Network):
+            for weights, biases in head.layers:
+                sums = self.stage(f"{_sum(w, columns)} + {number(b)}" for w, b in zip(weights.T, biases, strict=True))
+                relu = head.activation == "relu"
+                columns = self.stage(
+                    self.dialect.choose(f"{s} >= 0", s, "0") if relu else f"{self.dialect.tanh}({s})" for s in sums
+                )
+            return _sum(head.output, columns)
+        if isinstance(head, Blend):
+            return _sum(head.weights, [self.stage([self.form(form, columns)])[0] for form in head.forms])
+        raise TypeError(f"{type(head).__name__} has no expression")
 
 
-def _head(head: object, columns: list[str], writer: _Writer) -> str:
-    if isinstance(head, Linear):
-        return _sum(head.weights, columns)
-    if isinstance(head, Trees):
-        return "\n+ ".join(writer.tree(tree, 0, columns) for tree in head.trees) or "0"
-    if isinstance(head, Network):
-        for weights, biases in head.layers:
-            sums = [writer.define(f"{_sum(w, columns)} + {number(b)}") for w, b in zip(weights.T, biases, strict=True)]
-            if head.activation == "tanh":
-                columns = [writer.define(f"{writer.dialect.tanh}({s})") for s in sums]
-            else:
-                columns = [writer.define(writer.dialect.choose(f"{s} < 0", "0", s)) for s in sums]
-        return _sum(head.output, columns)
-    if isinstance(head, Blend):
-        return _sum(head.weights, [writer.define(_score(form, columns, writer)) for form in head.forms])
-    raise TypeError(f"{type(head).__name__} needs all documents of a query")
+def definitions(form: Form, features: Sequence[str], dialect: Dialect, indicators: Iterable[str] = ()) -> Definitions:
+    """A form as definitions, given the texts of the raw features, of which some are 0 or 1."""
+    writer = _Writer(dialect, indicators)
+    return Definitions(writer.stages, writer.form(form, [*features]))
 
 
 def _sum(weights: np.ndarray, columns: Sequence[str]) -> str:
-    terms = [f"{number(w)} * {x}" for w, x in zip(weights, columns, strict=True) if w != 0.0]
+    pairs = zip(weights.tolist(), columns, strict=True)
+    terms = [x if w == 1.0 else f"{number(w)} * {x}" for w, x in pairs if w != 0.0]
     return "\n+ ".join(terms) or "0"
 
 

@@ -47,10 +47,16 @@ def export(
     Examples
     --------
     >>> from online_rank import PerceptronRanker
-    >>> print(export(PerceptronRanker.from_weights({"clicks": 2.0}), "ranklib"))
-    ## Linear Regression
-    ## Lambda = 0.0
-    0:0.0 1:2.0
+    >>> print(export(PerceptronRanker.from_weights({"clicks": 2.0}), "json"))
+    {
+      "features": [
+        "clicks"
+      ],
+      "weights": [
+        2.0
+      ],
+      "constant": 0.0
+    }
     <BLANKLINE>
     """
     if to not in TARGETS:

@@ -9,7 +9,7 @@ import numpy as np
 from online_rank.base import best_first, serving_steps
 from online_rank.base.closed import form_of
 from online_rank.base.form import Linear
-from online_rank.export.reading import kind_of
+from online_rank.export.reading import simplified
 from online_rank.export.table import TARGETS
 from online_rank.preprocessing import RunFeatures
 from online_rank.query import Runs
@@ -200,7 +200,7 @@ def fusion_weights(model: Any, to: str, *, queries: Sequence[Runs] | None = None
     engine, title = ENGINES[to], TARGETS[to].title
     steps = serving_steps(model)
     if type(steps[0]) is not RunFeatures:
-        kind = kind_of(form_of(model))
+        kind = simplified(form_of(model))[1]
         others = ", ".join(name for name, target in TARGETS.items() if kind in target.kinds)
         raise TypeError(f"{title} cannot compute this model: it does not begin with RunFeatures. Targets that can: {others}")
     features = steps[0]

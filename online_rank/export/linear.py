@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank.base.closed import form_of
-from online_rank.base.form import Curves, Form, InQuery, Linear, Scale, Take
+from online_rank.base.form import Blend, Curves, Form, InQuery, Linear, Scale, Take
+from online_rank.export.reading import simplified
 
 #: The reasons why layers are not linear.
 _REASONS = {
-    Curves: "piecewise linear functions of a feature have no linear form",
-    InQuery: "QueryNormalizer has no linear form: it scales each query by the documents of that query",
+    Curves: "curves of features have no linear form",
+    InQuery: "columns relative to the query have no linear form",
 }
 
 
@@ -69,12 +70,17 @@ def serving_weights(model: Any) -> LinearForm:
     >>> model.predict_one({"c": {"clicks": 2}, "d": {"clicks": 0}})
     {'c': 0.0, 'd': 2.430...}
     """
-    return linear_form(form_of(model))
+    return linear_form(simplified(form_of(model))[0])
 
 
 def linear_form(form: Form) -> LinearForm:
     """A closed form of scalers and a linear head as one weight for each raw feature. Raises as `serving_weights`."""
     d = form.n_features
+    if isinstance(form.head, Blend):
+        parts = [linear_form(inner) for inner in form.head.forms]
+        weights = form.head.weights @ np.array([part.weights for part in parts])
+        constant = float(form.head.weights @ np.array([part.constant for part in parts]))
+        return LinearForm(weights, constant, form.names, weights, np.zeros(d), np.ones(d))
     # For each column: its raw feature, and the factors and shifts; the means, as long as there is only one scaler.
     sources, factors, means = np.arange(d), np.ones(d), np.zeros(d)
     for layer in form.layers:
@@ -105,4 +111,4 @@ def linear_form(form: Form) -> LinearForm:
 
 
 #: The rankers that have each kind of head.
-_RANKERS = {"Trees": "BoostedRanker", "Network": "DirectRanker", "Blend": "BlendRanker"}
+_RANKERS = {"Trees": "BoostedRanker", "Network": "DirectRanker"}

@@ -1,11 +1,13 @@
 """Models as ONNX graphs, from raw features to scores (extra `onnx`)."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from online_rank.base.form import Blend, Curves, Form, InQuery, Linear, Network, Scale, Take, Trees
+from online_rank.base.form import Blend, Curves, Form, InQuery, Linear, Network, Scale, Take, Tree, Trees
+from online_rank.export.normal import NORMAL_MIDDLE, NORMAL_SPLIT, NORMAL_TAIL
 from online_rank.export.reading import Names, prepared
 
 #: Version of the operator set; the newest that all runtimes of recent years support.
@@ -37,10 +39,15 @@ class Graph:
 
     def add(self, kind: str, *inputs: str | np.ndarray | float, **attributes: Any) -> str:
         """Add a node; inputs may be names or constants. Returns the name of its output."""
+        return self.add_two(kind, *inputs, **attributes)[0]
+
+    def add_two(self, kind: str, *inputs: str | np.ndarray | float, **attributes: Any) -> tuple[str, str]:
+        """The same for a node with two outputs."""
         names = [value if isinstance(value, str) else self.constant(value) for value in inputs]
-        output = f"v{len(self.nodes)}"
-        self.nodes.append(self._helper.make_node(kind, names, [output], **attributes))
-        return output
+        first, second = f"v{len(self.nodes)}", f"w{len(self.nodes)}"
+        outputs = [first, second] if kind == "TopK" else [first]
+        self.nodes.append(self._helper.make_node(kind, names, outputs, **attributes))
+        return first, second
 
 
 def to_onnx(model: Any, *, name: str = "online_rank", names: Names = None) -> Any:
@@ -146,32 +153,51 @@ def _scale(graph: Graph, X: str, layer: Scale) -> str:
 
 
 def _curves(graph: Graph, X: str, layer: Curves) -> str:
-    """For each column the interval among its points, then the line of that interval: level + slope (x - start)."""
+    """For each column its place among the points, which a tree finds; then the line there: level + slope (x - start)."""
     chosen = graph.add("Gather", X, layer.sources.astype(np.int64), axis=1)
-    k, most = len(layer.knots), max((len(curve[0]) for curve in layer.knots if curve is not None), default=1)
-    limits = np.full((k, most), np.inf)
-    starts, levels, slopes = (np.zeros((k, most + 1)) for _ in range(3))
-    for c, curve in enumerate(layer.knots):
-        if curve is None:
-            slopes[c] = 1.0
-            continue
-        xs, ys = curve
-        n = len(xs)
-        limits[c, :n] = xs
-        levels[c, 0], levels[c, 1 : n + 1], levels[c, n:] = ys[0], ys, ys[-1]
-        starts[c, 1 : n + 1] = xs
-        slopes[c, 1:n] = layer.slopes(c)
-    below = graph.add("Less", graph.add("Unsqueeze", chosen, np.array([2])), graph.constant(limits[None]))
-    place = graph.add("ReduceSum", graph.add("Cast", graph.add("Not", below), to=7), np.array([2]), keepdims=0)
-    place = graph.add("Add", place, np.arange(k, dtype=np.int64) * (most + 1))
+    starts: list[np.ndarray] = []
+    levels, slopes, trees, n_before = [], [], [], 0
+    for k, (xs, ys) in enumerate(layer.knots):
+        trees.append(_places(k, xs, n_before))
+        n_before += len(xs) + 1
+        starts.append(np.append(xs[0], xs))
+        levels.append(np.append(ys[0], ys))
+        slopes.append(np.array([0.0, *layer.slopes(k), 0.0]))
+    place = graph.add("Cast", _ensemble(graph, chosen, trees, np.arange(len(trees))), to=7)
 
-    def at(table: np.ndarray) -> str:
-        return graph.add("Gather", table.ravel(), place, axis=0)
+    def at(tables: list[np.ndarray]) -> str:
+        return graph.add("Gather", np.concatenate(tables), place, axis=0)
 
-    return graph.add("Add", at(levels), graph.add("Mul", graph.add("Sub", chosen, at(starts)), at(slopes)))
+    made = graph.add("Add", at(levels), graph.add("Mul", graph.add("Sub", chosen, at(starts)), at(slopes)))
+    return made if layer.missing is None else graph.add("Where", graph.add("IsNaN", chosen), layer.missing[None], made)
+
+
+def _places(column: int, xs: np.ndarray, first: int) -> Tree:
+    """The balanced tree that counts how many of the ascending numbers are <= a column, from `first` on."""
+    nodes: list[tuple[int, float, int, int, float]] = []
+
+    def add(low: int, high: int) -> int:
+        number = len(nodes)
+        nodes.append((-1, 0.0, 0, 0, float(first + low)))
+        if low < high:
+            middle = (low + high) // 2
+            below, above = add(low, middle), add(middle + 1, high)
+            nodes[number] = (column, float(xs[middle]), below, above, 0.0)
+        return number
+
+    add(0, len(xs))
+    own, thresholds, left, right, values = zip(*nodes, strict=True)
+    return Tree(*map(np.array, (own, thresholds, left, right, values)))
 
 
 def _in_query(graph: Graph, X: str, layer: InQuery) -> str:
+    if layer.how == "ranks":
+        own, ranked = (layer.sources[layer.relative == side].astype(np.int64) for side in (False, True))
+        order = np.argsort(np.argsort(layer.relative, kind="stable"), kind="stable")
+        both = graph.add(
+            "Concat", graph.add("Gather", X, own, axis=1), _ranks(graph, graph.add("Gather", X, ranked, axis=1)), axis=1
+        )
+        return both if (np.diff(order) > 0).all() else graph.add("Gather", both, order, axis=1)
     X = graph.add("Gather", X, layer.sources.astype(np.int64), axis=1)
     relative = _RELATIVE[layer.how](graph, X, layer.soft)
     if layer.centred is not None and not layer.centred.all():
@@ -180,6 +206,48 @@ def _in_query(graph: Graph, X: str, layer: InQuery) -> str:
         shift = _unless_constant(graph, X, graph.add("Div", mean, graph.add("Add", deviation, layer.soft)))
         relative = graph.add("Add", relative, graph.add("Mul", shift, (~layer.centred).astype(float)))
     return relative if layer.relative.all() else graph.add("Where", layer.relative[None], relative, X)
+
+
+def _ranks(graph: Graph, X: str) -> str:
+    """The normal scores of the ranks of columns; NaN for NaN. Rows are sorted, and groups of equal values counted."""
+    missing = graph.add("IsNaN", graph.add("Transpose", X, perm=[1, 0]))
+    rows = graph.add("Where", missing, np.inf, graph.add("Transpose", X, perm=[1, 0]))
+    n = graph.add("Shape", rows, start=1)
+    values, places = graph.add_two("TopK", rows, n, axis=1, largest=0, sorted=1)
+    zeros = graph.add("Mul", graph.add("Cast", missing, to=11), 0.0)
+    before = graph.add("Slice", values, np.array([0]), np.array([-1]), np.array([1]))
+    after = graph.add("Slice", values, np.array([1]), np.array([2**31]), np.array([1]))
+    begins = graph.add("Cast", graph.add("Less", before, after), to=7)
+    group = graph.add("Pad", graph.add("CumSum", begins, np.array(1)), np.array([0, 1, 0, 0]))
+    ones = graph.add("Add", zeros, 1.0)
+    sizes = graph.add("ScatterElements", zeros, group, ones, axis=1, reduction="add")
+    last, size = (graph.add("GatherElements", part, group, axis=1) for part in (graph.add("CumSum", sizes, np.array(1)), sizes))
+    share = graph.add("Sub", last, graph.add("Mul", size, 0.5))
+    share = graph.add("ScatterElements", zeros, places, share, axis=1)
+    known = graph.add("ReduceSum", graph.add("Cast", graph.add("Not", missing), to=11), np.array([1]), keepdims=1)
+    scores = _normal_scores(graph, graph.add("Div", share, known))
+    return graph.add("Transpose", graph.add("Where", missing, np.nan, scores), perm=[1, 0])
+
+
+def _normal_scores(graph: Graph, p: str) -> str:
+    """The standard normal quantiles of p: approximations of Acklam, one for the tails and one for the middle."""
+
+    def ratio(t: str, up: tuple[float, ...], down: tuple[float, ...]) -> str:
+        return graph.add("Div", *(_polynomial(graph, t, coefficients) for coefficients in (up, down)))
+
+    low = graph.add("Min", p, graph.add("Sub", 1.0, p))
+    tail = ratio(graph.add("Sqrt", graph.add("Mul", graph.add("Log", graph.add("Max", low, 1e-300)), -2.0)), *NORMAL_TAIL)
+    centred = graph.add("Sub", p, 0.5)
+    middle = graph.add("Mul", centred, ratio(graph.add("Mul", centred, centred), *NORMAL_MIDDLE))
+    signed = graph.add("Mul", tail, graph.add("Neg", graph.add("Sign", centred)))
+    return graph.add("Where", graph.add("Less", low, NORMAL_SPLIT), signed, middle)
+
+
+def _polynomial(graph: Graph, t: str, coefficients: tuple[float, ...]) -> str:
+    value = graph.add("Mul", t, coefficients[0])
+    for coefficient in coefficients[1:-1]:
+        value = graph.add("Mul", graph.add("Add", value, coefficient), t)
+    return graph.add("Add", value, coefficients[-1])
 
 
 def _moments(graph: Graph, X: str) -> tuple[str, str]:
@@ -216,31 +284,38 @@ def _network(graph: Graph, X: str, head: Network) -> str:
 
 
 def _trees(graph: Graph, X: str, head: Trees) -> str:
-    """The operator of ensembles. It compares in float64 and adds up in float32."""
+    """The sum of trees, in single precision."""
+    if not head.trees:
+        return graph.add("Mul", graph.add("Gather", X, np.array(0), axis=1), 0.0)
+    total = _ensemble(graph, X, head.trees, np.zeros(len(head.trees), dtype=np.int64))
+    return graph.add("Squeeze", graph.add("Cast", total, to=11), np.array([1]))
+
+
+def _ensemble(graph: Graph, X: str, trees: Sequence[Tree], targets: np.ndarray) -> str:
+    """The operator of ensembles, whose trees each add to one target. It compares in float64 and adds up in float32."""
     graph.has_trees = True
-    ids = [(number, n) for number, tree in enumerate(head.trees) for n in range(len(tree.columns))]
+    ids = [(number, n) for number, tree in enumerate(trees) for n in range(len(tree.columns))]
     columns, thresholds, left, right, values = (
-        np.concatenate([getattr(tree, part) for tree in head.trees]) for part in head.trees[0]._fields
+        np.concatenate([getattr(tree, part) for tree in trees]) for part in trees[0]._fields
     )
     leaves = np.flatnonzero(columns < 0)
-    ensemble = graph.add(
+    return graph.add(
         "TreeEnsembleRegressor",
         X,
         domain=_ML,
-        n_targets=1,
+        n_targets=int(targets.max()) + 1,
         nodes_treeids=[t for t, _ in ids],
         nodes_nodeids=[n for _, n in ids],
         nodes_featureids=np.maximum(columns, 0).tolist(),
-        nodes_modes=["BRANCH_LT" if column >= 0 else "LEAF" for column in columns],
+        nodes_modes=["BRANCH_GTE" if column >= 0 else "LEAF" for column in columns],
         nodes_values_as_tensor=graph.tensor(np.where(columns >= 0, thresholds, 0.0)),
-        nodes_truenodeids=left.tolist(),
-        nodes_falsenodeids=right.tolist(),
+        nodes_truenodeids=right.tolist(),
+        nodes_falsenodeids=left.tolist(),
         target_treeids=[ids[n][0] for n in leaves],
         target_nodeids=[ids[n][1] for n in leaves],
-        target_ids=[0] * len(leaves),
-        target_weights_as_tensor=graph.tensor(values[leaves]),
+        target_ids=[int(targets[ids[n][0]]) for n in leaves],
+        target_weights_as_tensor=graph.tensor(values[leaves].astype(np.float64)),
     )
-    return graph.add("Squeeze", graph.add("Cast", ensemble, to=11), np.array([1]))
 
 
 def _blend(graph: Graph, X: str, head: Blend) -> str:

@@ -1,32 +1,61 @@
 """Models that score one document at a time as scripts of Elasticsearch and OpenSearch, without a plugin."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
-from online_rank.export.expression import Dialect, definitions
-from online_rank.export.reading import Names, prepared
+import numpy as np
 
-_DIALECT = Dialect(
-    choose=lambda condition, then, other: f"({condition} ? {then} : {other})",
-    tanh="Math.tanh",
-)
+from online_rank.base.form import Trees
+from online_rank.export.expression import Dialect, definitions, number
+from online_rank.export.linear import linear_form
+from online_rank.export.reading import Names, Prepared, prepared
+
 _FIELD = re.compile(r"[\w@][\w@.-]*")
 #: The score of the query that the script stands around.
 _SCORE = "_score"
 #: Elasticsearch's limit, `script.max_size_in_bytes`.
 _MOST_BYTES = 65535
+#: The functions that read parameters: scripts are short, however large the model.
+_CURVE = """double curve(double x, def c, double missing) {
+  if (x != x) { return missing; }
+  int low = 0, high = c.u.size() - 1;
+  if (x <= c.u[0]) { return c.y[0]; }
+  if (x >= c.u[high]) { return c.y[high]; }
+  while (high - low > 1) {
+    int middle = (low + high) / 2;
+    if (c.u[middle] <= x) { low = middle; } else { high = middle; }
+  }
+  return c.y[low] + (x - c.u[low]) * c.slopes[low];
+}
+"""
+_TREES = """double trees(double[] x, def t) {
+  double sum = 0.0;
+  for (int k = 0; k < t.starts.size(); ++k) {
+    int node = t.starts[k];
+    while (t.columns[node] >= 0) {
+      node = x[t.columns[node]] >= t.thresholds[node] ? t.right[node] : t.left[node];
+    }
+    sum += t.values[node];
+  }
+  return sum;
+}
+"""
 
 
-def to_painless(model: Any, *, names: Names = None) -> dict[str, Any]:
+def to_painless(model: Any, *, name: str = "online_rank", names: Names = None) -> dict[str, Any]:
     """A model as a `script_score` query in Painless, to rank before the plugin reranks the first documents, or without it.
 
-    A missing field counts as 0, as in this library. Elasticsearch takes no scores below 0 and keeps them in single precision:
-    the script returns 1 + s for a score s >= 0 and 1 / (1 - s) below, which are in the order of s.
+    A missing field is missing, or counts as 0, as in this library. Categories are keyword fields, or boolean ones if their
+    levels are true and false. Elasticsearch takes no scores below 0 and keeps them in single precision: the script returns
+    1 + s for a score s >= 0 and 1 / (1 - s) below, which are in the order of s. Curves and trees are parameters of the script.
 
     Parameters
     ----------
     model
-        A linear ranker, `BoostedRanker` or `DirectRanker`, or a pipeline of transformers of single documents and one.
+        Any model whose score of a document depends on that document alone.
+    name
+        Not used.
     names
         The fields of the d features, in order, or `{name: field}` for those that differ: numeric fields, or `_score` for the
         score of the query that is put in place of `match_all`.
@@ -47,26 +76,82 @@ def to_painless(model: Any, *, names: Names = None) -> dict[str, Any]:
     >>> print(body["script_score"]["script"]["source"])
     double x1 = _score;
     double x2 = doc['age'].size() == 0 ? 0.0 : doc['age'].value;
-    double s = 2.0 * x1 + (-0.5) * x2;
+    double s = 2.0 * x1 + (-0.5) * x2 + 0.0;
     return s < 0 ? 1 / (1 - s) : 1 + s;
     """
-    given = prepared(model, "vespa", names, title="a script of Elasticsearch")
+    given = prepared(model, "painless", names)
     if given.templates:
         raise TypeError(f"names: {next(iter(given.templates))!r} has a template; scripts take names of fields")
     columns = [f"x{j + 1}" for j in range(len(given.texts))]
-    named, score = definitions(given.form, columns, _DIALECT)
-    values = [*zip(columns, map(_value, given.texts), strict=True), *named, ("s", score)]
+    script = _Script()
+    stages: list[list[tuple[str, str]]] = []
+    if given.kind == "linear":
+        form = linear_form(given.form)
+        terms = [f"{number(weight)} * {x}" for weight, x in zip(form.weights, columns, strict=True)]
+        score = " + ".join([*terms, number(form.constant)])
+    else:
+        stages, score = definitions(given.form, columns, script.dialect, [columns[j] for j in given.levels])
+    values = [(x, _value(given, j)) for j, x in enumerate(columns)]
+    values += [*(definition for stage in stages for definition in stage), ("s", score)]
     lines = [f"double {name} = {' '.join(text.split())};" for name, text in values]
-    source = "\n".join([*lines, "return s < 0 ? 1 / (1 - s) : 1 + s;"])
+    source = script.functions + "\n".join([*lines, "return s < 0 ? 1 / (1 - s) : 1 + s;"])
     if (size := len(source.encode())) > _MOST_BYTES:
         raise ValueError(f"the script has {size:,} bytes, and Elasticsearch takes {_MOST_BYTES:,}: learn a smaller model")
-    return {"script_score": {"query": {"match_all": {}}, "script": {"lang": "painless", "source": source}}}
+    made: dict[str, Any] = {"lang": "painless", "source": source, **({"params": script.params} if script.params else {})}
+    return {"script_score": {"query": {"match_all": {}}, "script": made}}
 
 
-def _value(field: str) -> str:
-    """The value of a field of a document."""
-    if field == _SCORE:
-        return field
+class _Script:
+    """The functions that a script calls, and its parameters."""
+
+    def __init__(self) -> None:
+        self.functions = ""
+        self.params: dict[str, Any] = {}
+        self.dialect = Dialect(
+            choose=lambda condition, then, other: f"({condition} ? {then} : {other})",
+            is_missing=lambda x: f"{x} != {x}",
+            curve=self._curve,
+            trees=self._trees,
+            tanh="Math.tanh",
+        )
+
+    def _parameter(self, function: str, value: dict[str, Any]) -> str:
+        self.functions += "" if function in self.functions else function
+        called = f"p{len(self.params) + 1}"
+        self.params[called] = value
+        return f"params.{called}"
+
+    def _curve(self, x: str, xs: np.ndarray, ys: np.ndarray, slopes: np.ndarray, missing: float) -> str:
+        points = {"u": xs.tolist(), "y": ys.tolist(), "slopes": slopes.tolist()}
+        return f"curve({x}, {self._parameter(_CURVE, points)}, {number(missing)})"
+
+    def _trees(self, columns: Sequence[str], head: Trees) -> str:
+        starts = np.cumsum([0, *(len(tree.columns) for tree in head.trees)]).tolist()
+        nodes: dict[str, list[Any]] = {part: [] for part in ("columns", "thresholds", "left", "right", "values")}
+        for start, tree in zip(starts, head.trees, strict=False):
+            moved = tree._replace(left=tree.left + start, right=tree.right + start)
+            for part, numbers in nodes.items():
+                numbers += getattr(moved, part).tolist()
+        return f"trees(new double[] {{{', '.join(columns)}}}, {self._parameter(_TREES, {'starts': starts[:-1], **nodes})})"
+
+
+def _value(given: Prepared, j: int) -> str:
+    """The value of feature number j of a document."""
+    if given.texts[j] == _SCORE:
+        return _SCORE
+    own = given.levels.get(j)
+    field = given.texts[j] if own is None else own.field
     if not _FIELD.fullmatch(field):
         raise ValueError(f"feature {field!r} is not the name of a field; give names (argument names)")
-    return f"doc['{field}'].size() == 0 ? 0.0 : doc['{field}'].value"
+    if own is None:
+        missing = "Double.NaN" if given.form.takes_missing else "0.0"
+        return f"doc['{field}'].size() == 0 ? {missing} : doc['{field}'].value"
+    if own.level is None:
+        others = ", ".join(map(_quoted, own.others))
+        return f"doc['{field}'].stream().anyMatch(v -> ![{others}].contains(v)) ? 1.0 : 0.0"
+    boolean = {*own.others} <= {"true", "false"}
+    return f"doc['{field}'].contains({own.level if boolean else _quoted(own.level)}) ? 1.0 : 0.0"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -13,7 +13,9 @@ def to_json(model: Any, *, name: str = "online_rank", names: Names = None) -> di
 
     A linear score is the sum of weight times raw feature, plus the constant. Otherwise each layer computes columns from the
     columns before it, and the head computes scores from the last ones; `online_rank.base.form` describes each kind. Layers of
-    the kind "InQuery" and the head "Blend" need all documents of a query.
+    the kind "InQuery" need all documents of a query. Columns whose number is not in `categories` have the value of the feature,
+    or NaN if it is missing; where nothing gives NaN a value, it is 0. `categories` has, for each category, pairs [level, number
+    of its column], which is 1 in documents that have the level and 0 in others; the level null is for all others.
 
     Parameters
     ----------
@@ -44,7 +46,11 @@ def to_json(model: Any, *, name: str = "online_rank", names: Names = None) -> di
     if given.kind == "linear":
         form = linear_form(given.form)
         return {"features": given.texts, "weights": form.weights.tolist(), "constant": form.constant + 0.0}
-    return {"features": given.texts, "layers": _plain(given.form.layers), "head": _plain(given.form.head)}
+    categories: dict[str, list[Any]] = {}
+    for j, level in given.levels.items():
+        categories.setdefault(level.field, []).append([level.level, j])
+    made = {"layers": _plain(given.form.layers), "head": _plain(given.form.head)}
+    return {"features": given.texts, **({"categories": categories} if categories else {}), **made}
 
 
 def _plain(value: Any) -> Any:

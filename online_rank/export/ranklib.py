@@ -1,39 +1,12 @@
-"""Linear models in RankLib's text format."""
+"""Reads linear models in RankLib's text format."""
 
 import math
 import re
-from typing import Any
 
 from online_rank import arguments
-from online_rank.export.linear import linear_form
-from online_rank.export.reading import Names, prepared
 
 #: Header of RankLib's linear models: "## Linear Regression", "## Coordinate Ascent".
 _HEADER = re.compile(r"##\s*(Linear Regression|Coordinate Ascent)\s*$")
-
-
-def to_ranklib(model: Any, *, name: str = "online_rank", names: Names = None) -> str:
-    """A linear model in RankLib's text format, as a "Linear Regression".
-
-    Features are numbered from 1, in the order of `serving_weights(model).names`; number 0 is the constant. The text has no
-    names: `name` and `names` are ignored.
-
-    Raises
-    ------
-    TypeError, ValueError
-        The model is not linear in the raw features (see `serving_weights`).
-
-    Examples
-    --------
-    >>> from online_rank import PerceptronRanker
-    >>> print(to_ranklib(PerceptronRanker.from_weights([2.0, -0.5])))
-    ## Linear Regression
-    ## Lambda = 0.0
-    0:0.0 1:2.0 2:-0.5
-    """
-    form = linear_form(prepared(model, "ranklib", names).form)
-    pairs = [f"0:{form.constant + 0.0!r}", *(f"{j}:{weight!r}" for j, weight in enumerate(form.weights.tolist(), start=1))]
-    return "\n".join(["## Linear Regression", "## Lambda = 0.0", " ".join(pairs)])
 
 
 def from_ranklib(text: str, *, n_features: int | None = None) -> list[float]:

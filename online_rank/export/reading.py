@@ -9,13 +9,45 @@ import numpy as np
 
 from online_rank.base import serving_chain, serving_steps
 from online_rank.base.closed import form_of
-from online_rank.base.form import Curves, Form, InQuery, Layer, Linear, Scale, Take, Tree, Trees, first_at_least, sources_of
+from online_rank.base.form import (
+    Blend,
+    Curves,
+    Form,
+    InQuery,
+    Layer,
+    Linear,
+    Scale,
+    Take,
+    Tree,
+    Trees,
+    first_at_least,
+    sources_of,
+)
 from online_rank.export.table import KINDS, TARGETS
 from online_rank.preprocessing import RunFeatures
+from online_rank.query.levels import is_level
 from online_rank.query.names import keys_in_nfc
 
 #: The target's names of the features: all in order, or a dict from the model's names for those that differ.
 Names: TypeAlias = Sequence[str] | Mapping[str, Any] | None
+
+
+class Level(NamedTuple):
+    """A column that is 1 in the documents whose category has a level, and 0 in others.
+
+    Attributes
+    ----------
+    field
+        The target's name of the category.
+    level
+        The level; None for all that have no column.
+    others
+        The levels that have one.
+    """
+
+    field: str
+    level: str | None
+    others: tuple[str, ...]
 
 
 class Prepared(NamedTuple):
@@ -24,23 +56,31 @@ class Prepared(NamedTuple):
     Attributes
     ----------
     form
-        The closed form. For the kind "trees" the layers are folded into the thresholds.
+        The closed form, as `simplified` makes it.
     kind
         One of `KINDS`.
     texts
         The target's names of the d features.
     templates
         Queries by which the target computes features itself, by the target's name of the feature.
+    levels
+        The features that are levels of categories, by their number.
     """
 
     form: Form
     kind: str
     texts: list[str]
     templates: dict[str, Any]
+    levels: dict[int, Level]
+
+    @property
+    def fields(self) -> list[str]:
+        """The target's names of features, each category once."""
+        return [*dict.fromkeys(self.levels[j].field if j in self.levels else text for j, text in enumerate(self.texts))]
 
 
-def prepared(model: Any, to: str, names: Names = None, *, title: str = "") -> Prepared:
-    """A model for the target `to`, or for a program called `title` that computes what `to` does.
+def prepared(model: Any, to: str, names: Names = None) -> Prepared:
+    """A model for the target `to`.
 
     Raises
     ------
@@ -49,33 +89,72 @@ def prepared(model: Any, to: str, names: Names = None, *, title: str = "") -> Pr
     ValueError
         The model has no features yet, or `names` do not fit.
     """
-    title = title or TARGETS[to].title
+    title = TARGETS[to].title
     if any(isinstance(step, RunFeatures) for step in serving_steps(model)):
         others = ", ".join(name for name, other in TARGETS.items() if "fusion" in other.kinds)
         reason = "RunFeatures makes features of the lists of retrievers"
         raise TypeError(f"{title} cannot compute this model: {reason}. Targets that can: {others}")
-    form = form_of(model)
-    kind = kind_of(form)
+    form, kind = simplified(form_of(model))
     if kind not in TARGETS[to].kinds:
         others = ", ".join(name for name, other in TARGETS.items() if kind in other.kinds)
         raise TypeError(f"{title} cannot compute this model: {_reason(model, kind)}. Targets that can: {others}")
     texts, templates = feature_texts(form.names, form.n_features, names)
     if any(getattr(part, "draws_candidates", False) for part in serving_chain(model)):
         warnings.warn("the blend draws one of its candidates for each query; what is exported is their mean", stacklevel=3)
-    return Prepared(raw_trees(form) if kind == "trees" else form, kind, texts, templates)
+    return Prepared(form, kind, texts, templates, _levels(form.names, texts, names))
 
 
-def kind_of(form: Form) -> str:
-    """The kind of a form, one of `KINDS`."""
+def simplified(form: Form) -> tuple[Form, str]:
+    """An equal form that is easier to compute, and its kind, one of `KINDS`.
+
+    Trees are on raw features; weights are in the curves; a blend of trees is trees, and a blend is behind no layers.
+    """
+    if isinstance(form.head, Blend):
+        return _simplified_blend(form, form.head)
+    kind = "query" if form.is_relative else "document"
+    if isinstance(form.head, Trees):
+        bent = _splits_bent_columns(form.layers, form.n_features, form.head)
+        return (form, kind) if bent else (raw_trees(form), "trees")
     if isinstance(form.head, Linear) and all(isinstance(layer, Take | Scale) for layer in form.layers):
-        return "linear"
-    if isinstance(form.head, Trees) and not _splits_bent_columns(form.layers, form.n_features, form.head):
-        return "trees"
-    return "query" if form.is_relative else "document"
+        return form, "linear"
+    if isinstance(form.head, Linear) and isinstance(form.layers[-1], Curves):
+        layers = _with_weights(form.layers, form.layers[-1], form.head.weights, form.n_features)
+        made = form._replace(layers=layers, head=Linear(np.ones(len(form.head.weights))))
+        return made, "curves" if len(layers) == 1 else kind
+    return form, kind
+
+
+def _with_weights(layers: tuple[Layer, ...], curves: Curves, weights: np.ndarray, n_features: int) -> tuple[Layer, ...]:
+    """Layers that end in these curves, times weights; without those before that only put features in another order."""
+    knots = tuple((xs, weight * ys) for (xs, ys), weight in zip(curves.knots, weights.tolist(), strict=True))
+    curves = curves._replace(knots=knots, missing=None if curves.missing is None else curves.missing * weights)
+    before = layers[:-1]
+    sources = sources_of(before, n_features)
+    if all(isinstance(layer, Take) for layer in before) and (sources >= 0).all():
+        return (curves._replace(sources=sources[curves.sources]),)
+    return (*before, curves)
+
+
+def _simplified_blend(form: Form, head: Blend) -> tuple[Form, str]:
+    made = [simplified(inner._replace(layers=(*form.layers, *inner.layers))) for inner in head.forms]
+    forms, kinds = [inner for inner, _ in made], {kind for _, kind in made}
+    if kinds == {"trees"}:
+        trees = [_weighted(inner.head, weight) for inner, weight in zip(forms, head.weights.tolist(), strict=True)]
+        whole = Trees(tuple(tree for own in trees for tree in own.trees), any(own.takes_missing for own in trees))
+        return Form(form.names, form.n_features, (), whole), "trees"
+    whole_form = Form(form.names, form.n_features, (), Blend(tuple(forms), head.weights))
+    if kinds == {"linear"}:
+        return whole_form, "linear"
+    return whole_form, "query" if form.is_relative else "curves" if kinds <= {"curves", "trees"} else "document"
+
+
+def _weighted(head: Any, weight: float) -> Trees:
+    """Trees with leaves times a weight."""
+    return Trees(tuple(tree._replace(values=weight * tree.values) for tree in head.trees), head.takes_missing)
 
 
 def _splits_bent_columns(layers: tuple[Layer, ...], n_features: int, head: Trees) -> bool:
-    """Whether a tree splits by a column that falls somewhere in its raw feature or depends on the query."""
+    """Whether a tree splits by a column that does not rise with its raw feature, from missing values on, or is relative."""
     bent = np.zeros(n_features, dtype=bool)
     for layer in layers:
         if isinstance(layer, Take):
@@ -83,7 +162,9 @@ def _splits_bent_columns(layers: tuple[Layer, ...], n_features: int, head: Trees
         elif isinstance(layer, InQuery):
             bent = bent[layer.sources] | layer.relative
         elif isinstance(layer, Curves):
-            falls = [curve is not None and bool((np.diff(curve[1]) < 0.0).any()) for curve in layer.knots]
+            falls = [bool((np.diff(ys) < 0.0).any()) for _, ys in layer.knots]
+            if layer.missing is not None:
+                falls = [own or low > ys[0] for own, low, (_, ys) in zip(falls, layer.missing, layer.knots, strict=True)]
             bent = bent[layer.sources] | np.array(falls, dtype=bool)
         elif isinstance(layer, Scale):
             bent = bent | (layer.factors < 0.0)
@@ -95,8 +176,14 @@ def _reason(model: Any, kind: str) -> str:
     if kind != "query":
         return f"it is one of {KINDS[kind]}"
     *transformers, ranker = serving_steps(model)
-    names = " and ".join(type(step).__name__ for step in transformers if _needs_query(step)) or type(ranker).__name__
-    return f"{names} scales by what else is in the query, and the target sees one document at a time"
+    names = [type(step).__name__ for step in transformers if _needs_query(step)]
+    if not names and getattr(ranker, "relative", False):
+        return (
+            f"{type(ranker).__name__} scores documents relative to their query, and the target sees one document at a time; "
+            "relative=False does not (in the shell: train --for)"
+        )
+    steps = " and ".join(names) or type(ranker).__name__
+    return f"{steps} scales by what else is in the query, and the target sees one document at a time"
 
 
 def _needs_query(step: Any) -> bool:
@@ -122,7 +209,7 @@ def raw_trees(form: Form) -> Form:
             j = tree.columns[n]
             thresholds[n] = moved[j][np.searchsorted(by_column[j], tree.thresholds[n])]
         trees.append(tree._replace(columns=np.where(inner, sources[tree.columns], -1), thresholds=thresholds))
-    return Form(form.names, form.n_features, (), Trees(tuple(map(_without_infinite, trees))))
+    return Form(form.names, form.n_features, (), Trees(tuple(map(in_levels, trees)), form.takes_missing))
 
 
 def _moved(form: Form, source: int, column: int, targets: np.ndarray) -> np.ndarray:
@@ -139,8 +226,8 @@ def _moved(form: Form, source: int, column: int, targets: np.ndarray) -> np.ndar
     return first_at_least(made, targets)
 
 
-def _without_infinite(tree: Tree) -> Tree:
-    """A tree without splits that send everything to one side, with nodes numbered from the root."""
+def in_levels(tree: Tree) -> Tree:
+    """A tree without splits that send everything to one side, numbered level by level: a second child follows the first."""
 
     def place(n: int) -> int:
         while tree.columns[n] >= 0 and np.isinf(tree.thresholds[n]):
@@ -151,11 +238,19 @@ def _without_infinite(tree: Tree) -> Tree:
     left: list[int] = []
     right: list[int] = []
     for n in order:  # The list grows as children are found.
-        for side, numbers in ((tree.left, left), (tree.right, right)):
-            numbers.append(len(order) if tree.columns[n] >= 0 else 0)
-            if tree.columns[n] >= 0:
-                order.append(place(int(side[n])))
+        inner = tree.columns[n] >= 0
+        left.append(len(order) if inner else 0)
+        right.append(len(order) + 1 if inner else 0)
+        order += [place(int(tree.left[n])), place(int(tree.right[n]))] if inner else []
     return Tree(tree.columns[order], tree.thresholds[order], np.array(left), np.array(right), tree.values[order])
+
+
+def depth_of(tree: Tree) -> int:
+    """The most splits on a way through a tree that is numbered level by level."""
+    depths = np.zeros(len(tree.columns), dtype=np.int64)
+    for n in np.flatnonzero(tree.columns >= 0).tolist():
+        depths[tree.left[n]] = depths[tree.right[n]] = depths[n] + 1
+    return int(depths.max())
 
 
 def feature_texts(known: Sequence[Hashable] | None, n_features: int, names: Names = None) -> tuple[list[str], dict[str, Any]]:
@@ -177,13 +272,22 @@ def feature_texts(known: Sequence[Hashable] | None, n_features: int, names: Name
     TypeError, ValueError
         `names` has another length or names an unknown feature, or two features would have the same name.
     """
-    own = [f"f{j + 1}" for j in range(n_features)] if known is None else [str(name) for name in known]
+    own = [f"f{j + 1}" for j in range(n_features)] if known is None else [_text(name) for name in known]
     texts, templates = list(own), {}
     if isinstance(names, Mapping):
         places = {name: j for j, name in enumerate(own)}
         if known is None:
             places |= {str(j + 1): j for j in range(n_features)}
         for name, target in keys_in_nfc(names, "names").items():
+            levels = [j for j, whole in enumerate(known or ()) if is_level(whole) and _parts(whole)[0] == name]
+            if levels and isinstance(target, str):
+                for j in levels:
+                    texts[j] = target + own[j].removeprefix(str(name))
+                continue
+            if levels:
+                raise TypeError(
+                    f"names[{name!r}] is a category: give a name, or templates of its levels, {own[levels[0]]!r}, ..."
+                )
             if name not in places:
                 shown = ", ".join(own[:10]) + (", ..." if n_features > 10 else "")
                 raise ValueError(f"names: the model has no feature {name!r}; there are {shown}")
@@ -201,6 +305,30 @@ def feature_texts(known: Sequence[Hashable] | None, n_features: int, names: Name
         texts = list(names)
     require_different(own if known is None else known, [unicodedata.normalize("NFC", text) for text in texts])
     return texts, templates
+
+
+def _text(name: Hashable) -> str:
+    """The text of a name; that of a level is "brand=acme", and "brand=*" of all that have no column."""
+    if not is_level(name):
+        return str(name)
+    field, level = _parts(name)
+    return f"{field}={'*' if level is None else level}"
+
+
+def _parts(name: Any) -> tuple[Hashable, str | None]:
+    """The category of a level, and its text."""
+    return name[0], name[2]
+
+
+def _levels(known: Sequence[Hashable] | None, texts: Sequence[str], names: Names) -> dict[int, Level]:
+    """The features that are levels, with the target's names of their categories."""
+    found: dict[int, Level] = {}
+    columns = [(j, *_parts(name)) for j, name in enumerate(known or ()) if is_level(name)]
+    for j, field, level in columns:
+        others = tuple(other for _, own, other in columns if own == field and other is not None)
+        renamed = names.get(str(field)) if isinstance(names, Mapping) else None
+        found[j] = Level(renamed if isinstance(renamed, str) else str(field), level, others)
+    return found
 
 
 def require_different(names: Sequence[Hashable], texts: Sequence[str]) -> None:

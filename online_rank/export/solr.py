@@ -5,12 +5,15 @@ from typing import Any
 import numpy as np
 
 from online_rank import arguments
-from online_rank.base.form import Tree, Trees
+from online_rank.base.form import Tree
+from online_rank.export.ensembles import ZERO_FILLED, as_trees, in_single
 from online_rank.export.linear import linear_form
-from online_rank.export.reading import Names, Prepared, prepared
+from online_rank.export.reading import Level, Names, Prepared, prepared
 
 _LINEAR = "org.apache.solr.ltr.model.LinearModel"
 _TREES = "org.apache.solr.ltr.model.MultipleAdditiveTreesModel"
+#: What Solr adds to thresholds (`RegressionTreeNode.NODE_SPLIT_SLACK`).
+_SLACK = np.float32(1e-6)
 _NORMALIZER = "org.apache.solr.ltr.norm.StandardNormalizer"
 
 
@@ -19,13 +22,15 @@ def to_solr(
 ) -> dict[str, Any]:
     """A model as Solr's `LinearModel` or `MultipleAdditiveTreesModel`, to upload to `schema/model-store` as JSON.
 
-    Solr adds up in single precision; the constant of a linear model is left out, since it changes no ranking. Define the
-    features in `schema/feature-store`; `solr_features` writes the definitions of features that are fields.
+    Solr adds up in single precision; the constant of a linear model is left out, since it changes no ranking. Curves become
+    trees. Define the features in `schema/feature-store`; `solr_features` writes the definitions of features that are fields,
+    and of levels of categories. Solr takes a missing field for 0, so a feature that has been missing must have been above 0
+    otherwise.
 
     Parameters
     ----------
     model
-        A linear ranker or `BoostedRanker`, or a pipeline of transformers of single documents and one.
+        A linear ranker, or a model of curves and trees of single documents.
     name
         Name of the model in Solr.
     normalizers
@@ -57,8 +62,9 @@ def to_solr(
     arguments.flag("normalizers", normalizers)
     given = prepared(model, "solr-normalized" if normalizers else "solr", names)
     features: list[dict[str, Any]] = [{"name": text} for text in given.texts]
-    if isinstance(given.form.head, Trees):
-        params: dict[str, Any] = {"trees": [{"weight": "1", "root": _node(tree, 0, given)} for tree in given.form.head.trees]}
+    if given.kind != "linear":
+        trees = as_trees(given, zero_filled=ZERO_FILLED["solr"])
+        params: dict[str, Any] = {"trees": [{"weight": "1", "root": _node(tree, 0, given)} for tree in trees]}
     else:
         form = linear_form(given.form)
         if normalizers:
@@ -66,7 +72,7 @@ def to_solr(
                 feature["norm"] = {"class": _NORMALIZER, "params": {"avg": repr(mean), "std": repr(deviation)}}
         weights = form.scaled_weights if normalizers else form.weights
         params = {"weights": dict(zip(given.texts, weights.tolist(), strict=True))}
-    kind = _TREES if isinstance(given.form.head, Trees) else _LINEAR
+    kind = _LINEAR if given.kind == "linear" else _TREES
     return {"class": kind, "name": name, **({} if store is None else {"store": store}), "features": features, "params": params}
 
 
@@ -92,14 +98,29 @@ def solr_features(model: Any, *, store: str | None = None, names: Names = None) 
     """
     given = prepared(model, "solr", names)
     made = []
-    for text in given.texts:
+    for j, text in enumerate(given.texts):
         field = {"class": "org.apache.solr.ltr.feature.FieldValueFeature", "params": {"field": text}}
-        made.append({"name": text, **given.templates.get(text, field), **({} if store is None else {"store": store})})
+        own = given.templates.get(text) or (_level(given.levels[j]) if j in given.levels else field)
+        made.append({"name": text, **own, **({} if store is None else {"store": store})})
     return made
 
 
+def _level(level: Level) -> dict[str, Any]:
+    """The feature that is 1 in the documents that have a level: they match a filter."""
+    name = _quoted(level.field)
+    query = f"{{!field f={name}}}{level.level}"
+    if level.level is None:
+        without = " ".join(f"must_not={_quoted(f'{{!field f={name}}}{other}')}" for other in level.others)
+        query = f"{{!bool must={_quoted(f'{{!field f={name}}}*')} {without}}}"
+    return {"class": "org.apache.solr.ltr.feature.SolrFeature", "params": {"fq": [query]}}
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
 def _node(tree: Tree, n: int, given: Prepared) -> dict[str, Any]:
-    """A node of a tree. Solr goes left if the value, in single precision, is <= the threshold."""
+    """A node of a tree. Solr goes left if the value, in single precision, is <= the threshold and its slack."""
     if tree.columns[n] < 0:
         return {"value": repr(float(tree.values[n]))}
     return {
@@ -111,6 +132,11 @@ def _node(tree: Tree, n: int, given: Prepared) -> dict[str, Any]:
 
 
 def _at_most(threshold: float) -> float:
-    """The largest single-precision number below a threshold: values < the threshold are <= this number."""
-    rounded = np.float32(threshold)
-    return float(rounded if rounded < threshold else np.nextafter(rounded, np.float32(-np.inf)))
+    """The number to which Solr adds its slack, in single precision, so that values < the threshold go to the left."""
+    largest = np.nextafter(np.float32(in_single([threshold])[0]), np.float32(-np.inf))
+    given = np.float32(largest - _SLACK)
+    while given + _SLACK > largest:
+        given = np.nextafter(given, np.float32(-np.inf))
+    while (above := np.nextafter(given, np.float32(np.inf))) + _SLACK <= largest:
+        given = above
+    return float(given)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 KINDS = {
     "linear": "weighted sums of raw features",
     "trees": "sums of trees on raw features",
+    "curves": "sums of curves and trees on raw features",
     "document": "other scores of one document at a time",
     "query": "scores that depend on the other documents of the query",
     "fusion": "rankers behind RunFeatures",
@@ -33,26 +34,30 @@ class Target(NamedTuple):
 
 _FUSION = ("fusion",)
 _ALL = tuple(kind for kind in KINDS if kind not in _FUSION)
-_ENSEMBLES = ("linear", "trees")
+_DOCUMENTS = tuple(kind for kind in _ALL if kind != "query")
+_TREES = ("trees", "curves")
+_ENSEMBLES = ("linear", *_TREES)
 
 #: All targets, by the name that `export` takes.
 TARGETS = {
     "c": Target("a C99 header", _ALL, "c:to_c"),
+    "duckdb": Target("DuckDB", _ALL, "select:to_select"),
     "elasticsearch": Target("the LTR plugin of Elasticsearch and OpenSearch", _ENSEMBLES, "elasticsearch:to_elasticsearch"),
     "elasticsearch-linear": Target("Elasticsearch's linear retriever", _FUSION, "engines:to_elasticsearch_linear"),
     "elasticsearch-rrf": Target("Elasticsearch's rrf retriever", _FUSION, "engines:to_elasticsearch_rrf"),
     "json": Target("JSON", _ALL, "plain:to_json"),
     "langchain": Target("LangChain's EnsembleRetriever", _FUSION, "engines:to_langchain"),
-    "lightgbm": Target("LightGBM's text", ("trees",), "boosters:to_lightgbm"),
+    "lightgbm": Target("LightGBM's text", _TREES, "boosters:to_lightgbm"),
     "onnx": Target("ONNX", _ALL, "onnx:to_onnx_bytes"),
     "opensearch": Target("the LTR plugin of Elasticsearch and OpenSearch", _ENSEMBLES, "elasticsearch:to_elasticsearch"),
     "opensearch-pipeline": Target("OpenSearch's normalization-processor", _FUSION, "engines:to_opensearch_pipeline"),
-    "ranklib": Target("RankLib", ("linear",), "ranklib:to_ranklib"),
+    "painless": Target("a script of Elasticsearch and OpenSearch", _DOCUMENTS, "painless:to_painless"),
+    "postgresql": Target("PostgreSQL", _ALL, "select:to_select"),
     "solr": Target("Solr", _ENSEMBLES, "solr:to_solr"),
     "solr-function": Target("Solr's function query", _FUSION, "engines:to_solr_function"),
     "solr-normalized": Target("Solr with normalisers", ("linear",), "solr:to_solr_normalized"),
     "sql": Target("SQL", _FUSION, "engines:to_sql"),
-    "vespa": Target("Vespa", ("linear", "trees", "document"), "vespa:to_vespa"),
+    "vespa": Target("Vespa", _DOCUMENTS, "vespa:to_vespa"),
     "vespa-global": Target("Vespa's global phase", _FUSION, "engines:to_vespa_global"),
-    "xgboost": Target("XGBoost's JSON", ("trees",), "boosters:to_xgboost"),
+    "xgboost": Target("XGBoost's JSON", _TREES, "boosters:to_xgboost"),
 }

@@ -1,27 +1,32 @@
 """Models that score one document at a time as Vespa rank profiles."""
 
+import json
 import re
 from typing import Any
 
-from online_rank.base.form import Trees
 from online_rank.export.expression import Dialect, definitions
 from online_rank.export.expression import number as literal
 from online_rank.export.linear import linear_form
-from online_rank.export.reading import Names, prepared, require_different
+from online_rank.export.reading import Names, Prepared, prepared, require_different
 
 _ATTRIBUTE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: Vespa's rank features: bm25(title), fieldMatch(title).completeness, query(age), ...
 _RANK_FEATURE = re.compile(r"[A-Za-z_]\w*\([\w.,\" -]*\)(\.\w+)*")
-_DIALECT = Dialect(choose=lambda condition, then, other: f"if({condition}, {then}, {other})")
+_DIALECT = Dialect(
+    choose=lambda condition, then, other: f"if({condition}, {then}, {other})", is_missing=lambda x: f"isNan({x}) == 1"
+)
 
 
 def to_vespa(model: Any, *, name: str = "online_rank", names: Names = None) -> str:
-    """A model as a rank profile for a Vespa schema. A missing attribute counts as 0, as in this library.
+    """A model as a rank profile for a Vespa schema. A missing attribute is missing, or counts as 0, as in this library.
+
+    Categories are attributes of texts with one value, or, if their levels are true and false, of booleans, of which Vespa takes
+    a missing one for false.
 
     Parameters
     ----------
     model
-        A linear ranker, `BoostedRanker` or `DirectRanker`, or a pipeline of transformers of single documents and one.
+        Any model whose score of a document depends on that document alone.
     name
         Name of the profile.
     names
@@ -54,20 +59,20 @@ def to_vespa(model: Any, *, name: str = "online_rank", names: Names = None) -> s
         )
     if not _ATTRIBUTE.fullmatch(name):
         raise ValueError(f"name is {name!r}; the name of a rank profile has letters, digits and _")
-    features = [_operand(text) for text in given.texts]
     require_different(given.texts, [*map(canonical, given.texts)])
     functions: list[tuple[str, str]] = []
     if given.kind == "linear":
         form = linear_form(given.form)
-        terms = [f"{literal(weight)} * {x}" for weight, x in zip(form.weights, features, strict=True)]
+        terms = [f"{literal(weight)} * {_operand(text, False)}" for weight, text in zip(form.weights, given.texts, strict=True)]
         score = "\n+ ".join([*terms, literal(form.constant)])
     else:
-        if isinstance(given.form.head, Trees):
-            # Named functions, because raw features are used in many splits.
-            functions = [(f"x{j + 1}", text) for j, text in enumerate(features)]
-            features = [function for function, _ in functions]
-        named, score = definitions(given.form, features, _DIALECT)
-        functions += named
+        # Named functions, because raw features are used in many places.
+        functions, indicators = [], []
+        for j, text in enumerate(given.texts):
+            functions.append((f"x{j + 1}", _value(given, j, text)))
+            indicators += [f"x{j + 1}"] if j in given.levels else []
+        stages, score = definitions(given.form, [name for name, _ in functions], _DIALECT, indicators)
+        functions += [definition for stage in stages for definition in stage]
     blocks = [f"    function {function}() {{\n{_indented('expression', text, 8)}\n    }}\n" for function, text in functions]
     first = f"    first-phase {{\n{_indented('expression', score, 8)}\n    }}\n"
     return f"rank-profile {name} inherits default {{\n{''.join(blocks)}{first}}}"
@@ -83,9 +88,29 @@ def canonical(text: str) -> str:
     return f"attribute({text})" if _ATTRIBUTE.fullmatch(text) else re.sub(r'[ "]', "", text)
 
 
-def _operand(text: str) -> str:
+def _value(given: Prepared, j: int, text: str) -> str:
+    """The value of feature number j, called `text`; of a level 1 or 0."""
+    if j not in given.levels:
+        return _operand(text, given.form.takes_missing)
+    field, level, others = given.levels[j]
+    attribute = canonical(field)
+    if not _ATTRIBUTE.fullmatch(field):
+        raise ValueError(f"the category {field!r} is not the name of an attribute; give names (argument names)")
+    if level is None:
+        # A missing text is empty.
+        return f"if({attribute} in [{', '.join(map(_quoted, ('', *others)))}], 0, 1)"
+    if {*others} <= {"true", "false"}:
+        return f"if({attribute} == {int(level == 'true')}, 1, 0)"
+    return f"if({attribute} == {_quoted(level)}, 1, 0)"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _operand(text: str, takes_missing: bool) -> str:
     if _ATTRIBUTE.fullmatch(text):
-        return f"if(isNan(attribute({text})) == 1, 0, attribute({text}))"
+        return f"attribute({text})" if takes_missing else f"if(isNan(attribute({text})) == 1, 0, attribute({text}))"
     if _RANK_FEATURE.fullmatch(text):
         return text
     raise ValueError(

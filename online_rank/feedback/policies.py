@@ -144,7 +144,7 @@ class PlackettLuce(Policy):
     def retention(self, confidence: float) -> float:
         """Lower bound, for any scores, on the expected DCG of a draw as a share of the greedy ranking's DCG.
 
-        It is `online_rank.feedback.exploring.retention`: .92 at confidence 1.
+        It is `online_rank.feedback.exploring.retention`, for the DCG of the whole drawn ranking: .92 at confidence 1.
         """
         return retention(confidence)
 

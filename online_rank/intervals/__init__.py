@@ -20,8 +20,9 @@ at 1, and so is their mixture with the weights pi_k. By Ville's inequality it ev
 alpha, and it is increasing in the sum of the x_t - E_t x_t. The same with -xi bounds the other side. QED.
 
 **Future queries.** If a model does not change, and queries are drawn independently from one distribution, every E_t x_t is the
-model's expected loss of a future query, and so is their mean. For the k-th copy of a model that learns on (k = 0, 1, ...) take
-the level alpha / ((k + 1)(k + 2)): these add up to alpha, so the upper limits of all copies hold together.
+model's expected loss of a future query, and so is their mean; `mean_interval` is then narrower. For the k-th copy of a model
+that learns on (k = 0, 1, ...) take the level alpha / ((k + 1)(k + 2)): these add up to alpha, so the upper limits of all copies
+hold together.
 
 References
 ----------
@@ -30,7 +31,8 @@ References
 [V] Ville, *Étude critique de la notion de collectif*, 1939.
 """
 
+from online_rank.intervals.betting import mean_interval
 from online_rank.intervals.losses import Interval, LossInterval
 from online_rank.intervals.paired import PairedLosses
 
-__all__ = ["Interval", "LossInterval", "PairedLosses"]
+__all__ = ["Interval", "LossInterval", "PairedLosses", "mean_interval"]

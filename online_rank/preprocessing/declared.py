@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from online_rank.arguments import flag
 from online_rank.base.anatomy import Abilities
 from online_rank.base.columns import as_array
 from online_rank.base.form import Layer
@@ -27,6 +28,9 @@ class DeclaredFeatures(QueryTransformer):
     ----------
     features
         Names of the features, each once.
+    texts
+        Whether the next step takes texts and missing values, as `AdditiveRanker` does: dicts are passed on as they are, and a
+        feature that a document lacks is missing, not 0.
 
     Attributes
     ----------
@@ -59,14 +63,16 @@ class DeclaredFeatures(QueryTransformer):
 
     _missing: collections.Counter[Hashable]
 
-    def __init__(self, features: Sequence[Hashable]) -> None:
+    def __init__(self, features: Sequence[Hashable], *, texts: bool = False) -> None:
         super().__init__()
+        flag("texts", texts)
         if isinstance(features, str | bytes) or not isinstance(features, Sequence):
             raise TypeError(f"features is {features!r}; it is a list of names")
         if not features:
             raise ValueError("features is empty; it names at least one feature")
         if twice := [name for name, n in collections.Counter(features).items() if n > 1]:
             raise ValueError(f"features names {twice[0]!r} more than once")
+        self.texts = texts
         self.features = features if are_nfc(features) else names_in_nfc(features, "features")
 
     @property
@@ -92,7 +98,7 @@ class DeclaredFeatures(QueryTransformer):
         return self._missing
 
     def _abilities(self) -> Abilities:
-        return Abilities(takes_documents=True, learns=False)
+        return Abilities(takes_documents=not self.texts, passes_documents=self.texts, takes_missing=self.texts, learns=False)
 
     _rises = True
 
@@ -103,6 +109,8 @@ class DeclaredFeatures(QueryTransformer):
         documents, own = block.X, self.feature_names
         if isinstance(documents, list):
             self._require_declared(documents, block.ids)
+            if self.texts:
+                return block
             read = read_query(documents)
             block = with_features(block, read.X, read.names)
         elif block.names is not None:
@@ -114,7 +122,7 @@ class DeclaredFeatures(QueryTransformer):
             return with_features(block, X if len(X) else np.zeros((0, len(own)), X.dtype), own)
         if block.names == own:
             return block
-        arranged = np.zeros((len(X), len(own)), X.dtype)
+        arranged = np.full((len(X), len(own)), np.nan if self.texts else 0.0, X.dtype)
         arranged[:, [own.index(name) for name in block.names]] = X
         return with_features(block, arranged, own)
 

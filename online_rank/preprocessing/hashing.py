@@ -1,6 +1,7 @@
 """Features by hashed names, without a vocabulary, for numbers, text and categories."""
 
 import re
+from array import array
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -104,10 +105,13 @@ class HashedFeatures(QueryTransformer):
         names: Sequence[Iterable[Hashable]] = documents
         values = as_floats(flat(x.values() for x in documents))
         if values is None:
-            features = [list(self._features_of(x, i, ids)) for i, x in enumerate(documents)]
-            lengths = map(len, features)
-            names = [[name for name, _ in document] for document in features]
-            values = np.array([value for document in features for _, value in document], dtype=np.float64)
+            # Pairs of all documents at once would take a hundred bytes for each feature.
+            parts, numbers = list[list[Hashable]](), array("d")
+            for i, x in enumerate(documents):
+                features = [*self._features_of(x, i, ids)]
+                parts.append([name for name, _ in features])
+                numbers.extend([value for _, value in features])
+            names, lengths, values = parts, map(len, parts), np.frombuffer(numbers)
         starts = np.zeros(len(documents) + 1, dtype=np.int64)
         np.cumsum(np.fromiter(lengths, np.int64, len(documents)), out=starts[1:])
         if not np.isfinite(values).all():

@@ -338,26 +338,34 @@ def _from_dicts(documents: Sequence[Any], ids: tuple[Hashable, ...] | None, as_g
         return _new(_Features, ([*documents], ids, None, dict))
     if not documents:
         return _Features(np.empty((0, 0)), ids, (), dict)
-    # The common case, dicts with the same names, without Python code for each feature.
-    names: tuple[Hashable, ...] = tuple(documents[0])
-    n, d = len(documents), len(names)
-    if d < 2 or not are_dicts or {*map(len, documents)} != {d}:
+    table = table_of(documents) if are_dicts else None
+    if table is None:
         return _from_ragged_dicts(documents, ids)
-    if [*itertools.chain.from_iterable(documents)] == [*names] * n:
-        rows: Iterable[Any] = map(dict.values, documents)
-    else:
-        try:
-            rows = [*map(operator.itemgetter(*names), documents)]
-        except KeyError:
-            return _from_ragged_dicts(documents, ids)
+    names, cells = table
     if not are_nfc(names):
         names = tuple(names_in_nfc(names, f"x: {document_name(0, ids)}"))
-    if d > MAX_FEATURES:
-        _require_few(d)
-    cells = [*itertools.chain.from_iterable(rows)]
+    _require_few(len(names))
     values = as_floats(cells)
     X = _checked_floats(cells, names, ids, 0) if values is None else values
-    return _new(_Features, (X.reshape(n, d), ids, names, dict))
+    return _new(_Features, (X.reshape(len(documents), len(names)), ids, names, dict))
+
+
+def table_of(documents: Sequence[Any]) -> tuple[tuple[Hashable, ...], list[Any]] | None:
+    """The names and the values, one document after the other, of dicts that all have the same names; None for any others.
+
+    No Python code runs for a single feature.
+    """
+    names = tuple(documents[0])
+    if not names or {*map(len, documents)} != {len(names)}:
+        return None
+    if flat(documents) == [*names] * len(documents):
+        return names, flat(map(dict.values, documents))
+    if len(names) == 1:
+        return None
+    try:
+        return names, flat(map(operator.itemgetter(*names), documents))
+    except KeyError:
+        return None
 
 
 @functools.lru_cache(maxsize=256)
@@ -375,13 +383,11 @@ def flat(parts: Iterable[Iterable[Any]]) -> list[Any]:
 
 def as_floats(values: list[Any]) -> np.ndarray | None:
     """Values as float64 (n,); None if one of them cannot be converted to a float."""
-    floats = np.empty(len(values))
     try:
         # Several times as fast as numpy's conversion of a list.
-        _packer(len(values)).pack_into(floats.data, 0, *values)
+        return np.frombuffer(bytearray(_packer(len(values)).pack(*values)))
     except (struct.error, TypeError, OverflowError, ValueError):
         return None
-    return floats
 
 
 def _checked_floats(values: list[Any], names: tuple[Hashable, ...], ids: Sequence[Hashable] | None, first: int) -> np.ndarray:

@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from online_rank.query.blocks import document_name
-from online_rank.query.forms import as_floats, documents_in_nfc, flat
+from online_rank.query.forms import as_floats, documents_in_nfc, table_of
 from online_rank.query.names import are_nfc, in_nfc
 
-__all__ = ["Levels", "is_level", "read_documents"]
+__all__ = ["Levels", "is_level", "numbers", "read_documents"]
 
 _IS = "is"
 _ONLY_DICTS = {dict}
@@ -22,6 +22,8 @@ _ONLY_DICTS = {dict}
 _BOOLEANS = {True: "true", False: "false"}
 _ARE_BOOLEAN = frozenset((bool, np.bool_))
 _Column: TypeAlias = Callable[[Hashable, float], np.ndarray]
+#: For each feature the documents that have it, and its values there.
+_Features: TypeAlias = dict[Hashable, tuple[list[int], list[Any]]]
 #: Values of pandas that stand for nothing, known by the names of their classes.
 _MISSING = ("NAType", "NaTType")
 _KINDS = "features are numbers, texts, booleans, lists of texts and times"
@@ -100,14 +102,29 @@ def read_documents(
     (('price', ('tags', 'is', 'new')), [[2.0, 1.0], [nan, 1.0]])
     """
     n = len(documents)
-    names = tuple(documents[0]) if n and type(documents[0]) is dict else ()
-    alike = n and {*map(type, documents)} == _ONLY_DICTS and flat(documents) == [*names] * n
-    if alike and levels._levels.keys().isdisjoint(names) and are_nfc(names):
-        values = flat(map(dict.values, documents))  # type: ignore[arg-type]
-        X = as_floats(values) if _ARE_BOOLEAN.isdisjoint(map(type, values)) else None
+    table = table_of(documents) if {*map(type, documents)} == _ONLY_DICTS else None
+    if table is not None and levels._levels.keys().isdisjoint(table[0]) and are_nfc(table[0]):
+        X = numbers(table[1])
         if X is not None:
-            return X.reshape(n, len(names)), names
+            return X.reshape(n, len(table[0])), table[0]
     levels = levels.copy()
+    found = _by_feature(documents, ids) if table is None else _cut(*table, n)
+    if not are_nfc(found):
+        return read_documents(documents_in_nfc(documents, ids), ids, levels)
+    columns: dict[Hashable, np.ndarray] = {}
+
+    def column(name: Hashable, value: float) -> np.ndarray:
+        if name not in columns:
+            columns[name] = np.full(n, value)
+        return columns[name]
+
+    for name in [*found]:
+        _read_feature(name, *found.pop(name), ids, levels, column)  # Freed one by one, which keeps the peak low.
+    return np.column_stack([*columns.values()]) if columns else np.empty((n, 0)), tuple(columns)
+
+
+def _by_feature(documents: Sequence[Mapping[Hashable, Any]], ids: Any) -> _Features:
+    """The values of each feature of documents that have other names."""
     found: dict[Hashable, tuple[list[int], list[Any]]] = {}
     for i, x in enumerate(documents):
         if not isinstance(x, Mapping):
@@ -116,19 +133,23 @@ def read_documents(
             rows, values = found.setdefault(name, ([], []))
             rows.append(i)
             values.append(value)
-    if not are_nfc(found):
-        return read_documents(documents_in_nfc(documents, ids), ids, levels)
-    columns: dict[Hashable, np.ndarray] = {}
-    for name in [*found]:
-        rows, values = found.pop(name)  # Freed one by one, which keeps the peak low.
-        _read_feature(name, rows, values, ids, levels, lambda column, value: columns.setdefault(column, np.full(n, value)))
-    return np.column_stack([*columns.values()]) if columns else np.empty((n, 0)), tuple(columns)
+    return found
+
+
+def _cut(names: tuple[Hashable, ...], values: list[Any], n: int) -> _Features:
+    """The values of each feature of n documents that all have the same names (`table_of`)."""
+    every = [*range(n)]
+    return {name: (every, values[j :: len(names)]) for j, name in enumerate(names)}
 
 
 def _read_feature(name: Hashable, rows: list[int], values: list[Any], ids: Any, levels: Levels, column: _Column) -> None:
     """Write the values of one feature to its column, or to those of its levels; `column` makes those filled with a value."""
     kind = levels.kind_of(name)
-    floats = as_floats(values) if kind != "category" and _ARE_BOOLEAN.isdisjoint(map(type, values)) else None
+    floats = None if kind == "category" else numbers(values)
+    if floats is None:
+        given = [k for k, value in enumerate(values) if value is not None]
+        rows, values = [rows[k] for k in given], [values[k] for k in given]
+        floats = numbers(values) if given and kind != "category" else None
     if floats is not None:
         column(name, np.nan)[rows] = floats
         return
@@ -150,6 +171,17 @@ def _read_feature(name: Hashable, rows: list[int], values: list[Any], ids: Any, 
         else:
             for level in read:
                 column(levels.name(name, level), 0.0)[i] = 1.0
+
+
+def numbers(values: list[Any]) -> np.ndarray | None:
+    """Values as float64 (n,); None if one of them is a boolean, or cannot be converted to a float."""
+    floats = as_floats(values)
+    if floats is not None:
+        # Asking each value for its type takes three times as long as converting it.
+        may_be = np.flatnonzero((floats == 0.0) | (floats == 1.0)).tolist()
+        if may_be and not _ARE_BOOLEAN.isdisjoint(map(type, map(values.__getitem__, may_be))):
+            return None
+    return floats
 
 
 def _read_value(value: Any) -> float | list[str] | str | None:

@@ -29,7 +29,7 @@ from online_rank.rankers.halving import halved
 from online_rank.rankers.hedge import LEAST, HedgeAccount, Hedged, opening
 from online_rank.rankers.mixed import mix_curves
 from online_rank.rankers.perceptron import PerceptronRanker
-from online_rank.rankers.signs import checked_signs
+from online_rank.rankers.signs import checked_signs, require_in_array
 
 __all__ = ["MEMBERS", "AdditiveRanker"]
 
@@ -96,8 +96,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
         Most levels of a category.
     signs
         `{feature: 1 or -1}`: its curves never fall, or never rise; of a boolean, true is never worse, or never better, than
-        false. Such a feature has no target encodings, and the Newton learner leaves it out. The feature number n of an array is
-        called `"n"`.
+        false. Such a feature has no target encodings, and the Newton learner leaves it out. Features of an array are called
+        `"1"` (column 0), `"2"`, and so on.
     seed
         Seed of all draws.
 
@@ -331,6 +331,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
             )
 
     def _decide_signs(self) -> None:
+        if self.feature_names is None:
+            require_in_array(self.signs, self._n_features)
         known = dict(zip(self._own_names(), range(self._n_features), strict=True))
         self._signs = np.zeros(self._n_features, dtype=np.int64)
         for name, sign in (self.signs or {}).items():

@@ -12,7 +12,6 @@ from online_rank._kernels import dense, sparse
 from online_rank._kernels.averages import scale_and_shift
 from online_rank._kernels.codes import AVERAGED, SINCE_REFERENCE
 from online_rank.base import Ranker
-from online_rank.base.columns import are_numbers
 from online_rank.base.form import Head, Linear
 from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
@@ -21,7 +20,7 @@ from online_rank.query import Block, SparseRows
 from online_rank.query.sparse import as_rows
 from online_rank.rankers.halving import halved
 from online_rank.rankers.rules import as_weights, rule_weights
-from online_rank.rankers.signs import against_signs
+from online_rank.rankers.signs import against_signs, require_in_array
 
 
 def averaging(half_life: float | None) -> float:
@@ -176,16 +175,10 @@ class LinearRanker(AveragedRanker):
 
     def _signed_columns(self) -> tuple[np.ndarray, np.ndarray]:
         """The columns that have a sign, and their signs, float64."""
-        unnamed = self._columns is None and self._n_features > 0
+        if self._columns is None:
+            require_in_array(self.signs, self._n_features)
         names = tuple(self.signs or ())
-        if unnamed and not are_numbers(names):
-            wrong = next(name for name in names if not are_numbers((name,)))
-            raise ValueError(
-                f"signs names {wrong!r}, but the queries do not name their features: feature n of an array is called 'n'"
-            )
         columns, signs = self._columns_of(names), np.array(list((self.signs or {}).values()), dtype=np.float64)
-        if unnamed and (columns < 0).any():
-            raise ValueError(f"signs names feature {names[int(np.argmin(columns))]}, but there are {self._n_features} features")
         return columns[columns >= 0], signs[columns >= 0]
 
     def _warn_of_unknown_signs(self, columns: np.ndarray) -> None:

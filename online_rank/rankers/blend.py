@@ -19,7 +19,7 @@ from online_rank.base import Abilities, Ranker, RankingPipeline, Round, ranker_o
 from online_rank.base.closed import form_of
 from online_rank.base.draws import counted_generator
 from online_rank.base.explain import shares_of_features
-from online_rank.base.form import Blend, Form, Head, Linear
+from online_rank.base.form import Blend, Curves, Form, Head, Linear
 from online_rank.base.lock import locked
 from online_rank.base.rounds import largest_norm
 from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
@@ -29,7 +29,7 @@ from online_rank.query import Block, SparseRows, feature_dicts, single, with_fea
 from online_rank.query.levels import is_level
 from online_rank.rankers.additive import AdditiveRanker
 from online_rank.rankers.boosted import REACH, BoostedRanker
-from online_rank.rankers.curved import as_read
+from online_rank.rankers.curved import as_read, n_curves
 from online_rank.rankers.fading import FadingRanker
 from online_rank.rankers.hedge import BUDGET, LEAST, HedgeAccount, Hedged, choose, opening, shares_of
 from online_rank.rankers.nested import NestedRanker, first_step, require_model
@@ -294,8 +294,13 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
         linear = reader._linear_weights()
         if linear is not None:
             return Linear(self._mean_weights[0] * linear)
-        trees = Form(names, n_features, reader._front._layers(n_features)[:1], self._trees._head())
-        return Blend((form_of(reader), trees), self._mean_weights)
+        # What the map has not learned yet it takes for 0.
+        n, mapped = n_curves(reader), reader._mapped()
+        seen = [_within_reach(*knots) for knots in mapped.knots]
+        seen += [(np.zeros(1), np.zeros(1))] * (n_features - n)
+        missing, lacked = np.full(n_features, -2.0 * REACH), np.append(mapped.lacked, np.zeros(n_features - n, dtype=bool))
+        layer = Curves(np.arange(n_features), tuple(seen), missing, lacked)
+        return Blend((form_of(reader), Form(names, n_features, (layer,), self._trees._head())), self._mean_weights)
 
     def _is_sound(self, X: Any) -> bool:
         """Whether features have no value that is refused."""
@@ -388,6 +393,14 @@ def _recommended(measure: str, relative: bool, seed: int) -> list[Ranker | Ranki
     """The default blend. Settings were chosen by `python -m benchmarks.blends`."""
     trees = BoostedRanker(measure, decay=0.012, learning_rate=0.2, longest_gap=20, seed=seed)
     return [AdditiveRanker(measure, relative=relative, seed=seed), trees]
+
+
+def _within_reach(values: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The knots of a map whose scores end at -REACH: below are the scores of missing values."""
+    above = scores > -REACH
+    if above.all():
+        return values, scores
+    return np.append(np.interp(-REACH, scores, values), values[above]), np.append(-REACH, scores[above])
 
 
 def _prior_of(prior: Sequence[float] | None, candidates: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from online_rank._kernels import curves
 from online_rank.base import Ranker, share_lock
 from online_rank.base.asked import as_numbers
 from online_rank.base.columns import as_array
-from online_rank.base.form import Curves, Head, Layer, Linear
+from online_rank.base.form import Curves, Head, InQuery, Layer, Linear
 from online_rank.base.lock import locked
 from online_rank.preprocessing import StreamQuantileMap
 from online_rank.query import Block, SparseRows, require_finite, single, with_features
@@ -25,6 +25,8 @@ MEMBERS = ("last", "slow", "fast", "newton")
 ALONE = np.eye(len(MEMBERS))
 #: A first query with at least so many names, of which documents have less than this share, is sparse.
 _MANY_NAMES, _FILLED = 50, 0.25
+#: The scores at which curves bend, and one that no rank reaches.
+_BENDS, _FARTHEST = curves.FIRST + curves.STEP * np.arange(curves.POINTS), 40.0
 #: The most values of a query that is kept after it was scored.
 _MOST_READ = 1 << 16
 
@@ -153,22 +155,30 @@ class CurvedRanker(Ranker):
     def _head(self) -> Head:
         if self._linear is not None:
             return self._linear._head()
-        if self.relative:
-            raise TypeError("its curves of ranks depend on the whole query; AdditiveRanker(relative=False) has none")
-        if self._levels().columns or (self._places[:, 1] >= 0).any():
-            raise TypeError("it has met categories or missing values, which engines cannot tell from 0")
-        return Linear(np.ones(self._n_features))
+        return Linear(np.ones(n_curves(self) * (2 if self.relative else 1)))
 
     def _own_layers(self) -> Sequence[Layer]:
         if self._linear is not None:
             return ()
-        mapped: Any = self._front._layers(self._n_features)[0]
-        bends, made = curves.FIRST + curves.STEP * np.arange(curves.POINTS), []
-        for (_, scores), (starts, slopes) in zip(mapped.knots, self._curves()[:, 0], strict=True):
-            g = np.unique(np.concatenate([bends[(bends > scores[0]) & (bends < scores[-1])], scores[[0, -1]]]))
-            cells = cells_of(g)
-            made.append((g, starts[cells] + slopes[cells] * g))
-        return mapped, Curves(np.arange(self._n_features), tuple(made))
+        n, mapped, drawn, made = n_curves(self), self._mapped(), self._curves(), []
+        for (values, scores), curve in zip(mapped.knots, drawn[:, 0], strict=True):
+            bent, g = _bent(values, scores)
+            made.append((bent, _on_cells(curve, g)))
+        missing = drawn[:, 0, 0, curves.MISSING]
+        if not self.relative:
+            return (mapped._replace(knots=tuple(made), missing=missing),)
+        # The scores of ranks have no end.
+        q = np.array([-_FARTHEST, *_BENDS, _FARTHEST])
+        made += [(q, _on_cells(curve, q)) for curve in drawn[:, 1]]
+        ranked = InQuery(np.tile(np.arange(n), 2), np.repeat([False, True], n), "ranks")
+        lacked = np.append(mapped.lacked, np.zeros(n, dtype=bool))
+        return ranked, Curves(np.arange(2 * n), tuple(made), np.append(missing, np.zeros(n)), lacked)
+
+    def _mapped(self) -> Any:
+        """The map of the features that have curves, and of which of them values were missing."""
+        n = n_curves(self)
+        lacked = (self._places[:n, 1] >= 0) | np.array([self._front.sample(j)[2] > 0.0 for j in range(n)], dtype=bool)
+        return self._front._layers(n)[0]._replace(lacked=lacked)  # type: ignore[call-arg]
 
     def _linear_weights(self, columns: Any = slice(None)) -> np.ndarray | None:
         return None if self._linear is None else self._linear._linear_weights(columns)
@@ -218,8 +228,7 @@ class CurvedRanker(Ranker):
         j = self._place_of(feature)
         drawn = self._curves() if member is None else self._drawn_by(ALONE[MEMBERS.index(member)] / self._scales())
         values, g = self._bends(j)
-        cells = cells_of(g)
-        own, ranked = (starts[cells] + slopes[cells] * g for starts, slopes in drawn[j])
+        own, ranked = (_on_cells(curve, g) for curve in drawn[j])
         return values, own, ranked
 
     def _place_of(self, feature: Hashable) -> int:
@@ -232,13 +241,7 @@ class CurvedRanker(Ranker):
     def _bends(self, j: int) -> tuple[np.ndarray, np.ndarray]:
         """The values of a feature at which its curve bends, ascending, and their normal scores."""
         values, scores = self._front.knots(j)
-        if not len(values):
-            return values, scores
-        bends = curves.FIRST + curves.STEP * np.arange(curves.POINTS)
-        bends = bends[(bends > scores[0]) & (bends < scores[-1])]
-        # Between knots at neighbouring numbers there is no value.
-        bent = np.unique(np.concatenate([values, np.interp(bends, scores, values)]))
-        return bent, np.interp(bent, values, scores)
+        return _bent(values, scores) if len(values) else (values, scores)
 
     def _columns_of_features(self) -> dict[Hashable, list[int]]:
         """The columns of each feature: one, or those of the levels of a category."""
@@ -297,6 +300,20 @@ _NOT_READ = curves.Read(np.empty((0, 0)), _NO_ROWS)
 def cells_of(g: np.ndarray) -> np.ndarray:
     """The cell of each score on the grid."""
     return np.clip((g - curves.FIRST) / curves.STEP + 1.0, 0.0, curves.POINTS + 0.5).astype(np.intp)
+
+
+def _bent(values: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The values of a feature at which its curve bends, ascending, and their normal scores, from the knots of its map."""
+    bends = _BENDS[(scores[0] < _BENDS) & (scores[-1] > _BENDS)]
+    # Between knots at neighbouring numbers there is no value.
+    bent = np.unique(np.concatenate([values, np.interp(bends, scores, values)]))
+    return bent, np.interp(bent, values, scores)
+
+
+def _on_cells(curve: np.ndarray, g: np.ndarray) -> np.ndarray:
+    """A curve (2, N_CELLS), constants and slopes, at scores."""
+    cells = cells_of(g)
+    return curve[0][cells] + curve[1][cells] * g
 
 
 def as_read(X: np.ndarray) -> np.ndarray:

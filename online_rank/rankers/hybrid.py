@@ -1,4 +1,4 @@
-"""Learned fusion of several retrievers, with a guarantee from the first query."""
+"""Learned fusion of several retrievers, with a regret bound against today's rule from the first query."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank._kernels.codes import DOCUMENTS
+from online_rank.base import abilities_of, steps_of
 from online_rank.query import Block
 
 
@@ -30,6 +31,17 @@ def has_dense_weights(ranker: Any) -> bool:
 def averages(ranker: Any) -> bool:
     """Whether a ranker serves an average of its weights, not those that learn."""
     return bool(getattr(ranker, "_averages", False))
+
+
+def learns_as_it_answers(ranker: Any) -> bool:
+    """Whether the scores that decide what a ranker learns from a query are those that it answers before it learns the query.
+
+    A blend judges its candidates behind the transformers of its members, which have learned from the query by then.
+    """
+    if averages(ranker):
+        return getattr(ranker, "served", None) == "average"
+    members = getattr(ranker, "_learners", ())
+    return not any(abilities_of(step).learns for member in members for step in steps_of(member)[:-1])
 
 
 def unaveraged_scores(ranker: Any, X: Any) -> np.ndarray:

@@ -82,9 +82,9 @@ class PerceptronRanker(LinearRanker):
     signs
         Known signs of weights: `{"price": -1, "clicks": 1}`. After each update a weight of the wrong sign becomes 0, so that of
         two documents that differ in the price alone the dearer one never scores higher. Names are those of the columns that the
-        ranker gets; feature n of an array is called "n". A pipeline refuses transformers whose columns do not rise with a
-        feature, and signs of only some of the columns made of it. Bounds cover comparators with the same signs (Notes). None
-        for no signs.
+        ranker gets; those of an array are "1" (column 0), "2", and so on. A pipeline refuses transformers whose columns do not
+        rise with a feature, and signs of only some of the columns made of it. Bounds cover comparators with the same signs
+        (Notes). None for no signs.
 
     Notes
     -----

@@ -27,6 +27,7 @@ import numpy as np
 
 from online_rank._kernels.sparse import LAZY, WEIGHT
 from online_rank.base import parts_of
+from online_rank.base.columns import are_numbers
 from online_rank.query.names import keys_in_nfc
 
 
@@ -42,6 +43,19 @@ def checked_signs(signs: Any) -> Any:
         if isinstance(sign, bool) or sign not in (1, -1):
             raise ValueError(f"signs[{name!r}] is {sign!r}; it is 1 (no weight below 0) or -1 (no weight above 0)")
     return keys_in_nfc(signs, "signs")
+
+
+def require_in_array(signs: Mapping[Any, int] | None, n_features: int) -> None:
+    """Raise ValueError unless every feature with a sign is one of those of an array: "1" for column 0, and so on.
+
+    Arrays without columns, as before the first query, lack none.
+    """
+    for name in signs or () if n_features else ():
+        if not are_numbers((name,)) or int(name) > n_features:
+            raise ValueError(
+                f"signs names {name!r}, but the queries do not name their {n_features} features: column 0 of an array is '1', "
+                f"and the last one is '{n_features}'"
+            )
 
 
 def against_signs(

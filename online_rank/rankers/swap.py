@@ -61,8 +61,8 @@ class SwapRanker(ExploringRanker):
     so some documents are shown more often than others even if users have no preference.
 
     A ranker made by `from_weights` or `from_rule` trusts its scores from the first query: its confidence is 1, and its rankings
-    keep at least .92 of the greedy DCG (`retention`). It learns from there, but slowly if the initial order is wrong, since
-    documents that are rarely shown are rarely clicked.
+    keep at least .92 of the greedy DCG in expectation (`retention`). It learns from there, but slowly if the initial order is
+    wrong, since documents that are rarely shown are rarely clicked.
 
     References
     ----------

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -101,8 +101,8 @@ class Exchange:
         arrival: Arrival = (scope.get("extensions") or {}).get(ARRIVAL) or (time.perf_counter(), None)
         self._began, self._sent = arrival
 
-    async def body(self, most: int, seconds: float, kind: bytes = b"application/json") -> bytes:
-        """The body of a POST request, within limits of bytes and seconds.
+    async def body(self, most: int, seconds: float, kinds: Sequence[bytes] = (b"application/json",)) -> bytes:
+        """The body of a POST request of one of these media types, within limits of bytes and seconds.
 
         Raises
         ------
@@ -113,9 +113,9 @@ class Exchange:
         """
         if self.scope["method"] != "POST":
             raise Refused(405, f"{self.path} takes POST", ((b"allow", b"POST"),))
-        # Browsers send this type to another site only after a preflight request, which this server refuses.
-        if self.headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != kind:
-            raise Refused(415, f"the request must have the header Content-Type: {kind.decode()}")
+        # Browsers send these types to another site only after a preflight request, which this server refuses.
+        if self.headers.get(b"content-type", b"").partition(b";")[0].strip().lower() not in kinds:
+            raise Refused(415, f"the request must have the header Content-Type: {b' or '.join(kinds).decode()}")
         length = self.headers.get(b"content-length", b"")
         if not length.isdigit():
             # Chunks may be of one byte each, which takes seconds of parsing for every megabyte.

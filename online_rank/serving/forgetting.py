@@ -13,9 +13,9 @@ from online_rank.base.undo import all_or_nothing
 from online_rank.preprocessing.crosses import CrossFeatures, suffix_of
 from online_rank.query import Runs
 from online_rank.serving.learning import pages_of
-from online_rank.serving.messages import Forget
+from online_rank.serving.messages import BINARY_BEGINS, Forget
 from online_rank.serving.protocol import RankingService
-from online_rank.serving.reading import read
+from online_rank.serving.reading import read, request_of
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import strings_of
 
@@ -156,12 +156,13 @@ def _named_by(step: QueryTransformer, names: Collection[str]) -> Collection[Any]
 
 def _has(text: str, wanted: Forget) -> bool:
     """Whether a request has the entry of the context, or the document."""
-    # Parsing takes much longer than looking for both, which stand there as they are, or with escapes.
+    # Parsing takes much longer than looking for both, which stand in JSON as they are, or with escapes.
     context, document = wanted.entry, wanted.document
-    may_have = "\\" in text or (context is not None and context[0] in text and context[1].lower() in text.lower())
+    is_binary = text.startswith(BINARY_BEGINS.decode())
+    may_have = is_binary or "\\" in text or (context is not None and context[0] in text and context[1].lower() in text.lower())
     if not may_have and (document is UNSET or document not in text):
         return False
-    message: Any = read(text.encode())
+    message: Any = read(request_of(text))
     if context is not None:
         value = (message.context or {}).get(context[0])
         if type(value) in (str, int, bool) and str(value) == context[1]:

@@ -11,7 +11,8 @@
 - `GET /`: a page that shows how the ranker learns, fed by `/events` and `/curves`.
 - `GET /docs`, `/openapi.json`: this description.
 
-The fields of a request determine its kind, as in the JSON lines of `online-rank stream`; `/rank` and `/learn` take all kinds.
+Queries are JSON, by document or in columns, or binary (`messages.BINARY`). The fields of a request determine its kind, as in
+the JSON lines of `online-rank stream`; `/rank` and `/learn` take all kinds.
 """
 
 import asyncio
@@ -36,6 +37,7 @@ from online_rank.base import abilities_of
 from online_rank.serving import curves
 from online_rank.serving.asgi import Exchange, Headers, Limits, Receive, Refused, Scope, Send
 from online_rank.serving.host import is_local
+from online_rank.serving.messages import BINARY
 from online_rank.serving.metrics import Figures
 from online_rank.serving.models import KeyRefused, Models
 from online_rank.serving.openapi import OPEN_TO_ALL, description, description_page
@@ -55,6 +57,8 @@ _PAGE_HEADERS = {
     "Cache-Control": "no-store",
 }
 _POSTED = ("/rank", "/learn", "/explain", "/model", "/model/rollback", "/forget")
+#: Paths that take queries, and the media types of their bodies.
+_OF_QUERIES, _QUERY = ("/rank", "/learn", "/explain"), (b"application/json", BINARY.encode())
 #: The roles that may send requests to a path; others need admin.
 _ROLES = {"/rank": ROLES, "/learn": ROLES, "/explain": ("rank", "admin")}
 _ALL_ROLES = frozenset(ROLES)
@@ -294,7 +298,9 @@ class RankingApp:
     async def _answer(self, exchange: Exchange, key: str | None) -> Answer:
         limits, path = self.limits, exchange.path
         if path == "/model":
-            body = await exchange.body(limits.model, self._seconds_for_a_file, b"application/octet-stream")
+            body = await exchange.body(limits.model, self._seconds_for_a_file, (b"application/octet-stream",))
+        elif path in _OF_QUERIES:
+            body = await exchange.body(limits.body, limits.seconds, _QUERY)
         else:
             body = await exchange.body(limits.body, limits.seconds)
         if path in ("/rank", "/learn"):

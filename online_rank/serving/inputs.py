@@ -10,7 +10,7 @@ import math
 import sys
 import time
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -139,9 +139,10 @@ class InputWatch:
         self._looked_at = now
         return True
 
-    def look(self, documents: dict[str, dict[str, Any]]) -> bool:
+    def look(self, documents: Mapping[str, dict[str, Any]]) -> bool:
         """Look at some documents of a query. Returns whether the reference has just become complete."""
-        chosen = [*documents.values()][:: max(1, len(documents) // _DOCUMENTS)][:_DOCUMENTS]
+        names = [*documents][:: max(1, len(documents) // _DOCUMENTS)][:_DOCUMENTS]
+        chosen = [documents[name] for name in names]
         if not chosen:
             return False
         self.n_queries += 1

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET
 
-from online_rank.base import abilities_of, learn_within
+from online_rank.base import abilities_of, learn_within, parts_of, steps_of
 from online_rank.base.growth import growth_limited
 from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Clicks, Impression
@@ -19,10 +19,11 @@ from online_rank.measures.learned import as_scores
 from online_rank.metrics.base import running_means
 from online_rank.query import Block, Runs, as_grades, read_query
 from online_rank.query.blocks import ONE, with_feedback
+from online_rank.query.columns import Columns
 from online_rank.serving import answers, messages
 from online_rank.serving.challenge import drafted_by_challenge
 from online_rank.serving.outcomes import Outcome, Reply
-from online_rank.serving.reading import digest_of, feedback_of, read
+from online_rank.serving.reading import digest_of, feedback_of, read, request_of
 from online_rank.serving.service_state import ServiceState
 
 #: Most rankings that wait under one id, of which a further one takes the place of the last; and what marks their ids.
@@ -95,7 +96,7 @@ def learn_waiting(
                 scores = answers.as_served(query.ids, answered["ranking"])
             if ungraded == "skip":
                 of_all = dict(zip(query.ids or (), scores, strict=True))
-                query = query_of(state, read(text.encode()), feedback)
+                query = query_of(state, read(request_of(text)), feedback)
                 scores = [of_all[name] for name in query.ids or ()]
             feedback = feedback if ungraded is None else answers.completed(feedback, query)
             y = as_grades(feedback, query.n_documents, query.ids)
@@ -142,6 +143,9 @@ def query_of(state: ServiceState, message: Any, only: Any = None, *, n_bytes: in
         if is_runs:
             raise ValueError("ungraded is 'skip'; documents of runs cannot be left out: ranks are those of whole lists")
         asked = {name: features for name, features in asked.items() if name in only}
+    if isinstance(asked, Columns):
+        models = [state.model] if state.challenge is None else [state.model, state.challenge.model]
+        asked = asked.as_block(categories=abilities_of(state.model).takes_documents, missing=all(map(_takes_missing, models)))
     query = read_query(asked, context=context, documents=abilities_of(state.model).takes_documents)
     if n_bytes is not None:
         for model in (state.model,) if state.challenge is None else (state.model, state.challenge.model):
@@ -151,11 +155,17 @@ def query_of(state: ServiceState, message: Any, only: Any = None, *, n_bytes: in
     return query
 
 
+def _takes_missing(model: Any) -> bool:
+    """Whether a model reads NaN as a missing value: its first step does, and its curves have begun with such queries."""
+    first = steps_of(model)[0]
+    return abilities_of(first).takes_missing and all(getattr(part, "has_curves", True) for part in parts_of(model))
+
+
 def block_of(state: ServiceState, number: int, text: str) -> Block:
     """The query that waits under a number, and was asked by this request: as it was read, or read again."""
     block = state._read.get(number)
     if block is None:
-        block = query_of(state, read(text.encode()))
+        block = query_of(state, read(request_of(text)))
         state._hold(number, len(text), block)
     return block
 

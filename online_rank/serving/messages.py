@@ -3,6 +3,7 @@
 A request is of the kind whose fields it has (`online_rank.serving.reading`). Answers are dicts of the types below.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -10,6 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from online_rank.arguments import LATEST
 from online_rank.limits import INT64_HIGH, INT64_LOW, MAX_DOCUMENTS, MAX_ID_LENGTH
 from online_rank.query import Runs
+from online_rank.query.columns import Columns
 from online_rank.query.grades import MAX_GRADE
 
 
@@ -26,6 +28,16 @@ _Docs = Annotated[
     dict[str, dict[str, _Feature]],
     _about("the documents of the query: `{document: {feature: value}}`; null is a missing value"),
     Meta(extra_json_schema={"maxProperties": MAX_DOCUMENTS}),
+]
+_Features = Annotated[list[str], _about("in columns, the names of the features, in the order of the values in rows")]
+_Documents = Annotated[
+    list[str],
+    _about("in columns, the documents of the query, in the order of rows"),
+    Meta(extra_json_schema={"maxItems": MAX_DOCUMENTS}),
+]
+_Rows = Annotated[
+    list[list[_Feature]],
+    _about("in columns, a list of values for each document; null is a missing value"),
 ]
 _Runs = Annotated[
     dict[str, dict[str, float] | list[tuple[str, float]]],
@@ -69,16 +81,27 @@ class Message(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Query(Message, kw_only=True):
-    """A request with the documents of a query: `docs`, `runs` or both."""
+    """A request with the documents of a query: `docs`, `runs` or both; or in columns, `features`, `documents` and `rows`."""
 
     docs: _Docs | UnsetType = UNSET
+    features: _Features | UnsetType = UNSET
+    documents: _Documents | UnsetType = UNSET
+    rows: _Rows | UnsetType = UNSET
     runs: _Runs | UnsetType = UNSET
     context: _Context | UnsetType = UNSET
 
+    @property
+    def given(self) -> Mapping[str, dict[str, Any]]:
+        """The documents with their features, `{document: {feature: value}}`."""
+        if self.rows is UNSET:
+            return self.docs or {}
+        if not isinstance(self.rows, Columns):  # Once: a message is asked several times, and lists take more than an array.
+            self.rows = Columns(self.features, self.documents, self.rows)  # type: ignore[arg-type, assignment]
+        return self.rows  # type: ignore[return-value]
+
     def asked(self) -> Any:
-        """The query, `{document: features}` or `Runs`."""
-        docs: Any = self.docs or {}
-        return docs if self.runs is UNSET else Runs(self.runs, docs)  # type: ignore[arg-type]
+        """The query, `{document: features}` or `Runs`. Raises ValueError for columns that do not fit each other."""
+        return self.given if self.runs is UNSET else Runs(self.runs, self.given)  # type: ignore[arg-type]
 
 
 class Rank(Query, kw_only=True):
@@ -132,6 +155,15 @@ class Command(Struct, kw_only=True, forbid_unknown_fields=True):
     cmd: _Cmd
 
 
+#: The fields of documents in columns, which come together.
+IN_COLUMNS = frozenset(("features", "documents", "rows"))
+#: The media type of a query in binary, and the first bytes, which JSON never has.
+BINARY, BINARY_BEGINS = "application/vnd.online-rank.float32", b"float32\n"
+IN_BINARY = (
+    "the line float32; the request as JSON on one line, in columns but without rows; the values, row by row, as 32-bit floats, "
+    "lowest byte first, NaN for a missing value"
+)
+
 #: An example of each kind of request, whose name is that of its type in small letters.
 EXAMPLES: dict[type[Message] | type[Command], dict[str, Any]] = {
     Rank: {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}},
@@ -142,6 +174,10 @@ EXAMPLES: dict[type[Message] | type[Command], dict[str, Any]] = {
     Event: {"id": "q1", "event": "purchase", "doc": "b", "ts": 1763000000},
     Command: {"cmd": "stats"},
 }
+
+
+#: The example of `Rank` in columns.
+COLUMNS = {"id": "q1", "features": ["clicks", "price"], "documents": ["a", "b"], "rows": [[3, 9.5], [1, None]]}
 
 
 class Forget(Struct, kw_only=True, forbid_unknown_fields=True):

@@ -311,7 +311,7 @@ def _certificates(model: Any) -> list[Any]:
         return []
     from online_rank.bounds.certified import certificates_of
 
-    return certificates_of(ranker)
+    return certificates_of(model)
 
 
 def _account(model: Any) -> dict[str, Any] | None:
@@ -322,7 +322,8 @@ def _account(model: Any) -> dict[str, Any] | None:
         if "n_counted" in certificate.totals:
             _, lost, at_most = certificate.facts.get("favoured", (None, None, None))
             counted = certificate.totals["n_counted"]
-            return {"counted": counted, "served": certificate.loss, "favoured": lost, "at_most": at_most}
+            gap = certificate.facts["serving_gap"]
+            return {"counted": counted, "served": certificate.loss, "favoured": lost, "at_most": at_most, "excess": gap}
     return None
 
 

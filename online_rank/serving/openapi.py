@@ -114,7 +114,10 @@ def _content(kind: Any) -> dict[str, Any]:
     if isinstance(kind, str):
         return {kind: {}}
     references = [{"$ref": f"#/components/schemas/{each.__name__}"} for each in kind]
-    return {"application/json": {"schema": {"anyOf": references} if len(kind) > 1 else references[0]}}
+    content: dict[str, Any] = {"application/json": {"schema": {"anyOf": references} if len(kind) > 1 else references[0]}}
+    if any(issubclass(each, m.Query) for each in kind if isinstance(each, type)):
+        content[m.BINARY] = {"schema": {"type": "string", "format": "binary", "description": m.IN_BINARY}}
+    return content
 
 
 def _schemas(values: tuple[str, ...]) -> dict[str, Any]:
@@ -125,10 +128,12 @@ def _schemas(values: tuple[str, ...]) -> dict[str, Any]:
     texts = {"items": {"type": "string"}} if "array" in values else {}
     for kind, example in m.EXAMPLES.items():
         schema = schemas[kind.__name__]
-        schema["examples"] = [example]
+        schema["examples"] = [example, m.COLUMNS] if kind is m.Rank else [example]
         if issubclass(kind, m.Query):
-            schema["anyOf"] = [{"required": ["docs"]}, {"required": ["runs"]}]
-            schema["properties"]["docs"]["additionalProperties"]["additionalProperties"] = {"type": [*values], **texts}
+            schema["anyOf"] = [{"required": [name]} for name in ("docs", "runs")] + [{"required": sorted(m.IN_COLUMNS)}]
+            value = {"type": [*values], **texts}
+            schema["properties"]["docs"]["additionalProperties"]["additionalProperties"] = value
+            schema["properties"]["rows"]["items"]["items"] = value
     schemas["Forget"]["minProperties"] = 1
     return schemas
 
@@ -160,10 +165,18 @@ def description_page(described: dict[str, Any]) -> str:
 
 
 def _kinds(content: dict[str, Any]) -> str:
-    """Links to the messages of a body, or its media type."""
-    ((kind, of),) = content.items()
-    names = re.findall(r"/schemas/(\w+)", json.dumps(of))
-    return " or ".join(f'<a href="#{name}">{name}</a>' for name in names) or f"<code>{kind}</code>"
+    """Links to the messages of a body, and the media types of others."""
+    links = [f'<a href="#{name}">{name}</a>' for name in re.findall(r"/schemas/(\w+)", json.dumps(content))]
+    others = [
+        f"<code>{kind}</code> {html.escape(_about(of))}".strip() for kind, of in content.items() if "$ref" not in json.dumps(of)
+    ]
+    return " or ".join(links + others)
+
+
+def _about(of: dict[str, Any]) -> str:
+    """What a body is, of one with a description."""
+    description: str = of.get("schema", {}).get("description", "")
+    return f"({description})" if description else ""
 
 
 _PAGE = """<!doctype html>

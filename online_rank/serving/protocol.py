@@ -75,27 +75,38 @@ class RankingService(ServiceState):
     >>> service.handle(b'{"id": 1, "grades": {"a": 0, "b": 2}}').answer
     {'id': 1, 'learned': False, 'duplicate': True}
     >>> service.handle(b'{"id": 1, "grade": 2}', line=4).answer
-    {'id': 1, 'error': 'a request has the fields id and docs (or runs), ...; this one has id, grade', 'line': 4}
+    {'id': 1, 'error': 'a request has the fields id and docs (or runs or columns), ...; this one has id, grade', 'line': 4}
     """
 
-    def handle(self, request: bytes, line: int = 0, at: float | None = None, kinds: Collection[str] | None = None) -> Reply:
+    def handle(
+        self,
+        request: bytes,
+        line: int = 0,
+        at: float | None = None,
+        kinds: Collection[str] | None = None,
+        greedy: bool = False,
+    ) -> Reply:
         """Answer one request. A bad one changes nothing, and raises nothing.
 
         Parameters
         ----------
         request
-            JSON.
+            JSON, or a query in binary (`messages.BINARY`).
         line
             Its number, for error answers.
         at
             When it arrived, in seconds: its time, where it has none of its own (`"ts"`); None for the time on the clock.
         kinds
             The kinds of requests that are answered, by the names of their types in small letters; None for all.
+        greedy
+            Whether each request to rank counts as one that says `"greedy": true`.
         """
         known: dict[str, Any] = {}
         try:
             message: Any = read(request)
             known = {} if isinstance(message, messages.Command) else {"id": message.id}
+            if greedy and isinstance(message, messages.Rank):
+                message.greedy = True
             kind = type(message).__name__.lower()
             if kinds is not None and kind not in kinds:
                 error = f"this is a request of the kind {kind}; here it must be of the kind {' or '.join(sorted(kinds))}"

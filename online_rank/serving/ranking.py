@@ -13,6 +13,7 @@ from online_rank.serving import messages
 from online_rank.serving.answers import explained, ranked
 from online_rank.serving.learning import known_documents, page_for, query_of
 from online_rank.serving.outcomes import Outcome, Reply
+from online_rank.serving.reading import text_of
 from online_rank.serving.service_state import ServiceState
 
 #: Approximate memory of a waiting query besides its text, and of each document besides its features: names, scores, the draw.
@@ -28,7 +29,7 @@ def explain(state: ServiceState, message: messages.Explain, request: bytes) -> R
 
 def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float, now: float) -> Reply:
     """Rank a query of a time `at` the time `now`. Raises ValueError."""
-    query, text, pending = query_of(state, message, n_bytes=len(request)), request.decode(), state._pending
+    query, text, pending = query_of(state, message, n_bytes=len(request)), text_of(request), state._pending
     # Before anything is drawn, because a refused request must not change the next draw.
     size = _ENTRY + len(text) * (1 if text.isascii() else 4) + _DOCUMENT * query.n_documents
     pending.require_room(size)
@@ -64,7 +65,7 @@ def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float,
             forgotten = [*forgotten, replaced]
         # Only a query ahead of the clock has another time than it is.
         fields = ("rank", n_shown, gone, n_asked, kept, None if now == at else now)
-        reply = Reply(answer, Outcome(fields, number, waiting, gone=tuple(forgotten)), docs=message.docs or {})
+        reply = Reply(answer, Outcome(fields, number, waiting, gone=tuple(forgotten)), docs=message.given)
         let_wait(state, changes, number, waiting, gone, now, kept)
     pending.spill()
     return reply

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from online_rank.limits import MAX_REQUEST_DEPTH
-from online_rank.serving.messages import EXAMPLES, Clicks, Command, Id, Message, Query
+from online_rank.serving.messages import BINARY_BEGINS, EXAMPLES, IN_COLUMNS, Clicks, Command, Id, Message, Query
 
 _COLON = ord(":")
 
@@ -36,7 +36,13 @@ _FIELDS = {
     for kind in EXAMPLES
 }
 _KINDS_SHOWN = ", ".join(
-    " and ".join([*sorted(needed & {"id"}), *["docs (or runs)"] * issubclass(kind, Query), *sorted(needed - {"id"})])
+    " and ".join(
+        [
+            *sorted(needed & {"id"}),
+            *["docs (or runs or columns)"] * issubclass(kind, Query),
+            *sorted(needed - {"id"}),
+        ]
+    )
     for kind, (needed, _) in _FIELDS.items()
 )
 #: Has the fields of all kinds, none of which it must have: the kind of a request is known once it is decoded.
@@ -60,12 +66,13 @@ def read(request: bytes) -> Message | Command:
     Parameters
     ----------
     request
-        JSON in UTF-8.
+        JSON in UTF-8, or a query in binary (`messages.BINARY`).
 
     Raises
     ------
     RequestError
-        It is not JSON, has an object with the same key twice, or is not of any kind. The message names what is wrong.
+        It is not JSON, is of another size than its head says, has an object with the same key twice, or is not of any kind. The
+        message names what is wrong.
 
     Examples
     --------
@@ -76,11 +83,44 @@ def read(request: bytes) -> Message | Command:
         ...
     online_rank.serving.reading.RequestError: grades['b'] is "0": expected `int`, got `str` (`{document: grade}` ...
     """
-    fields = _fields(_ANY, request)
+    fields = _in_binary(request) if request.startswith(BINARY_BEGINS) else _fields(_ANY, request)
     kind = _kind_with(frozenset(fields))
     if kind is None:
         raise _of_no_kind(fields, fields.get("id"))
     return kind(**fields)
+
+
+def _in_binary(request: bytes) -> dict[str, Any]:
+    """The fields of a request in binary, whose rows are a view (m, d) of its bytes: nothing is allocated for them."""
+    begin, end = len(BINARY_BEGINS), request.find(b"\n", len(BINARY_BEGINS))
+    if end < 0:
+        raise RequestError("a request in binary is the line float32, JSON on one line, and the bytes of the values")
+    fields = _fields(_ANY, request[begin:end])
+    missing = IN_COLUMNS - {"rows"} - fields.keys()
+    if missing or "rows" in fields:
+        wrong = f"lacks {min(missing)}" if missing else "has rows"
+        raise RequestError(
+            f"the head of a request in binary has features and documents, not rows; this one {wrong}", fields.get("id")
+        )
+    shape = len(fields["documents"]), len(fields["features"])
+    n_bytes, expected = len(request) - end - 1, 4 * shape[0] * shape[1]
+    if n_bytes != expected:
+        raise RequestError(
+            f"rows has {n_bytes} bytes; {shape[0]} documents of {shape[1]} features, 4 bytes a value, are {expected}",
+            fields.get("id"),
+        )
+    fields["rows"] = np.frombuffer(request, "<f4", offset=end + 1).reshape(shape)
+    return fields
+
+
+def text_of(request: bytes) -> str:
+    """A request as a text, which journals and files keep; `request_of` is the inverse."""
+    return request.decode("latin-1" if request.startswith(BINARY_BEGINS) else "utf-8")
+
+
+def request_of(text: str) -> bytes:
+    """The request of which `text_of` made a text."""
+    return text.encode("latin-1" if text.startswith(BINARY_BEGINS.decode()) else "utf-8")
 
 
 def read_as(kind: type[Any], request: bytes) -> Any:
@@ -108,8 +148,8 @@ def _fields(decoder: msgspec.json.Decoder[Any], request: bytes) -> dict[str, Any
         go_on()
     fields = {name: value for name, value in msgspec.structs.asdict(found).items() if value is not UNSET}
     _require_distinct(fields, request)
-    if b"null" in request:  # A feature that is null is missing.
-        for document in fields.get("docs", {}).values():
+    if "docs" in fields and b"null" in request:  # A feature that is null is missing.
+        for document in fields["docs"].values():
             for name in [name for name, value in document.items() if value is None]:
                 del document[name]
     return fields
@@ -158,14 +198,21 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _kind_with(names: frozenset[str]) -> type[Message] | type[Command] | None:
     """The kind of request that has these fields."""
     for kind, (needed, known) in _FIELDS.items():
-        if needed <= names <= known and (not issubclass(kind, Query) or names & {"docs", "runs"}):
+        if needed <= names <= known and (not issubclass(kind, Query) or _has_documents(names)):
             return kind
     return None
 
 
+def _has_documents(names: frozenset[str]) -> bool:
+    """Whether fields are documents in one form: `docs`, `runs` or both, or columns."""
+    others = names & {"docs", "runs"}
+    return not others if names >= IN_COLUMNS else bool(others) and names.isdisjoint(IN_COLUMNS)
+
+
 def _of_no_kind(names: Collection[str], query_id: Any) -> RequestError:
     found = ", ".join(name[:20] for name in list(names)[:5]) or "none"
-    return RequestError(f"a request has the fields {_KINDS_SHOWN}; this one has {found}", query_id)
+    columns = "; columns are features, documents and rows, in place of docs and runs" * (not IN_COLUMNS.isdisjoint(names))
+    return RequestError(f"a request has the fields {_KINDS_SHOWN}; this one has {found}{columns}", query_id)
 
 
 def _refused(decoder: msgspec.json.Decoder[Any], request: bytes, error: Exception) -> RequestError:
@@ -197,8 +244,19 @@ def _refused(decoder: msgspec.json.Decoder[Any], request: bytes, error: Exceptio
             ((step, inside),) = entries
         place.append(step)
     where = "".join(f"[{step[:100]!r}]" if type(step) is str else f"[{step}]" for step in place[1:])
+    if place[0] == "rows":
+        where += _in_words(place[1:], fields)
     value, meaning = bytes(inside)[:40].decode(errors="replace"), _meanings(decoder.type)[place[0]]
     return RequestError(f"{place[0]}{where} is {value}: {what[:1].lower()}{what[1:]} ({meaning})", query_id)
+
+
+def _in_words(place: list[int], fields: dict[str, msgspec.Raw]) -> str:
+    """The document, and the feature, of a place in rows, as far as a refused request has them."""
+    names = []
+    for what, field, k in zip(("document", "feature"), ("documents", "features"), place, strict=False):
+        with contextlib.suppress(msgspec.DecodeError, KeyError, IndexError):
+            names.append(f"{what} {msgspec.json.decode(fields[field], type=list[str])[k][:100]!r}")
+    return f" ({', '.join(names)})" if names else ""
 
 
 def _meanings(kind: Any) -> dict[str, str]:

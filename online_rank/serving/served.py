@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncIterator, Collection
 from typing import Any
 
-import msgspec
 from msgspec import UNSET
 
 from online_rank.base import ranker_of
@@ -122,10 +121,7 @@ class ServedModel:
             return self.durable.service.handle(request, kinds=kinds)
         if self.commits.failure is not None or not isinstance(message, Rank | Explain | Command):
             self.commits.require_working()
-        if isinstance(message, Rank):
-            message.greedy = True
-            request = msgspec.json.encode(message)
-        reply = self.durable.service.handle(request, kinds=kinds)
+        reply = self.durable.service.handle(request, kinds=kinds, greedy=True)
         if "ranking" in reply.answer:
             reply.answer["greedy"] = True
         return reply

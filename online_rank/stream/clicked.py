@@ -1,6 +1,7 @@
 """Click logs in tables: each row is a document of a shown list, or another candidate."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, islice
 from typing import Any
 
@@ -11,15 +12,14 @@ from online_rank.base.draws import counted_generator
 from online_rank.feedback import Clicks, Impression
 from online_rank.feedback.policies import FEW, HELD_BACK
 from online_rank.query import ONE, Block, single
-from online_rank.stream.reader import Lists, Options, context_of, known_to, roles_of
+from online_rank.stream.plan import Options, options_of
+from online_rank.stream.reader import Lists, context_of
 from online_rank.stream.rows import Rows
 from online_rank.stream.source import ReadError
 
 _KINDS = ("above", "place")
 #: So many first lists show whether positions begin at 0.
 _FIRST_LISTS, _FEWEST_LISTS = 100, 10
-
-_Parts = list[tuple[Rows, int, int]]
 
 
 class ClickedLists(Lists, Iterator[tuple[Block, Clicks]]):
@@ -37,49 +37,39 @@ class ClickedLists(Lists, Iterator[tuple[Block, Clicks]]):
         The table and the row where the last list began.
     """
 
-    def __init__(
-        self, sources: Sequence[Any], roles: dict[str, Any], options: Options, events: Mapping[str, float] | None, kind: str
-    ) -> None:
-        super().__init__(sources, roles, options)
+    def __init__(self, sources: Sequence[Any], options: Options, events: Mapping[str, float] | None, kind: str) -> None:
+        super().__init__(sources, options)
         self.n_lists = self.n_empty = 0
         self.where = ""
         self._events, self._kind = events, kind
         self._found = _from_one(self.lists(), str(self.plan.of("position")))
 
     def __next__(self) -> tuple[Block, Clicks]:
-        for qid, parts in self._found:
+        for _, rows in self._found:
             try:
-                made = self._list(qid, parts)
+                made = self._list(rows)
             except ReadError as error:
                 self._leave_out(str(error))
                 continue
             if made is not None:
                 self.n_lists += 1
-                self.where = parts[0][0].where(parts[0][1])
+                self.where = rows.where(0)
                 return made
             self.n_empty += 1
         raise StopIteration
 
-    def _list(self, qid: str, parts: _Parts) -> tuple[Block, Clicks] | None:
+    def _list(self, rows: Rows) -> tuple[Block, Clicks] | None:
         """The query of a list, and its clicks; None if nothing was shown."""
-        places = [(rows, i) for rows, a, b in parts for i in range(a, b)]
-        X = np.concatenate([rows.X[a:b] for rows, a, b in parts])
+        X, docids, more, where = rows.X, rows.docids, rows.more, rows.where
         if self._options.missing == "zero":
-            X[np.isnan(X)] = 0.0
-        docids = [docid for rows, a, b in parts for docid in rows.docids[a:b]]
-        more = {name: [x for rows, a, b in parts for x in rows.more[name][a:b]] for name in parts[0][0].more}
-
-        def where(i: int) -> str:
-            rows, row = places[i]
-            return rows.where(row)
-
+            X = np.where(np.isnan(X), 0.0, X)
         seen: set[str] = set()
         for i, docid in enumerate(docids):
             if not docid or docid in seen:
                 raise ReadError(f"{where(i)}: document {docid!r} is missing, or stands twice in its list")
             seen.add(docid)
-        positions = [_position(value, lambda i=i: where(i)) for i, value in enumerate(more[str(self.plan.of("position"))])]
-        gains = [self._gain(value, lambda i=i: where(i)) for i, value in enumerate(more[str(self.plan.of("click"))])]
+        positions = [_position(value, partial(where, i)) for i, value in enumerate(more[str(self.plan.of("position"))])]
+        gains = [self._gain(value, partial(where, i)) for i, value in enumerate(more[str(self.plan.of("click"))])]
         shown = sorted((i for i, position in enumerate(positions) if position), key=lambda i: positions[i] or 0)
         for i, position in enumerate(positions):
             if not position and gains[i] > 0.0 and (shown or position == 0):
@@ -89,8 +79,8 @@ class ClickedLists(Lists, Iterator[tuple[Block, Clicks]]):
             return None
         # Documents with equal scores keep their order. Rankers would seem to foresee that of the list shown.
         by_id = sorted(range(len(docids)), key=docids.__getitem__)
-        ids, names = [docids[i] for i in by_id], parts[0][0].names
-        x = Block(X[by_id], None, single(len(ids)), ONE, ids=tuple(ids), names=names, context=context_of(qid, self.plan, more))
+        ids = tuple(docids[i] for i in by_id)
+        x = Block(X[by_id], None, single(len(ids)), ONE, ids=ids, names=rows.names, context=context_of(rows, self.plan))
         propensity = self.plan.of("propensity")
         chances = None if propensity is None else tuple(more[propensity][i] for i in shown)
         try:
@@ -136,14 +126,12 @@ def _position(value: float, where: Any) -> int | None:
     return int(value)
 
 
-def _from_one(lists: Iterator[tuple[str, _Parts]], column: str) -> Iterator[tuple[str, _Parts]]:
+def _from_one(lists: Iterator[tuple[str, Rows]], column: str) -> Iterator[tuple[str, Rows]]:
     """The same lists. Raises ReadError if positions seem to begin at 0: each of the first lists has exactly one row there."""
     first = list(islice(lists, _FIRST_LISTS))
-    zeros = [sum(x == 0 for rows, a, b in parts for x in rows.more[column][a:b]) for _, parts in first]
-    if len(first) >= _FEWEST_LISTS and all(n == 1 for n in zeros):
-        rows, a, _ = first[0][1][0]
+    if len(first) >= _FEWEST_LISTS and all(rows.more[column].count(0) == 1 for _, rows in first):
         raise ReadError(
-            f"{rows.where(a)}: each of the first {len(first)} lists has exactly one row at position 0. Positions begin "
+            f"{first[0][1].where(0)}: each of the first {len(first)} lists has exactly one row at position 0. Positions begin "
             "at 1: add 1 to all; if these documents were not shown, leave their positions empty"
         )
     yield from chain(first, lists)
@@ -253,8 +241,7 @@ def read_clicks(
     for name, value in (events or {}).items():
         arguments.number(f"the value of event {name!r}", value, low=0.0)
     named = {"query": query, "document": document, "position": position, "click": click, "propensity": propensity}
-    roles = roles_of(
-        {**named, "event time": event_time}, features=features, exclude=exclude, context=context, known=known_to(model)
+    options = options_of(
+        model, {**named, "event time": event_time}, features, exclude, context, missing=missing, skip_bad=skip_bad
     )
-    kind = "shuffled" if shuffled else propensity_of
-    return ClickedLists(sources, roles, Options(missing=missing, skip_bad=skip_bad), events, kind)
+    return ClickedLists(sources, options, events, "shuffled" if shuffled else propensity_of)

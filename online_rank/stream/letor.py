@@ -1,84 +1,42 @@
-"""LETOR / svmlight text, ``grade qid:id feature:value ... # docid = X``: the loop around the kernel, and its faults."""
+"""LETOR / svmlight text, ``grade qid:id feature:value ... # docid = X``: the loop around the kernel, and faults of lines."""
 
 import functools
-import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from online_rank._kernels import letor as kernels
 from online_rank.query import SparseRows
-from online_rank.stream.plan import Column, Plan
+from online_rank.stream.plan import Column, Options, Plan
 from online_rank.stream.rows import Rows
-from online_rank.stream.source import Text, path_of, text_of
+from online_rank.stream.source import Text, n_lines, text_of
 from online_rank.stream.values import MISSING_WORDS
 
 LOOK_AHEAD = 1 << 23  # bytes of the text from which the number of features is inferred
 WIDE = 1 << 12  # features beyond which rows are sparse
 _MOST_COLUMNS = 1 << 24  # that are inferred
+_FAR = 10**12  # from here on the kernel takes ids for equal
 _BLOCK = 1 << 17  # numbers in a block of rows
-_BYTES_A_FEATURE = 4  # at least: "1:0 "
+_WHOLE = 2.0**53
+_MISSING = {word.encode() for word in MISSING_WORDS}
 
 _DOCID = re.compile(rb"docid\s*=\s*(\S+)")
-_QID = re.compile(rb"\sqid:([^\s#]+)")
-_TOKEN = re.compile(rb"[^\s#]{0,40}")
-_VALUE = re.compile(
-    rb"(?<![^\s])(\d+):([-+]?)(%s)(?![^\s#])" % b"|".join(re.escape(word.encode()) for word in MISSING_WORDS[::-1])
-)
-_STOPPED = (kernels.DONE, kernels.FULL)
-_ID = re.compile(rb"(?<![^\s])(\d+):")
-_VALUES = (kernels.BAD_VALUE, kernels.NOT_FINITE, kernels.NULL_VALUE)
-
-_WRONG = {
-    kernels.BAD_GRADE: "the grade {token} is not a number; a line is: grade qid:ID feature:value ...",
-    kernels.GRADE_RANGE: 'the grade {token} is not an integer >= 0; negative="zero" or "skip" for those below',
-    kernels.NO_QID: "no qid:..., which the first line has",
-    kernels.UNEXPECTED_QID: "{token}, although the first line has no qid",
-    kernels.EMPTY_QID: "qid: without an id",
-    kernels.BAD_FEATURE: "{token} is not feature:value",
-    kernels.FEATURE_RANGE: f"feature {{feature}}: more than {_MOST_COLUMNS} are not inferred: pass n_features={{feature}}",
-    kernels.FEATURE_TWICE: "feature {feature} is given twice",
-    kernels.BAD_VALUE: "the value {token} of feature {feature} is not a number",
-    kernels.NOT_FINITE: "the value {token} of feature {feature} is not finite",
-    kernels.NULL_VALUE: 'the value of feature {feature} is missing: {token}; missing="zero" reads it as 0',
-}
+_TOKEN = re.compile(rb"[^\s#]*")
+_ID = re.compile(rb"(?<!\S)(\d+):")
 
 
-@dataclass
-class _Place:
-    """How far a block of text has been read."""
+class _Parsed(NamedTuple):
+    """Lines of text: what the kernel lists of them, and their faults, each with its column in the line."""
 
-    at: int
-    line: int
-    row: int
-    qid_rule: int
-
-
-class _Room:
-    """What the kernel fills: up to `n` rows of d columns, in arrays, or in sparse rows with room for `n_bytes` of text."""
-
-    def __init__(self, n: int, d: int, n_bytes: int | None):
-        self.X, self.entries = np.empty((n if n_bytes is None else 0, d)), None
-        if n_bytes is not None:
-            most = n_bytes // _BYTES_A_FEATURE + 1
-            self.entries = np.zeros(n + 1, np.int64), np.empty(most, np.int32), np.empty(most)
-        self.y, self.meta = np.empty(n, np.int64), np.empty((n, kernels.META_COLUMNS), np.int64)
-        self.slow = np.empty((1 + (len(self.entries[1]) if self.entries else d), 3), np.int64)
-        self.seen = np.zeros(0 if self.entries else d, np.int64)
-        self.filled = self.width = 0
-        #: Features that are missing in rows.
-        self.absent: list[tuple[int, list[int]]] = []
-
-    def rows(self) -> Any:
-        """The rows filled."""
-        if self.entries is None:
-            return self.X[: self.filled]
-        starts, columns, values = self.entries
-        n = starts[self.filled]
-        return SparseRows(starts[: self.filled + 1], columns[:n].copy(), values[:n].copy(), self.X.shape[1])
+    text: bytearray
+    starts: np.ndarray
+    ids: np.ndarray
+    values: np.ndarray
+    grades: np.ndarray
+    meta: np.ndarray
+    faults: dict[int, tuple[int, str]]
 
 
 class Letor:
@@ -91,26 +49,31 @@ class Letor:
     ----------
     name : str
         Its name in messages.
-    found, width : int
-        The number of columns found so far, and of those made, which may be more.
+    width : int
+        The number of columns made so far.
     has_qid : bool
         Whether lines have a qid.
     """
 
-    def __init__(self, text: Text, n_features: int | None, by_name: bool, negative: str, missing: str, with_ids: bool) -> None:
-        self.name, self._text = text.name, text
-        self._lowest = 0.0 if negative == "error" else -(2.0**53)
-        self._negative, self._missing, self._with_ids = negative, missing, with_ids
-        self._qid = ""
-        self._first_id, self.width, self.has_qid = 1, n_features or 0, True
-        self._rule, self.found = kernels.QID_UNKNOWN, 0
-        self._line_size = 100.0  # bytes, roughly
-        self._blocks = text.blocks(0 if n_features else LOOK_AHEAD)
-        self._first = next(self._blocks, None)
-        if self._first is not None:
-            self._widen(*self._first)
-        # With this number of columns, their numbers are the names of features.
-        self._usual = -1 if by_name or not self._first_id else n_features or self.width
+    def __init__(self, text: Text, options: Options) -> None:
+        self.name, self._text, self._options = text.name, text, options
+        named = {role: column for role, column in options.named.items() if column}
+        if named or options.features or options.exclude:
+            raise ValueError(f"{self.name}: LETOR text has no columns: leave out their names")
+        self._qid, self._first_id, self.width, self.has_qid = "", 1, options.n_features or 0, True
+        # What the kernel fills; blocks after the first one, which is the largest, use it again.
+        self._room = np.empty(0, np.int64), np.empty(0), np.empty((0, 3), np.int64)
+        self._found, self._usual, self._blocks = 0, 0, text.blocks(0 if options.n_features else LOOK_AHEAD)
+        self._first: _Parsed | None = None
+        for block in self._blocks:
+            self._first = self._parsed(*block, is_first=True)
+            if len(self._first.grades):
+                break
+        by_name = options.by_name or not self._first_id
+        # With so many columns, their numbers are the names of features.
+        self._usual = -1 if by_name else options.n_features or self.width
+        features = [Column(name, "number", "feature") for name in _numbered(self._first_id, self._found)]
+        self.plan = Plan([Column("qid", "text", "query"), *features])
 
     @property
     def share(self) -> float | None:
@@ -121,184 +84,186 @@ class Letor:
         """Close the file."""
         self._text.close()
 
-    def plan(self) -> Plan:
-        """The features as columns of numbers."""
-        names = _numbered(self._first_id, self.found)
-        return Plan([Column("qid", "text", "query"), *(Column(name, "number", "feature") for name in names)])
-
-    def rows(self) -> Iterator[Rows]:
+    def rows(self, watch: Callable[[int, dict[str, Any]], None] | None = None) -> Iterator[Rows]:
         """All rows; a line that cannot be read is a row with a fault."""
-        row = 0
-        while self._first is not None:
-            text, line = self._first
-            place = _Place(0, line, row, self._rule)
-            while place.at < len(text):
-                yield from self._block(text, place)
-            row, self._rule = place.row, place.qid_rule
-            self._first = next(self._blocks, None)
+        if self._first is not None:
+            yield from self._rows(self._first, watch)
+        self._first = None
+        for text, line in self._blocks:
+            yield from self._rows(self._parsed(text, line), watch)
 
-    def _widen(self, text: bytearray, line: int, at: int = 0) -> tuple[int, int, int] | None:
-        """As many columns as the lines of a text from `at` on need. Returns the first fault in them."""
-        place, room = _Place(at, line, 0, self._rule), _Room(1, max(_MOST_COLUMNS, self.width), len(text) - at)
-        first = None
-        for fault in self._faults(bytearray(text), place, room, measure=True):
-            if fault[0] == kernels.FEATURE_ZERO:
-                # Columns that were made before shift by one.
-                self._first_id, self.width = 0, self.width + (self.found > 0)
-                return self._widen(text, line, at)
-            first = first or fault
-        self.found = max(self.found, room.width)
-        needed = max(self.width, room.width)
+    def _parsed(self, text: bytearray, line: int, is_first: bool = False) -> _Parsed:
+        """The lines of a text, with as many columns as they need."""
+        most, n = len(text) // 3 + 1, n_lines(text)
+        if len(self._room[0]) < most or len(self._room[2]) < most + n:
+            self._room = np.empty(most, np.int64), np.empty(most), np.empty((most + n, 3), np.int64)
+        ids, values, left = self._room
+        starts, grades, meta = np.empty(n + 1, np.int64), np.empty(n), np.empty((n, kernels.META_COLUMNS), np.int64)
+        n, n_left, lowest, highest, ascending = kernels.parse_rows(
+            np.frombuffer(text, np.uint8), line, ids, values, starts, grades, meta, left
+        )
+        starts = starts[: n + 1]
+        ids, values = ids[: starts[-1]], values[: starts[-1]]
+        found = _Parsed(text, starts, ids, values, grades[:n], meta[:n], {})
+        self._settle(found, left[:n_left])
+        if not ascending:
+            self._sort(found)
+        if highest >= max(_MOST_COLUMNS, self.width):
+            self._refuse_far(found)
+        self._check(found, is_first)
+        if found.faults:
+            # A line that is no document has no features.
+            good = np.ones(n, np.bool_)
+            good[[*found.faults]] = False
+            kept, sizes = np.repeat(good, np.diff(starts)), np.where(good, np.diff(starts), 0)
+            found = found._replace(starts=np.append(0, np.cumsum(sizes)), ids=ids[kept], values=values[kept])
+            lowest, highest = (found.ids.min(), found.ids.max()) if len(found.ids) else (1, 0)
+        self._widen(int(lowest), int(highest))
+        return found
+
+    def _widen(self, lowest: int, highest: int) -> None:
+        """As many columns as features with these ids need."""
+        if not lowest and self._first_id:
+            # Columns that were made before shift by one.
+            self._first_id, self.width, self._found = 0, self.width + (self._found > 0), self._found + (self._found > 0)
+        self._found = max(self._found, highest + 1 - self._first_id)
+        needed = max(self.width, self._found)
         # Wide text brings new features all the time.
         self.width = max(needed, 2 * self.width) if WIDE < self.width < needed else needed
-        self.has_qid = place.qid_rule != kernels.QID_ABSENT
-        return first
 
-    def _block(self, text: bytearray, place: _Place) -> Iterator[Rows]:
-        """As many rows as fit into a block, up to the first line with a fault, and that line."""
-        d, begin, left, first_id = self.width, place.at, len(text) - place.at, self._first_id
-        # About as many rows as there are lines, estimated from earlier lines; too few only means another block.
-        n = max(1, min(_BLOCK // (1 if d > WIDE else max(1, d)), int(1.2 * left / self._line_size) + 16))
-        room = _Room(n, d, left if d > WIDE else None)
-        fault = next(self._faults(text, place, room, measure=False), None)
-        if room.filled:
-            self._line_size = (place.at - begin) / room.filled
-            yield self._rows(room, text, first_id)
-        if fault is None:
-            return
-        if fault[0] in (kernels.FEATURE_RANGE, kernels.FEATURE_ZERO):
-            before = self.width, first_id
-            # The line may have another fault, and is then no document whose features count.
-            fault = self._widen(text, place.line, place.at) or fault
-            if before != (self.width, self._first_id):
-                return
-        code, where, feature = fault
-        match = _TOKEN.match(text, where)
-        token = repr(match.group().decode("utf-8", "backslashreplace") if match else "")
-        what, column = _WRONG[code].format(token=token, feature=feature), where - place.at + 1
-        end = text.index(b"\n", place.at)
-        qid = _QID.search(text, place.at, end)
-        at = f"{self.name}, line {place.line}, column {column}"
-        # A line without a qid that can be read belongs to the query before it.
-        id = bytes(qid[1]).decode("utf-8", "replace") if qid else self._qid
-        zero = np.zeros(1, np.int64)
-        yield Rows(np.zeros((1, 0)), zero, [0], [id], [""], lambda i: at, {0: what})
-        place.at, place.line, place.row = end + 1, place.line + 1, place.row + 1
-
-    def _faults(self, text: bytearray, place: _Place, room: _Room, *, measure: bool) -> Iterator[tuple[int, int, int]]:
-        """Read lines until the room is full or the text ends, and yield (code, position, feature) of each that is wrong.
-
-        If only the largest column is wanted (`measure`), all rows go to the same place. A wrong line is `place` until the next
-        step.
-        """
-        buffer = np.frombuffer(text, np.uint8)
-        rules = self._first_id, self._lowest, False, measure
-        while place.at < len(text) and room.filled < len(room.y):
-            state = place.at, len(text), room.filled, place.line, place.row, place.qid_rule
-            code, place.at, place.line, place.row, room.filled, n_slow, place.qid_rule, width, where, feature = (
-                kernels.parse_rows(buffer, state, rules, room.X, room.y, room.meta, room.slow, room.seen, room.entries)
-            )
-            room.width = max(room.width, width)
-            if code in _STOPPED:
+    def _settle(self, found: _Parsed, left: np.ndarray) -> None:
+        """Find the values of the tokens that the kernel left; notes those that are missing or no numbers."""
+        for row, entry, at in left.tolist():
+            token = bytes(_TOKEN.match(found.text, at)[0])  # type: ignore[index]
+            value, shown = _number_of(token), _shown(found.text, at)
+            if entry < 0:
+                found.grades[row] = value
+                if value != value:
+                    _note(found, row, at, f"the grade {shown} is not a number; a line is: grade qid:ID feature:value ...")
                 continue
-            fault: tuple[int, int, int] | None = (code, where, feature)
-            if code in _VALUES:
-                values = _VALUE.finditer(text, place.at, text.index(b"\n", where))
-                found = next((value for value in values if value.end(1) + 1 == where), None)
-                if found is not None and self._missing != "error":
-                    if (fault := self._blank(text, place, room)) is None:
-                        continue
-                elif found is not None or code == kernels.NULL_VALUE:
-                    fault = kernels.NULL_VALUE if found else kernels.BAD_VALUE, where, feature
-            elif code == kernels.SLOW_ROW and (fault := self._settle(room, n_slow, text)) is None:
-                if place.qid_rule == kernels.QID_UNKNOWN:
-                    has_qid = room.meta[room.filled, kernels.QID_LENGTH] >= 0
-                    place.qid_rule = kernels.QID_REQUIRED if has_qid else kernels.QID_ABSENT
-                room.width = max(room.width, feature + 1 - self._first_id)
-                room.filled += not measure
-                place.row += 1
-                place.at, place.line = text.index(b"\n", place.at) + 1, place.line + 1
-                continue
-            if fault is not None:
-                yield fault
-            place.at, place.line, place.row = text.index(b"\n", place.at) + 1, place.line + 1, place.row + 1
-
-    def _blank(self, text: bytearray, place: _Place, room: _Room) -> tuple[int, int, int] | None:
-        """Take the missing values out of a line, to be read again, and note them; or the fault of one that is given twice."""
-        end = text.index(b"\n", place.at)
-        features, sharp, comment = bytes(text[place.at : end]).partition(b"#")
-        ids = [int(found[1]) for found in _VALUE.finditer(features)]
-        given = [int(id) for id in _ID.findall(features)]
-        if (twice := next((id for id in ids if given.count(id) > 1), None)) is not None:
-            return kernels.FEATURE_TWICE, place.at, twice
-        if min(ids) < self._first_id:
-            return kernels.FEATURE_ZERO, place.at, 0
-        room.absent.append((room.filled, ids))
-        room.width = max(room.width, *(min(id, _MOST_COLUMNS) + 1 - self._first_id for id in ids))
-        text[place.at : end] = _VALUE.sub(lambda token: b" " * len(token[0]), features) + sharp + comment
-        room.seen[:] = 0
-        return None
-
-    def _settle(self, room: _Room, n_slow: int, text: bytearray) -> tuple[int, int, int] | None:
-        """Convert the numbers of a row that the kernel left out; returns (code, position, feature) of one out of range."""
-        for column, at, length in room.slow[:n_slow].tolist():
-            value = float(text[at : at + length])
-            if column < 0:
-                if not (self._lowest <= value <= 2.0**53 and value == int(value)):
-                    return kernels.GRADE_RANGE, at, 0
-                room.y[room.filled] = value
-                continue
-            if room.entries is None:
-                room.X[room.filled, column] = value
+            what = f"of feature {found.ids[entry]}"
+            if value != value and token.removeprefix(b"-").removeprefix(b"+") in _MISSING:
+                if self._options.missing == "error":
+                    _note(found, row, at, f'the value {what} is missing: {shown}; missing="zero" reads it as 0')
+            elif np.isfinite(value):
+                found.values[entry] = value
             else:
-                starts, columns, values = room.entries
-                first, last = starts[room.filled], starts[room.filled + 1]
-                values[first + np.searchsorted(columns[first:last], column)] = value
-            if not np.isfinite(value):
-                return kernels.NOT_FINITE, at, column + self._first_id
-        return None
+                _note(found, row, at, f"the value {shown} {what} is not {'finite' if np.isinf(value) else 'a number'}")
 
-    def _rows(self, room: _Room, text: bytearray, first_id: int) -> Rows:
-        X, meta = room.rows(), room.meta[: room.filled]
-        if self._missing == "keep" and not isinstance(X, SparseRows):
-            for row, ids in room.absent:
-                if row == len(X):  # The line has another fault.
-                    break
-                X[row, [id - first_id for id in ids if id - first_id < X.shape[1]]] = np.nan
-        docids = []
-        if self._with_ids:
-            spans = meta[:, [kernels.COMMENT, kernels.COMMENT_LENGTH, kernels.LINE]].tolist()
-            docids = [_docid_of(text, at + 1, at + n, self.name, line) for at, n, line in spans]
-        first = np.flatnonzero(meta[:, kernels.FRESH])
-        qids = [
-            text_of(self.name, line, text[at : at + length]) if length > 0 else ""
-            for line, at, length in meta[first][:, [kernels.LINE, kernels.QID, kernels.QID_LENGTH]].tolist()
-        ]
-        self._qid, lines = qids[-1], meta[:, kernels.LINE]
-        usual = first_id == 1 and X.shape[1] == self._usual
-        names = None if usual else _numbered(first_id, X.shape[1])
-        y = room.y[: room.filled]
-        if self._negative == "zero":
+    def _sort(self, found: _Parsed) -> None:
+        """Sort the entries of each row by feature; notes features that come twice."""
+        rows = np.repeat(np.arange(len(found.grades)), np.diff(found.starts))
+        order = np.lexsort((found.ids, rows))
+        found.ids[:], found.values[:] = found.ids[order], found.values[order]
+        for entry in np.flatnonzero((np.diff(found.ids) == 0) & (np.diff(rows) == 0)).tolist():
+            id = found.ids[entry]
+            _note(found, rows[entry], self._place_of(found, rows[entry], id, 1), f"feature {id} is given twice")
+
+    def _refuse_far(self, found: _Parsed) -> None:
+        """Note features that are too far to be inferred."""
+        for entry in np.flatnonzero(found.ids - self._first_id >= max(_MOST_COLUMNS, self.width)).tolist():
+            row, id = int(np.searchsorted(found.starts, entry, side="right")) - 1, found.ids[entry]
+            what = f"feature {id}: more than {_MOST_COLUMNS} are not inferred: pass n_features={id}"
+            _note(found, row, self._place_of(found, row, id, 0), what)
+
+    def _place_of(self, found: _Parsed, row: int, id: int, k: int) -> int:
+        """Where a feature stands on its line for time k, from 0."""
+        begin, end = found.meta[row, [kernels.PLACE, kernels.COMMENT]].tolist()
+        places = [match.start() for match in _ID.finditer(found.text, begin, end) if min(int(match[1]), _FAR) == min(id, _FAR)]
+        return places[k] if k < len(places) else begin
+
+    def _check(self, found: _Parsed, is_first: bool) -> None:
+        """Note grades out of range, and lines that are no documents, or have a qid where the first line has none."""
+        grades, meta = found.grades, found.meta
+        lowest = 0.0 if self._options.negative == "error" else -_WHOLE
+        for row in np.flatnonzero(meta[:, kernels.FAULT] >= 0).tolist():
+            at = meta[row, kernels.FAULT]
+            _note(found, row, at, f"{_shown(found.text, at)} is not feature:value")
+        for row in np.flatnonzero(~((grades >= lowest) & (grades <= _WHOLE) & (grades == np.rint(grades)))).tolist():
+            at, remedy = meta[row, kernels.GRADE], 'negative="zero" or "skip" for those below'
+            _note(found, row, at, f"the grade {_shown(found.text, at)} is not an integer >= 0; {remedy}")
+        lengths = meta[:, kernels.QID_LENGTH]
+        if is_first:
+            self.has_qid = next((bool(lengths[row] >= 0) for row in range(len(grades)) if row not in found.faults), True)
+        for row in np.flatnonzero((lengths == 0) | ((lengths >= 0) != self.has_qid)).tolist():
+            at = meta[row, kernels.QID]
+            if not lengths[row]:
+                _note(found, row, at, "qid: without an id")
+            elif self.has_qid:
+                _note(found, row, at, "no qid:..., which the first line has")
+            else:
+                _note(found, row, at - 4, f"{_shown(found.text, at - 4)}, although the first line has no qid")
+
+    def _rows(self, found: _Parsed, watch: Callable[[int, dict[str, Any]], None] | None) -> Iterator[Rows]:
+        """The rows of a block of text, some at a time."""
+        n, width = len(found.grades), self.width
+        numbered = self._first_id == 1 and width == self._usual
+        names = () if numbered and watch is None else _numbered(self._first_id, width)
+        y = np.where(np.abs(found.grades) <= _WHOLE, found.grades, 0.0).astype(np.int64)
+        if self._options.negative == "zero":
             np.maximum(y, 0, out=y)
-        return Rows(X, y, first.tolist(), qids, docids, lambda i: f"{self.name}, line {lines[i]}", {}, names)
+        columns = {row: f", column {at - found.meta[row, kernels.PLACE] + 1}" for row, (at, _) in found.faults.items()}
+        step = n if width > WIDE else max(1, _BLOCK // max(1, width))
+        for a in range(0, n, step or 1):
+            b = min(n, a + step)
+            meta, starts = found.meta[a:b], found.starts[a : b + 1]
+            X: Any = np.zeros((b - a if width <= WIDE else 0, width))
+            if width <= WIDE:
+                kernels.fill_rows(starts, found.ids, found.values, self._first_id, X)
+            else:
+                values = np.where(np.isnan(found.values), 0.0, found.values)
+                X = SparseRows(starts, (found.ids - self._first_id).astype(np.int32), values, width)
+            if watch is not None:
+                shown = X.toarray() if isinstance(X, SparseRows) else X
+                watch(b - a, dict(zip(names, shown.T, strict=True)))
+
+            def where(i: int, a: int = a, lines: np.ndarray = meta[:, kernels.LINE]) -> str:
+                return f"{self.name}, line {lines[i]}{columns.get(a + i, '')}"
+
+            fresh = np.flatnonzero(meta[:, kernels.FRESH] | (np.arange(b - a) == 0))
+            qids, docids = [self._qid_of(found.text, row) for row in meta[fresh]], self._docids(found.text, meta)
+            faults = {row - a: what for row, (_, what) in found.faults.items() if a <= row < b}
+            yield Rows(X, y[a:b], fresh.tolist(), qids, docids, where, faults, names, numbered=numbered)
+
+    def _qid_of(self, text: bytearray, row: np.ndarray) -> str:
+        """The qid of a row; a line without one that can be read belongs to the query before it."""
+        line, at, length = row[[kernels.LINE, kernels.QID, kernels.QID_LENGTH]].tolist()
+        if length > 0:
+            self._qid = text_of(self.name, line, text[at : at + length])
+        return self._qid
+
+    def _docids(self, text: bytearray, meta: np.ndarray) -> list[str]:
+        """The ids of documents, if they are wanted: X of a comment ``docid = X``, else its first word, as in "# 7555 rambo"."""
+        if not self._options.with_ids:
+            return []
+        docids = []
+        for line, at, length in meta[:, [kernels.LINE, kernels.COMMENT, kernels.COMMENT_LENGTH]].tolist():
+            match = _DOCID.search(text, at + 1, at + length)
+            words = [match[1]] if match else text[at + 1 : at + length].split(None, 1)
+            docids.append(text_of(self.name, line, words[0]) if words else "")
+        return docids
+
+
+def _number_of(token: bytes) -> float:
+    """The number of a token; NaN if it is none."""
+    try:
+        return float(b"x" if b"_" in token else token)  # Python reads 1_0
+    except ValueError:
+        return np.nan
+
+
+def _note(found: _Parsed, row: int, at: int, what: str) -> None:
+    """Note a fault of a row, unless another one stands before it."""
+    if row not in found.faults or at < found.faults[row][0]:
+        found.faults[row] = at, what
+
+
+def _shown(text: bytearray, at: int) -> str:
+    """A token, or its beginning, in quotes."""
+    return repr(bytes(_TOKEN.match(text, at)[0][:40]).decode("utf-8", "backslashreplace"))  # type: ignore[index]
 
 
 @functools.lru_cache(maxsize=4)
 def _numbered(first: int, n: int) -> tuple[str, ...]:
     """The names of n features, numbered from the first."""
     return tuple(map(str, range(first, first + n)))
-
-
-def _docid_of(text: bytearray, begin: int, end: int, name: str, line: int) -> str:
-    """The X of a comment ``docid = X``; otherwise its first word, as in RankLib's "# 7555 rambo"; "" without a comment."""
-    if match := _DOCID.search(text, begin, end):
-        return text_of(name, line, match[1])
-    words = text[begin:end].split(None, 1)
-    return text_of(name, line, words[0]) if words else ""
-
-
-def sizes_beside(source: Any) -> str | None:
-    """The file with the sizes of groups that LightGBM would look for beside a file of documents."""
-    path = path_of(source) or ""
-    found = (stem + suffix for stem in dict.fromkeys((path, path.removesuffix(".gz"))) for suffix in (".query", ".group"))
-    return next((file for file in found if path and os.path.exists(file)), None)

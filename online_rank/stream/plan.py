@@ -5,11 +5,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from online_rank.query.names import is_index_name, is_outcome_name
-from online_rank.stream.values import MISSING_WORDS, arrow, plain
+from online_rank.base import abilities_of, steps_of
+from online_rank.query.levels import is_level
+from online_rank.query.names import in_nfc, is_index_name, is_outcome_name
+from online_rank.stream.values import MISSING_WORDS, Faults, arrow, numbers_of, plain
 
 #: The most different texts among the first rows of a column that is a category.
 _MOST_LEVELS = 100
+
+#: A number as programs write it for people, such as 1,200 or 50%.
+_NUMBER = r"^[$€£¥]?\s?[-+]?[\d.,]*\d[\d.,]*\s?[%$€£¥]?$"
 
 #: Reasons why columns of these kinds are not features.
 _NO_NUMBERS = {
@@ -102,29 +107,101 @@ class Plan:
         return lines
 
 
-def plan_of(
-    table: Any,
+class Options(NamedTuple):
+    """How sources are read: the arguments of `read`, with columns in Unicode's form C.
+
+    Attributes
+    ----------
+    named
+        The column of each role; None if there is none.
+    known
+        The features that the model knows by name; None if it knows none.
+    learned
+        What it has learned them as: "text" or "number".
+    by_name, categories
+        Whether the model knows features by name, and takes texts.
+    tells_missing
+        Whether to warn of missing values that are read as 0.
+    """
+
+    named: Mapping[str, str | None]
+    features: Sequence[str] | None
+    exclude: Collection[str]
+    context: Sequence[str]
+    known: Sequence[str] | None
+    learned: Mapping[str, str]
+    by_name: bool = False
+    categories: bool = False
+    with_ids: bool = False
+    negative: str = "error"
+    missing: str = "error"
+    tells_missing: bool = False
+    repeated_qid: str = "error"
+    skip_bad: float = 0.0
+    n_features: int | None = None
+    batch_rows: int = 1 << 14
+    max_query_bytes: int = 1 << 26
+
+
+def options_of(
+    model: Any,
     named: Mapping[str, str | None],
-    *,
     features: Sequence[str] | None,
     exclude: Collection[str],
     context: Sequence[str],
-    known: Sequence[str] | None = None,
-    categories: bool = False,
-) -> Plan:
+    **others: Any,
+) -> Options:
+    """How sources are read for a model. Raises TypeError unless columns are None or sequences of names."""
+    given = {"features": features, "exclude": exclude, "context": context, "known": known_to(model)}
+    for name, columns in given.items():
+        if columns is not None and (isinstance(columns, str) or not all(isinstance(column, str) for column in columns)):
+            raise TypeError(f"{name} is a sequence of names of columns")
+    in_form: dict[str, Any] = {
+        name: columns if columns is None else [in_nfc(column) for column in columns] for name, columns in given.items()
+    }
+    roles = {role: column if column is None else in_nfc(column) for role, column in named.items()}
+    by_name, categories = in_form["known"] is not None, abilities_of(model).takes_documents
+    return Options(roles, **in_form, learned=_learned_by(model), by_name=by_name, categories=categories, **others)
+
+
+def known_to(model: Any) -> list[str] | None:
+    """The features that a model has learned from, if it knows them by name."""
+    steps = () if model is None else steps_of(model)
+    names = next((names for step in steps if (names := getattr(step, "feature_names", None))), None)
+    # The levels of a category are features of the model, and one of a table.
+    return None if names is None else [*dict.fromkeys(str(name[0] if is_level(name) else name) for name in names)]
+
+
+def _learned_by(model: Any) -> dict[str, str]:
+    """What a model has learned each feature as: "text", a category, or "number"."""
+    steps = () if model is None else steps_of(model)
+    names = next((names for step in [*steps][::-1] if (names := getattr(step, "feature_names", None))), ())
+    return {str(name[0]): "text" for name in names if is_level(name)} | {
+        name: "number" for name in names if isinstance(name, str)
+    }
+
+
+def n_features_of(model: Any) -> int | None:
+    """The number of features that a model or pipeline has learned from in arrays; None if there are none yet."""
+    counts = [step.n_features for step in (() if model is None else steps_of(model)) if getattr(step, "n_features", 0)]
+    return counts[0] if counts else None
+
+
+def plan_of(table: Any, named: Mapping[str, str | None], options: Options) -> Plan:
     """Decide the role of each column of a `Table`; `named` are the columns with roles, or None.
 
-    Features `known` to a model are the features, as far as they are there. Otherwise numbers and booleans are, except the index
-    of a pandas frame that was written to the file, and columns whose names are outcomes; with `categories` also columns of at
-    most 100 different texts. Text, times and empty columns are left out.
+    Features known to the model are the features, as far as they are there. Otherwise numbers and booleans are, except the index
+    of a pandas frame that was written to the file, and columns whose names are outcomes; for a model that takes texts also
+    columns of at most 100 different texts. Text, times and empty columns are left out.
 
     Raises
     ------
     ValueError
         A column does not exist or has two roles, a feature is not numeric, or no features are left.
     """
+    features, exclude, known = options.features, options.exclude, options.known
     roles: dict[str, str] = {}
-    for role, column in [*named.items(), *(("context", column) for column in context)]:
+    for role, column in [*named.items(), *(("context", column) for column in options.context)]:
         if column is not None:
             _require_columns(table, [column])
             if column in roles:
@@ -146,7 +223,7 @@ def plan_of(
         if column in roles:
             columns.append(Column(column, kind, roles[column]))
             continue
-        kind, why = _use_of(table, column, features, exclude, index, categories)
+        kind, why = _use_of(table, column, features, index, options)
         columns.append(Column(column, kind, "left out" if why else "feature", why))
     if features is not None:
         found = {column.name: column for column in columns}
@@ -167,11 +244,12 @@ def _require_columns(table: Any, columns: Iterable[str]) -> None:
 
 
 def _use_of(
-    table: Any, column: str, features: Sequence[str] | None, exclude: Collection[str], index: Collection[str], categories: bool
+    table: Any, column: str, features: Sequence[str] | None, index: Collection[str], options: Options
 ) -> tuple[str, str]:
     """The kind of a column without another role, and why it is not a feature; empty if it is."""
     kind, chosen = table.kinds[column], features is not None and column in features
-    if column in exclude:
+    learned = options.learned.get(column, kind)
+    if column in options.exclude:
         return kind, "excluded"
     if features is not None and not chosen:
         return kind, _NOT_NAMED
@@ -179,28 +257,34 @@ def _use_of(
         return kind, "the index of a pandas frame"
     if not chosen and kind not in _NO_NUMBERS and is_outcome_name(column):
         return kind, "an outcome by its name: name the features (--features) to use it"
+    if chosen and (kind == "text" or (learned == "text" and table.is_text)):
+        # Words are errors with their row where the model knows numbers; numbers are words where it knows words.
+        kind = learned
     why = _NO_NUMBERS.get(kind, "")
     if kind == "text":
-        kind, why = _use_of_text(table, column, chosen, categories)
+        kind, why = _use_of_text(table, column, chosen, options)
     if chosen and why and kind != "empty":
         raise ValueError(f"{table.name}: column {column!r} is not a feature: {why}")
     return kind, "" if chosen else why
 
 
-def _use_of_text(table: Any, column: str, chosen: bool, categories: bool) -> tuple[str, str]:
+def _use_of_text(table: Any, column: str, chosen: bool, options: Options) -> tuple[str, str]:
     """As `_use_of`; numbers with a word among them are numbers if the column is chosen, so that the word is an error."""
-    compute, values = arrow("pyarrow.compute"), plain(table.first[column].combine_chunks())
+    if chosen and options.learned.get(column) == "text":
+        return "text", ""
+    compute, values = arrow("pyarrow.compute"), plain(table.column(table.first, column))
     texts = compute.utf8_trim_whitespace(values)
-    number = compute.fill_null(compute.match_substring_regex(texts, r"^[-+]?[\d.,]*\d[\d.,]*$"), False)
+    number = compute.fill_null(compute.match_substring_regex(texts, _NUMBER), False)
     word = compute.invert(compute.or_(number, compute.is_in(texts, arrow().array([None, *MISSING_WORDS]))))
     if number.true_count > word.true_count:
         if chosen:
             return "number", ""
-        i = word.index(True).as_py()
-        if i >= 0:  # Not all are versions or the like, 1.2.3.
-            what = f"{texts[i].as_py()!r:.60} ({table.where(i)})"
-            return "text", f"text, because of {what}: name it as a feature to see it as an error, or correct the value"
-    if not categories:
+        numbers_of(values, "number", unread := Faults(), column)
+        if not unread:
+            return "text", "numbers in quotation marks: name it as a feature to read them"
+        what = f"{texts[min(unread)].as_py()!r:.60} ({table.where(min(unread))})"
+        return "text", f"text, because of {what}: name it as a feature to see it as an error, or correct the value"
+    if not options.categories:
         return "text", _NO_NUMBERS["text"]
     n = compute.count_distinct(texts).as_py()
     is_category = 1 < n <= min(_MOST_LEVELS, max(2, len(values) / 2))

@@ -13,21 +13,19 @@ import numpy as np
 import numpy.typing as npt
 
 from online_rank import arguments
-from online_rank.base import abilities_of, steps_of
-from online_rank.query import ONE, Block, SparseRows, single
+from online_rank.base import abilities_of
+from online_rank.query import ONE, Block, single
 from online_rank.query.context import read_context
-from online_rank.query.levels import is_level
-from online_rank.query.names import in_nfc, is_index_name
-from online_rank.stream.letor import Letor, sizes_beside
-from online_rank.stream.plan import Plan, plan_of
-from online_rank.stream.rows import Rows, rows_of, stacked, taken
-from online_rank.stream.source import FileRange, ReadError, ReadWarning, Text, format_of, is_letor, name_of
-from online_rank.stream.tables import Batch, Table
+from online_rank.query.names import is_index_name
+from online_rank.stream.letor import Letor
+from online_rank.stream.plan import Options, Plan, n_features_of, options_of, plan_of
+from online_rank.stream.rows import Rows, joined, rows_of, stacked
+from online_rank.stream.source import FileRange, ReadError, ReadWarning, Text, format_of, is_letor, name_of, path_of
+from online_rank.stream.tables import Table
 from online_rank.stream.values import MISSING_WORDS
 
 #: Number of first queries checked for ids that come back, so that memory does not grow with the stream.
 REMEMBERED = 100_000
-_ROWS = 1 << 14
 
 Negative: TypeAlias = Literal["error", "zero", "skip"]
 Missing: TypeAlias = Literal["error", "zero", "keep"]
@@ -56,22 +54,6 @@ class Documents(NamedTuple):
     docid: list[str]
 
 
-class Options(NamedTuple):
-    """How rows are read: the arguments of `read`."""
-
-    with_ids: bool = False
-    negative: str = "error"
-    missing: str = "error"
-    repeated_qid: str = "error"
-    skip_bad: float = 0.0
-    n_features: int | None = None
-    by_name: bool = False
-    tells_missing: bool = False
-    categories: bool = False
-    batch_rows: int = _ROWS
-    max_query_bytes: int = 1 << 26
-
-
 class Lists:
     """The rows of sources, and the lists that they make: what `read` and `read_clicks` have in common.
 
@@ -85,7 +67,7 @@ class Lists:
         It is given the number of rows and the columns, arrays of numpy or Arrow, of all that is read.
     """
 
-    def __init__(self, sources: Sequence[Any], roles: dict[str, Any], options: Options, group: Any = None) -> None:
+    def __init__(self, sources: Sequence[Any], options: Options, group: Any = None) -> None:
         self._sources: list[Any] = []
         for source in sources:
             self._sources += source if isinstance(source, list | tuple) else [source]
@@ -95,13 +77,15 @@ class Lists:
         self._group = [None] * len(self._sources) if group is None else [group] if one else list(group)
         if len(self._group) != len(self._sources):
             raise ValueError(f"group has {len(self._group)} entries for {len(self._sources)} sources")
-        self._roles, self._options = roles, options
+        self._options = options
         self.n_bad = self._n_lists = self._n_sized = self._file = 0
         self.watch: Callable[[int, dict[str, Any]], None] | None = None
         self._open = self._opened(self._sources[0])
-        self.plan = self._planned(self._open)
-        if self.plan.of("event time") is None and roles["named"].get("event time"):
-            raise ValueError(f"{self._open.name}: LETOR text has no times")
+        try:
+            self.plan: Plan = self._open.plan if isinstance(self._open, Letor) else self._planned(self._open)
+        except BaseException:
+            self._open.close()
+            raise
 
     @property
     def is_letor(self) -> bool:
@@ -114,41 +98,34 @@ class Lists:
         share = self._open.share
         return None if share is None else min(1.0, (self._file + share) / len(self._sources))
 
-    def _opened(self, source: Any) -> Any:
+    def _opened(self, source: Any) -> Table | Letor:
         """A source as a `Table` or as `Letor` text."""
-        named, options = self._roles["named"], self._options
         if not (isinstance(source, str | os.PathLike | FileRange) or hasattr(source, "read")):
-            return Table(source, "frame", None, options.batch_rows)
+            return Table(source, "frame", None, self._options.batch_rows)
         rows = isinstance(source, FileRange) and source.path.endswith(".parquet")
         text = Text(source.path if rows else source)
-        fmt = format_of(source, text.head)
-        if fmt == "letor" and named.get("query") is not None and not is_letor(text.head):
-            fmt = "csv"
-        if fmt == "letor":
-            columns = [name for name in ("grade", "document", "event time") if named.get(name)]
-            if named.get("query") or columns or self._roles["features"] or self._roles["exclude"]:
-                text.close()
-                raise ValueError(f"{text.name}: LETOR text has no columns: leave out their names")
-            return Letor(text, options.n_features, options.by_name, options.negative, options.missing, options.with_ids)
-        return Table(source, fmt, text, options.batch_rows)
+        try:
+            fmt = format_of(source, text.head)
+            if fmt == "letor" and (self._options.named["query"] is None or is_letor(text.head)):
+                return Letor(text, self._options)
+            return Table(source, "csv" if fmt == "letor" else fmt, text, self._options.batch_rows)
+        except BaseException:
+            text.close()
+            raise
 
-    def _planned(self, opened: Any) -> Plan:
-        if isinstance(opened, Letor):
-            return opened.plan()
-        named = dict(self._roles["named"])
-        defaults = ("query", "grade", "document") if opened.of_queries else ("query",)
-        for role in defaults:
-            if named.get(role) is None and role in opened.kinds:
+    def _planned(self, table: Table) -> Plan:
+        named = dict(self._options.named)
+        for role in ("query", "grade", "document") if table.of_queries else ("query",):
+            if named.get(role) is None and role in table.kinds:
                 named[role] = role
         if named["query"] is None and self._group[0] is None:
             self._group[0] = sizes_beside(self._sources[0])
             if self._group[0] is None:
                 raise ValueError(
-                    f"{opened.name}: a table; name its columns: query= (--query COLUMN), grade= (--grade COLUMN); others are "
-                    f"features. It has {', '.join(map(repr, list(opened.kinds)[:10]))}"
+                    f"{table.name}: a table; name its columns: query= (--query COLUMN), grade= (--grade COLUMN); others are "
+                    f"features. It has {', '.join(map(repr, list(table.kinds)[:10]))}"
                 )
-        others = {key: value for key, value in self._roles.items() if key != "named"}
-        return plan_of(opened, named, categories=self._options.categories, **others)
+        return plan_of(table, named, self._options)
 
     def rows(self) -> Iterator[Rows]:
         """All rows of all sources, with groups made of their sizes."""
@@ -156,55 +133,41 @@ class Lists:
             self._file = k
             if k:
                 self._open = self._opened(source)
-                if isinstance(self._open, Table):
-                    self._notice_new_columns(self._open)
-            ends = None if (sizes := self._group[k]) is None else _ends_of(sizes)
-            if isinstance(self._open, Letor) and not self._open.has_qid and ends is None:
-                if (sizes := sizes_beside(source)) is None:
-                    raise ReadError(
-                        f"{self._open.name}: no qid:... and no file with the sizes of the groups: give it as group="
-                    )
-                ends = _ends_of(sizes)
-            n = 0
-            for rows in self._rows_of(self._open):
-                yield rows if ends is None else self._sized(rows, n, ends)
-                n += len(rows.y)
-            if ends is not None and len(ends) and n < ends[-1]:
-                raise ReadError(f"{self._open.name}: {n} documents, but the group sizes add up to {ends[-1]}")
-            self._n_sized += 0 if ends is None else int(np.count_nonzero(np.diff(ends, prepend=0)))
-            self._open.close()
+            opened = self._open
+            if isinstance(opened, Letor):
+                found = opened.rows(self.watch)
+            else:
+                self._notice_new_columns(opened)
+                found = self._rows_of(opened)
+            if isinstance(opened, Letor) and not opened.has_qid and self._group[k] is None:
+                self._group[k] = sizes_beside(source)
+                if self._group[k] is None:
+                    raise ReadError(f"{opened.name}: no qid:... and no file with the sizes of the groups: give it as group=")
+            yield from found if self._group[k] is None else self._sized(found, _ends_of(self._group[k]))  # type: ignore[arg-type]
+            opened.close()
 
-    def _rows_of(self, opened: Any) -> Iterator[Rows]:
-        if isinstance(opened, Letor):
-            for rows in opened.rows():
-                if self.watch is not None:
-                    X = rows.X.toarray() if isinstance(rows.X, SparseRows) else rows.X
-                    self.watch(len(rows.y), dict(zip(rows.names or map(str, range(1, X.shape[1] + 1)), X.T, strict=True)))
-                yield rows
-            return
-        for batch in opened.batches:
-            there = set(batch.rows.schema.names)
-            lacking = [column.name for column in self.plan.columns if column.role != "left out" and column.name not in there]
-            for name in lacking if opened.is_json else ():
-                batch = Batch(batch.rows.append_column(name, [[None] * batch.rows.num_rows]), batch.where)
-            if lacking and not opened.is_json and batch.rows.num_rows:
-                raise ReadError(
-                    f"{batch.where(0)}: no column {lacking[0]!r}; there are {', '.join(batch.rows.schema.names[:10])}"
-                )
+    def _rows_of(self, table: Table) -> Iterator[Rows]:
+        wanted = [column.name for column in self.plan.columns if column.role != "left out"]
+        for batch in table.batches(wanted):
             if self.watch is not None:
-                self.watch(batch.rows.num_rows, {name: opened.column(batch.rows, name) for name in there})
-            if batch.rows.num_rows:
-                yield rows_of(opened, batch, self.plan, self._options.negative, self._options.missing)
+                self.watch(len(batch.rows), {name: table.column(batch.rows, name) for name in batch.rows.schema.names})
+            yield rows_of(table, batch, self.plan, self._options)
 
-    def _sized(self, rows: Rows, done: int, ends: np.ndarray) -> Rows:
+    def _sized(self, found: Iterator[Rows], ends: np.ndarray) -> Iterator[Rows]:
         """The rows with the groups that the sizes say, numbered from 1."""
-        groups = np.searchsorted(ends, np.arange(done, done + len(rows.y)), side="right")
-        if groups[-1] == len(ends):
-            first = int(np.searchsorted(groups, len(ends)))
-            raise ReadError(f"{rows.where(first)}: more documents than the group sizes add up to ({done + first})")
-        starts = np.flatnonzero(np.diff(groups, prepend=-1))
         numbers = self._n_sized + np.cumsum(np.diff(ends, prepend=0) > 0)
-        return rows._replace(starts=starts.tolist(), qids=[str(number) for number in numbers[groups[starts]].tolist()])
+        done = 0
+        for rows in found:
+            groups = np.searchsorted(ends, np.arange(done, done + len(rows.y)), side="right")
+            if groups[-1] == len(ends):
+                first = int(np.searchsorted(groups, len(ends)))
+                raise ReadError(f"{rows.where(first)}: more documents than the group sizes add up to ({done + first})")
+            starts = np.flatnonzero(np.diff(groups, prepend=-1))
+            yield rows._replace(starts=starts.tolist(), qids=[str(number) for number in numbers[groups[starts]].tolist()])
+            done += len(rows.y)
+        if len(ends) and done < ends[-1]:
+            raise ReadError(f"{self._open.name}: {done} documents, but the group sizes add up to {ends[-1]}")
+        self._n_sized = int(numbers[-1]) if len(numbers) else self._n_sized
 
     def _notice_new_columns(self, table: Table) -> None:
         known = {column.name for column in self.plan.columns}
@@ -213,34 +176,70 @@ class Lists:
             told = f"{table.name}: columns that the first table lacks are left out: {', '.join(new)}"
             warnings.warn(told, ReadWarning, stacklevel=6)
 
-    def lists(self) -> Iterator[tuple[str, list[tuple[Rows, int, int]]]]:
-        """The id of each list, and the parts of rows that it is made of. Bad ones are left out, as far as allowed."""
+    def lists(self) -> Iterator[tuple[str, Rows]]:
+        """The id of each list, and its rows. Bad ones are left out, as far as allowed."""
         order = _Order(self._options.repeated_qid, self.plan)
-        parts: list[tuple[Rows, int, int]] = []
-        current, size = "", 0
-        for rows in self._grouped() if self._options.repeated_qid == "group" else self.rows():
-            for qid, (a, b) in zip(rows.qids, pairwise([*rows.starts, len(rows.y)]), strict=True):
-                if qid != current or not parts:
-                    if parts and self._is_good(parts):
-                        yield current, parts
-                    order.notice(qid, rows, a)
-                    current, parts, size = qid, [], 0
-                parts.append((rows, a, b))
-                size += (b - a) * rows.X.shape[1] * 8 if isinstance(rows.X, np.ndarray) else rows.X.rows(a, b).nbytes
-                if size > self._options.max_query_bytes:
-                    what = f"query {current} takes more than max_query_bytes={self._options.max_query_bytes} as an array"
-                    raise ReadError(f"{rows.where(b - 1)}: {what}")
-        if parts and self._is_good(parts):
-            yield current, parts
+        try:
+            for qid, rows in self._grouped() if self._options.repeated_qid == "group" else self._contiguous():
+                order.notice(qid, rows)
+                self._n_lists += 1
+                if (fault := rows.fault) is None:
+                    yield qid, rows
+                else:
+                    self._leave_out(fault)
+        finally:
+            self._open.close()
 
-    def _is_good(self, parts: list[tuple[Rows, int, int]]) -> bool:
-        """Whether all rows of a list can be read; if not, it is left out (`_leave_out`)."""
-        self._n_lists += 1
-        found = (f"{rows.where(i)}: {rows.faults[i]}" for rows, a, b in parts for i in sorted(rows.faults) if a <= i < b)
-        fault = next(found, None)
-        if fault is not None:
-            self._leave_out(fault)
-        return fault is None
+    def _contiguous(self) -> Iterator[tuple[str, Rows]]:
+        """The rows of each query, as long as it does not change."""
+        parts: list[Rows] = []
+        current, size = "", 0
+        for rows in self.rows():
+            for qid, (a, b) in zip(rows.qids, pairwise([*rows.starts, len(rows.y)]), strict=True):
+                if qid != current and parts:
+                    yield current, joined(parts)
+                    parts, size = [], 0
+                current, part = qid, rows.part(a, b, qid)
+                parts.append(part)
+                size += part.X.nbytes
+                self._require_size(qid, size, part)
+        if parts:
+            yield current, joined(parts)
+
+    def _require_size(self, qid: str, size: int, rows: Rows) -> None:
+        if size > self._options.max_query_bytes:
+            what = f"query {qid} takes more than max_query_bytes={self._options.max_query_bytes} as an array"
+            raise ReadError(f"{rows.where(len(rows.y) - 1)}: {what}")
+
+    def _grouped(self) -> Iterator[tuple[str, Rows]]:
+        """The rows of each query together, queries in order of appearance, or of their first time.
+
+        Features of tables go to a temporary file, so that memory holds only what else is known of each row.
+        """
+        every: list[Rows] = []
+        codes: list[np.ndarray] = []
+        numbers: dict[str, int] = {}
+        with tempfile.TemporaryFile(prefix="online_rank-") as file:
+            for rows in self.rows():
+                found = [numbers.setdefault(qid, len(numbers)) for qid in rows.qids]
+                codes.append(np.repeat(found, np.diff([*rows.starts, len(rows.y)])))
+                if not self.is_letor:
+                    rows.X.tofile(file)
+                    rows = rows._replace(X=rows.X[:, :0])
+                every.append(rows)
+            if not every:
+                return
+            whole, code, qids = joined(every), np.concatenate(codes), [*numbers]
+            if not self.is_letor and whole.names:
+                file.flush()
+                whole = whole._replace(X=np.memmap(file, np.float64, "r", shape=(len(whole.y), len(whole.names))))
+            first = np.full(len(qids), np.inf)
+            np.minimum.at(first, code, np.arange(float(len(code))) if whole.times is None else whole.times)
+            order, ends = np.argsort(code, kind="stable"), np.cumsum(np.bincount(code))
+            for k in np.argsort(first, kind="stable").tolist():
+                rows = whole.taken(order[ends[k - 1] if k else 0 : ends[k]], qids[k])
+                self._require_size(qids[k], rows.X.nbytes, rows)
+                yield qids[k], rows
 
     def _leave_out(self, fault: str) -> None:
         """Leave out a list, with a warning. Raises ReadError for more bad lists than the share that may be left out."""
@@ -253,77 +252,6 @@ class Lists:
             f"{fault}; the list is left out (number {self.n_bad:,} of {self._n_lists:,} lists)", ReadWarning, stacklevel=6
         )
 
-    def _grouped(self) -> Iterator[Rows]:
-        """All rows, those of each query together, queries in order of appearance, or of their first time.
-
-        Features go to a temporary file, so that memory holds only what else is known of each row.
-        """
-        every, features = [], []
-        numbers: dict[str, int] = {}
-        with tempfile.TemporaryFile(prefix="online_rank-") as file:
-            for rows in self.rows():
-                faults = {i: f"{rows.where(i)}: {what}" for i, what in rows.faults.items()}
-                codes = np.repeat(
-                    [numbers.setdefault(qid, len(numbers)) for qid in rows.qids], np.diff([*rows.starts, len(rows.y)])
-                )
-                if self.is_letor:
-                    features.append(rows.X)
-                else:
-                    rows.X.tofile(file)
-                every.append((rows._replace(X=None, faults=faults), codes))
-            if not every:
-                return
-            y, codes = np.concatenate([rows.y for rows, _ in every]), np.concatenate([codes for _, codes in every])
-            if features:
-                X = stacked(features)
-            else:
-                file.flush()
-                X = (
-                    np.memmap(file, np.float64, "r", shape=(len(y), len(every[0][0].names)))
-                    if every[0][0].names
-                    else np.empty((len(y), 0))
-                )
-            yield from _in_order(every, X, y, codes, list(numbers))
-
-
-def _in_order(
-    every: Sequence[tuple[Rows, np.ndarray]], X: Any, y: np.ndarray, codes: np.ndarray, qids: list[str]
-) -> Iterator[Rows]:
-    """The rows of each query, as rows of their own."""
-    first, bounds = every[0][0], np.cumsum([0, *(len(rows.y) for rows, _ in every)])
-    times = None if first.times is None else np.concatenate([rows.times for rows, _ in every])
-    if times is not None:
-        begin = np.full(len(qids), np.inf)
-        np.minimum.at(begin, codes, times)
-        places = np.empty(len(qids), np.int64)
-        by_time = np.argsort(begin, kind="stable")
-        places[by_time] = np.arange(len(qids))
-        codes, qids = places[codes], [qids[k] for k in by_time.tolist()]
-    docids = np.array([docid for rows, _ in every for docid in rows.docids], object)
-    more = {name: np.fromiter((x for rows, _ in every for x in rows.more[name]), object, len(y)) for name in first.more}
-    faults = {int(a) + i: what for a, (rows, _) in zip(bounds[:-1], every, strict=True) for i, what in rows.faults.items()}
-    order, ends = np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))
-    names = max((rows.names for rows, _ in every), key=lambda names: len(names or ()))
-
-    def where(i: int) -> str:
-        k = int(np.searchsorted(bounds, i, side="right")) - 1
-        return every[k][0].where(i - int(bounds[k]))
-
-    for qid, (a, b) in zip(qids, pairwise([0, *ends.tolist()]), strict=True):
-        rows = order[a:b]
-        yield Rows(
-            taken(X, rows),
-            y[rows],
-            [0],
-            [qid],
-            docids[rows].tolist() if len(docids) else [],
-            lambda i, rows=rows: where(int(rows[i])),  # type: ignore[misc]
-            {i: faults[row] for i, row in enumerate(rows.tolist()) if row in faults} if faults else {},
-            names,
-            None if times is None else times[rows],
-            {name: values[rows].tolist() for name, values in more.items()},
-        )
-
 
 class _Order:
     """Checks the order of queries: whether one comes back, or is older than the one before it."""
@@ -334,19 +262,19 @@ class _Order:
         self._doubtful: set[str] = set()
         self._latest = -np.inf
 
-    def notice(self, qid: str, rows: Rows, i: int) -> None:
+    def notice(self, qid: str, rows: Rows) -> None:
         """Check the first row of a query."""
         if qid in MISSING_WORDS and qid and qid not in self._doubtful:
             self._doubtful.add(qid)
-            told = f"{rows.where(i)}: query {qid!r} looks like a missing value that was written as text; it is read as an id"
+            told = f"{rows.where(0)}: query {qid!r} looks like a missing value that was written as text; it is read as an id"
             warnings.warn(told, ReadWarning, stacklevel=7)
         if self._seen is None:
             return
-        time = -np.inf if rows.times is None else rows.times[i]
+        time = -np.inf if rows.times is None else rows.times[0]
         if time < self._latest:
-            self._complain(f"{rows.where(i)}: query {qid} is older than the one before it", "event time")
+            self._complain(f"{rows.where(0)}: query {qid} is older than the one before it", "event time")
         elif qid in self._seen:
-            self._complain(f"{rows.where(i)}: query {qid} comes back after another one", "query")
+            self._complain(f"{rows.where(0)}: query {qid} comes back after another one", "query")
         elif self._mode == "error" or len(self._seen) < REMEMBERED:
             self._seen.add(qid)
         self._latest = time
@@ -374,40 +302,41 @@ class Queries(Lists, Iterator[tuple[Any, ...]]):
         Missing values of features in the queries so far.
     """
 
-    def __init__(self, sources: Sequence[Any], roles: dict[str, Any], options: Options, group: Any) -> None:
-        super().__init__(sources, roles, options, group)
+    def __init__(self, sources: Sequence[Any], options: Options, group: Any) -> None:
+        super().__init__(sources, options, group)
         self.n_missing, self._twice, self._tells_missing = 0, False, options.tells_missing
-        self._ahead: collections.deque[tuple[Any, ...]] = collections.deque()
+        self._ahead: collections.deque[Rows] = collections.deque()
         self._error: ReadError | None = None
-        self._queries = self._made()
+        self._found = self._made()
 
     def __next__(self) -> tuple[Any, ...]:
         if not self._ahead and self._error is not None:
             raise self._error
-        query = self._ahead.popleft() if self._ahead else next(self._queries)
-        return query if self._options.with_ids else query[:2]
+        return self._query(self._ahead.popleft() if self._ahead else next(self._found))
 
     def first(self, n: int) -> list[tuple[Any, ...]]:
         """The next `n` queries, which are still to come; fewer if there are no more, or after them is an error."""
         try:
-            self._ahead.extend(itertools.islice(self._queries, max(0, n - len(self._ahead))))
+            self._ahead.extend(itertools.islice(self._found, max(0, n - len(self._ahead))))
         except ReadError as error:
             self._error = error
-        return [query if self._options.with_ids else query[:2] for query in itertools.islice(self._ahead, n)]
+        return [self._query(rows) for rows in itertools.islice(self._ahead, n)]
 
     def all(self) -> Documents:
-        """All queries that are still to come, at once."""
-        found, self._ahead = [*self._ahead, *self._queries], collections.deque()
+        """All queries that are still to come, at once. Raises TypeError if texts are features."""
+        every, self._ahead = [*self._ahead, *self._found], collections.deque()
         if self._error is not None:
             raise self._error
-        X = stacked([getattr(x, "X", x) for x, *_ in found]) if found else np.empty((0, self._options.n_features or 0))
-        sizes, docids = [len(y) for _, y, *_ in found], [docid for *_, ids in found for docid in ids]
-        y = np.concatenate([np.empty(0, np.int64), *(y for _, y, *_ in found)])
-        return Documents(X, y, np.repeat(_integers([qid for _, _, qid, _ in found]), sizes), docids)
+        if any(self.plan.kinds[name] == "text" for name in self.plan.features):
+            raise TypeError("all() takes features that are numbers: exclude those of text, or read one query after the other")
+        if not every:
+            return Documents(np.empty((0, self._options.n_features or 0)), np.empty(0, np.int64), np.empty(0, np.int64), [])
+        whole, sizes = joined(every), [len(rows.y) for rows in every]
+        return Documents(whole.X, whole.y, np.repeat(_integers([rows.qids[0] for rows in every]), sizes), whole.docids)
 
     def close(self) -> None:
         """Close the open source. This happens automatically at the end."""
-        self._queries.close()
+        self._found.close()
         self._open.close()
 
     def __enter__(self) -> "Queries":
@@ -417,67 +346,56 @@ class Queries(Lists, Iterator[tuple[Any, ...]]):
         self.close()
 
     def _made(self) -> Any:
-        for qid, parts in self.lists():
-            if (made := self._query(qid, parts)) is not None:
+        for _, rows in self.lists():
+            if len((made := self._settled(rows)).y):
                 yield made
 
-    def _query(self, qid: str, parts: list[tuple[Rows, int, int]]) -> tuple[Any, np.ndarray, str, list[str]] | None:
-        """Copies, so that a stored query does not keep its block alive; None if no document is left."""
-        X = stacked([rows.X[a:b] if isinstance(rows.X, np.ndarray) else rows.X.rows(a, b) for rows, a, b in parts])
-        y = np.concatenate([rows.y[a:b] for rows, a, b in parts])
-        rows = parts[-1][0]
-        docids, more = [docid for rows, a, b in parts for docid in rows.docids[a:b]], {}
-        if self._options.with_ids:
-            docids = docids or [""] * len(y)
-        if rows.more:
-            more = {name: [value for rows, a, b in parts for value in rows.more[name][a:b]] for name in rows.more}
-        kept = np.flatnonzero(y >= 0) if self._options.negative == "skip" and (y < 0).any() else None
-        if kept is not None:
-            X, y, docids = taken(X, kept), y[kept], [docids[i] for i in kept.tolist() if docids]
-            more = {name: [values[i] for i in kept.tolist()] for name, values in more.items()}
-        if not len(y):
-            return None
-        # Text without missing values has none, and reads faster.
-        may_lack = isinstance(X, np.ndarray) and (rows.names is not None or self._options.missing == "keep")
-        if may_lack and (absent := np.isnan(X)).any():
+    def _settled(self, rows: Rows) -> Rows:
+        """A query as the options want it: negative grades, missing values, ids; none of its documents may be left."""
+        qid = rows.qids[0]
+        if self._options.negative == "skip" and (rows.y < 0).any():
+            rows = rows.taken(np.flatnonzero(rows.y >= 0), qid)
+        # Copies, so that a stored query does not keep its block alive.
+        docids = [""] * len(rows.y) if self._options.with_ids and not rows.docids else rows.docids
+        rows = rows._replace(X=stacked([rows.X]), y=rows.y.copy(), docids=docids)
+        may_lack = self._options.missing != "error" and isinstance(rows.X, np.ndarray)
+        if may_lack and (absent := np.isnan(rows.X)).any():
             self.n_missing += int(np.count_nonzero(absent))
             if self._options.missing == "zero":
-                X[absent] = 0.0
+                rows.X[absent] = 0.0
                 if self._tells_missing:
                     self._tells_missing = False
-                    where = next(rows.where(a) for rows, a, b in parts if np.isnan(rows.X[a:b]).any())
-                    warnings.warn(
-                        f"{where}, the query there: missing values count as 0, since the model does not take them",
-                        ReadWarning,
-                        stacklevel=5,
-                    )
+                    what = "missing values count as 0, since the model does not take them"
+                    warnings.warn(f"{rows.where(0)}, the query there: {what}", ReadWarning, stacklevel=5)
         if (twice := first_repeated(docids)) is not None:
-            _require_one_grade(qid, docids, y)
+            _require_one_grade(qid, docids, rows.y)
             if not self._twice:
                 self._twice = True
                 warnings.warn(f"query {qid} has document {twice!r} several times", ReadWarning, stacklevel=4)
-        x = X if rows.names is None else self._block(qid, X, len(y), rows.names, more)
-        return x, y, qid, docids
+        return rows
 
-    def _block(self, qid: str, X: Any, n: int, names: tuple[str, ...], more: dict[str, list[Any]]) -> Block:
-        context = context_of(qid, self.plan, more)
-        texts = [name for name in self.plan.features if name in more]
-        if not texts:
-            return Block(X, None, single(n), ONE, names=names, context=context)
-        values = {**dict(zip(names, X.T.tolist(), strict=True)), **{name: more[name] for name in texts}}
+    def _query(self, rows: Rows) -> tuple[Any, ...]:
+        x = rows.X if rows.numbered else self._block(rows)
+        return (x, rows.y, rows.qids[0], rows.docids) if self._options.with_ids else (x, rows.y)
+
+    def _block(self, rows: Rows) -> Block:
+        context, n = context_of(rows, self.plan) if rows.more else None, len(rows.y)
+        if len(rows.names) == len(self.plan.features) or self.is_letor:
+            return Block(rows.X, None, single(n), ONE, names=rows.names, context=context)
+        values = rows.more | dict(zip(rows.names, rows.X.T.tolist(), strict=True))
         cells = zip(*(values[name] for name in self.plan.features), strict=True)
         documents = [dict(zip(self.plan.features, row, strict=True)) for row in cells]
         return Block(documents, None, single(n), ONE, form=dict, context=context)
 
 
-def context_of(qid: str, plan: Plan, more: dict[str, list[Any]]) -> tuple[dict[str, Any]] | None:
+def context_of(rows: Rows, plan: Plan) -> tuple[dict[str, Any]] | None:
     """What the rows of a query say of it, which must be one thing. Raises ReadError."""
     names = plan.all("context")
     if not names:
         return None
-    found = {}
+    found, qid = {}, rows.qids[0]
     for name in names:
-        found[name], *others = dict.fromkeys(more[name])
+        found[name], *others = dict.fromkeys(rows.more[name])
         if others:
             what = f"{found[name]!r:.60} and {others[0]!r:.60} in column {name!r}, which is of the query itself"
             raise ReadError(f"query {qid} has {what}")
@@ -489,8 +407,10 @@ def context_of(qid: str, plan: Plan, more: dict[str, list[Any]]) -> tuple[dict[s
 
 def first_repeated(docids: Sequence[str]) -> str | None:
     """The first id of a document that comes back within a query; documents may lack one."""
+    if len(set(docids)) == len(docids):
+        return None
     named = [docid for docid in docids if docid]
-    return None if len(set(named)) == len(named) else next(docid for i, docid in enumerate(named) if docid in named[:i])
+    return next((docid for i, docid in enumerate(named) if docid in named[:i]), None)
 
 
 def _integers(qids: list[str]) -> np.ndarray:
@@ -500,6 +420,13 @@ def _integers(qids: list[str]) -> np.ndarray:
     except (ValueError, OverflowError):
         return np.array(qids)
     return numbers if all(map(str.__eq__, map(str, numbers.tolist()), qids)) else np.array(qids)
+
+
+def sizes_beside(source: Any) -> str | None:
+    """The file with the sizes of groups that LightGBM would look for beside a file of documents."""
+    path = path_of(source) or ""
+    found = (stem + suffix for stem in dict.fromkeys((path, path.removesuffix(".gz"))) for suffix in (".query", ".group"))
+    return next((file for file in found if path and os.path.exists(file)), None)
 
 
 def _ends_of(sizes: Sizes) -> np.ndarray:
@@ -536,7 +463,7 @@ def read(
     skip_bad: float = 0.0,
     model: Any = None,
     n_features: int | None = None,
-    batch_rows: int = _ROWS,
+    batch_rows: int = 1 << 14,
     max_query_bytes: int = 1 << 26,
 ) -> Queries:
     r"""Read the queries of files and tables, one after the other; memory does not grow with them, but for the ids of queries.
@@ -649,25 +576,24 @@ def read(
     arguments.integer("n_features", n_features, 1, optional=True)
     arguments.integer("batch_rows", batch_rows, 1)
     arguments.integer("max_query_bytes", max_query_bytes, 1)
-    named = {"query": query, "grade": grade, "document": document, "event time": event_time}
-    known, width, able = known_to(model), n_features_of(model), abilities_of(model)
-    tells_missing = missing is None and model is not None
-    if missing is None:
-        missing = "error" if model is None else "keep" if able.takes_missing else "zero"
-    options = Options(
-        with_ids,
-        negative,
-        missing,
-        repeated_qid,
-        skip_bad,
-        n_features or width,
-        known is not None,
-        tells_missing,
-        able.takes_documents,
-        batch_rows,
-        max_query_bytes,
+    usual = "error" if model is None else "keep" if abilities_of(model).takes_missing else "zero"
+    options = options_of(
+        model,
+        {"query": query, "grade": grade, "document": document, "event time": event_time},
+        features=features,
+        exclude=exclude,
+        context=context,
+        with_ids=with_ids,
+        negative=negative,
+        missing=missing or usual,
+        tells_missing=missing is None and model is not None,
+        repeated_qid=repeated_qid,
+        skip_bad=skip_bad,
+        n_features=n_features or n_features_of(model),
+        batch_rows=batch_rows,
+        max_query_bytes=max_query_bytes,
     )
-    return Queries(sources, roles_of(named, features=features, exclude=exclude, context=context, known=known), options, group)
+    return Queries(sources, options, group)
 
 
 def _require_one_grade(qid: str, docids: list[str], y: np.ndarray) -> None:
@@ -676,26 +602,3 @@ def _require_one_grade(qid: str, docids: list[str], y: np.ndarray) -> None:
     for docid, grade in zip(docids, y.tolist(), strict=True):
         if docid and known.setdefault(docid, grade) != grade:
             raise ReadError(f"query {qid} judges document {docid!r} twice, with grades {known[docid]} and {grade}: keep one")
-
-
-def known_to(model: Any) -> list[str] | None:
-    """The features that a model has learned from, if it knows them by name."""
-    steps = () if model is None else steps_of(model)
-    names = next((names for step in steps if (names := getattr(step, "feature_names", None))), None)
-    # The levels of a category are features of the model, and one of a table.
-    return None if names is None else [*dict.fromkeys(str(name[0] if is_level(name) else name) for name in names)]
-
-
-def n_features_of(model: Any) -> int | None:
-    """The number of features that a model or pipeline has learned from in arrays; None if there are none yet."""
-    counts = [step.n_features for step in (() if model is None else steps_of(model)) if getattr(step, "n_features", 0)]
-    return counts[0] if counts else None
-
-
-def roles_of(named: dict[str, str | None], **columns: Any) -> dict[str, Any]:
-    """The columns with roles, checked. Raises TypeError unless `columns` are None or sequences of names."""
-    for name, given in columns.items():
-        if given is not None and (isinstance(given, str) or not all(isinstance(column, str) for column in given)):
-            raise TypeError(f"{name} is a sequence of names of columns")
-    in_form = {name: given if given is None else [in_nfc(column) for column in given] for name, given in columns.items()}
-    return {"named": {role: column if column is None else in_nfc(column) for role, column in named.items()}, **in_form}

@@ -1,13 +1,15 @@
 """Rows of any source, on their way to queries."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from online_rank.query import SparseRows
 from online_rank.query.sparse import as_rows
-from online_rank.stream.plan import Column, Plan
+from online_rank.stream.plan import Column, Options, Plan
 from online_rank.stream.tables import Batch, Table
 from online_rank.stream.values import Faults, arrow, grades_of, ids_of, is_text, numbers_of, plain, times_of
 
@@ -30,11 +32,13 @@ class Rows(NamedTuple):
     faults
         What is wrong with rows.
     names
-        The features; None if they are numbered from 1.
+        The features; none if they are `numbered`.
     times
         Times of rows, or None.
     more
         Further columns as lists: those of text and of the context, the position, ...
+    numbered
+        Whether the features are known by their numbers, 1, 2, ...
     """
 
     X: Any
@@ -44,18 +48,49 @@ class Rows(NamedTuple):
     docids: list[str]
     where: Callable[[int], str]
     faults: dict[int, str]
-    names: tuple[str, ...] | None = None
+    names: tuple[str, ...]
     times: np.ndarray | None = None
     more: dict[str, list[Any]] = {}  # noqa: RUF012
+    numbered: bool = False
+
+    @property
+    def fault(self) -> str | None:
+        """The place of the first row that cannot be read, and why; None if all can."""
+        return f"{self.where(first)}: {self.faults[first]}" if (first := min(self.faults, default=None)) is not None else None
+
+    def part(self, a: int, b: int, qid: str) -> "Rows":
+        """The rows a:b as those of one query; arrays are views."""
+        faults = {i - a: self.faults[i] for i in range(a, b) if i in self.faults} if self.faults else {}
+        more = {name: values[a:b] for name, values in self.more.items()} if self.more else self.more
+        X = self.X.rows(a, b) if isinstance(self.X, SparseRows) else self.X[a:b]
+        times, where = None if self.times is None else self.times[a:b], self.where
+        return Rows(
+            X, self.y[a:b], [0], [qid], self.docids[a:b], lambda i: where(a + i), faults, self.names, times, more, self.numbered
+        )
+
+    def taken(self, rows: np.ndarray, qid: str) -> "Rows":
+        """The rows with these numbers, in this order, as those of one query."""
+        places, where = rows.tolist(), self.where
+        return self._replace(
+            X=taken(self.X, rows),
+            y=self.y[rows],
+            starts=[0],
+            qids=[qid],
+            docids=[self.docids[i] for i in places if self.docids],
+            where=lambda i: where(places[i]),
+            faults={i: self.faults[row] for i, row in enumerate(places) if row in self.faults},
+            times=None if self.times is None else self.times[rows],
+            more={name: [values[i] for i in places] for name, values in self.more.items()},
+        )
 
 
-def rows_of(table: Table, batch: Batch, plan: Plan, negative: str, missing: str) -> Rows:
-    """The rows of a batch of a table, by the roles of its columns. Raises ReadError if it lacks a column."""
+def rows_of(table: Table, batch: Batch, plan: Plan, options: Options) -> Rows:
+    """The rows of a batch of a table, by the roles of its columns."""
     faults, n, numbers = Faults(), len(batch.rows), [name for name in plan.features if plan.kinds[name] != "text"]
     X = np.empty((n, len(numbers)))
     for j, name in enumerate(numbers):
         X[:, j] = numbers_of(table.column(batch.rows, name), plan.kinds[name], faults, name)
-    bad = ~np.isfinite(X) if missing == "error" else np.isinf(X)
+    bad = ~np.isfinite(X) if options.missing == "error" else np.isinf(X)
 
     def what(i: int) -> str:
         j = int(bad[i].argmax())
@@ -67,7 +102,7 @@ def rows_of(table: Table, batch: Batch, plan: Plan, negative: str, missing: str)
     grade, query, time, document = (plan.of(role) for role in ("grade", "query", "event time", "document"))
     y = np.zeros(n, np.int64)
     if grade is not None:
-        y = grades_of(table.column(batch.rows, grade), negative, faults, grade)
+        y = grades_of(table.column(batch.rows, grade), options.negative, faults, grade)
     qids: Any = arrow().array([""] * n)
     if query is not None:
         qids = ids_of(table.column(batch.rows, query, as_id=True), "query", faults, batch.rows.schema.field(query))
@@ -108,6 +143,37 @@ def _listed(table: Table, batch: Batch, column: Column, faults: Faults) -> list[
     return [None if x != x or x == "" else x for x in plain(values).to_pylist()]
 
 
+def joined(parts: Sequence[Rows]) -> Rows:
+    """Rows as one, with the features of the widest."""
+    if len(parts) == 1:
+        return parts[0]
+    bounds = [*accumulate((len(rows.y) for rows in parts), initial=0)]
+
+    def where(i: int) -> str:
+        k = bisect_right(bounds, i) - 1
+        return parts[k].where(i - bounds[k])
+
+    widest, zero = max(parts, key=lambda rows: rows.X.shape[1]), ("0",)
+    # A feature 0 that comes late moves the others by one.
+    X = stacked([_moved(rows.X) if widest.names[:1] == zero != rows.names[:1] else rows.X for rows in parts])
+    return widest._replace(
+        X=X,
+        y=np.concatenate([rows.y for rows in parts]),
+        docids=[*chain.from_iterable(rows.docids for rows in parts)],
+        where=where,
+        faults={begin + i: what for begin, rows in zip(bounds, parts, strict=False) for i, what in rows.faults.items()},
+        times=None if widest.times is None else np.concatenate([rows.times for rows in parts]),
+        more={name: [*chain.from_iterable(rows.more[name] for rows in parts)] for name in widest.more},
+    )
+
+
+def _moved(X: Any) -> Any:
+    """Features with a new first column, 0 everywhere."""
+    if isinstance(X, SparseRows):
+        return SparseRows(X.starts, X.columns + 1, X.values, X.n_columns + 1)
+    return np.pad(X, ((0, 0), (1, 0)))
+
+
 def stacked(parts: Sequence[Any]) -> Any:
     """Features, arrays or sparse rows, one below the other in new arrays, with as many columns as the widest has."""
     if len(parts) == 1 and isinstance(parts[0], np.ndarray):
@@ -119,8 +185,6 @@ def stacked(parts: Sequence[Any]) -> Any:
         starts = [np.zeros(1, np.int64), *(one.starts[1:] + end for one, end in zip(rows, ends[:-1].tolist(), strict=True))]
         columns, values = (np.concatenate([getattr(one, name) for one in rows]) for name in ("columns", "values"))
         return SparseRows(np.concatenate(starts), columns, values, width)
-    if all(X.shape[1] == width for X in parts):
-        return np.concatenate(parts)
     X = np.zeros((sum(map(len, parts)), width))
     n = 0
     for one in parts:
@@ -129,7 +193,7 @@ def stacked(parts: Sequence[Any]) -> Any:
     return X
 
 
-def taken(X: Any, rows: np.ndarray) -> Any:
+def taken(X: Any, rows: Any) -> Any:
     """The rows of features with these numbers, in this order."""
     if not isinstance(X, SparseRows):
         return X[rows]

@@ -9,14 +9,14 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from online_rank.query.names import in_nfc
 from online_rank.stream.source import UTF8, FileRange, ReadError, Text, name_of
 from online_rank.stream.values import MIXED, arrow, kind_of, kind_of_text
 
-_ROWS = 1 << 14
 #: The longest value with line breaks, in bytes.
 _LONGEST_VALUE = 1 << 24
 #: Separators of csv columns, the likeliest first.
@@ -24,6 +24,8 @@ _SEPARATORS = ",;\t|"
 #: A number with a decimal comma, between separators other than commas.
 _COMMA = re.compile(rb"(^|[;\t|\r\n])-?\d+,\d+(?=[;\t|\r\n]|$)")
 _POINT = re.compile(rb"(^|[;\t|\r\n])-?\d+\.\d+(?=[;\t|\r\n]|$)")
+#: Bytes that are not UTF-8, in text that was decoded with surrogates.
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")
 _UNCLOSED = "a quotation mark is not closed, or closed there: write it twice, or the table as tsv or parquet"
 #: What a line of JSON calls its documents, if it is a whole query, and the columns made of such a line.
 _DOCUMENTS = ("docs", "documents")
@@ -47,22 +49,23 @@ class Table:
         The kind of each column: "number", "boolean", "text", "time", "empty" or "other"; that of text by the first rows.
     metadata : dict or None
         The metadata of an Arrow schema.
-    is_json, of_queries : bool
-        Whether it is JSON, in which rows may lack a column; and whether each line is a whole query.
+    is_text, of_queries : bool
+        Whether it is csv or tsv, in which all is text; whether it is JSON of which each line is a whole query.
     first, where
         The first rows, and the place of each.
     """
 
-    def __init__(self, source: Any, fmt: str, text: Text | None, batch_rows: int = _ROWS) -> None:
+    def __init__(self, source: Any, fmt: str, text: Text | None, batch_rows: int) -> None:
         self.name = name_of(source)
         self._n_rows: int | None = None
-        self._n_read, self._text = 0, text
-        self._is_text, self.is_json = fmt in ("csv", "tsv"), fmt == "json"
+        self._begin = self._n_read = 0
+        self._text = text
+        self.is_text, self._is_json = fmt in ("csv", "tsv"), fmt == "json"
         self._decimal_comma = self.of_queries = False
-        if fmt in ("csv", "tsv", "json"):
-            batches = self._of_json() if fmt == "json" else self._of_csv(fmt == "csv")
-        elif fmt in ("parquet", "arrow"):
-            batches = self._numbered(self._of_file(source, fmt, batch_rows))
+        if text is not None and fmt in ("csv", "tsv", "json"):
+            batches = self._of_json(text) if fmt == "json" else self._of_csv(text, fmt == "csv")
+        elif text is not None:
+            batches = self._numbered(self._of_file(text.file, source, fmt, batch_rows))
         else:
             batches = self._numbered(_of_frame(source, self.name, batch_rows))
             self._n_rows = None if hasattr(source, "read_next_batch") or not hasattr(source, "__len__") else len(source)
@@ -76,11 +79,11 @@ class Table:
         require_own_names(self.name, schema.names)
         columns = {name: self.first[name].combine_chunks() for name in schema.names}
         self.kinds = {
-            name: kind_of_text(self._pointed(values)) if self._is_text else kind_of(values) for name, values in columns.items()
+            name: kind_of_text(self._pointed(values)) if self.is_text else kind_of(values) for name, values in columns.items()
         }
         if set(self.kinds.values()) == {"empty"}:
             raise ReadError(f"{self.name}: no rows below the header, or none with a value")
-        self.batches: Iterator[Batch] = itertools.chain([first], batches)
+        self._batches: Iterator[Batch] = itertools.chain([first], batches)
 
     @property
     def share(self) -> float | None:
@@ -99,48 +102,53 @@ class Table:
         values = rows[name].combine_chunks()
         return values if as_id else self._pointed(values)
 
+    def batches(self, wanted: Collection[str]) -> Iterator[Batch]:
+        """All rows, some at a time. Raises ReadError if a column that is wanted is not there; null in JSON."""
+        for rows, where in self._batches:
+            for name in (name for name in wanted if name not in rows.schema.names):
+                if not self._is_json:
+                    there = ", ".join(rows.schema.names[:10])
+                    raise ReadError(f"{where(0) if len(rows) else self.name}: no column {name!r}; there are {there}")
+                rows = rows.append_column(name, [[None] * rows.num_rows])
+            if rows.num_rows:
+                yield Batch(rows, where)
+
     def _pointed(self, values: Any) -> Any:
         if not self._decimal_comma:
             return values
         return arrow("pyarrow.compute").replace_substring_regex(values, r"^\s*([-+]?\d+),(\d+)\s*$", r"\1.\2")
 
     def _numbered(self, tables: Iterator[Any]) -> Iterator[Batch]:
-        row = self._n_read + 1
         for rows in tables:
+            row = self._begin + self._n_read + 1
             yield Batch(rows, lambda i, row=row: f"{self.name}, row {row + i}")  # type: ignore[misc]
-            row += len(rows)
             self._n_read += len(rows)
 
-    def _of_csv(self, quoted: bool) -> Iterator[Batch]:
-        pa, text = arrow(), arrow("pyarrow.csv")
+    def _of_csv(self, text: Text, quoted: bool) -> Iterator[Batch]:
+        pa, reader = arrow(), arrow("pyarrow.csv")
         names: list[str] = []
         is_empty = True
-        for block, line in _closed(self._text, quoted):  # type: ignore[arg-type]
+        for block, line in _closed(text, quoted):
+            if not names:
+                mark = self._punctuation(bytes(block[: 1 << 16]), quoted)
+                _, last, names = next(_split(block[: 1 << 20], line, mark, quoted), (0, 0, []))
+                if _NOT_UTF8.search("".join(names)):
+                    raise ReadError(f"{self.name}, line {line}: not text in UTF-8: {UTF8}")
+                require_own_names(self.name, names)
+                block, line = block.split(b"\n", last + 1 - line)[-1] if names else bytearray(), last + 1
+                parse = reader.ParseOptions(delimiter=mark, quote_char='"' if quoted else False, newlines_in_values=quoted)
+                convert = reader.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
             if not block.strip():
                 continue
-            if not names:
-                separator = self._punctuation(bytes(block[: 1 << 16]), quoted)
-                head = csv.reader(io.StringIO(_decoded(self.name, bytes(block[: 1 << 20]))), delimiter=separator)
-                names = next(row for row in head if row)
-                require_own_names(self.name, names)
-                for _ in range(head.line_num):
-                    del block[: block.index(b"\n") + 1]
-                line += head.line_num
-                parse = text.ParseOptions(delimiter=separator, quote_char='"' if quoted else False, newlines_in_values=quoted)
-                convert = text.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
-                if not block.strip():
-                    continue
-            is_empty = False
-            options = text.ReadOptions(column_names=names, block_size=len(block) + 1, use_threads=False)
+            options = reader.ReadOptions(column_names=names, block_size=len(block) + 1, use_threads=False)
             try:
-                rows = text.read_csv(pa.py_buffer(bytes(block)), options, parse, convert)
-                if quoted and any(_is_swallowed(value, separator, len(names)) for value in _of_several_lines(rows)):
+                rows = reader.read_csv(pa.py_buffer(bytes(block)), options, parse, convert)
+                if quoted and any(_is_swallowed(value, mark, len(names)) for value in _of_several_lines(rows)):
                     raise pa.ArrowInvalid(_UNCLOSED)
             except pa.ArrowInvalid as error:
-                raise ReadError(
-                    f"{self.name}{_fault(bytes(block), line, separator, quoted, len(names)) or f': {error}'}"
-                ) from None
-            yield Batch(rows, _LineOf(self.name, block, line, separator, quoted))
+                raise ReadError(f"{self.name}{_fault(block, line, mark, quoted, len(names)) or f': {error}'}") from None
+            is_empty = False
+            yield Batch(rows, partial(_line_of, self.name, block, line, mark, quoted))
         if names and is_empty:
             yield Batch(pa.table({name: pa.array([], pa.string()) for name in names}), lambda i: self.name)
 
@@ -148,50 +156,56 @@ class Table:
         """The separator of the columns; notes whether decimals have commas."""
         separator = "\t"
         if quoted:
-            header = re.sub(r'"[^"]*"', "", sample.partition(b"\n")[0].decode("utf-8", "replace"))
+            header = re.sub(r'"[^"]*"', "", sample.lstrip().partition(b"\n")[0].decode("utf-8", "replace"))
             separator = max(_SEPARATORS, key=lambda mark: (header.count(mark), -_SEPARATORS.index(mark)))
         self._decimal_comma = bool(separator != "," and _COMMA.search(sample) and not _POINT.search(sample))
         return separator
 
-    def _of_json(self) -> Iterator[Batch]:
+    def _of_json(self, text: Text) -> Iterator[Batch]:
         pa, reader = arrow(), arrow("pyarrow.json")
         schema = None
-        for block, line in self._text.blocks():  # type: ignore[union-attr]
+        for block, first in text.blocks():
             if not block.strip():
                 continue
-            where = _LineOf(self.name, block, line)
             if schema is None:
-                found = json_of(self.name, *next(_lines(block, line)))
+                found = json_of(self.name, *next(_lines(block, first)))
                 self.of_queries = any(name in found for name in _DOCUMENTS)
                 # Otherwise, texts that look like times would become times, and ids change.
                 schema = pa.schema([(name, pa.string()) for name, value in found.items() if isinstance(value, str)])
             if self.of_queries:
-                rows, lines = _of_whole_queries(self.name, block, line)
-                yield Batch(_of_dicts(rows), lambda i, lines=lines: f"{self.name}, line {lines[i]}")  # type: ignore[misc]
+                documents = [(line, row) for line, text in _lines(block, first) for row in _documents_of(self.name, line, text)]
+                places = [f"{self.name}, line {line}" for line, _ in documents]
+                yield Batch(_of_dicts([row for _, row in documents]), places.__getitem__)
                 continue
             try:
                 options = reader.ReadOptions(block_size=len(block) + 1, use_threads=False)
                 parse = reader.ParseOptions(explicit_schema=schema, newlines_in_values=False)
                 rows = reader.read_json(pa.py_buffer(bytes(block)), options, parse)
                 rows.validate(full=True)  # pyarrow takes bytes that are not UTF-8
+                # It also takes the last of several values with one name.
+                if block.count(b'":') > sum(len(rows) - values.null_count for values in rows.columns) + block.count(b"null"):
+                    raise pa.ArrowInvalid
             except (pa.ArrowInvalid, UnicodeDecodeError):
-                rows = _of_dicts([json_of(self.name, number, text) for number, text in _lines(block, line)])
-            yield Batch(rows, where)
+                rows = _of_dicts([json_of(self.name, number, text) for number, text in _lines(block, first)])
+            yield Batch(rows, partial(_line_of, self.name, block, first, ",", False))
 
-    def _of_file(self, source: Any, fmt: str, batch_rows: int) -> Iterator[Any]:
+    def _of_file(self, file: Any, source: Any, fmt: str, batch_rows: int) -> Iterator[Any]:
         pa, invalid = arrow(), arrow("pyarrow.lib").ArrowInvalid
-        file = self._text.file  # type: ignore[union-attr]
-        what = "parquet" if fmt == "parquet" else "Arrow"
         if file is None:
-            raise ReadError(f"{self.name}: a file of {what} is read from its end: give its path")
+            raise ReadError(
+                f"{self.name}: a file of {'parquet' if fmt == 'parquet' else 'Arrow'} needs to be read from its end: give its path"
+            )
         file.seek(0)
         try:
             if fmt == "arrow":
-                with pa.ipc.open_file(file) if self._text.head.startswith(b"ARROW1") else pa.ipc.open_stream(file) as opened:  # type: ignore[union-attr]
+                is_stream, what = file.read(6) != b"ARROW1", "Arrow"
+                file.seek(0)
+                with pa.ipc.open_stream(file) if is_stream else pa.ipc.open_file(file) as opened:
                     n = getattr(opened, "num_record_batches", None)
                     batches = iter(opened) if n is None else map(opened.get_batch, range(n))
                     yield from _sliced(batches, batch_rows)
                 return
+            what = "parquet"
             opened = arrow("pyarrow.parquet").ParquetFile(file)
         except (invalid, OSError) as error:
             raise ReadError(f"{self.name}: not a file of {what}, or cut short ({error})") from None
@@ -200,7 +214,7 @@ class Table:
             itertools.accumulate((opened.metadata.row_group(i).num_rows for i in range(opened.num_row_groups)), initial=0)
         )
         groups = [i for i in range(opened.num_row_groups) if bounds[i] < end and bounds[i + 1] > begin]
-        self._n_rows, self._n_read = end - begin, 0
+        self._n_rows, self._begin = end - begin, begin
         row = bounds[groups[0]] if groups else end
         if begin == end:
             yield opened.schema_arrow.empty_table()
@@ -288,46 +302,51 @@ def _of_dicts(rows: Sequence[dict[str, Any]]) -> Any:
 
 def json_of(name: str, line: int, text: bytes) -> dict[str, Any]:
     """The object on a line. Raises ReadError that names the line."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            twice = next(key for i, (key, _) in enumerate(pairs) if key in [key for key, _ in pairs[:i]])
+            raise ReadError(f"{name}, line {line}: {twice!r:.60} is given twice in one object")
+        return found
+
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=unique)
+        if b"\\ud" in text:
+            json.dumps(found, ensure_ascii=False).encode()
+    except ReadError:
+        raise
     except (ValueError, RecursionError) as error:
-        what = UTF8 if isinstance(error, UnicodeDecodeError) else "write one object a line"
+        what = UTF8 if isinstance(error, UnicodeError) else "write one object a line"
         raise ReadError(f"{name}, line {line}: {error}: {what}") from None
     if not isinstance(found, dict):
         raise ReadError(f"{name}, line {line}: a {type(found).__name__}, and an object is wanted")
     return found
 
 
-def _of_whole_queries(name: str, block: bytearray, first: int) -> tuple[list[dict[str, Any]], list[int]]:
-    """The documents of lines with a query each, and the line of each document: as `POST /learn` of a service takes them."""
-    rows, lines = [], []
-    for line, text in _lines(block, first):
-        found = json_of(name, line, text)
-        docs = next((found.pop(key) for key in _DOCUMENTS if key in found), None)
-        grades = found.pop("grades", None)
-        context = found.pop("context", {})
-        if isinstance(docs, list):
-            given = grades if isinstance(grades, list) else [None] * len(docs)
-            docs = [(one.get("id") if isinstance(one, dict) else None, one) for one in docs]
-        elif isinstance(docs, dict):
-            given = [(grades or {}).get(key) for key in docs]
-            docs = [*docs.items()]
-        else:
+def _documents_of(name: str, line: int, text: bytes) -> Iterator[dict[str, Any]]:
+    """The documents of a line with a whole query, as `POST /learn` of a service takes it: a row each."""
+    found = json_of(name, line, text)
+    key = next((key for key in _DOCUMENTS if key in found), "docs")
+    docs, grades, context = found.pop(key, None), found.pop("grades", None), found.pop("context", {})
+    if not isinstance(docs, dict | list):
+        raise ReadError(f"{name}, line {line}: {key} is of type {type(docs).__name__}; it is a list or an object of documents")
+    ids = [*docs] if isinstance(docs, dict) else [one.get("id") if isinstance(one, dict) else None for one in docs]
+    given = grades if isinstance(grades, list) else [(grades or {}).get(id) for id in ids]
+    docs = [*docs.values()] if isinstance(docs, dict) else docs
+    if len(given) != len(docs) or not all(isinstance(one, dict) for one in docs):
+        raise ReadError(f"{name}, line {line}: {len(docs)} documents and {len(given)} grades; a document is an object")
+    if isinstance(grades, dict) and (others := [id for id in grades if id not in ids]):
+        raise ReadError(f"{name}, line {line}: grades has {others[0]!r:.60}, which is no document of the query")
+    query = found.pop("id", None) if "query" not in found else found.pop("query")
+    about = {"query": query if query is not None else str(line), **found, **context}
+    for id, one, grade in zip(ids, docs, given, strict=True):
+        roles = ({} if id is None else {"document": str(id)}) | ({} if grade is None else {"grade": grade})
+        if taken := [name for name in one if name in roles or name in about]:
             raise ReadError(
-                f"{name}, line {line}: docs is of type {type(docs).__name__}; it is a list or an object of documents"
+                f"{name}, line {line}: a document has {taken[0]!r:.60}, which is also said of it otherwise: rename it"
             )
-        if len(given) != len(docs) or not all(isinstance(one, dict) for _, one in docs):
-            raise ReadError(f"{name}, line {line}: {len(docs)} documents and {len(given)} grades; a document is an object")
-        query = found.pop("id", None) if "query" not in found else found.pop("query")
-        about = {"query": query if query is not None else str(line), **found, **context}
-        rows += [
-            {**about, **{key: value for key, value in one.items() if key != "id"}}
-            | ({} if key is None else {"document": str(key)})
-            | ({} if grade is None else {"grade": grade})
-            for (key, one), grade in zip(docs, given, strict=True)
-        ]
-        lines += [line] * len(docs)
-    return rows, lines
+        yield about | {name: value for name, value in one.items() if name != "id"} | roles
 
 
 def _lines(block: bytearray, first: int) -> Iterator[tuple[int, bytes]]:
@@ -336,24 +355,21 @@ def _lines(block: bytearray, first: int) -> Iterator[tuple[int, bytes]]:
             yield number, line
 
 
-class _LineOf:
-    """The line of each row of a block of text, found only for messages."""
-
-    def __init__(self, name: str, block: bytearray, line: int, separator: str = ",", quoted: bool = False) -> None:
-        self._about = name, block, line, separator, quoted
-
-    def __call__(self, i: int) -> str:
-        name, block, line, separator, quoted = self._about
-        if not (quoted and b'"' in block):
-            return f"{name}, line {next(itertools.islice(_lines(block, line), i, None))[0]}"
-        rows = csv.reader(io.StringIO(block.decode("utf-8", "replace")), delimiter=separator)
-        begins = (before for before, row in zip(itertools.chain([0], _ends(rows)), rows, strict=False) if row)
-        return f"{name}, line {line + next(itertools.islice(begins, i, None))}"
+def _split(block: bytearray, first: int, mark: str, quoted: bool) -> Iterator[tuple[int, int, list[str]]]:
+    """The rows of csv with their first and last lines, as Python's reader finds them, which pyarrow does not tell."""
+    text = io.StringIO(block.decode("utf-8", "surrogateescape"), newline="")
+    rows = csv.reader(text, delimiter=mark, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE)
+    begin = first
+    for row in rows:
+        if row:
+            yield begin, first + rows.line_num - 1, row
+        begin = first + rows.line_num
 
 
-def _ends(rows: Any) -> Iterator[int]:
-    while True:
-        yield rows.line_num
+def _line_of(name: str, block: bytearray, first: int, mark: str, quoted: bool, i: int) -> str:
+    """The line of a row of a block of text, for messages."""
+    rows: Iterator[Any] = _split(block, first, mark, quoted) if quoted and b'"' in block else _lines(block, first)
+    return f"{name}, line {next(itertools.islice(rows, i, None))[0]}"
 
 
 def _closed(text: Text, quoted: bool) -> Iterator[tuple[bytearray, int]]:
@@ -382,39 +398,20 @@ def _is_swallowed(value: str, separator: str, n_columns: int) -> bool:
     return ends > 0 and n_columns > 1 and value.count(separator) == ends * (n_columns - 1)
 
 
-def _decoded(name: str, text: bytes) -> str:
+def _fault(block: bytearray, first: int, mark: str, quoted: bool, columns: int) -> str:
+    """The lines of the first row of a block that cannot be read, and why; empty if all can."""
+    begin = last = first - 1
     try:
-        return text.decode()
-    except UnicodeDecodeError as error:
-        if error.start < len(text) - 4:
-            line = text.count(b"\n", 0, error.start) + 1
-            raise ReadError(f"{name}, line {line}: not text in UTF-8: {UTF8}") from None
-        return text.decode("utf-8", "replace")
-
-
-def _fault(block: bytes, first: int, separator: str, quoted: bool, columns: int) -> str:
-    """The lines of the first row of a block that cannot be read, and why; empty if there is none."""
-    begin = 0
-    rows = csv.reader(
-        io.StringIO(block.decode("utf-8", "surrogateescape"), newline=""),
-        delimiter=separator,
-        quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
-    )
-    what = ""
-    try:
-        for row in rows:
-            if any("\udc80" <= character <= "\udcff" for character in "".join(row)):
+        for begin, last, row in _split(block, first, mark, quoted):
+            what = ""
+            if _NOT_UTF8.search("".join(row)):
                 what = f"not text in UTF-8: {UTF8}"
-            elif any(_is_swallowed(value, separator, columns) for value in row):
+            elif any(_is_swallowed(value, mark, columns) for value in row):
                 what = _UNCLOSED
-            elif row and len(row) != columns:
-                what = f"Expected {columns} columns, got {len(row)}" + f"; {_UNCLOSED}" * (rows.line_num > begin + 1)
+            elif len(row) != columns:
+                what = f"Expected {columns} columns, got {len(row)}" + f"; {_UNCLOSED}" * (last > begin)
             if what:
-                break
-            begin = rows.line_num
-        else:
-            return ""
+                return f", line {begin}: {what}" if last == begin else f", lines {begin} to {last}: {what}"
     except csv.Error:
-        what = _UNCLOSED
-    last = first + rows.line_num - 1
-    return f", line {first + begin}: {what}" if last <= first + begin else f", lines {first + begin} to {last}: {what}"
+        return f", line {last + 1}: {_UNCLOSED}"
+    return ""

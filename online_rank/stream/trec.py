@@ -3,14 +3,13 @@
 import itertools
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from online_rank.limits import MAX_COUNT
-from online_rank.stream.source import Text, text_of
+from online_rank.stream.source import ReadError, Text, text_of
 from online_rank.stream.values import MISSING_WORDS
 
 #: The share of neighbours in rank whose scores must ascend before scores are taken for distances.
@@ -35,7 +34,7 @@ class _Ranked(NamedTuple):
     docid: str
     score: float
     rank: float
-    line: int
+    line: str
 
 
 def read_run(path: str | os.PathLike[str], *, by_rank: bool = False) -> dict[str, dict[str, float]]:
@@ -61,19 +60,16 @@ def read_run(path: str | os.PathLike[str], *, by_rank: bool = False) -> dict[str
         file and the line.
     """
     run: dict[str, dict[str, _Ranked]] = {}
-    for number, found in _fields(path, "qid Q0 docid rank score tag", "score"):
-        documents = run.setdefault(found["qid"], {})
-        docid = found["docid"]
+    for at, found in _fields(path, "qid Q0 docid rank score tag", "score"):
+        documents, docid = run.setdefault(found["qid"], {}), found["docid"]
         if docid in documents:
-            raise ValueError(
-                f"{path}, line {number}: document {docid} of query {found['qid']} occurs twice, first on line "
-                f"{documents[docid].line}"
-            )
+            first = documents[docid].line
+            raise ReadError(f"{at}: document {docid} of query {found['qid']} occurs twice, first on {first}")
         with np.errstate(over="ignore"):
             score = float(np.float32(_number(found["score"])))
         if not np.isfinite(score):
-            raise ValueError(f"{path}, line {number}: the score {_unreadable(found['score'], 'a finite number')}")
-        documents[docid] = _Ranked(docid, score, _number(found.get("rank", "nan")), number)
+            raise ReadError(f"{at}: the score {_unreadable(found['score'], 'a finite number')}")
+        documents[docid] = _Ranked(docid, score, _number(found.get("rank", "nan")), at.rpartition(", ")[2])
     sign = -1.0 if _are_distances(path, run, by_rank) else 1.0
     return {qid: _best_first(documents.values(), sign, by_rank) for qid, documents in run.items()}
 
@@ -131,65 +127,16 @@ def read_judgements(path: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
         message names the file and the line.
     """
     judgements: dict[str, dict[str, int]] = {}
-    for number, found in _fields(path, "qid 0 docid grade", "grade"):
+    for at, found in _fields(path, "qid 0 docid grade", "grade"):
         value = _number(found["grade"])
         if not (abs(value) <= MAX_COUNT and value.is_integer()):
-            raise ValueError(f"{path}, line {number}: the grade {_unreadable(found['grade'], 'an integer')}")
+            raise ReadError(f"{at}: the grade {_unreadable(found['grade'], 'an integer')}")
         grade = max(int(value), 0)
         before = judgements.setdefault(found["qid"], {}).setdefault(found["docid"], grade)
         if before != grade:
-            raise ValueError(
-                f"{path}, line {number}: document {found['docid']} of query {found['qid']} is judged twice, {before} before "
-                f"and {found['grade']} here"
-            )
+            twice = f"document {found['docid']} of query {found['qid']} is judged twice"
+            raise ReadError(f"{at}: {twice}, {before} before and {found['grade']} here")
     return judgements
-
-
-def run_lines(qid: str, docids: Sequence[str], scores: Sequence[float], tag: str) -> list[str]:
-    r"""The lines of one query of a run, best score first; equal scores keep their order.
-
-    Examples
-    --------
-    >>> run_lines("q1", ["a", "b"], [0.5, 2.0], "fused")
-    ['q1 Q0 b 1 2.0 fused\n', 'q1 Q0 a 2 0.5 fused\n']
-    """
-    best_first = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
-    return [f"{qid} Q0 {docids[i]} {rank} {scores[i]!r} {tag}\n" for rank, i in enumerate(best_first, start=1)]
-
-
-def write_run(path: str | os.PathLike[str], run: Mapping[str, Mapping[str, float]], tag: str = "online_rank") -> None:
-    """Write a run, `{qid: {docid: score}}`, with lines `qid Q0 docid rank score tag`, best score first.
-
-    Equal scores keep their order in `rank`; trec_eval orders them by document id. The file appears whole or not at all.
-
-    Raises
-    ------
-    ValueError
-        An id is empty or has blanks, which separate the columns, or a score is no finite number.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "run"
-    >>> write_run(path, {"q1": {"a": 0.5, "b": 2.0}}, tag="fused")
-    >>> print(path.read_text(), end="")
-    q1 Q0 b 1 2.0 fused
-    q1 Q0 a 2 0.5 fused
-    >>> read_run(path)
-    {'q1': {'b': 2.0, 'a': 0.5}}
-    """
-    lines = []
-    for qid, scores in run.items():
-        for docid, score in scores.items():
-            for what, word in (("query", qid), ("document", docid), ("tag", tag)):
-                if len(str(word).split()) != 1:
-                    raise ValueError(f"the {what} {word!r:.60} is empty or has blanks, which separate the columns of a run")
-            if not np.isfinite(score):
-                raise ValueError(f"query {qid}: the score of document {docid} is {score}; it must be a finite number")
-        lines += run_lines(qid, [*scores], [*map(float, scores.values())], tag)
-    new = Path(f"{os.fspath(path)}.new")
-    new.write_text("".join(lines), encoding="utf-8")
-    new.replace(path)
 
 
 def judged_rankings(
@@ -252,8 +199,8 @@ def _require_overlap(run: Any, ranked: Mapping[str, Any], judgements: Any, judge
         )
 
 
-def _fields(path: str | os.PathLike[str], form: str, value: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """The columns of each line by name, with the number of the line; ASCII blanks separate columns.
+def _fields(path: str | os.PathLike[str], form: str, value: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """The place of each line, and its columns by name; ASCII blanks separate columns.
 
     Tabs alone separate them in a line with one tab between any two columns, so that ids may have blanks. The first line may be
     a header. Judgements have at most as many columns as their form says, since more would mean another format; of a run, what
@@ -274,10 +221,9 @@ def _fields(path: str | os.PathLike[str], form: str, value: str) -> Iterator[tup
         if len(parts) > width and line.count(b"\t") == width - 1 and all(tabbed := [*map(bytes.strip, line.split(b"\t"))]):
             parts = tabbed
         if len(parts) < width or (value == "grade" and len(parts) > width):
-            raise ValueError(
-                f"{text.name}, line {number}: {len(parts)} columns, not {form!r}{_ADVICE * (_NO_BREAK_SPACE in line)}"
-            )
-        yield number, {name: text_of(text.name, number, parts[i]) for name, i in at.items()}
+            advice = _ADVICE * (_NO_BREAK_SPACE in line)
+            raise ReadError(f"{text.name}, line {number}: {len(parts)} columns, not {form!r}{advice}")
+        yield f"{text.name}, line {number}", {name: text_of(text.name, number, parts[i]) for name, i in at.items()}
 
 
 def _number(text: str) -> float:

@@ -37,6 +37,7 @@ MODULES = (
     "distributed.dask",
     "distributed.keyed",
     "measures.own",
+    "sklearn",
     "stream.clicks",
     "stream.synth",
 )

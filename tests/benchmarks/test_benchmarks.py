@@ -45,6 +45,13 @@ def test_tables_are_put_between_the_markers(results):
     assert report.rewritten(once, results) == once
 
 
+def test_the_figures_of_the_papers_page_are_on_the_pages_of_their_commands(results):
+    assert report.unmade(report.PAPERS.read_text()) == []
+    (results / "speed.md").write_text("| we | 0.738 |")
+    row = "| table 1 | `python -m benchmarks.speed` | .720 | {} |\n| more | the same | | .738 |\n| none | | .1 | .999 |\n"
+    assert report.unmade(row.format(".738 / .123"), results) == ["table 1: .123"]
+
+
 def test_a_table_is_known_by_its_heading(results):
     page = "# R\n\n## one\n\n| a |\n|---|\n| 1 |\n\n`python -m x`\n\nMeasured on 2026-01-01: here.\n"
     (results / "parts.md").write_text(page + page.partition("\n")[2].replace("one", "two").replace("| 1 |", "| 2 |"))

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from benchmarks._bounds_swaps import misled
 from online_rank import ClickPerceptron, FairPairs, LossTracker, PlackettLuce, StreamScaler, load, save
 from online_rank.feedback import Impression
 from online_rank.stream.clicks import PositionUser, click_stream, user
@@ -126,3 +127,8 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="cannot learn from scores that were served"):
         tracker.learn_one(np.eye(2), tracker.show_one(np.eye(2)).clicked([1]), served=[0.0, 1.0])
     assert tracker.totals.n_rounds == 0
+
+
+def test_users_can_make_a_learner_from_swaps_wrong_on_every_pair():
+    """docs/clicks.md, "Why no regret is certified": while some weights make no error."""
+    assert misled(30) == (30, 0)

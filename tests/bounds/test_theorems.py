@@ -1,6 +1,7 @@
 import inspect
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -209,6 +210,57 @@ def test_no_weight_of_average_precision_can_be_lowered():
             assert reference.slam(v, s, y) == pytest.approx(loss, abs=1e-12)
             less = [0.99 * x if i == lowered else x for i, x in enumerate(v)]
             assert reference.slam(less, s, y) < loss - 1e-4
+
+
+def bounds_ap(v, r, n):
+    """Whether the sums of v (r,) over the outscored bound 1 - AP for every ranking of r relevant and n irrelevant documents."""
+    for ranking in itertools.permutations(range(r + n)):
+        places = [ranking.index(i) for i in range(r)]
+        first = min(ranking.index(i) for i in range(r, r + n))
+        ap = sum((Fraction(k, place + 1) for k, place in enumerate(sorted(places), 1)), Fraction(0)) / r
+        if sum((v[i] for i in range(r) if places[i] > first), Fraction(0)) < 1 - ap:
+            return False
+    return True
+
+
+def test_the_weights_of_average_precision_are_not_the_least_as_equation_8_says():
+    """[CT, eq. 8]: every v that bounds 1 - AP is said to be at least v_MAP, document by document."""
+    v_map, even = [Fraction(1, 4), Fraction(1, 6)], [Fraction(5, 24), Fraction(5, 24)]
+    assert perceptron_reference.weights_by_position("ap", [1, 1, 0]) == pytest.approx([*map(float, v_map), 0.0])
+    assert bounds_ap(v_map, 2, 1)
+    assert bounds_ap(even, 2, 1)
+    assert not all(a <= b for a, b in zip(v_map, even, strict=True))
+    # The surrogate bounds the loss, too, for scores of every order.
+    for s in itertools.product([-1.0, -0.5, 0.0, 0.5, 1.0], repeat=3):
+        assert reference.slam([5 / 24, 5 / 24, 0.0], s, [1, 1, 0]) >= perceptron_reference.loss("ap", s, [1, 1, 0]) - 1e-12
+
+
+def test_weights_bound_average_precision_if_the_sums_of_their_smallest_are_those_of_v_map():
+    """docs/papers.md, "Equation 8 of [CT]"."""
+    rng, seen = np.random.default_rng(0), [0, 0]
+    for r, n in itertools.product((1, 2, 3), (1, 2)):
+        v_map = [Fraction(n, r * (n + i)) for i in range(1, r + 1)]
+        least = [sum(v_map[r - k :], Fraction(0)) for k in range(r + 1)]
+        for _ in range(60):
+            v = [x + Fraction(int(rng.integers(-3, 5)), 60) for x in rng.permutation(v_map)]
+            enough = all(sum(sorted(v)[:k], Fraction(0)) >= least[k] for k in range(r + 1))
+            assert bounds_ap(v, r, n) == enough
+            seen[enough] += 1
+    assert min(seen) > 50
+
+
+@given(st.integers(0, 10**6))
+@settings(deadline=None, max_examples=100)
+def test_slam_is_convex(seed):
+    """Lemma 1 of [CT]."""
+    rng = np.random.default_rng(seed)
+    m, share = int(rng.integers(2, 9)), rng.random()
+    grades, v = rng.integers(0, 3, m).tolist(), rng.random(m).tolist()
+    s, t = rng.normal(size=(2, m)) * 3.0
+    between = reference.slam(v, (share * s + (1 - share) * t).tolist(), grades)
+    assert (
+        between <= share * reference.slam(v, s.tolist(), grades) + (1 - share) * reference.slam(v, t.tolist(), grades) + 1e-12
+    )
 
 
 def test_scores_are_permutation_equivariant():

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import UNSET
 
 from online_rank import limits
 from online_rank.base import parts_of
@@ -28,7 +29,9 @@ from online_rank.base.columns import QueryEstimator
 from online_rank.query import read_query
 from online_rank.serving import Challenge, FeedbackPlan
 from online_rank.serving.answers import arrays_of, cells_allowed
+from online_rank.serving.messages import BINARY_BEGINS
 from online_rank.serving.protocol import RankingService
+from online_rank.serving.reading import read
 from tests.campaigns.children import Died, in_child
 from tests.campaigns.found import Found
 from tests.models import REGISTRY, SERVED, is_ranker
@@ -201,6 +204,41 @@ _DOCUMENTS: dict[str, Callable[[int], dict[str, Any]]] = {
 _FEW = {"a": {"f1": 1}, "b": {"f1": 2}}
 
 
+def _columns(cells: str, n_features: int, first: str | None = None) -> Callable[[int], bytes]:
+    """Documents in columns that hold the same cell everywhere, but for the first."""
+
+    def line(n: int) -> bytes:
+        d = min(n_features, n // 20)
+        names = [f"f{j}" for j in range(d)]
+        m = max(2, min((n - len(_line(n=names))) // (d * (len(cells) + 1) + 8), limits.MAX_DOCUMENTS))
+        rows = [",".join([first if first and not i + j else cells for j in range(d)]) for i in range(m)]
+        head = _line(id="x", features=names, documents=[str(i) for i in range(m)])
+        return head[:-1] + f',"rows":[[{"],[".join(rows)}]]}}'.encode()
+
+    return line
+
+
+def _binary(n: int) -> bytes:
+    """Documents in binary, all values missing but one."""
+    m = min(n // 20, limits.MAX_DOCUMENTS)
+    head = _line(id="x", features=["f0", "f1", "f2"], documents=[str(i) for i in range(m)])
+    X = np.full((m, 3), np.nan, "<f4")
+    X[0, 0] = 1.0
+    return BINARY_BEGINS + head + b"\n" + X.tobytes()
+
+
+#: Queries in columns of so many bytes.
+_COLUMNS: dict[str, Callable[[int], bytes]] = {
+    "columns of digits": _columns("1", 100),
+    "columns of little but names": _columns("1", 1 << 30),
+    "columns of numbers, one of them a text": _columns("1", 100, '"text"'),
+    "columns of missing values": _columns("null", 100),
+    "columns of missing values, and a text": _columns("null", 100, '"text"'),
+    "columns of empty rows": _columns("", 0),
+    "binary": _binary,
+}
+
+
 def kinds() -> dict[str, Callable[[int], list[bytes]]]:
     """Requests of about so many bytes, by name; where there are several lines, the last one is measured."""
     found: dict[str, Callable[[int], list[bytes]]] = {}
@@ -210,6 +248,10 @@ def kinds() -> dict[str, Callable[[int], list[bytes]]]:
         found[f"teach, {what}"] = lambda n, docs=docs: [_taught(docs(n))]
         if what.startswith("documents with "):
             found[f"explain, {what}"] = lambda n, docs=docs: [_line(id="x", docs=docs(n), explain=[*docs(n)][:2])]
+    for what, line in _COLUMNS.items():
+        found[f"rank, {what}"] = lambda n, line=line: [line(n)]
+        if what != "binary":
+            found[f"teach, {what}"] = lambda n, line=line: [_taught_in_columns(line(n))]
     forty = _DOCUMENTS["documents with forty features"]
     fields: dict[str, Callable[[int], dict[str, Any]]] = {
         "a run of many documents": lambda n: {"runs": {"r": [[str(i), 1] for i in range(min(n // 11, 5000))]}},
@@ -242,6 +284,18 @@ def kinds() -> dict[str, Callable[[int], list[bytes]]]:
 
 def _taught(docs: dict[str, Any]) -> bytes:
     return _line(id="x", docs=docs, grades={name: i % 4 for i, name in enumerate(docs)})
+
+
+def _taught_in_columns(line: bytes) -> bytes:
+    grades = {name: i % 4 for i, name in enumerate(_asked(line))}
+    return line[:-1] + b',"grades":' + json.dumps(grades, separators=(",", ":")).encode() + b"}"
+
+
+def _asked(line: bytes) -> Any:
+    """The documents of a request, `{document: {feature: value}}`; none of one that is refused."""
+    with contextlib.suppress(ValueError):
+        return getattr(read(line), "given", {})
+    return {}
 
 
 def _feedback(service: RankingService, asked: bytes) -> bytes:
@@ -297,8 +351,8 @@ def _granted(service: RankingService, asked: bytes) -> int:
     """Bytes of the two arrays that any request may have made of its documents."""
     docs = {}
     with contextlib.suppress(ValueError, RecursionError):
-        fields = json.loads(asked)
-        docs = {name: {of: 1} for of, run in fields.get("runs", {}).items() for name, _ in run} | fields.get("docs", {})
+        fields = {} if asked.startswith(BINARY_BEGINS) else json.loads(asked)
+        docs = {name: {of: 1} for of, run in fields.get("runs", {}).items() for name, _ in run} | dict(_asked(asked))
     n_features = len(set().union(*docs.values()))
     models = [service.model] if service.challenge is None else [service.model, service.challenge.model]
     arrays = (each for model in models for each in arrays_of(model, len(docs), n_features))
@@ -340,10 +394,11 @@ def _answered(service: RankingService, line: bytes, other: RankingService, small
 
 def _own_seconds(service: RankingService, asked: bytes, line: bytes) -> float:
     """What the model itself needs to score the query, and where feedback comes, to learn it."""
-    with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
-        fields, model = json.loads(asked), service.model
-        learns = any(name in json.loads(line) for name in ("grades", "clicks"))
-        query = read_query(fields["docs"], context=fields.get("context"), documents=model.abilities.takes_documents)
+    with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):
+        message, model = read(asked), service.model
+        learns = any(field in line for field in (b'"grades":', b'"clicks":'))
+        context = None if message.context is UNSET else message.context
+        query = read_query(message.given, context=context, documents=model.abilities.takes_documents)
         start = time.process_time()
         model.predict_one(query)
         if learns and service.draws:

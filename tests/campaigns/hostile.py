@@ -8,14 +8,15 @@ import io
 import json
 import random
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
-from benchmarks._http import Client, Server, bodies
+from benchmarks._http import JSON, Client, Server, bodies
 from online_rank import PerceptronRanker, StreamScaler, read
 from online_rank.query import Block, SparseRows
+from online_rank.serving.messages import BINARY, BINARY_BEGINS
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.archive import read_archive, write_archive
 from online_rank.storage.files import from_bytes, to_bytes
@@ -120,10 +121,31 @@ def fuzz_letor(n_inputs: int, seed: int = 0) -> Found:
     return fuzz(n_inputs, seed, seeds, feed)
 
 
+def in_columns(requests: Iterable[dict[str, Any]]) -> list[bytes]:
+    """The queries among requests in columns, with missing values, and in binary."""
+    found = []
+    for fields in requests:
+        docs = fields.pop("docs", {})
+        features = sorted({name for x in docs.values() for name in x})
+        rows = [[x.get(name) for name in features] for x in docs.values()]
+        head = {**fields, "features": features, "documents": [*docs]}
+        if docs:
+            values = np.array(rows, dtype="<f4").tobytes()
+            found += [json.dumps({**head, "rows": rows}).encode(), BINARY_BEGINS + json.dumps(head).encode() + b"\n" + values]
+    return found
+
+
 def fuzz_protocol(n_inputs: int, seed: int = 0) -> Found:
     lines = requests(20, 1)
     service = RankingService(StreamScaler() | PerceptronRanker(), wait_bytes=8000)
-    seeds = [*lines, b'{"cmd": "stats"}', b'{"cmd": "save"}', b'{"id": 1, "docs": {}}', b'{"id": "x", "grades": {}}']
+    seeds = [
+        *lines,
+        *in_columns(map(json.loads, lines)),
+        b'{"cmd": "stats"}',
+        b'{"cmd": "save"}',
+        b'{"id": 1, "docs": {}}',
+        b'{"id": "x", "grades": {}}',
+    ]
     before = hashlib.sha256(to_bytes(service)).digest()
 
     def feed(data: bytes) -> bool:
@@ -151,11 +173,13 @@ def fuzz_http(n_inputs: int, seed: int = 0) -> Found:
     """A server answers all mutated bodies, and its memory stays what it was."""
     rng, found = random.Random(seed), Found(bodies=n_inputs)
     seeds = [body.replace(b'"ID"', b"%d" % i, 1) for i, pair in enumerate(bodies(20, m=4, d=5)) for body in pair]
+    seeds += in_columns(map(json.loads, seeds))
 
     async def send(server: Server, count: int) -> None:
         client = await Client.connect(server.port)
         for _ in range(count):
-            status, _ = await client.post(rng.choice(["/rank", "/learn"]), mutated(seeds, rng))
+            path, kind = rng.choice(["/rank", "/learn", "/explain"]), rng.choice([JSON, BINARY])
+            status, _ = await client.post(path, mutated(seeds, rng), kind)
             found.count(accepted=status == 200, refused=400 <= status < 500)
             found.expect(status < 500, f"seed {seed}: status {status}")
         client.close()

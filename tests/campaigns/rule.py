@@ -5,14 +5,18 @@ refused, everything is as it was, draws included.
 """
 
 import json
+import math
 import random
 import shutil
+import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from benchmarks._common import in_memory
 from online_rank.serving.durable import DurableService, read_service
+from online_rank.serving.messages import BINARY_BEGINS
 from online_rank.serving.protocol import RankingService
+from online_rank.serving.reading import read
 from online_rank.storage.files import to_bytes
 from tests.campaigns.found import Found
 
@@ -34,6 +38,10 @@ def request(rng: random.Random, shown: Mapping[Any, list[str]]) -> bytes:
     query_id = rng.choice(BAD_IDS) if rng.random() < 0.03 else rng.choice(IDS)
     if kind < 0.45:
         fields: dict[str, Any] = {"id": query_id, "docs": documents(rng)}
+        if rng.random() < 0.3 and isinstance(fields["docs"], dict):
+            fields = columns(rng, **fields)
+            if rng.random() < 0.5:
+                return binary(**fields)
     elif kind < 0.95:
         known = shown.get(query_id if isinstance(query_id, int | str) else None, DOCUMENTS[:3])
         if rng.random() < 0.25:
@@ -66,6 +74,24 @@ def documents(rng: random.Random) -> Any:
         name: {feature: value() for feature in names if not ragged or rng.random() < 0.6}
         for name in rng.sample(DOCUMENTS, rng.choice([0, 1, 2, 3, 3, 4, 5]))
     }
+
+
+def columns(rng: random.Random, id: Any, docs: dict[str, Any]) -> dict[str, Any]:
+    """A query in columns; in some the rows do not fit."""
+    rows = [x if isinstance(x, dict) else {} for x in docs.values()]
+    features = [*dict.fromkeys(name for x in rows for name in x)]
+    fields = {"id": id, "features": features, "documents": [*docs], "rows": [[x.get(name) for name in features] for x in rows]}
+    if rng.random() < 0.05:
+        one = rng.choice(["features", "documents", "rows"])
+        fields[one] = rng.choice([[], [*fields[one], *fields[one]], fields[one][:-1], None])
+    return fields
+
+
+def binary(rows: Any, **head: Any) -> bytes:
+    """A query in binary; numbers beyond 32-bit floats are infinite, and what is no number is missing."""
+    cells = [cell if isinstance(cell, int | float) else math.nan for row in rows or () for cell in row]
+    values = b"".join(struct.pack("<f", cell if abs(cell) < 3e38 else math.inf if cell == cell else cell) for cell in cells)
+    return BINARY_BEGINS + json.dumps(head).encode() + b"\n" + values
 
 
 def grades(rng: random.Random, known: list[str]) -> Any:
@@ -113,7 +139,7 @@ def sequence(make: Callable[[], Any], rng: random.Random, length: int, reopen: f
                 else:
                     found.count(accepted=1)
                     if "ranking" in reply.answer:
-                        shown[reply.answer["id"]] = [*json.loads(line)["docs"]]
+                        shown[reply.answer["id"]] = [*read(line).given]
                     if (after != before) != reply.changed:
                         found.wrong.append(f"request {n} changed the service, and said otherwise: {line[:200]!r}")
                     durable.append([reply.outcome], sync=reply.learned)

@@ -9,7 +9,8 @@ import pytest
 
 from online_rank import Runs, load
 from online_rank.cli import main
-from online_rank.stream.trec import read_run, write_run
+from online_rank.stream.trec import read_run
+from online_rank.stream.write import write_run
 
 #: bm25 has the relevant document third, the vectors first; b stands well in both.
 BM25 = {"a": 9.0, "b": 8.0, "r": 1.0}
@@ -318,3 +319,32 @@ def test_an_ordinary_log_is_not_taken_for_random_lists(clicked, capsys):
     assert code == 2
     assert "the log is deterministic" in err
     assert not (clicked / "fused").exists()
+
+
+def test_a_dry_run_shows_what_is_in_runs_and_judgements(folder, capsys):
+    """And does nothing else."""
+    for options in (("--qrels", "qrels"), ("--qrels", "qrels", "--out", "fused", "--save", "m")):
+        code, out, _ = run(capsys, "bm25.run", "vector.run", *options, "--dry-run", "--json")
+        found = json.loads(out)
+        assert code == 0
+        assert found["common"] == 30
+        assert found["files"] == [
+            {"file": "bm25.run", "becomes": "score", "lists": 30, "documents": 90, "low": 1.0, "high": 9.0},
+            {"file": "vector.run", "becomes": "score", "lists": 31, "documents": 91, "low": pytest.approx(0.1), "high": 1.0},
+            {"file": "qrels", "becomes": "grade", "lists": 30, "documents": 60, "low": 1, "high": 1},
+        ]
+    assert not (folder / "fused").exists()
+    assert not (folder / "m").exists()
+    code, out, _ = run(capsys, "bm25.run", "vector.run", "--qrels", "qrels", "--dry-run")
+    assert "30 queries are in all files" in out
+    (folder / "log.csv").write_text("list,query,document,position,click\nl1,q1,a,1,0\nl1,q1,b,2,1\n")
+    code, out, _ = run(capsys, "bm25.run", "vector.run", "--click-log", "log.csv", "--clicks", "moved", "--dry-run", "--json")
+    assert (code, json.loads(out)["lists"]) == (0, 1)
+    for command in (
+        ("evaluate", "bm25.run", "qrels", "--trec"),
+        ("rank", "no-model", "--run", "bm25.run", "--run", "vector.run"),
+    ):
+        with pytest.raises(SystemExit) as left:
+            main([*command, "--dry-run"])
+        assert left.value.code == 0
+        assert "bm25.run" in capsys.readouterr().out

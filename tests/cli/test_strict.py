@@ -95,6 +95,25 @@ def test_a_strict_model_refuses_other_features_wherever_it_goes(run):
     assert "--strict is for tables" in err
 
 
+def test_a_strict_model_takes_texts_and_missing_values_as_it_does_otherwise(run):
+    """The default learns both; a feature that a document lacks is missing, not 0."""
+    rows = [(q, price, color, int(color == "red")) for q in range(9) for price, color in ((1, "red"), ("", "blue"), (3, "red"))]
+    with open("shop.csv", "w") as file:
+        file.write("query,price,color,grade\n")
+        file.writelines(f"{q},{price},{color},{grade}\n" for q, price, color, grade in rows)
+    query = {"a": {"color": "blue"}, "b": {"price": 3.0, "color": "red"}, "c": {"price": None, "color": "red"}}
+    scores = []
+    for strict in ((), ("--strict",)):
+        assert run("train", "shop.csv", *TABLE, "-q", "--save", "n", *strict)[0] == 0
+        scores.append(load("n").predict_one(query))
+    assert scores[0] == scores[1]
+    assert scores[0]["b"] > scores[0]["a"]
+    with pytest.raises(ValueError, match="has a feature 'colour', which is not declared; the nearest that is: 'color'"):
+        load("n").predict_one({"a": {"colour": "red"}})
+    service = maker(Service("n", strict=True))()
+    assert service.handle(b'{"id": 1, "docs": {"a": {"color": "red"}, "b": {"price": 1}}}').answer["ranking"]
+
+
 def test_a_strict_service_refuses_features_that_its_model_does_not_know(run):
     code, _, err = run("stream", "--strict")
     assert code == 2

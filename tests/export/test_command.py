@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 import online_rank
@@ -45,6 +46,45 @@ def test_onnx_is_written_as_it_is(saved, capfdbinary):
     code, out, _ = run(capfdbinary, "export", saved, "--to", "onnx")
     assert code == 0
     onnx.checker.check_model(onnx.load_from_string(out))
+
+
+@pytest.fixture
+def queries(tmp_path):
+    """A table of graded queries, with a price and a brand."""
+    rng, rows = np.random.default_rng(0), ["query,price,brand,grade"]
+    for q in range(40):
+        for _ in range(8):
+            price, brand = rng.exponential(), rng.choice(["acme", "other"])
+            rows.append(f"{q},{price if rng.random() < 0.9 else ''},{brand},{int(price < 0.7) + int(brand == 'acme')}")
+    (tmp_path / "log.csv").write_text("\n".join(rows) + "\n")
+    return tmp_path / "log.csv"
+
+
+def test_a_model_is_trained_for_a_target_and_checked(queries, tmp_path, capfdbinary):
+    out = tmp_path / "model.npz"
+    code, printed, _ = run(capfdbinary, "train", queries, "--grade", "grade", "--for", "solr", "--save", out, "--json")
+    report = json.loads(printed)
+    assert code == 0
+    assert report["default"].keys() == {"progressive"}
+    assert not online_rank.load(out).relative
+    code, _, err = run(
+        capfdbinary, "export", out, "--to", "solr", "--out", tmp_path / "m.json", "--check", queries, "--grade", "grade"
+    )
+    assert code == 0
+    assert "of 40 queries, " in err
+    assert "% with another first document; NDCG@10 0." in err
+
+
+def test_the_cost_of_a_target_is_printed_if_there_is_one(queries, capfdbinary):
+    code, printed, _ = run(capfdbinary, "train", queries, "--grade", "grade", "--for", "vespa", "--test", queries)
+    assert code == 0
+    assert printed.decode().count("by the default model") == 2
+    code, printed, _ = run(capfdbinary, "train", queries, "--grade", "grade", "--for", "onnx")
+    assert code == 0
+    assert b"the default model" not in printed
+    code, _, err = run(capfdbinary, "train", queries, "--grade", "grade", "--for", "langchain")
+    assert code == 2
+    assert "--for langchain: it is one of c, duckdb, " in err
 
 
 def test_what_cannot_be_exported_says_why_in_one_line(saved, tmp_path, capfdbinary):

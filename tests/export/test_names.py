@@ -43,7 +43,6 @@ NAMES = {
     "elasticsearch": lambda text: json.loads(next(iter(json.loads(text).values()))["model"]["model"]["definition"]),
     "json": lambda text: json.loads(text)["features"],
     "lightgbm": lambda text: re.search("feature_names=(.*)", text)[1].split(" "),
-    "ranklib": lambda text: re.findall(r"([1-9]):", text),
     "solr": lambda text: json.loads(text)["params"]["weights"],
     "vespa": _vespa,
     "xgboost": lambda text: json.loads(text)["learner"]["feature_names"],
@@ -81,7 +80,7 @@ def _refused(to, names):
     return None
 
 
-@pytest.mark.parametrize("to", [to for to in TARGETS if to not in ("onnx", "sql")])
+@pytest.mark.parametrize("to", [to for to in TARGETS if to not in ("onnx", "sql", "painless", "duckdb", "postgresql")])
 def test_names_stay_apart(to):
     for names in PAIRS:
         if "fusion" in TARGETS[to].kinds and not isinstance(names[0], str):
@@ -115,6 +114,20 @@ def test_onnx_keeps_names_apart():
 def test_scripts_keep_names_apart():
     with pytest.raises(ValueError, match="'unit price' is not the name of a field"):
         to_painless(PerceptronRanker.from_weights({"unit price": 1.0, "unit_price": 2.0}))
+
+
+@pytest.mark.parametrize("names", PAIRS[:-1])
+def test_columns_of_candidates_stay_apart(names):
+    duckdb = pytest.importorskip("duckdb")
+    refused = _refused("duckdb", names)
+    if refused is not None:
+        assert "would be called" in refused
+        return
+    columns = ['"' + name.replace('"', '""') + '"' for name in names]
+    data = duckdb.connect()
+    data.execute(f'CREATE TABLE online_rank ("query" INT, {columns[0]} DOUBLE, {columns[1]} DOUBLE)')
+    data.execute("INSERT INTO online_rank VALUES (1, 5.0, 0.0), (1, 0.0, 9.0)")
+    assert [row[1:3] for row in data.execute(_exported("duckdb", names)).fetchall()] == [(0.0, 9.0), (5.0, 0.0)]
 
 
 def test_columns_of_sql_stay_apart():

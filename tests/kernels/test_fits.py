@@ -214,9 +214,9 @@ def finding(**changed):
 def parsing(**changed):
     """Arguments of `letor.parse_rows` for one line; some of them `changed`."""
     given = {
-        "buffer": LINE, "place": (0, len(LINE), 0, 1, 0, 0), "rules": (1, 0.0, False, False), "X": np.empty((1, 2)),
-        "y": np.empty(1, np.int64), "meta": np.empty((1, letor.META_COLUMNS), np.int64), "slow": np.empty((3, 3), np.int64),
-        "seen": np.zeros(2, np.int64), "entries": None,
+        "buffer": LINE, "line": 1, "ids": np.empty(len(LINE), np.int64), "values": np.empty(len(LINE)),
+        "starts": np.empty(2, np.int64), "grades": np.empty(1), "meta": np.empty((1, letor.META_COLUMNS), np.int64),
+        "left": np.empty((len(LINE) + 1, 3), np.int64),
     }  # fmt: skip
     return tuple({**given, **changed}.values())
 
@@ -258,13 +258,14 @@ def parsing(**changed):
         (sparse.divide_by_largest, (rows([0, 1], [3]), np.array([0, 1]), W, np.empty(1), False)),
         (sparse.divide_by_largest, (rows([0, 1], [-1]), np.array([0, 1]), W, np.empty(1), True)),
         (sparse.divide_by_largest, (rows([0, 1], [1]), np.array([0, 2]), W, np.empty(1), False)),
-        (letor.parse_rows, parsing(place=(0, len(LINE) + 1, 0, 1, 0, 0))),
-        (letor.parse_rows, parsing(place=(0, len(LINE) - 1, 0, 1, 0, 0))),
+        (letor.parse_rows, parsing(buffer=LINE[:-1])),
+        (letor.parse_rows, parsing(buffer=np.concatenate([LINE, LINE]))),
+        (letor.parse_rows, parsing(ids=np.empty(len(LINE) // 3 - 1, np.int64))),
+        (letor.parse_rows, parsing(starts=np.empty(1, np.int64))),
         (letor.parse_rows, parsing(meta=np.empty((1, 8), np.int64))),
-        (letor.parse_rows, parsing(X=np.empty((0, 2)))),
-        (letor.parse_rows, parsing(slow=np.empty((2, 3), np.int64))),
-        (letor.parse_rows, parsing(seen=np.zeros(1, np.int64))),
-        (letor.parse_rows, parsing(entries=(np.zeros(2, np.int64), np.empty(2, np.int32), np.empty(2)))),
+        (letor.parse_rows, parsing(left=np.empty((len(LINE), 3), np.int64))),
+        (letor.fill_rows, (np.array([0, 1]), np.array([3]), np.ones(1), 1, np.zeros((1, 2)))),
+        (letor.fill_rows, (np.array([0, 2]), np.array([1]), np.ones(1), 1, np.zeros((1, 2)))),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

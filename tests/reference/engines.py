@@ -4,6 +4,7 @@ import ctypes
 import functools
 import json
 import re
+import statistics
 import subprocess
 import tempfile
 from pathlib import Path
@@ -18,7 +19,7 @@ def solr(body, X):
     norms = [feature.get("norm", {"params": {"avg": "0", "std": "1"}})["params"] for feature in body["features"]]
     values = {
         feature["name"]: (column - F(norm["avg"])) / F(norm["std"])
-        for feature, norm, column in zip(body["features"], norms, X.astype(F).T, strict=True)
+        for feature, norm, column in zip(body["features"], norms, np.nan_to_num(X).astype(F).T, strict=True)
     }
     if body["class"].endswith("LinearModel"):
         return _added((F(weight) * values[name] for name, weight in body["params"]["weights"].items()), X)
@@ -26,7 +27,8 @@ def solr(body, X):
     def parts(node):
         if "value" in node:
             return F(node["value"])
-        return values[node["feature"]] <= F(node["threshold"]), node["left"], node["right"]
+        # RegressionTreeNode.setThreshold adds NODE_SPLIT_SLACK.
+        return values[node["feature"]] <= F(node["threshold"]) + F(1e-6), node["left"], node["right"]
 
     return _added((F(tree["weight"]) * _leaves(tree["root"], parts, len(X)) for tree in body["params"]["trees"]), X)
 
@@ -35,10 +37,9 @@ def plugin(bodies, names, X):
     """The LTR plugin: weights by name, or XGBoost's dump: yes where value < condition. Negative values are refused."""
     (body,) = [body["model"]["model"] for body in bodies.values() if "model" in body]
     definition = json.loads(body["definition"])
-    values = dict(zip(names, X.astype(F).T, strict=True))
+    values = dict(zip(names, np.nan_to_num(X).astype(F).T, strict=True))
     if body["type"] == "model/linear":
-        if X.min() < 0:
-            raise ValueError("negative")
+        assert X.min() >= 0
         return _added((F(weight) * values[name] for name, weight in definition.items()), X)
 
     def parts(node):
@@ -75,18 +76,11 @@ def _added(terms, X):
     return total.astype(float)
 
 
-def ranklib(text, X):
-    """RankLib's linear model: feature 0 is the constant."""
-    (line,) = [line for line in text.splitlines() if not line.startswith("#")]
-    weights = {int(n): float(w) for n, w in (pair.split(":") for pair in line.split())}
-    return np.array([weights[0] + sum(weights[j + 1] * x for j, x in enumerate(row)) for row in X])
-
-
 class _Expression:
-    """Vespa's ranking expressions: + - * / < == , if(), log, sqrt, tanh, isNan, attribute(), and functions of the profile."""
+    """Vespa's ranking expressions: + - * / >= == in, if(), tanh, isNan, attribute(), texts, and functions of the profile."""
 
     def __init__(self, text):
-        self.tokens = re.findall(r"\d[\d.]*(?:e[-+]?\d+)?|[A-Za-z_]\w*|==|[-+*/<(),]", text)
+        self.tokens = re.findall(r'\d[\d.]*(?:e[-+]?\d+)?|[A-Za-z_]\w*|"(?:[^"\\]|\\.)*"|>=|==|[-+*/(),\[\]]', text)
         self.place = 0
 
     def take(self, token=None):
@@ -98,9 +92,15 @@ class _Expression:
 
     def parse(self):
         left = self.sum()
-        for sign in ("<", "=="):
+        for sign in (">=", "=="):
             if self.take(sign):
                 return (sign, left, self.sum())
+        if self.take("in"):
+            texts, _ = [], self.take("[")
+            while not self.take("]"):
+                texts.append(json.loads(self.take()))
+                self.take(",")
+            return ("in", left, texts)
         return left
 
     def sum(self):
@@ -133,6 +133,8 @@ class _Expression:
         token = self.take()
         if token[0].isdigit():
             return float(token)
+        if token[0] == '"':
+            return json.loads(token)
         if not self.take("("):
             return ("name", token)
         arguments = [self.parse()]
@@ -143,14 +145,17 @@ class _Expression:
 
 
 class _Painless(_Expression):
-    """Expressions of Painless, with doc['field'].size(), doc['field'].value and Math's functions."""
+    """Expressions of Painless, with parameters, and calls of the functions of a script."""
 
     def __init__(self, text):
-        self.tokens = re.findall(r"\d[\d.]*(?:e[-+]?\d+)?|[A-Za-z_]\w*|'[^']*'|==|[-+*/<(),?:.\[\]]", text)
+        self.tokens = re.findall(r"\d[\d.]*(?:e[-+]?\d+)?|[A-Za-z_]\w*|>=|!=|[-+*/<(),?:.{}\[\]]", text)
         self.place = 0
 
     def parse(self):
         condition = super().parse()
+        for sign in ("!=", "<"):
+            if self.take(sign):
+                condition = (sign, condition, self.sum())
         if not self.take("?"):
             return condition
         then = self.parse()
@@ -160,35 +165,92 @@ class _Painless(_Expression):
     def unary(self):
         if self.take("Math"):
             assert self.take(".")
-        if not self.take("doc"):
+        if self.take("params"):
+            assert self.take(".")
+            return ("param", self.take())
+        if not self.take("new"):
             return super().unary()
-        assert self.take("[")
-        field = ("call", "attribute", ("name", self.take().strip("'")))
-        assert self.take("]")
-        assert self.take(".")
-        if self.take("value"):
-            return field
-        assert [self.take(), self.take(), self.take()] == ["size", "(", ")"]
-        return ("-", 1.0, ("call", "isNan", field))
+        assert [self.take() for _ in range(4)] == ["double", "[", "]", "{"]
+        parts = [self.parse()]
+        while self.take(","):
+            parts.append(self.parse())
+        assert self.take("}")
+        return ("array", parts)
+
+
+def _field_of(text, fields):
+    """The values of a variable of a script that reads a field."""
+    if found := re.fullmatch(r"doc\['(.*?)'\]\.size\(\) == 0 \? (0\.0|Double\.NaN) : doc\['\1'\]\.value", text):
+        column = fields[found[1]]
+        return np.where(np.isnan(column), 0.0 if found[2] == "0.0" else np.nan, column)
+    if found := re.fullmatch(r"doc\['(.*?)'\]\.contains\((?:'(.*)'|(true|false))\) \? 1\.0 : 0\.0", text):
+        wanted = found[3] or re.sub(r"\\(.)", r"\1", found[2])
+        return np.array([wanted in texts for texts in fields[found[1]]], dtype=float)
+    found = re.fullmatch(r"doc\['(.*?)'\]\.stream\(\)\.anyMatch\(v -> !\[(.*)\]\.contains\(v\)\) \? 1\.0 : 0\.0", text)
+    others = re.findall(r"'(.*?)'", found[2])
+    return np.array([any(v not in others for v in texts) for texts in fields[found[1]]], dtype=float)
 
 
 def painless(body, names, X):
-    """The scores of a script; NaN in X is a field that a document lacks. Other scores than Elasticsearch takes are an error."""
-    script = body["script_score"]["script"]["source"]
-    *statements, last = script.rstrip(";").split(";\n")
-    parsed = {}
+    """The scores of a script; NaN in X is a field that a document lacks. Other scores than Elasticsearch takes are an error.
+
+    Functions of the script are written here by hand, and not run.
+    """
+    script = body["script_score"]["script"]
+    assert len(script["source"].encode()) <= 65535
+    *statements, last = script["source"][script["source"].index("double x1") :].rstrip(";").split(";\n")
+    fields, parsed, known = (
+        fields_of(names, X),
+        {},
+        {"_score": X[:, list(names).index("_score")] if "_score" in names else None},
+    )
     for statement in statements:
         name, text = re.fullmatch(r"double (\w+) = (.*)", statement).groups()
-        assert name not in parsed
-        parsed[name] = _Painless(text).parse()
-    columns = dict(zip(names, np.array(X, float).T, strict=True))
-    found = np.zeros(len(X)) + _values(_Painless(re.fullmatch(r"return (.*)", last)[1]).parse(), parsed, columns)
+        assert name not in {*parsed, *known}
+        if text.startswith("doc"):
+            known[name] = _field_of(text, fields)
+        else:
+            parsed[name] = _Painless(text).parse()
+    known["params"] = script.get("params", {})
+    score = _Painless(re.fullmatch(r"return (.*)", last)[1]).parse()
+    found = np.zeros(len(X)) + _values(score, parsed, fields, known)
     assert (found >= 0.0).all()
     return found
 
 
-def _values(node, functions, columns):
-    """The values of an expression for all documents, given their attributes (n,)."""
+def _script_curve(x, points, missing):
+    u, y, slopes = map(np.array, (points["u"], points["y"], points["slopes"]))
+    at = np.clip(np.searchsorted(u, x, side="right") - 1, 0, len(u) - 1)
+    inside = y[at] + (x - u[at]) * np.append(slopes, 0.0)[at]
+    return np.where(np.isnan(x), missing, np.where(x <= u[0], y[0], np.where(x >= u[-1], y[-1], inside)))
+
+
+def _script_trees(columns, t):
+    scores = np.zeros(len(columns[0]))
+    for i, x in enumerate(zip(*columns, strict=True)):
+        for node in t["starts"]:
+            while t["columns"][node] >= 0:
+                node = t["right" if x[t["columns"][node]] >= t["thresholds"][node] else "left"][node]
+            scores[i] += t["values"][node]
+    return scores
+
+
+def fields_of(names, X):
+    """The fields of documents: columns of numbers, NaN where there is none; of columns "field=level" lists of texts."""
+    fields = {}
+    for name, column in zip(names, np.array(X, float).T, strict=True):
+        field, is_level, level = name.partition("=")
+        if not is_level:
+            fields[name] = column
+            continue
+        texts = fields.setdefault(field, [[] for _ in column])
+        for own, has in zip(texts, column, strict=True):
+            own += [level] if has == 1.0 else []
+    return fields
+
+
+def _values(node, functions, fields, known=None):
+    """The values of an expression for all documents, given their fields."""
 
     def value(node):
         if isinstance(node, float):
@@ -198,17 +260,32 @@ def _values(node, functions, columns):
             if parts[0] not in known:
                 known[parts[0]] = value(functions[parts[0]])
             return known[parts[0]]
+        if kind == "param":
+            return known["params"][parts[0]]
+        if kind == "array":
+            return [value(part) for part in parts[0]]
         if kind == "call":
             function, *arguments = parts
             if function == "attribute":
-                return columns[arguments[0][1]]
+                return fields[arguments[0][1]]
             if function == "if":
                 return np.where(*map(value, arguments))
-            return {"log": np.log, "sqrt": np.sqrt, "tanh": np.tanh, "isNan": np.isnan}[function](value(arguments[0]))
-        a, b = map(value, parts)
-        return {"+": np.add, "-": np.subtract, "*": np.multiply, "<": np.less, "==": np.equal, "/": np.divide}[kind](a, b)
+            called = {"curve": _script_curve, "trees": _script_trees, "tanh": np.tanh, "isNan": np.isnan}
+            return called[function](*map(value, arguments))
+        a, b = value(parts[0]), parts[1]
+        if isinstance(a, list):
+            # An attribute of texts has one value, and is empty if it is missing; booleans are numbers.
+            texts = [(own or [""])[0] for own in a]
+            if isinstance(b, list):
+                return np.array([text in b for text in texts])
+            return np.array([text == b if isinstance(b, str) else float(text == "true") == b for text in texts])
+        operations = {
+            "+": np.add, "-": np.subtract, "*": np.multiply, ">=": np.greater_equal, "<": np.less, "==": np.equal,
+            "!=": np.not_equal, "/": np.divide,
+        }  # fmt: skip
+        return operations[kind](a, value(b))
 
-    known = {}
+    known = {} if known is None else known
     # Both branches of an if are computed, also where the other is taken.
     with np.errstate(all="ignore"):
         return value(node)
@@ -219,17 +296,38 @@ def vespa(text, names, X):
     functions = dict(re.findall(r"function (\w+)\(\) \{\s*expression \{(.*?)\n\s*\}\s*\}", text, re.S))
     parsed = {name: _Expression(body).parse() for name, body in functions.items()}
     (score,) = re.findall(r"first-phase \{\s*expression \{(.*?)\n\s*\}\s*\}", text, re.S)
-    score = _Expression(score).parse()
-    columns = dict(zip(names, np.array(X, float).T, strict=True))
-    return np.zeros(len(X)) + _values(score, parsed, columns)
+    return np.zeros(len(X)) + _values(_Expression(score).parse(), parsed, fields_of(names, X))
+
+
+def select(text, names, X, database):
+    """A query of an SQL database, which an empty `database` has no tables of yet; NaN in X is NULL or NaN, in turn."""
+    fields = fields_of(names, X)
+    kinds = ["DOUBLE PRECISION" if isinstance(column, np.ndarray) else "VARCHAR(99)" for column in fields.values()]
+    columns = ", ".join(f'"{name}" {kind}' for name, kind in zip(fields, kinds, strict=True))
+    database.execute(f'CREATE TABLE online_rank ("query" INT, doc INT, {columns})')
+    rows = []
+    for query in (1, 2):  # The documents of another query change nothing.
+        for i in range(len(X) if query == 1 else len(X) // 2):
+            values = [float(one[i]) if isinstance(one, np.ndarray) else (one[i] or [None])[0] for one in fields.values()]
+            missing = None if i % 2 else float("nan")
+            rows.append((query, i, *(missing if value != value else value for value in values)))
+    places = ", ".join("?" * len(rows[0]))
+    database.executemany(f"INSERT INTO online_rank VALUES ({places})", rows)
+    found = dict(database.execute(f'SELECT doc, score FROM ({text}) AS scored WHERE "query" = 1').fetchall())
+    return np.array([found[i] for i in range(len(X))])
 
 
 def c(header, name, X, folder):
-    """Compiles a header with warnings as errors; the scores of the documents X of one query."""
+    """The scores of the documents X of one query."""
+    return compiled(header, name, X.shape[1], folder)(X)
+
+
+def compiled(header, name, d, folder):
+    """A header compiled with warnings as errors, as a function of the documents of one query."""
     folder = Path(tempfile.mkdtemp(dir=folder))  # A library is loaded once from each place.
     (folder / "model.h").write_text(header)
     scores = f"{name}_scores(x, n, s)" if f"{name}_scores(" in header else None
-    one = f"{name}_score(x + i * {X.shape[1]})" if f"{name}_score(" in header else None
+    one = f"{name}_score(x + i * {d})" if f"{name}_score(" in header else None
     body = f"return {scores};" if scores else f"for (int i = 0; i < n; ++i) s[i] = {one}; return 0;"
     if scores and one:
         body = f"int r = {scores}; for (int i = 0; i < n; ++i) if (s[i] != {one}) r = 9; return r;"
@@ -237,11 +335,14 @@ def c(header, name, X, folder):
     options = ["-std=c99", "-Wall", "-Wextra", "-Wno-unused-variable", "-Werror", "-ffp-contract=off", "-shared", "-fPIC"]
     library = folder / "model.so"
     subprocess.run(["cc", *options, "-o", library, folder / "model.c", "-lm"], check=True)
-    run = ctypes.CDLL(str(library)).run
-    X, found = np.ascontiguousarray(X, float), np.empty(len(X))
-    pointer = ctypes.POINTER(ctypes.c_double)
-    assert run(X.ctypes.data_as(pointer), len(X), found.ctypes.data_as(pointer)) == 0
-    return found
+    run, pointer = ctypes.CDLL(str(library)).run, ctypes.POINTER(ctypes.c_double)
+
+    def scores_of(X):
+        X, found = np.ascontiguousarray(X, float), np.empty(len(X))
+        assert run(X.ctypes.data_as(pointer), len(X), found.ctypes.data_as(pointer)) == 0
+        return found
+
+    return scores_of
 
 
 def onnx(data, X):
@@ -258,17 +359,29 @@ def _session(data):
 
 def lightgbm(text, X):
     """LightGBM."""
-    import lightgbm
-
-    return lightgbm.Booster(model_str=text).predict(X, raw_score=True)
+    return _lightgbm(text).predict(X, raw_score=True)
 
 
 def xgboost(data, X):
     """XGBoost."""
     import xgboost
 
-    booster = xgboost.Booster(model_file=bytearray(data.encode()))
+    booster = _xgboost(data)
     return booster.predict(xgboost.DMatrix(X, feature_names=booster.feature_names), output_margin=True).astype(float)
+
+
+@functools.lru_cache(maxsize=1)
+def _lightgbm(text):
+    import lightgbm
+
+    return lightgbm.Booster(model_str=text)
+
+
+@functools.lru_cache(maxsize=1)
+def _xgboost(data):
+    import xgboost
+
+    return xgboost.Booster(model_file=bytearray(data.encode()))
 
 
 def plain(body, X):
@@ -284,7 +397,9 @@ def _scores(form, rows):
     return np.array(_HEADS[form["head"]["kind"]](form["head"], rows))
 
 
-def _curve(x, curve):
+def _curve(x, curve, missing):
+    if x != x and missing is not None:
+        return missing
     xs, ys = curve
     if x <= xs[0]:
         return ys[0]
@@ -292,6 +407,12 @@ def _curve(x, curve):
         if x <= xs[k + 1]:
             return ys[k] + (ys[k + 1] - ys[k]) * (x - xs[k]) / (xs[k + 1] - xs[k])
     return ys[-1]
+
+
+def _normal_ranks(column):
+    known = [x for x in column if x == x]
+    ranks = [(sum(y < x for y in known) + sum(y <= x for y in known)) / (2 * len(known)) if x == x else x for x in column]
+    return [statistics.NormalDist().inv_cdf(p) if p == p else p for p in ranks]
 
 
 def _relative(how, column, soft, centred=True):
@@ -308,6 +429,12 @@ def _relative(how, column, soft, centred=True):
 
 def _in_query(layer, rows):
     columns = list(map(list, zip(*rows, strict=True)))
+    if layer["how"] == "ranks":
+        made = [
+            _normal_ranks(columns[j]) if ranked else columns[j]
+            for j, ranked in zip(layer["sources"], layer["relative"], strict=True)
+        ]
+        return list(map(list, zip(*made, strict=True)))
     made = [
         _relative(layer["how"], columns[j], layer["soft"], centred) if relative else columns[j]
         for j, relative, centred in zip(
@@ -323,7 +450,12 @@ _LAYERS = {
         [(x - m) * f for x, m, f in zip(row, layer["means"], layer["factors"], strict=True)] for row in rows
     ],
     "Curves": lambda layer, rows: [
-        [row[j] if curve is None else _curve(row[j], curve) for j, curve in zip(layer["sources"], layer["knots"], strict=True)]
+        [
+            _curve(row[j], curve, missing)
+            for j, curve, missing in zip(
+                layer["sources"], layer["knots"], layer["missing"] or [None] * len(layer["knots"]), strict=True
+            )
+        ]
         for row in rows
     ],
     "InQuery": _in_query,
@@ -333,7 +465,7 @@ _LAYERS = {
 def _tree(tree, row):
     n = 0
     while tree["columns"][n] >= 0:
-        n = tree["left" if row[tree["columns"][n]] < tree["thresholds"][n] else "right"][n]
+        n = tree["right" if row[tree["columns"][n]] >= tree["thresholds"][n] else "left"][n]
     return tree["values"][n]
 
 
@@ -357,16 +489,28 @@ _HEADS = {
 }
 
 
+@functools.lru_cache(maxsize=1)
+def _parsed(content):
+    return json.loads(content)
+
+
 def scores(to, content, names, X, folder, name="model"):
     """The scores that a target gives to the documents X of one query, with features called `names`."""
     if to in ("solr", "solr-normalized"):
-        return solr(json.loads(content), X)
+        return solr(_parsed(content), X)
     if to in ("elasticsearch", "opensearch"):
-        return plugin(json.loads(content), names, X)
+        return plugin(_parsed(content), names, X)
     if to == "vespa":
         return vespa(content, names, X)
     if to == "c":
         return c(content, name, X, folder)
     if to == "json":
-        return plain(json.loads(content), X)
-    return {"onnx": onnx, "lightgbm": lightgbm, "xgboost": xgboost, "ranklib": ranklib}[to](content, X)
+        return plain(_parsed(content), X)
+    if to == "painless":
+        shown = painless(_parsed(content), names, X)
+        return np.where(shown >= 1.0, shown - 1.0, 1.0 - 1.0 / np.where(shown > 0.0, shown, 1.0))
+    if to == "duckdb":
+        import duckdb
+
+        return select(content.replace(f'"{name}"', '"online_rank"'), names, X, duckdb.connect())
+    return {"onnx": onnx, "lightgbm": lightgbm, "xgboost": xgboost}[to](content, X)

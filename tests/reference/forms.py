@@ -1,5 +1,7 @@
 """The scores of closed forms (`online_rank.base.form`), computed from their definitions."""
 
+import statistics
+
 import numpy as np
 
 from online_rank.base.form import Blend, InQuery, Linear, Network, Trees
@@ -33,18 +35,25 @@ def leaf(tree, x):
     """The value of the leaf that a document reaches."""
     n = 0
     while tree.columns[n] >= 0:
-        n = tree.left[n] if x[tree.columns[n]] < tree.thresholds[n] else tree.right[n]
+        n = tree.right[n] if x[tree.columns[n]] >= tree.thresholds[n] else tree.left[n]
     return tree.values[n]
 
 
 def in_query(layer, X):
     """The columns of `InQuery`."""
     X = X[:, layer.sources]
-    made = {"standard": standard, "minmax": minmax}[layer.how](X, layer.soft)
+    made = {"standard": standard, "minmax": minmax, "ranks": ranks}[layer.how](X, layer.soft)
     if layer.centred is not None:
         kept = X / (X.std(axis=0) + layer.soft)
         made = np.where(layer.centred | (X.max(axis=0) == X.min(axis=0)), made, kept)
     return np.where(layer.relative, made, X)
+
+
+def ranks(X, soft):
+    known = ~np.isnan(X)
+    share = (np.less(X[None], X[:, None]).sum(axis=1) + np.less_equal(X[None], X[:, None]).sum(axis=1)) / 2.0
+    shares = np.where(known, share / np.maximum(known.sum(axis=0), 1), 0.5)
+    return np.where(known, np.vectorize(statistics.NormalDist().inv_cdf)(shares), np.nan)
 
 
 def standard(X, soft):

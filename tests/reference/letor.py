@@ -62,12 +62,12 @@ def parse(data):
 
     Raises BadLine with (what, line number) at the first bad line.
     """
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4]:
         raise BadLine("UTF-16", 1)
     rows = []
-    for number, line in enumerate(re.split(b"\r\n|\r|\n", data.removeprefix(b"\xef\xbb\xbf")), start=1):
+    for number, line in enumerate(re.split(b"\r\n|\r|\n", data), start=1):
         try:
-            row = parse_line(line.decode("latin-1"))
+            row = parse_line(line.removeprefix(b"\xef\xbb\xbf").decode("latin-1"))
             if row is None:
                 continue
             if row[1] is None:

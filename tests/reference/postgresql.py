@@ -34,7 +34,12 @@ class Database:
         return self
 
     def executemany(self, statement, rows):
-        values = ", ".join(f"({', '.join('NULL' if x is None else repr(x) for x in row)})" for row in rows)
+        def literal(x):
+            if isinstance(x, str):
+                return "'" + x.replace("'", "''") + "'"
+            return "NULL" if x is None else "'NaN'" if x != x else repr(x)
+
+        values = ", ".join(f"({', '.join(map(literal, row))})" for row in rows)
         self.execute(f"{statement.partition('VALUES')[0]}VALUES {values}")
 
     def fetchall(self):

@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("prometheus_client")
 
 from online_rank import PerceptronRanker, RunFeatures, Runs, hybrid, measure
+from online_rank.bounds import certificate_of
 from online_rank.rankers.fixed import FixedRanker
 from online_rank.serving import Models, RankingApp, RankingService
 from online_rank.serving.monitor import Monitor
@@ -112,6 +113,7 @@ def test_a_blend_is_certified_beside_today_s_rule():
     account, (*_, total, bound) = shown["account"], shown["course"][-1]
     assert account["favoured"] == pytest.approx(lost)
     assert total == account["served"] < lost
+    assert account["excess"] == certificate_of(service.model).facts["serving_gap"] < 1.0
     assert total <= bound <= account["at_most"] < account["counted"] <= 30
     single = RankingService(PerceptronRanker())
     assert Monitor().shown(single.model)["account"] is None

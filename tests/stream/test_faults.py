@@ -4,11 +4,12 @@ import gzip
 import json
 import re
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from online_rank import read
-from online_rank.stream import read_clicks
+from online_rank.stream import ReadWarning, read_clicks
 from online_rank.stream.trec import read_judgements, read_run
 
 pytest.importorskip("pyarrow")
@@ -92,27 +93,46 @@ def test_nothing_is_dropped(reader, tmp_path):
     assert count(reader, written(reader, ROWS, tmp_path)) == len(ROWS)
 
 
-@pytest.mark.parametrize("reader", [reader for reader in PLACE if reader not in ("qrels", "parquet", "arrow", "frame")])
+def with_word(word):
+    """A change of runs and judgements: a word in place of the fifth score or grade."""
+    return lambda text: text.replace("4 -1.5", f"4 {word}").replace("v 0 d1 1", f"v 0 d1 {word}")
+
+
+@pytest.mark.parametrize("reader", PLACE)
 def test_a_word_among_numbers(reader, tmp_path):
-    source = written(reader, changed(4, x="oops"), tmp_path) if reader != "run" else None
-    if reader == "run":
-        source = written(reader, ROWS, tmp_path, lambda text: text.replace("4 -1.5", "4 oops"))
-        refused(reader, source, "oops")
-    elif reader in ("csv", "tsv", "jsonl"):
-        with pytest.raises(ValueError, match=PLACE[reader]) as error:
-            list(read(source, **COLUMNS, features=["x"]))
-        assert "'oops' in column 'x' is not a number" in str(error.value)
-    elif reader == "clicks":
-        with pytest.raises(ValueError, match=r"line 6: 'oops' in column 'x' is not a number"):
-            list(read_clicks(source, features=["x"]))
+    if reader in ("run", "qrels"):
+        source = written(reader, ROWS, tmp_path, with_word("oops"))
+    elif reader in TABLES:
+        source = written(reader, [(*row[:3], "oops" if i == 4 else str(row[3])) for i, row in enumerate(ROWS)], tmp_path)
     else:
+        source = written(reader, changed(4, x="oops"), tmp_path)
+    if reader in ("run", "qrels", "letor"):
         refused(reader, source, "oops")
+        return
+    how = read_clicks if reader == "clicks" else read
+    with pytest.raises(ValueError, match=f"{PLACE[reader]}: 'oops' in column 'x' is not a number"):
+        list(how(source, **({} if reader == "clicks" else COLUMNS), features=["x"]))
 
 
-@pytest.mark.parametrize("reader", [*GRADED, "clicks"])
+#: What a missing value is written as.
+ABSENT = {"letor": "NA", "csv": "NA", "tsv": "\\N", "clicks": "null"}
+
+
+@pytest.mark.parametrize("reader", PLACE)
 def test_a_missing_value(reader, tmp_path):
-    value = {"letor": "NA", "csv": "NA", "tsv": "\\N", "clicks": "null"}.get(reader)
-    refused(reader, written(reader, changed(4, x=value), tmp_path), "missing")
+    if reader in ("run", "qrels"):
+        source = written(reader, ROWS, tmp_path, with_word("NA"))
+        refused(reader, source, "missing")
+        return
+    source = written(reader, changed(4, x=ABSENT.get(reader)), tmp_path)
+    refused(reader, source, "missing")
+    for missing, value in (("zero", 0.0), ("keep", np.nan)):
+        if reader == "clicks":
+            X = [x.X for x, _ in read_clicks(source, missing=missing)][1]
+        else:
+            columns = {"with_ids": True} if reader == "letor" else COLUMNS
+            X = [getattr(x, "X", x) for x, *_ in read(source, **columns, missing=missing)][1]
+        assert np.array_equal(X.ravel(), [0.5, value, 2.5], equal_nan=True)
 
 
 @pytest.mark.parametrize("reader", [*GRADED, "qrels"])
@@ -120,18 +140,37 @@ def test_a_grade_that_is_no_integer(reader, tmp_path):
     refused(reader, written(reader, changed(4, grade=0.5), tmp_path), "grade", "not an integer")
 
 
-@pytest.mark.parametrize("reader", [*GRADED, "clicks"])
+@pytest.mark.parametrize("reader", PLACE)
 def test_a_query_that_comes_back(reader, tmp_path):
     rows = changed(3, query="w")
-    rows[4] = ("u", *rows[4][1:])
-    refused(reader, written(reader, rows, tmp_path), "comes back")
+    rows[4] = ("u", "d7", *rows[4][2:])
+    source = written(reader, rows, tmp_path)
+    if reader in ("run", "qrels"):
+        found = (read_judgements if reader == "qrels" else read_run)(source)
+        assert {query: len(documents) for query, documents in found.items()} == {"u": 4, "w": 1, "v": 1}
+        return
+    refused(reader, source, "comes back")
+    if reader != "clicks":
+        columns = {"with_ids": True} if reader == "letor" else COLUMNS
+        found = {query: ids for _, _, query, ids in read(source, **columns, repeated_qid="group")}
+        assert found == {"u": ["d0", "d1", "d2", "d7"], "w": ["d0"], "v": ["d2"]}
 
 
-@pytest.mark.parametrize("reader", ["clicks", "run", "qrels"])
+@pytest.mark.parametrize("reader", [*GRADED, "clicks", "run", "qrels"])
 def test_a_document_twice(reader, tmp_path):
     source = written(reader, changed(4, document="d0", grade=1), tmp_path)
     with pytest.raises(ValueError, match="twice"):
         count(reader, source)
+    # Twice with the same grade.
+    source = written(reader, changed(4, document="d0", grade=0), tmp_path)
+    if reader in ("clicks", "run"):
+        with pytest.raises(ValueError, match="twice"):
+            count(reader, source)
+    elif reader == "qrels":
+        assert count(reader, source) == len(ROWS) - 1
+    else:
+        with pytest.warns(ReadWarning, match="query v has document 'd0' several times"):
+            assert count(reader, source) == len(ROWS)
 
 
 @pytest.mark.parametrize("reader", TEXTS)
@@ -156,6 +195,13 @@ def test_compressed_text_whole_and_cut_short(reader, tmp_path):
     source.write_bytes(source.read_bytes()[:-9])
     with pytest.raises(ValueError, match="the compressed data are damaged"):
         count(reader, source)
+
+
+def test_an_object_without_a_feature(tmp_path):
+    """In JSON lines a feature that a line lacks is missing."""
+    last = '"grade": 1, "x": 1.5}'
+    source = written("jsonl", ROWS, tmp_path, lambda text: text[:200] + text[200:].replace(last, '"grade": 1}'))
+    refused("jsonl", source, "missing")
 
 
 @pytest.mark.parametrize("reader", ["csv", "tsv", "letor", "clicks", "qrels", "run"])

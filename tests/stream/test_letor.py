@@ -337,7 +337,7 @@ def test_neither_qid_nor_group():
         ("1 qid:1 1:.", 11, "the value '.' of feature 1 is not a number"),
         ("1 qid:1 1:NULLS", 11, "the value 'NULLS' of feature 1 is not a number"),
         ("1 qid:1 1:nan", 11, "the value of feature 1 is missing: 'nan'"),
-        ("1 qid:1 1:nano", 11, "the value 'nano' of feature 1 is not finite"),
+        ("1 qid:1 1:nano", 11, "the value 'nano' of feature 1 is not a number"),
         ("1 qid:1 1:-Infinity", 11, "the value '-Infinity' of feature 1 is not finite"),
         ("1 qid:1 2:1 1:1e999", 15, "the value '1e999' of feature 1 is not finite"),
         ("1 qid:1 1:\0", 11, "the value '\\x00' of feature 1 is not a number"),
@@ -675,3 +675,18 @@ def test_a_text_file_in_another_encoding_is_named(tmp_path):
     path.write_bytes("1 qid:é 1:1\n".encode("latin-1"))
     with open(path, encoding="utf-8") as file, pytest.raises(ReadError, match=r"latin.*can't decode .*write the file as UTF-8"):
         list(read(file))
+
+
+def test_a_feature_0_that_comes_late_does_not_move_the_others(monkeypatch):
+    """Not even within a query: its first rows were read when the first column was feature 1."""
+    monkeypatch.setattr(letor, "LOOK_AHEAD", 30)
+    monkeypatch.setattr(source_module, "_CHUNK", 12)
+    text = b"1 qid:1 1:1\n1 qid:2 1:2 3:4\n" + b"1 qid:2 1:2\n" * 3 + b"1 qid:2 0:9 3:5\n"
+    _, (x, _) = read(io.BytesIO(text))
+    assert x.names == ("0", "1", "2", "3")
+    assert x.X[[0, 1, 4]].tolist() == [[0.0, 2.0, 0.0, 4.0], [0.0, 2.0, 0.0, 0.0], [9.0, 0.0, 0.0, 5.0]]
+    assert read(io.BytesIO(text)).all().X[[0, 1, 5]].tolist() == [
+        [0.0, 1.0, 0.0, 0.0],
+        [0.0, 2.0, 0.0, 4.0],
+        [9.0, 0.0, 0.0, 5.0],
+    ]

@@ -1,6 +1,7 @@
 """LETOR text read into sparse rows: the same numbers as in arrays."""
 
 import io
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -94,3 +95,14 @@ def test_a_query_that_is_too_large_is_an_error(monkeypatch):
     line = "1 qid:1 " + " ".join(f"{j}:1" for j in range(1, 100)) + "\n"
     with pytest.raises(ReadError, match="max_query_bytes"):
         list(read(io.StringIO(line * 10), max_query_bytes=5000))
+
+
+def test_millions_of_features_have_no_names():
+    """The names of the columns of a wide model would take more memory than its weights."""
+    tracemalloc.start()
+    try:
+        (X, _), _ = read(io.StringIO("1 qid:1 2:1\n0 qid:2 3:1\n"), n_features=5_000_000)
+        assert X.shape == (1, 5_000_000)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 22
+    finally:
+        tracemalloc.stop()

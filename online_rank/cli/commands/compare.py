@@ -9,7 +9,7 @@ from online_rank.cli.options import OF_CLICKS, Clicks, Files, Json, Measure
 from online_rank.cli.reading import ToMeasure, warned_on_stderr
 
 #: What applies to a log of clicks.
-_WITH_CLICKS = {"a", "b", "files", "clicks", "query", "document", "event", "exclude", "skip_bad", "places", "json"}
+_WITH_CLICKS = {"a", "b", "files", "clicks", "query", "document", "event", "exclude", "skip_bad", "dry_run", "places", "json"}
 
 
 def compare(

@@ -6,7 +6,7 @@ import typer
 
 from online_rank.cli.declaring import flag
 from online_rank.cli.options import Files, Json, Measuring, ModelFile
-from online_rank.cli.reading import ToMeasure, warned_on_stderr
+from online_rank.cli.reading import ToMeasure, look_at_runs, warned_on_stderr
 
 
 def evaluate(
@@ -31,6 +31,8 @@ def evaluate(
     if trec and len(files) != 1:
         raise typer.BadParameter("--trec takes a run and one file of judgements")
     with warned_on_stderr():
+        if trec and reading.dry_run:
+            look_at_runs([model], files[0])
         if trec:
             evaluate_run(model, files[0], measuring, json, complete)
         else:

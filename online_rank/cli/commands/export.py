@@ -4,7 +4,7 @@ from typing import Annotated
 
 from online_rank.cli.declaring import value
 from online_rank.cli.options import ModelFile, Out
-from online_rank.cli.reading import warned_on_stderr
+from online_rank.cli.reading import Reading, warned_on_stderr
 from online_rank.export.table import TARGETS
 
 
@@ -22,6 +22,10 @@ def export(
         ),
     ] = None,
     features_out: Annotated[str | None, value("FILE", "With --to solr: file for its feature store.")] = None,
+    check: Annotated[
+        str | None, value("FILE", "Graded queries: print how many are ranked otherwise than by the model, and NDCG@10 of both.")
+    ] = None,
+    reading: Annotated[Reading, ("query", "grade")] = Reading(),  # noqa: B008
     runs: Annotated[
         list[str] | None,
         value(
@@ -36,7 +40,9 @@ def export(
 
     A model that the target cannot compute is refused, with the reason and the targets that can.
     """
-    from online_rank.cli.export import run
+    from online_rank.cli.export import check_on, run
 
     with warned_on_stderr():
         run(model, to, out, name, map_feature or [], features_out, runs or [])
+        if check is not None:
+            check_on(model, to, map_feature or [], check, reading)

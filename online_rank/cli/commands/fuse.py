@@ -6,7 +6,7 @@ import typer
 
 from online_rank.cli.declaring import value
 from online_rank.cli.options import Fusion, Json, LogOrigin, Written
-from online_rank.cli.reading import warned_on_stderr
+from online_rank.cli.reading import DryRun, look_at_runs, warned_on_stderr
 
 
 def fuse(
@@ -16,6 +16,7 @@ def fuse(
     qrels: Annotated[str | None, value("FILE", "Judgements: qid 0 docid grade.")] = None,
     click_log: Annotated[str | None, value("FILE", "Instead, a table: list, query, document, position, click.")] = None,
     clicks: LogOrigin = None,
+    dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
     """Fuse the runs of several retrievers, and say what learning adds to reciprocal rank fusion and to min-max scores.
@@ -31,9 +32,11 @@ def fuse(
     if (click_log is None) != (clicks is None):
         raise typer.BadParameter("--click-log and --clicks go together: the log, and how its lists came about")
     with warned_on_stderr():
+        if dry_run and qrels is not None:
+            look_at_runs(files, qrels)
         if qrels is not None:
             run(files, qrels, settings, written, json)
             return
         from online_rank.cli.fuse_clicks import fuse_clicks
 
-        fuse_clicks(files, str(click_log), str(clicks), settings, written, json)
+        fuse_clicks(files, str(click_log), str(clicks), settings, written, json, dry_run)

@@ -1,0 +1,105 @@
+"""Models as queries of PostgreSQL and DuckDB."""
+
+from typing import Any
+
+from online_rank.export.engines import quoted, require_columns
+from online_rank.export.expression import Dialect, definitions, number
+from online_rank.export.linear import linear_form
+from online_rank.export.reading import Names, Prepared, prepared
+
+_DOUBLE = "DOUBLE PRECISION"
+_WINDOW = 'OVER (PARTITION BY "query")'
+
+
+def to_select(model: Any, *, name: str = "online_rank", names: Names = None) -> str:
+    """A model as a SELECT over a table of candidates, for PostgreSQL and DuckDB.
+
+    The table has a column `query`, by which candidates belong together, a column for each feature, NULL or NaN where it is
+    missing, and a column of texts or booleans for each category. The result has all of its columns, `row_number` and `score`.
+
+    Parameters
+    ----------
+    model
+        Any model with a closed form.
+    name
+        Name of the table.
+    names
+        The columns of the features, in order, or `{name: column}` for those that differ.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The model has no closed form or no features yet, or columns have one name for the databases, which ignore capitals and
+        cut long names.
+
+    Examples
+    --------
+    >>> from online_rank import PerceptronRanker
+    >>> print(to_select(PerceptronRanker.from_weights({"clicks": 2.0}), name="candidates"))
+    WITH numbered AS MATERIALIZED (SELECT *, ROW_NUMBER() OVER () AS row_number FROM "candidates"),
+    scored AS (SELECT row_number, 2.0 * x1
+    + 0.0 AS score FROM (
+    SELECT row_number, "query",
+        COALESCE(NULLIF(CAST("clicks" AS DOUBLE PRECISION), CAST('NaN' AS DOUBLE PRECISION)), 0) AS x1
+    FROM numbered) AS s0)
+    SELECT numbered.*, score FROM numbered JOIN scored USING (row_number) ORDER BY "query", score DESC
+    """
+    given = prepared(model, "postgresql", names)
+    if given.templates:
+        raise TypeError(f"names: {next(iter(given.templates))!r} has a template; SQL takes names of columns")
+    require_columns(["query", "score", "row_number", *given.fields])
+    columns = [f"x{j + 1}" for j in range(len(given.texts))]
+    stages: list[list[tuple[str, str]]] = []
+    if given.kind == "linear":
+        form = linear_form(given.form)
+        pairs = zip(form.weights, columns, strict=True)
+        score = "\n+ ".join([*(f"{number(weight)} * {x}" for weight, x in pairs), number(form.constant)])
+    else:
+        stages, score = definitions(given.form, columns, _DIALECT, [columns[j] for j in given.levels])
+    values = ",\n    ".join(f"{_value(given, j)} AS {x}" for j, x in enumerate(columns))
+    text = f'SELECT row_number, "query",\n    {values}\nFROM numbered'
+    for k, stage in enumerate(stages):
+        made = ",\n    ".join(f"{expression} AS {name}" for name, expression in stage)
+        text = f"SELECT *,\n    {made}\nFROM (\n{text}) AS s{k}" if stage else text
+    return (
+        f"WITH numbered AS MATERIALIZED (SELECT *, ROW_NUMBER() OVER () AS row_number FROM {quoted(name)}),\n"
+        f"scored AS (SELECT row_number, {score} AS score FROM (\n{text}) AS s{len(stages)})\n"
+        'SELECT numbered.*, score FROM numbered JOIN scored USING (row_number) ORDER BY "query", score DESC'
+    )
+
+
+def _value(given: Prepared, j: int) -> str:
+    """The value of feature number j; NULL if it is missing, and that is not 0."""
+    if j in given.levels:
+        field, level, others = given.levels[j]
+        column = f"CAST({quoted(field)} AS VARCHAR)"
+        condition = f"NOT IN ({', '.join(map(_literal, others))})" if level is None else f"= {_literal(level)}"
+        return f"CASE WHEN {column} {condition} THEN 1 ELSE 0 END"
+    value = f"NULLIF(CAST({quoted(given.texts[j])} AS {_DOUBLE}), CAST('NaN' AS {_DOUBLE}))"
+    return value if given.form.takes_missing else f"COALESCE({value}, 0)"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _in_query(how: str, x: str, soft: str) -> str:
+    """What a value is in its query."""
+    low, high = f"MIN({x}) {_WINDOW}", f"MAX({x}) {_WINDOW}"
+    if how == "share":
+        rank = f'RANK() OVER (PARTITION BY "query" ORDER BY {x} NULLS LAST)'
+        ties = f'COUNT(*) OVER (PARTITION BY "query", {x})'
+        return f"CASE WHEN {x} IS NOT NULL THEN ({rank} + 0.5 * {ties} - 1.0) / COUNT({x}) {_WINDOW} END"
+    if how == "minmax":
+        return f"CASE WHEN {low} = {high} THEN 0 ELSE ({x} - {low}) / ({high} - {low}) END"
+    start = f"AVG({x}) {_WINDOW}" if how == "standard" else "0"
+    return f"CASE WHEN {low} = {high} THEN 0 ELSE ({x} - {start}) / (STDDEV_POP({x}) {_WINDOW} + {soft}) END"
+
+
+_DIALECT = Dialect(
+    choose=lambda condition, then, other: f"CASE WHEN {condition} THEN {then} ELSE {other} END",
+    is_missing=lambda x: f"{x} IS NULL",
+    in_query=_in_query,
+    log="LN",
+    zero=f"CAST(0 AS {_DOUBLE})",
+)

@@ -1,0 +1,108 @@
+"""Queries in columns: the names of features once, and a row of values for each document."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from online_rank.limits import MAX_FEATURES
+from online_rank.query.blocks import ONE, Block, single
+from online_rank.query.forms import as_floats, flat
+from online_rank.query.levels import numbers
+from online_rank.query.names import are_nfc
+
+__all__ = ["Columns"]
+
+_MOST_LACKING = 0.5
+
+
+class Columns(Mapping[str, dict[str, Any]]):
+    """One query as the names of its features, its documents, and a row of values for each document.
+
+    As a mapping it is `{document: {feature: value}}`, without missing values.
+
+    Parameters
+    ----------
+    features
+        The names of the d features.
+    documents
+        The ids of the m documents.
+    rows
+        m lists of d values, or a float array (m, d); None and NaN are missing values.
+
+    Raises
+    ------
+    ValueError
+        A name or an id occurs twice, or the rows have another shape.
+
+    Examples
+    --------
+    >>> query = Columns(["clicks", "brand"], ["a", "b"], [[3, "acme"], [1, None]])
+    >>> query["b"]
+    {'clicks': 1}
+    """
+
+    __slots__ = ("_places", "_rows", "features")
+
+    def __init__(self, features: Sequence[str], documents: Sequence[str], rows: Sequence[Sequence[Any]] | np.ndarray) -> None:
+        for what, names in (("features", features), ("documents", documents)):
+            if len({*names}) < len(names):
+                twice = Counter(names).most_common(1)[0][0]
+                raise ValueError(f"{what} has {twice[:100]!r} twice")
+        if len(rows) != len(documents):
+            raise ValueError(f"rows has {len(rows)} rows, but documents has {len(documents)} ids: one row a document")
+        if {*map(len, rows)} - {len(features)}:
+            document, row = next(pair for pair in zip(documents, rows, strict=True) if len(pair[1]) != len(features))
+            raise ValueError(
+                f"the row of document {document[:100]!r} has {len(row)} values, but features has {len(features)} names: null "
+                "is a missing value"
+            )
+        self.features, self._rows = tuple(features), rows
+        self._places = {document: i for i, document in enumerate(documents)}
+
+    def __getitem__(self, document: str) -> dict[str, Any]:
+        row = self._rows[self._places[document]]
+        values = row.tolist() if isinstance(row, np.ndarray) else row
+        return {name: v for name, v in zip(self.features, values, strict=True) if v is not None and v == v}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def as_block(self, *, categories: bool, missing: bool) -> Any:
+        """The query as a block, without a dict for a document; itself, if its values or names have to be looked at one by one.
+
+        Parameters
+        ----------
+        categories
+            Whether the model takes booleans as categories, not as numbers.
+        missing
+            Whether it takes NaN for a missing value.
+        """
+        names = self.features
+        X = self._floats(categories, missing) if self._places and 0 < len(names) <= MAX_FEATURES and are_nfc(names) else None
+        if X is None:
+            return self
+        self._rows = X
+        lacking = np.isnan(X)
+        if lacking.any():
+            # A model may take what is mostly missing for words, which are sparse.
+            if not missing or lacking.mean() > _MOST_LACKING:
+                return self
+            # As in dicts, a feature that no document has is not met.
+            known = ~lacking.all(axis=0)
+            X, names = np.ascontiguousarray(X[:, known]), tuple(np.array(names, object)[known])
+        return Block(X, None, single(len(self)), ONE, tuple(self._places), names, form=dict)
+
+    def _floats(self, categories: bool, missing: bool) -> np.ndarray | None:
+        """The values as float64 (m, d); None if some are no numbers."""
+        if isinstance(self._rows, np.ndarray):
+            return self._rows.astype(np.float64)
+        cells, convert = flat(self._rows), numbers if categories else as_floats
+        X = convert(cells)
+        if X is None and missing:
+            X = convert([np.nan if value is None else value for value in cells])
+        return None if X is None else X.reshape(len(self), len(self.features))
