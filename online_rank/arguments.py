@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from online_rank.limits import INT64_HIGH, INT64_LOW, is_integer
+from online_rank.limits import INT64_HIGH, INT64_LOW, LARGEST_SETTING, LEAST_SETTING, is_integer
 
 #: Seconds since 1970 are below this until the year 5138; milliseconds are above it.
 LATEST = 1e11
@@ -62,7 +62,7 @@ def number(
 ) -> None:
     """Require a finite number from `low` to `high`, both included, above `above` and below `below`.
 
-    It is a float, or an integer of at most 64 bits.
+    It is a float, or an integer of at most 64 bits; 0, or from 1e-100 to 1e100 in size.
 
     Parameters
     ----------
@@ -98,6 +98,10 @@ def number(
     within = (low is None or value >= low) and (high is None or value <= high)
     if not (within and (above is None or value > above) and (below is None or value < below)):
         raise ValueError(f"{name} is {_shown(value)}; it must be {wanted}")
+    if value and not LEAST_SETTING <= abs(float(value)) <= LARGEST_SETTING:
+        raise ValueError(
+            f"{name} is {_shown(value)}; it must be {wanted}, and from {LEAST_SETTING:g} to {LARGEST_SETTING:g} in size"
+        )
 
 
 def choice(name: str, value: Any, choices: Iterable[Any], *, optional: bool = False) -> None:

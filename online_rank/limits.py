@@ -9,6 +9,7 @@ written to a file or a table, and read back.
 | counts | 0 to 2^53 | float64 holds each of them |
 | ids of queries | strings of at most 1,000 characters; integers | messages repeat them |
 | names of features and documents | strings, numbers, None, and tuples of these | files |
+| numbers of constructors | 0, or 10^-100 to 10^100 in size | models multiply and square them |
 | numbers for river's transformers | at most 10^70 in size | their variances are squares of numbers, added up |
 | features of a model | 2^24 | kernels count columns with 32 bits |
 | weights of queries, gains of clicks | 0, or at least 10^-75 | learning takes squares of their products |
@@ -36,6 +37,9 @@ MAX_COUNT = 2**53
 
 #: Least weight of a query, and gain of a click, above 0.
 LEAST_WEIGHT = 1e-75
+
+#: The size of a number that a constructor takes, unless it is 0.
+LEAST_SETTING, LARGEST_SETTING = 1e-100, 1e100
 
 #: Most characters of a query's id.
 MAX_ID_LENGTH = 1000

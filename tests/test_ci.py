@@ -1,10 +1,13 @@
 """`.ci/run`, which is a script for bash."""
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -41,3 +44,23 @@ def _runs(number):
     except ProcessLookupError:
         return False
     return True
+
+
+def test_the_bill_of_materials_names_each_package_once():
+    done = subprocess.run([sys.executable, SCRIPT.parent / "bom"], capture_output=True, text=True, check=True)
+    bom = json.loads(done.stdout)
+    assert (bom["bomFormat"], bom["specVersion"], bom["metadata"]["component"]["name"]) == ("CycloneDX", "1.5", "online-rank")
+    names = [component["name"] for component in bom["components"]]
+    assert names == sorted({*names})
+    assert {"numba", "numpy", "river", "scipy"} <= {*names}
+    numpy = bom["components"][names.index("numpy")]
+    assert numpy["purl"] == f"pkg:pypi/numpy@{metadata.version('numpy')}"
+    assert "BSD-3-Clause" in numpy["licenses"][0]["license"]["name"]
+
+
+def test_actions_are_pinned_by_digest():
+    used = [
+        line for path in (ROOT / ".github" / "workflows").iterdir() for line in path.read_text().splitlines() if "uses:" in line
+    ]
+    assert used
+    assert all(re.search(r"@[0-9a-f]{40} # v[\d.]+$", line) for line in used)

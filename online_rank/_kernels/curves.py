@@ -446,7 +446,10 @@ def score(X, offsets, mapping, relative, curves, scores, given):
 @leaf
 def _score_query(X, first, m, mapping, relative, curves, room, rows, scores):
     s = scores[first : first + m]
-    s[:] = 0.0 if read_rows(X, first, m, mapping, relative, room, rows) else np.nan
+    if not read_rows(X, first, m, mapping, relative, room, rows):
+        s[:] = np.nan  # The cells of the rows are not filled, and could be anything.
+        return
+    s[:] = 0.0
     for j in range(X.shape[1]):
         add_curve(rows.g[j, :m], rows.cells[j, :m], curves[j, 0], s)
         if relative:
@@ -458,7 +461,10 @@ def contributions(X, mapping, relative, curves, out):
     """What each feature adds to the scores of a query's documents, by served curves: out (d, m). NaN for infinite values."""
     d, m = X.shape[1], X.shape[0]
     rows = room_for_rows(d, m)
-    out[:] = 0.0 if read_rows(X, 0, m, mapping, relative, room_for_reading(d, m), rows) else np.nan
+    if not read_rows(X, 0, m, mapping, relative, room_for_reading(d, m), rows):
+        out[:] = np.nan
+        return
+    out[:] = 0.0
     for j in range(d):
         add_curve(rows.g[j], rows.cells[j], curves[j, 0], out[j])
         if relative:

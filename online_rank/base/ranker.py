@@ -395,5 +395,7 @@ class Ranker(Ranking, QueryEstimator):
         if isinstance(query.y, np.ndarray):
             require_grades(query.y, query.ids)
         self._require_values(query)
+        if not query.n_documents:
+            return ValueError(f"a query without documents, of weight {w}, would make {type(self).__name__} non-finite")
         name = document_name(0, query.ids)
         return ValueError(f"the query of {name} would make {type(self).__name__} non-finite; scale the features")

@@ -71,17 +71,13 @@ class OffPolicyValue(base.Base):
     )
 
     def __init__(self, weights: Sequence[float] = (1.0,)) -> None:
-        values = np.asarray(weights, np.float64)
-        if (
-            values.ndim != 1
-            or not len(values)
-            or not (values >= 0.0).all()
-            or not math.isclose(values.sum(), 1.0, abs_tol=1e-9)
-        ):
+        for weight in weights:
+            arguments.number("weights", weight, 0.0)
+        if not math.isclose(math.fsum(weights), 1.0, abs_tol=1e-9):
             raise ValueError(f"weights is {weights!r}; it is one number >= 0 a position, which add up to 1")
         self.weights = weights
         # By position: sums of W, W^2 and W c.
-        self._places = np.zeros((len(values), 3))
+        self._places = np.zeros((len(weights), 3))
         # Of X and X': number, sum, and v.
         self._accounts = np.zeros((2, 3))
         self._robust = np.zeros(1)

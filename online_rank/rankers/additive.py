@@ -323,6 +323,13 @@ class AdditiveRanker(Hedged, CurvedRanker):
         self._pending = with_zeros(self._pending, d - len(self._pending))
         self._places = places
 
+    def _check_state(self) -> None:
+        columns = self._places[self._places >= 0]
+        if len(columns) and (columns.max() >= len(self._pending) or len(np.unique(columns)) < len(columns)):
+            raise ValueError(
+                f"_places: each column of the second-order member is below {len(self._pending)}, and of one feature"
+            )
+
     def _decide_signs(self) -> None:
         if self.feature_names is None:
             require_in_array(self.signs, self._n_features)

@@ -33,6 +33,14 @@ def averaging(half_life: float | None) -> float:
     return halved(min(1.0 / half_life, 300.0)) if half_life else 1.0
 
 
+#: Values this many times as large as most of a sparse query, whose words and ids count 1, decide its ranking alone.
+_LARGE = 20.0
+_SCALE_HINT = (
+    "some sparse features are more than 20 times as large as most, as prices among words are, and outweigh them: put "
+    "MaxAbsStreamScaler() before the ranker, as in HashedFeatures() | MaxAbsStreamScaler() | PerceptronRanker()"
+)
+
+
 class AveragedRanker(Ranker):
     """A ranker with weights that learn and weights that serve rankings: their average, or the same.
 
@@ -286,6 +294,10 @@ class LinearRanker(AveragedRanker):
         """The features of a block, and the `w` and `average` that kernels learn with."""
         if self._rows is None and type(X) is not SparseRows:
             return X, self._weights, self._average
+        if self._rows is None:
+            sizes = np.abs(X.values[X.values != 0.0])
+            if len(sizes) and sizes.max() > _LARGE * np.median(sizes):
+                warnings.warn(_SCALE_HINT, stacklevel=6)
         return as_rows(X), self._make_sparse(), self._averages
 
     def _in_rows(self, rows: np.ndarray) -> dict[str, Any]:

@@ -23,6 +23,8 @@ from online_rank.surrogates.own import KernelArguments, learned_by, resolve
 
 #: Largest norm of a gradient that is learned from, so that no sum of squares overflows.
 LARGEST_GRADIENT = {"float32": 1e15, "float64": 1e150}
+#: Largest `learning_rate` and `l2`: with these gradients no step makes a parameter overflow.
+LARGEST_RATE = 1000.0
 
 #: Most parameters of a network, for a single feature.
 MOST_PARAMETERS = 1 << 24
@@ -319,8 +321,10 @@ class DirectRanker(AveragedRanker):
             raise ValueError(f"hidden is {self.hidden!r}; it is a tuple of widths >= 1 (GradientRanker is the linear one)")
         if sum(above * (below + 1) for below, above in itertools.pairwise([1, *widths])) > MOST_PARAMETERS:
             raise ValueError(f"hidden is {self.hidden!r}; that is more than {MOST_PARAMETERS} parameters")
-        arguments.number("learning_rate", self.learning_rate, above=0.0)
-        arguments.number("l2", self.l2, 0.0)
+        arguments.number("learning_rate", self.learning_rate, above=0.0, high=LARGEST_RATE)
+        arguments.number("l2", self.l2, 0.0, LARGEST_RATE)
+        if self.learning_rate * self.l2 > 1.0:
+            raise ValueError(f"l2 is {self.l2}; times learning_rate it is at most 1, or each step makes the weights larger")
         arguments.number("dropout", self.dropout, 0.0, below=1.0)
         arguments.integer("accumulate", self.accumulate, 1)
         arguments.seed(self.seed)

@@ -62,6 +62,8 @@ class FeedbackPlan:
         choice("total", total, ("largest", "sum"))
         choice("ungraded", ungraded, (0, "skip"))
         choice("unanswered", unanswered, ("skip", "negative"))
+        if not (events is None or isinstance(events, Mapping)):
+            raise TypeError(f"events is of type {type(events).__name__}; it has the value of each kind: {{'click': 1}}")
         for name, value in (events or {}).items():
             if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME:
                 raise ValueError(f"events has {str(name)[:40]!r}; a kind of event has a name of 1 to {_MAX_NAME} characters")

@@ -22,6 +22,7 @@ _BACKLOG = 128
 #: File descriptors reserved for everything else: open models, libraries, standard streams.
 _RESERVED = 128
 _DESCRIPTORS_A_MODEL = 6
+_LEAST_DESCRIPTORS = 64
 _GRACE_SECONDS = 10
 #: Most bytes of the headers of a request, and of any other part of one that only makes sense when it is complete.
 _LARGEST_HEAD = 1 << 14
@@ -56,10 +57,13 @@ def listening_sockets(host: str, port: int) -> list[socket.socket]:
 
 
 def most_connections(limits: Limits, n_models: int) -> int:
-    """The number of connections that leaves enough descriptors for the files of `n_models` models."""
+    """The number of connections that leaves enough descriptors for the files of `n_models` models. Raises OSError."""
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if descriptors == resource.RLIM_INFINITY:
         return limits.connections
+    if descriptors < _LEAST_DESCRIPTORS:
+        # It would listen, and answer with errors.
+        raise OSError(f"{descriptors} files may be open at once, and a server needs {_LEAST_DESCRIPTORS}: ulimit -n 1024")
     return max(16, min(limits.connections, descriptors - _BACKLOG - _RESERVED - _DESCRIPTORS_A_MODEL * n_models))
 
 

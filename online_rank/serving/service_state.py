@@ -322,8 +322,7 @@ class ServiceState:
 
 def _require_met(model: Any) -> None:
     """Raise ValueError if a model has weights, but a transformer before them has met no query: all its scores are 0."""
-    *before, ranker = steps_of(model)
-    for step in before if getattr(ranker, "n_features", 0) else ():
+    for step in steps_of(model)[:-1] if getattr(ranker_of(model), "n_features", 0) else ():
         if isinstance(step, ColumnTransformer) and not step.n_features:
             raise ValueError(
                 f"the model has weights behind {type(step).__name__}, which has met no query, so that all scores are 0: give "

@@ -103,8 +103,14 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = 1 << 30) -> Any:
     """
     arguments.integer("max_bytes", max_bytes, 0)
     name = os.fspath(path)
+    pieces, left = [], max_bytes + 1
     with open(path, "rb") as file:
-        content = file.read(max_bytes + 1)
+        # `read(left)` would take the memory of the largest file.
+        at_once = os.fstat(file.fileno()).st_size + 4096
+        while piece := file.read(min(left, at_once)):
+            pieces.append(piece)
+            left -= len(piece)
+    content = b"".join(pieces)
     if len(content) > max_bytes:
         raise ModelFileError(f"{name}: larger than {max_bytes} bytes (max_bytes)")
     try:

@@ -18,7 +18,7 @@ _NUMBER = r"^[$€£¥]?\s?[-+]?[\d.,]*\d[\d.,]*\s?[%$€£¥]?$"
 
 #: Reasons why columns of these kinds are not features.
 _NO_NUMBERS = {
-    "text": "text: convert numbers, encode words, as ForEachDocument(OneHotEncoder()) does from Python",
+    "text": "text: convert numbers; AdditiveRanker takes categories (--ranker additive), HashedFeatures(text=...) words",
     "time": "a time: make it a number, such as an age in days",
     "empty": "it has no values at the beginning of the table: name it as a feature to read it",
     "other": "neither numbers nor booleans",

@@ -185,12 +185,16 @@ class Table:
                 # It also takes the last of several values with one name.
                 if block.count(b'":') > sum(len(rows) - values.null_count for values in rows.columns) + block.count(b"null"):
                     raise pa.ArrowInvalid
-            except pa.ArrowInvalid:
+            except (pa.ArrowInvalid, UnicodeDecodeError):
                 rows = _of_dicts([json_of(self.name, number, text) for number, text in _lines(block, first)])
             yield Batch(rows, partial(_line_of, self.name, block, first, ",", False))
 
     def _of_file(self, file: Any, source: Any, fmt: str, batch_rows: int) -> Iterator[Any]:
         pa, invalid = arrow(), arrow("pyarrow.lib").ArrowInvalid
+        if file is None:
+            raise ReadError(
+                f"{self.name}: a file of {'parquet' if fmt == 'parquet' else 'Arrow'} needs to be read from its end: give its path"
+            )
         file.seek(0)
         try:
             if fmt == "arrow":

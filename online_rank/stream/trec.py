@@ -24,7 +24,7 @@ _NAMES = {
     "rank": {"rank", "position"},
 }
 
-_NO_BREAK_SPACE = "\N{NO-BREAK SPACE}".encode()
+_NO_BREAK_SPACE = "\u00a0".encode()
 _ADVICE = "; no-break spaces are part of ids, and do not separate columns"
 
 

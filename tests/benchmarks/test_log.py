@@ -26,7 +26,7 @@ def test_the_page_goes_from_a_table_to_c(found):
     assert [command.split()[0] for command in COMMANDS] == ["train", "train", "evaluate", "export"]
     _, commands = found
     look, trained, evaluated, exported = (" ".join(each.output.split()) for each in commands)
-    why = "text: convert numbers, encode words, as ForEachDocument(OneHotEncoder()) does from Python"
+    why = "text: convert numbers; AdditiveRanker takes categories (--ranker additive), HashedFeatures(text=...) words"
     left_out = f"title ({why}); __index_level_0__ (the index of"
     for column in ("price", "clicks", "bm25", "age", "stars", "stock"):
         assert f" {column} number feature " in look

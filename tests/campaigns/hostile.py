@@ -15,6 +15,7 @@ import numpy as np
 
 from benchmarks._http import JSON, Client, Server, bodies
 from online_rank import PerceptronRanker, StreamScaler, read
+from online_rank.query import Block, SparseRows
 from online_rank.serving.messages import BINARY, BINARY_BEGINS
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.archive import read_archive, write_archive
@@ -104,9 +105,10 @@ def fuzz_letor(n_inputs: int, seed: int = 0) -> Found:
 
     def feed(data: bytes) -> bool:
         try:
-            for X, y in read(io.BytesIO(data)):
-                assert X.shape == (len(y), X.shape[1])
-                assert np.isfinite(X).all()
+            for x, y in read(io.BytesIO(data)):
+                X = x.X if isinstance(x, Block) else x
+                assert X.shape[0] == len(y)
+                assert np.isfinite(X.values if isinstance(X, SparseRows) else X).all()
                 assert (y >= 0).all()
         except ReadError as error:
             return not str(error)

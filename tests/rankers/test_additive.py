@@ -485,3 +485,10 @@ def test_equal_scores_have_no_scale():
     for _ in range(20):
         model.learn_one(np.tile(rng.normal(size=5), (7, 1)), [0, 1, 2, 0, 1, 2, 0])
     assert np.array_equal(model._scales(), before)
+
+
+def test_a_weight_that_is_too_large_is_refused_with_an_empty_query_too():
+    model = AdditiveRanker()
+    with pytest.raises(ValueError, match=r"a query without documents, of weight 1e\+300, would make AdditiveRanker non-finite"):
+        model.learn_one([], [], 1e300)
+    assert model.n_features == 0

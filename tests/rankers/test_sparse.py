@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from online_rank import GradientRanker, LossTracker, PerceptronRanker, load, save
+from online_rank import GradientRanker, HashedFeatures, LossTracker, MaxAbsStreamScaler, PerceptronRanker, load, save
 from online_rank.query import SparseRows
 from online_rank.query.sparse import as_rows
 
@@ -252,3 +252,19 @@ def test_sparse_features_and_spread_bring_a_hint_once():
         warnings.simplefilter("error")
         model.learn_one(as_rows(np.eye(5)), [0, 1, 2, 0, 0])
         PerceptronRanker().learn_one(as_rows(np.eye(5)), [0, 1, 2, 0, 0])
+
+
+@pytest.mark.parametrize("ranker", [PerceptronRanker, GradientRanker])
+def test_prices_among_words_bring_a_hint_once(ranker):
+    """Ranked worse than at random, silently."""
+    x = {"a": {"kind": "shoe", "price": 3999.0}, "b": {"kind": "sock", "price": 5.0}, "c": {"kind": "hat", "price": 80.0}}
+    options = {"optimizer": "adagrad"} if ranker is GradientRanker else {}
+    model = HashedFeatures(9) | ranker(**options)
+    with pytest.warns(UserWarning, match=r"put MaxAbsStreamScaler\(\) before the ranker"):
+        model.learn_one(x, {"a": 1, "b": 0, "c": 0})
+    scaled = HashedFeatures(9) | MaxAbsStreamScaler() | ranker(**options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            model.learn_one(x, {"a": 1, "b": 0, "c": 0})
+            scaled.learn_one(x, {"a": 1, "b": 0, "c": 0})

@@ -336,6 +336,10 @@ def test_descriptors_are_left_for_the_files_of_models():
         # 1024 less 128 in the backlog, 128 for the process, and 6 a model.
         assert most_connections(Limits(connections=5000), 100) == 1024 - 128 - 128 - 600
         assert most_connections(Limits(connections=150), 100) == 150
+        # With 16 a server listened, and answered 500 to half of the requests.
+        resource.setrlimit(resource.RLIMIT_NOFILE, (63, before[1]))
+        with pytest.raises(OSError, match="63 files may be open at once, and a server needs 64: ulimit -n 1024"):
+            most_connections(Limits(), 1)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 

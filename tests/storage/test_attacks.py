@@ -223,3 +223,14 @@ def test_a_header_of_an_array_that_is_no_python_is_an_error_about_the_file(heade
     with pytest.raises(ModelFileError, match=r"model\.npz: its array 0\.npy ") as caught:
         online_rank.load(path)
     assert caught.value.__cause__ is not None
+
+
+@pytest.mark.parametrize("columns", [[0, 1, 4], [0, 1, 201], [0, 1, 1]])
+def test_columns_of_curves_lie_in_the_matrix_of_the_second_order_member(columns):
+    """Kernels wrote where these columns said."""
+    model = taught(online_rank.AdditiveRanker())
+    assert (model._places[:, 0].tolist(), len(model._pending)) == ([0, 1, 2], 3)
+    places = model._places.copy()
+    places[:, 0] = columns
+    with pytest.raises(ModelFileError, match="each column of the second-order member is below 3, and of one feature"):
+        from_bytes(forged(to_bytes(model), {"_places": places}))

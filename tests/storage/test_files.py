@@ -8,6 +8,7 @@ import math
 import os
 import random
 import stat
+import threading
 import tracemalloc
 import zipfile
 
@@ -639,3 +640,18 @@ def test_a_file_is_not_blamed_for_a_lack_of_memory(monkeypatch):
     monkeypatch.setattr(PerceptronRanker, "__init__", without_memory)
     with pytest.raises(ModelFileError, match="needs more memory than there is"):
         from_bytes(content)
+
+
+def test_reading_a_model_takes_the_memory_of_the_file_and_not_of_the_largest(tmp_path):
+    """`rank` ended out of memory with less than 2 GB of address space."""
+    save(PerceptronRanker(), tmp_path / "m")
+    load(tmp_path / "m")
+    tracemalloc.start()
+    load(tmp_path / "m", max_bytes=1 << 30)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
+    os.mkfifo(tmp_path / "pipe")
+    writing = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=[(tmp_path / "m").read_bytes()])
+    writing.start()
+    assert repr(load(tmp_path / "pipe")) == repr(PerceptronRanker())
+    writing.join()

@@ -243,7 +243,7 @@ def test_numbers_that_numpy_lacks():
     assert read(half)[0][0] == [[1.0], [2.0]]
     plan = online_rank.read(FRAME.assign(c=FRAME.a.astype(complex)), query="q", grade="g").plan
     assert [(column.name, column.why) for column in plan.left_out] == [
-        ("c", "text: convert numbers, encode words, as ForEachDocument(OneHotEncoder()) does from Python")
+        ("c", "text: convert numbers; AdditiveRanker takes categories (--ranker additive), HashedFeatures(text=...) words")
     ]
 
 
@@ -395,3 +395,9 @@ def test_metadata_that_is_nested_too_deeply_is_none(tmp_path):
     pq.write_table(table, tmp_path / "odd.parquet")
     ((X, y),) = online_rank.read(str(tmp_path / "odd.parquet"), query="q", grade="grade")
     assert (X.X.tolist(), y.tolist()) == ([[1.0], [2.0]], [0, 1])
+
+
+def test_a_first_row_longer_than_a_block_is_read(tmp_path):
+    """The header alone was the first block: "no rows below the header"."""
+    path = written(tmp_path, f"q,g,a,text\n1,1,2.5,{'word ' * 300_000}\n1,0,1.5,word\n")
+    assert read(path, exclude=["text"]) == [([[2.5], [1.5]], [1, 0], "1", ["", ""])]
