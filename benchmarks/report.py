@@ -50,12 +50,17 @@ class Part(NamedTuple):
 
 
 SHOWN = {
+    "default": Part(
+        rows=("default: *", "BlendRanker()", "map | PerceptronRanker()", "scaler | *", "LightGBM"),
+        columns=("", "mq2008", "lightgbm", "additive", "forest", "linear", "yeast", "text", "drifting"),
+    ),
     "quality": Part(
         rows=(
             "random ranking",
             "PerceptronRanker()*",
             "map | PerceptronRanker()",
             "map | RidgeRanker()",
+            "AdditiveRanker()",
             "BlendRanker()",
             "LightGBM*",
             "XGBoost*",

@@ -59,10 +59,11 @@ def number(
     above: float | None = None,
     below: float | None = None,
     optional: bool = False,
+    measured: bool = False,
 ) -> None:
     """Require a finite number from `low` to `high`, both included, above `above` and below `below`.
 
-    It is a float, or an integer of at most 64 bits; 0, or from 1e-100 to 1e100 in size.
+    It is a float, or an integer of at most 64 bits; unless it was measured, 0 or from 1e-100 to 1e100 in size.
 
     Parameters
     ----------
@@ -72,6 +73,8 @@ def number(
         Its range; None for no limit.
     optional
         Whether None may stand in its place.
+    measured
+        Whether it is no setting of a model, which multiplies and squares it, but a total or a norm.
 
     Examples
     --------
@@ -98,7 +101,7 @@ def number(
     within = (low is None or value >= low) and (high is None or value <= high)
     if not (within and (above is None or value > above) and (below is None or value < below)):
         raise ValueError(f"{name} is {_shown(value)}; it must be {wanted}")
-    if value and not LEAST_SETTING <= abs(float(value)) <= LARGEST_SETTING:
+    if value and not measured and not LEAST_SETTING <= abs(float(value)) <= LARGEST_SETTING:
         raise ValueError(
             f"{name} is {_shown(value)}; it must be {wanted}, and from {LEAST_SETTING:g} to {LARGEST_SETTING:g} in size"
         )

@@ -20,7 +20,7 @@ def test_every_room_is_in_the_diagram_and_every_test_folder_is_a_room():
     text = (ROOT / "CONTRIBUTING.md").read_text()
     assert [room for room in rooms if not re.search(rf"^(\w+ \| )*{room}\b", text, re.MULTILINE)] == []
     folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and not path.name.startswith("_")}
-    assert folders - rooms <= {"benchmarks", "campaigns", "kernels", "reference"}
+    assert folders - rooms <= {"benchmarks", "campaigns", "fuzz", "kernels", "reference"}
 
 
 #: Private names of the room `base` are shared by all that extend its classes; the last two are hooks of files, the next to last

@@ -371,7 +371,8 @@ class Ranker(Ranking, QueryEstimator):
         if isinstance(block.y, tuple) and not able.takes_clicks:
             raise TypeError(f"{type(self).__name__} learns from grades, not from {type(block.y[0]).__name__}: SwapRanker does")
         fits = self._fits(block)
-        if changes is not None and fits and n_queries == 1 and not changes.goes_on and self._recorded_for_one(changes.log, block):
+        alone = changes is not None and fits and n_queries == 1 and not changes.goes_on
+        if changes is not None and alone and self._recorded_for_one(changes.log, block):
             # The kernel makes the last change, and leaves all as it was where it refuses.
             self._last_round = row = _UNWRITTEN.copy()
             changes.until_written(row)

@@ -170,11 +170,11 @@ def bound(
 def _require(name: str, value: Any, *, optional: bool) -> None:
     """Raise TypeError or ValueError unless a fact is a number in its range."""
     if name in _SIGNED:
-        number(name, value)
+        number(name, value, measured=True)
     elif name in _POSITIVE:
-        number(name, value, above=0.0, optional=optional)
+        number(name, value, above=0.0, optional=optional, measured=True)
     elif value != math.inf:
-        number(name, value, 0.0)
+        number(name, value, 0.0, measured=True)
 
 
 def setting(model: Any, name: str) -> Any:

@@ -193,7 +193,7 @@ class Table:
         pa, invalid = arrow(), arrow("pyarrow.lib").ArrowInvalid
         if file is None:
             raise ReadError(
-                f"{self.name}: a file of {'parquet' if fmt == 'parquet' else 'Arrow'} needs to be read from its end: give its path"
+                f"{self.name}: {'parquet' if fmt == 'parquet' else 'Arrow'} has to be read from its end: give the file's path"
             )
         file.seek(0)
         try:
