@@ -246,7 +246,7 @@ def rows_of(lives: dict[str, Life]) -> list[list[str]]:
         difference = np.array(life.means) - lives[best].means
         error = difference.std(ddof=1) / np.sqrt(len(difference))
         compared = "" if name == best else f"{difference.mean():+.4f} ± {error:.4f}"
-        size = f"{life.contestant.n_bytes / 1e6:.2f}"
+        size = f"{life.contestant.n_bytes / 1e6:.2f}" if life.contestant.n_bytes else ""
         rows.append([name.replace("|", r"\|"), f"{np.mean(life.means):.4f}", compared, f"{life.seconds:.1f}", size])
     return rows
 
