@@ -74,6 +74,11 @@ class Folder:
     def close(self) -> None:
         """Release the folder. May be called again."""
         if self._lock >= 0:
+            if not self._forked:
+                import fcntl
+
+                # A child that was just forked may not have closed its copy of the descriptor yet.
+                fcntl.flock(self._lock, fcntl.LOCK_UN)
             os.close(self._lock)
             self._lock = -1
 

@@ -126,6 +126,7 @@ def test_events():
         events_of(["click=1", "click=3"])
 
 
+@pytest.mark.slow
 def test_a_log_in_two_files_is_the_log(folder, capsys):
     log = pd.read_csv(folder / "shuffled.csv", index_col=0)
     at = len(log) // 2 + 2  # Within a list.
@@ -152,7 +153,14 @@ def models(folder):
     return str(bad), str(good)
 
 
-@pytest.mark.parametrize(("origin", "places"), [("shuffled", 1), ("shuffled", 2), ("above", 1), ("above", 2), ("place", 1)])
+@pytest.mark.parametrize(
+    ("origin", "places"),
+    [
+        ("shuffled", 2),
+        ("place", 1),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in (("shuffled", 1), ("above", 1), ("above", 2))),
+    ],
+)
 def test_two_models_are_compared_by_a_log(origin, places, folder, models, capsys):
     given = [
         *models,
@@ -198,6 +206,7 @@ def test_two_models_are_compared_by_a_log(origin, places, folder, models, capsys
     assert ("no estimates" in out) == (places == 2)
 
 
+@pytest.mark.slow
 def test_single_slots_tell_no_preference(folder, models, capsys):
     log = log_of(False)
     log.loc[log.position > 1, ["position", "click"]] = np.nan
@@ -306,7 +315,9 @@ def test_what_graded_training_takes(folder, tmp_path, capsys, monkeypatch):
     assert run(capsys, "gaps.csv", *options, "--quiet")[0] == 0
 
 
-@pytest.mark.parametrize("origin", ["shuffled", "above", "moved"])
+@pytest.mark.parametrize(
+    "origin", ["moved", *(pytest.param(origin, marks=pytest.mark.slow) for origin in ("shuffled", "above"))]
+)
 def test_signs_are_kept(origin, folder, tmp_path, capsys):
     options = ("--clicks", origin, *OPTIONS.get(origin, ("--exclude", "topic")), "--event", "click=1", "--quiet")
     log, model = str(folder / f"{origin}.csv"), str(tmp_path / "m")
@@ -319,6 +330,7 @@ def test_signs_are_kept(origin, folder, tmp_path, capsys):
     assert "--sign y: " in err
 
 
+@pytest.mark.slow
 def test_lists_that_moved_tell_no_winner(folder, capsys):
     log = str(folder / "moved.csv")
     options = ("--clicks", "moved", "--topic", "topic", "--event", "click=1")

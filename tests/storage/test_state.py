@@ -50,7 +50,7 @@ def copied(place, to):
     return to
 
 
-@pytest.mark.parametrize("every", [1, 3, 1000])
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 3, 1000])
 @pytest.mark.parametrize("make", [PerceptronRanker, lambda: SwapRanker(PlackettLuce(2, seed=3))])
 def test_a_service_goes_on_equal_to_the_bit_wherever_it_is_killed(tmp_path, every, make):
     durable = DurableService(RankingService(make()), tmp_path / "run", every)
@@ -318,6 +318,14 @@ def test_a_forked_child_neither_writes_nor_keeps_the_lock(tmp_path):
     again.close()
     sleeping.kill()
     sleeping.join()
+
+
+def test_the_lock_is_given_back_before_a_forked_child_has_run(tmp_path):
+    durable = serving(tmp_path)
+    copied = os.dup(durable.store._lock)  # What a child has until it runs.
+    durable.close()
+    serving(tmp_path).close()
+    os.close(copied)
 
 
 @pytest.mark.parametrize("name", ["state.db", "state.db-wal", "acknowledged"])
