@@ -52,7 +52,9 @@ def run(capsys, *arguments, command="train"):
     return left.value.code, *capsys.readouterr()
 
 
-@pytest.mark.parametrize("origin", ["shuffled", "above", "place", "moved"])
+@pytest.mark.parametrize(
+    "origin", ["shuffled", *(pytest.param(origin, marks=pytest.mark.slow) for origin in ("above", "place", "moved"))]
+)
 def test_each_kind_of_log_is_learned(origin, folder, capsys):
     log, model = folder / f"{origin}.csv", folder / f"{origin}.model"
     code, out, err = run(

@@ -81,6 +81,7 @@ def test_workers_and_compression_change_no_bit(client, files):
     assert to_bytes(taught) == expected
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_half_way_loses_nothing(client, files, tmp_path):
     from online_rank.distributed.dask import on_dask
 

@@ -50,7 +50,7 @@ def copied(place, to):
     return to
 
 
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 3, 1000])
+@pytest.mark.parametrize("every", [*(pytest.param(every, marks=pytest.mark.slow) for every in (1, 3)), 1000])
 @pytest.mark.parametrize("make", [PerceptronRanker, lambda: SwapRanker(PlackettLuce(2, seed=3))])
 def test_a_service_goes_on_equal_to_the_bit_wherever_it_is_killed(tmp_path, every, make):
     durable = DurableService(RankingService(make()), tmp_path / "run", every)
