@@ -41,6 +41,11 @@ def with_examination(model: Any, given: str | None, has_events: bool) -> Any:
     return model
 
 
+def given_examination(given: str | None) -> tuple[float, ...] | None:
+    """The probabilities of `--examination`, if it names a file. Raises ValueError, OSError."""
+    return None if given in (None, ESTIMATED, NONE) else _examination_in(str(given))
+
+
 def met(model: Any, reference: str) -> Any:
     """The model, whose transformers have met the queries of a file, a line each as `POST /rank` takes them."""
     with open(reference, encoding="utf-8") as lines:
