@@ -65,7 +65,7 @@ class Training(NamedTuple):
     shuffle: Annotated[int | None, value("SEED", "Shuffle the queries by this seed, in a buffer of 2,048.", min=0)] = None
     reading: Reading = Reading()
     certify: Annotated[
-        bool, flag("--certify", "Certify the loss: against the best fixed candidate, or the best linear weights in hindsight.")
+        bool, flag("--certify", "Certify the loss: against the best fixed candidate, or the linear weights of a batch learner.")
     ] = False
     shards: Annotated[
         int | None, value("N", "Number of copies of the model that learn parts of the files and are mixed.", min=1)
