@@ -14,7 +14,6 @@ How to learn from a log depends on what it says about the origin of its lists:
 Lists may have gaps (`positions`), and a single slot is enough: it is compared with documents that were drawn and held back.
 """
 
-from online_rank.feedback.exploring import kept_share, retention
 from online_rank.feedback.impressions import Clicks, Impression
 from online_rank.feedback.natural_variation import NaturalVariation
 from online_rank.feedback.origin import OriginTest
@@ -31,6 +30,4 @@ __all__ = [
     "PlackettLuce",
     "Policy",
     "PositionBias",
-    "kept_share",
-    "retention",
 ]
