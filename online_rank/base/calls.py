@@ -23,7 +23,7 @@ class Transforming(Able, abc.ABC):
     def _transform_block(self, block: Block) -> Block:
         """The queries, transformed. Raises ValueError on NaN and infinity."""
 
-    def transform_one(self, x: Any, *, context: Any = None, at: float | None = None) -> Any:
+    def transform_one(self, x: Any, *, context: Any = None, at: Any = None) -> Any:
         """The query, transformed, in the form in which it was given; in a pipeline as it reaches the ranker.
 
         `at` is the time of the query in seconds, where a step depends on it (`History`); None for the latest time learned.
@@ -65,7 +65,7 @@ class Ranking(Able, abc.ABC):
         """Draw the ranking of a query, given as `asked`, and as `query` after some transformers."""
 
     def learn_one(
-        self, x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, context: Any = None, at: float | None = None
+        self, x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, context: Any = None, at: Any = None, t: Any = None
     ) -> None:
         """Learn from one query.
 
@@ -86,7 +86,10 @@ class Ranking(Able, abc.ABC):
             What is known of the query itself, `{name: value}`, where a step of a pipeline looks at it (`CrossFeatures`); a
             ranker alone refuses it.
         at
-            The time of the query in seconds, where a step has a half-life in seconds (`half_life="7d"`), and only there.
+            The time of the query, in seconds or as a datetime. Only for steps with a half-life in seconds
+            (`half_life="7d"`), and transformers of river with a window of time (`utils.TimeRolling`).
+        t
+            Another name of `at`, as in river.
 
         Raises
         ------
@@ -96,11 +99,12 @@ class Ranking(Able, abc.ABC):
         """
         with self._lock:
             block = None
-            if type(x) is np.ndarray and type(w) is float and w == 1.0 and served is None and context is None and at is None:
+            alone = served is None and context is None and at is None and t is None
+            if alone and type(x) is np.ndarray and type(w) is float and w == 1.0:
                 # The columns of the first step, which need no conversion.
                 block = plain_query(x, y, self._n_unnamed)
             if block is None:
-                block = read_for(self, x, y, w, served=served, context=context, at=at)
+                block = read_for(self, x, y, w, served=served, context=context, at=at, t=t)
             with all_or_nothing() as changes:
                 self._learn_block(block, changes)
 
@@ -134,7 +138,7 @@ class Ranking(Able, abc.ABC):
         with self._lock, all_or_nothing() as changes:
             self._learn_block(read_for(self, X, y, w, qid=qid, served=served, context=context, at=at), changes)
 
-    def predict_one(self, x: Any, *, context: Any = None, at: float | None = None) -> list[float] | dict[Hashable, float]:
+    def predict_one(self, x: Any, *, context: Any = None, at: Any = None) -> list[float] | dict[Hashable, float]:
         """Scores of the documents of a query; a higher score ranks earlier.
 
         `at` is the time of the query in seconds, where a step depends on it (`History`); None for the latest time learned.
@@ -170,7 +174,7 @@ class Ranking(Able, abc.ABC):
         with self._lock:
             return self._score_all(block)
 
-    def rank_one(self, x: Any, *, context: Any = None, at: float | None = None) -> list[Hashable]:
+    def rank_one(self, x: Any, *, context: Any = None, at: Any = None) -> list[Hashable]:
         """The documents of a query, best first; equal scores keep the order in which the documents were given.
 
         Returns
@@ -180,11 +184,11 @@ class Ranking(Able, abc.ABC):
         scores, block = self._answer(x, context, at)
         return best_first(scores, None if block is None else block.ids)
 
-    def explain_one(self, x: Any, a: Hashable, b: Hashable, *, context: Any = None, at: float | None = None) -> Explanation:
+    def explain_one(self, x: Any, a: Hashable, b: Hashable, *, context: Any = None, at: Any = None) -> Explanation:
         """Explain the difference between the scores of documents a and b: see `online_rank.base.explain.explain_one`."""
         return explain_one(self, x, a, b, context=context, at=at)
 
-    def show_one(self, x: Any, policy: Any = None, *, context: Any = None, at: float | None = None) -> Any:
+    def show_one(self, x: Any, policy: Any = None, *, context: Any = None, at: Any = None) -> Any:
         """Draw the ranking of a query to show to a user, so that the model can learn from the clicks on it.
 
         Draw number t depends only on t, which the ranker counts, and on the policy's seed. So a copy, or a replay of the same

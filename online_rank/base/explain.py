@@ -65,7 +65,7 @@ class Explanation(NamedTuple):
         return "\n".join(lines)
 
 
-def explain_one(model: Any, x: Any, a: Hashable, b: Hashable, *, context: Any = None, at: float | None = None) -> Explanation:
+def explain_one(model: Any, x: Any, a: Hashable, b: Hashable, *, context: Any = None, at: Any = None) -> Explanation:
     """Explain the difference between the scores of two documents of a query.
 
     Contributions are traced back through scalers, logarithms, quantile maps, ramps and encodings to the raw features, and

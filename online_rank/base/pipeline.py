@@ -109,7 +109,7 @@ class RankingPipeline(Ranking, Transforming, compose.Pipeline):
         with self._lock:
             return self._ranker.last_round
 
-    def debug_one(self, x: Any, n_decimals: int = 5, n_shown: int = 10, *, context: Any = None, at: float | None = None) -> str:
+    def debug_one(self, x: Any, n_decimals: int = 5, n_shown: int = 10, *, context: Any = None, at: Any = None) -> str:
         """A text that shows a query after each step of the pipeline.
 
         Parameters

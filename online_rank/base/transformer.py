@@ -71,7 +71,7 @@ class QueryTransformer(Transforming, QueryStep, base.Transformer):
     #: Names of the columns that it adds to those that it passes on.
     _adds: tuple[str, ...] = ()
 
-    def learn_one(self, x: Any, y: Any = None, *, context: Any = None, at: float | None = None) -> None:
+    def learn_one(self, x: Any, y: Any = None, *, context: Any = None, at: Any = None, t: Any = None) -> None:
         """Learn from one query, in any form.
 
         Parameters
@@ -82,15 +82,15 @@ class QueryTransformer(Transforming, QueryStep, base.Transformer):
             Its grades, used only by supervised transformers.
         context
             What is known of the query itself, `{name: value}`, which few transformers look at.
-        at
-            Its time in seconds, where the transformer depends on it (`History`), and only there.
+        at, t
+            The time of the query, in seconds or as a datetime, which few transformers look at.
 
         Raises
         ------
         TypeError, ValueError
             Bad input, for example NaN or infinity. The transformer is then as it was.
         """
-        self._learn_all(read_for(self, x, y, context=context, at=at))
+        self._learn_all(read_for(self, x, y, context=context, at=at, t=t))
 
     def learn_many(self, X: Any, y: Any, qid: Any, *, context: Any = None, at: Any = None) -> None:
         """Learn from a block of queries: the same as a loop of `learn_one`, bit for bit.
@@ -106,7 +106,7 @@ class QueryTransformer(Transforming, QueryStep, base.Transformer):
         context
             None, or one `{name: value}` a query.
         at
-            None, or one time a query (see `learn_one`).
+            None, or one time a query in seconds.
 
         Raises
         ------

@@ -259,7 +259,7 @@ def test_huge_sparse_values_are_refused_without_an_overflow_on_the_way(ranker):
     model = HashedFeatures(9) | ranker(**({"optimizer": "adagrad"} if ranker is GradientRanker else {}))
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        with pytest.raises(ValueError, match="would make .* non-finite; scale the features"):
+        with pytest.raises(ValueError, match=r"would make .* non-finite; scale the features"):
             model.learn_one({"a": {"x": 1e308, "y": 1e308}, "b": {"x": -1e308, "y": 1e308}}, {"a": 1, "b": 0})
     assert [each for each in told if issubclass(each.category, RuntimeWarning)] == []
 
