@@ -12,6 +12,8 @@ from online_rank.feedback.natural_variation import NaturalVariation
 
 #: Where the grades 1, 2, ... begin, as multiples of the attraction of the average document.
 CUTS = (0.25, 0.75, 1.5, 3.0)
+#: The fewest expected clicks of a pair that is graded.
+LEAST = 1.0
 #: Limits of the evidence that every estimate begins with, in expected clicks.
 _WEAKEST, _STRONGEST = 0.5, 50.0
 
@@ -82,7 +84,7 @@ def judgements(
     examination: Sequence[float] | None = None,
     k: int = 20,
     caps: Mapping[str, int] | None = None,
-    least: float = 1.0,
+    least: float = LEAST,
     cuts: Sequence[float] = CUTS,
 ) -> Judgements:
     r"""Grade documents by clicks over expected clicks, for each query.
@@ -183,13 +185,13 @@ def judgements(
     strength = float(np.clip(size / max(variance, 1e-9), _WEAKEST * size, _STRONGEST * size))
     attraction, lower, upper = _posterior((gains + strength) / size, (expected + strength) / size)
     grades = np.searchsorted(np.array(cuts), attraction, side="right")
-    judged = [
-        Judgement(
-            *pair, int(impressions[i]), *(float(of[i]) for of in (gains, expected, attraction, lower, upper)), int(grades[i])
-        )
-        for i, pair in enumerate(counts.counts)
-        if expected[i] >= least
-    ]
+    numbers = zip(
+        impressions.astype(np.int64).tolist(),
+        *(of.tolist() for of in (gains, expected, attraction, lower, upper, grades)),
+        strict=True,
+    )
+    every = [Judgement(query, document, *of) for (query, document), of in zip(counts.counts, numbers, strict=True)]
+    judged = [one for one in every if one.impressions and one.expected >= least]
     scarce = int((impressions > 0.0).sum()) - len(judged)
     return Judgements(judged, tuple(theta.tolist()), strength, n, capped, positions - int(impressions.sum()), scarce)
 
