@@ -16,7 +16,6 @@ Where the same queries are asked again and again, `judgements` makes grades from
 Lists may have gaps (`positions`), and a single slot is enough: it is compared with documents that were drawn and held back.
 """
 
-from online_rank.feedback.exploring import kept_share, retention
 from online_rank.feedback.impressions import Clicks, Impression
 from online_rank.feedback.judgements import Judgement, Judgements, judgements
 from online_rank.feedback.natural_variation import NaturalVariation
@@ -37,6 +36,4 @@ __all__ = [
     "Policy",
     "PositionBias",
     "judgements",
-    "kept_share",
-    "retention",
 ]
