@@ -10,7 +10,7 @@ from typing import Any
 from online_rank.cli.click_log import ClickLog
 from online_rank.cli.files import refuse_overwriting
 from online_rank.feedback import Judgement, Judgements, judgements
-from online_rank.feedback.judgements import CUTS, LEAST
+from online_rank.feedback.judgements import LEAST
 from online_rank.support.progress import progress
 
 
@@ -46,8 +46,8 @@ def run(log: ClickLog, out: str, caps: Mapping[str, str | None], as_json: bool) 
         "strength": made.strength,
         "judged": len(made.judged),
         "scarce": made.scarce,
-        "grades": [sum(one.grade == grade for one in made.judged) for grade in range(len(CUTS) + 1)],
-        "cuts": list(CUTS),
+        "grades": [sum(one.grade == grade for one in made.judged) for grade in range(len(made.cuts) + 1)],
+        "cuts": list(made.cuts),
         "out": out,
     }
     if as_json:
@@ -98,7 +98,7 @@ def _print(report: Mapping[str, Any], made: Judgements, given: bool) -> None:
         f"{report['judged']:,} pairs of a query and a document judged; {report['scarce']:,} left out, for which fewer "
         f"than {LEAST:g} click is expected. Estimates begin with {made.strength:.1f} expected clicks of an average document."
     )
-    for grade, (count, low, high) in enumerate(zip(report["grades"], (0.0, *CUTS), (*CUTS, None), strict=True)):
-        until = f" to {high:g}" if high else " and more"
-        print(f"  grade {grade}: {count:,} pairs, {low:g}{until} times the clicks of an average document at their positions")
+    for grade, (count, low, high) in enumerate(zip(report["grades"], (0.0, *made.cuts), (*made.cuts, None), strict=True)):
+        until = f" to {high:.2f}" if high else " and more"
+        print(f"  grade {grade}: {count:,} pairs, {low:.2f}{until} times the clicks of an average document at their positions")
     print(f"wrote {report['out']} ({os.path.getsize(report['out']):,} bytes)")
