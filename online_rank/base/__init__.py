@@ -3,6 +3,7 @@
 from online_rank.base.anatomy import Abilities, ranker_of, steps_of
 from online_rank.base.anatomy import Wrapper as Wrapper
 from online_rank.base.anatomy import abilities_of as abilities_of
+from online_rank.base.anatomy import names_added as names_added
 from online_rank.base.anatomy import parts_of as parts_of
 from online_rank.base.anatomy import serving_chain as serving_chain
 from online_rank.base.anatomy import serving_ranker as serving_ranker

@@ -83,6 +83,7 @@ class QueryUnion(Wrapper, QueryTransformer):
             takes_documents=any(abilities_of(part).takes_documents for part in self._wrapped),
             takes_context=any(abilities_of(part).takes_context for part in self._wrapped),
             takes_time=any(abilities_of(part).takes_time for part in self._wrapped),
+            remembers=any(abilities_of(part).remembers for part in self._wrapped),
         )
 
     def _transform_block(self, block: Block) -> Block:

@@ -15,6 +15,7 @@ from online_rank._kernels import curves
 from online_rank._kernels.codes import ADAPTIVE, CAPPED_SQUARES, DOCUMENTS, MASS, ROOT
 from online_rank.base import Abilities, share_lock
 from online_rank.base.growth import with_zeros
+from online_rank.base.halving import halved
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Nested, Real, Schema
 from online_rank.base.undo import Undo, record, record_state
@@ -25,7 +26,6 @@ from online_rank.preprocessing import StreamQuantileMap
 from online_rank.query import Block, with_features
 from online_rank.query.levels import is_level
 from online_rank.rankers.curved import ALONE, MEMBERS, CurvedRanker, as_read, n_curves
-from online_rank.rankers.halving import halved
 from online_rank.rankers.hedge import LEAST, HedgeAccount, Hedged, opening
 from online_rank.rankers.mixed import mix_curves
 from online_rank.rankers.perceptron import PerceptronRanker
