@@ -185,6 +185,6 @@ def show_shop(given: Any) -> str:
     return (
         f"{given.shops} shops of 2,000 products, each with 400 searches: 300 are learned in one pass, 100 are ranked. There "
         "are prices, stars and brands that may be missing, categories, sales, a boolean. Differences are to the number of "
-        "rounds of LightGBM that is best on the ranked queries, ± standard error over shops. Of the first places, the export changes "
-        f"{np.mean(first):.1%}.\n\n`online-rank {' '.join(command)}`\n\n{table(('', 'NDCG@10', 'difference'), rows)}"
+        "rounds of LightGBM that is best on the ranked queries, ± standard error over shops. Of the first places, the export "
+        f"changes {np.mean(first):.1%}.\n\n`online-rank {' '.join(command)}`\n\n{table(('', 'NDCG@10', 'difference'), rows)}"
     )
