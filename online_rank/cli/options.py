@@ -65,7 +65,7 @@ class Training(NamedTuple):
     shuffle: Annotated[int | None, value("SEED", "Shuffle the queries by this seed, in a buffer of 2,048.", min=0)] = None
     reading: Reading = Reading()
     certify: Annotated[
-        bool, flag("--certify", "Certify the loss: against the best fixed candidate, or the best linear weights in hindsight.")
+        bool, flag("--certify", "Certify the loss: against the best fixed candidate, or the linear weights of a batch learner.")
     ] = False
     shards: Annotated[
         int | None, value("N", "Number of copies of the model that learn parts of the files and are mixed.", min=1)
@@ -182,7 +182,10 @@ class Service(NamedTuple):
     measure: Measure = "ndcg@10"
     strict: Annotated[bool, flag("--strict", "Refuse features that MODEL does not know.")] = False
     checkpoint: Annotated[
-        str | None, value("DIR", "Folder that keeps everything acknowledged; a restart continues from there.")
+        str | None,
+        value(
+            "PLACE", "Folder, or postgresql://HOST/NAME, that keeps everything acknowledged; a restart continues from there."
+        ),
     ] = None
     every: Every = 10_000
     replace_model: Annotated[
