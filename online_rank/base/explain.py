@@ -8,7 +8,8 @@ import numpy as np
 
 from online_rank.base.anatomy import serving_steps
 from online_rank.base.asked import as_numbers, read_for
-from online_rank.base.columns import as_array, numbers
+from online_rank.base.columns import as_array
+from online_rank.base.names import numbers
 from online_rank.query import Block, SparseRows
 from online_rank.query.blocks import single
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from online_rank.base.anatomy import Abilities, Wrapper, abilities_of, share_lock
 from online_rank.base.asked import as_numbers
-from online_rank.base.columns import as_array, numbers
+from online_rank.base.columns import as_array
+from online_rank.base.names import numbers
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import Undo, record

@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from online_rank.cli.declaring import flag, shown, value
+from online_rank.cli.declaring import flag, is_given, shown, value
 from online_rank.cli.reading import Reading
 from online_rank.measures.table import listed
 
@@ -163,10 +163,41 @@ _ORIGIN_HELP = (
 
 
 class Clicks(NamedTuple):
-    """A log of clicks in place of grades. A row of its table is a candidate."""
+    """A log of clicks in place of grades. A row of its table is a candidate, or an event."""
 
     clicks: Annotated[Origin | None, value(None, f"FILE is a log of clicks. {_ORIGIN_HELP}", **OF_CLICKS)] = None
+    click: Annotated[str, value("COLUMN", "The column with clicks: a number, or the name of an event.", **OF_CLICKS)] = "click"
     event: Annotated[list[str] | None, value("NAME=VALUE", "What an event is worth; once for each name.", **OF_CLICKS)] = None
+    feedback_window: Annotated[
+        str | None,
+        value(
+            "TIME",
+            "Events count for so long after their list was shown: 30m, 12h or 7d. [dim]Without it: all.[/dim]",
+            **OF_CLICKS,
+        ),
+    ] = None
+    topic: Annotated[
+        str | None, value("COLUMN", "For moved: what was asked, if documents answer several questions.", **OF_CLICKS)
+    ] = None
+    examination: Annotated[
+        str | None,
+        value(
+            "FILE|estimated|none",
+            "For moved: how often each position is looked at; none if positions do not matter. [dim]Default: estimated.[/dim]",
+            **OF_CLICKS,
+        ),
+    ] = None
+
+
+#: The options of a command that does not learn from lists without chance.
+OfChance = Annotated[Clicks, Clicks._fields[:-2]]
+
+
+def refuse_without_clicks(context: typer.Context) -> None:
+    """Raise a usage error if an option was given that needs a log of clicks."""
+    for name in (*Clicks._fields[1:], "places"):
+        if is_given(context, name):
+            raise typer.BadParameter(f"--{name.replace('_', '-')} needs --clicks")
 
 
 LogOrigin = Annotated[Origin | None, value(None, f"Learn from --click-log. {_ORIGIN_HELP}", **OF_CLICKS)]

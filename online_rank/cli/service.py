@@ -15,7 +15,7 @@ from online_rank.cli.events import events_of
 from online_rank.cli.files import behind, declared, histories_of, load_model
 from online_rank.cli.logs import say
 from online_rank.cli.options import Service
-from online_rank.cli.positions import given_examination, met, with_examination
+from online_rank.cli.positions import examination_in, met, with_examination
 from online_rank.cli.train import new_model
 from online_rank.limits import is_id
 from online_rank.serving import Challenge, FeedbackPlan
@@ -77,7 +77,7 @@ def maker(service: Service) -> Callable[[], RankingService]:
     if service.model is not None:
         model, origin = loaded(service.model), _digest(service.model, service.examination)
     else:
-        histories = histories_of(service.history, given_examination(service.examination))
+        histories = histories_of(service.history, examination_in(service.examination))
         model = behind(histories, new_model(service.measure, service.ranker))
         model = with_examination(model, service.examination, bool(events))
     plan = None

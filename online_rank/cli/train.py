@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from online_rank.base import ranker_of
-from online_rank.base.columns import are_numbers
+from online_rank.base.names import are_numbers
 from online_rank.base.signs import signs_of_columns
 from online_rank.bounds import certificate_of
 from online_rank.bounds.account_run import keeps_account

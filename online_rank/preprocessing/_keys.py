@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from online_rank.base.columns import numbers
+from online_rank.base.names import numbers
 from online_rank.limits import MAX_COUNT
 from online_rank.query import Block, document_name
 from online_rank.query.names import in_nfc

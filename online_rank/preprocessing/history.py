@@ -12,8 +12,8 @@ import numpy as np
 
 from online_rank import arguments
 from online_rank.base.anatomy import Abilities
-from online_rank.base.columns import numbers
 from online_rank.base.halving import halved
+from online_rank.base.names import numbers
 from online_rank.base.schema import Array, Count, Derived, DictOf, Integer, Plain, Real, Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import Undo

@@ -78,6 +78,8 @@ class LinearRanker(AveragedRanker):
 
     _touched_only = "_rows"
 
+    _lets_leave = True
+
     #: Number of columns of `_rows`.
     _row_width = sparse.OPTIMIZER
 
