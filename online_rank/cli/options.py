@@ -31,6 +31,17 @@ Out = Annotated[str | None, value("FILE", "Write to this file.")]
 Every = Annotated[int, value("N", "Queries, or changes of a service, between two checkpoints.", min=1)]
 
 
+#: What to add to the features of documents from earlier feedback.
+Histories = Annotated[
+    list[str] | None,
+    value(
+        "NAME",
+        "Add impressions, rate and age of a key, from earlier feedback: document, a feature, or user+brand; brand=30d with "
+        "another half-life than 7d. May be repeated.",
+    ),
+]
+
+
 # Learning from files.
 
 #: The ranker to train.
@@ -62,6 +73,7 @@ class Training(NamedTuple):
         list[str] | None,
         value("NAME=SIGN", "More of a feature never lowers a score (NAME=+), or never raises it (NAME=-); may be repeated."),
     ] = None
+    history: Histories = None
     shuffle: Annotated[int | None, value("SEED", "Shuffle the queries by this seed, in a buffer of 2,048.", min=0)] = None
     reading: Reading = Reading()
     certify: Annotated[
@@ -211,6 +223,7 @@ class Service(NamedTuple):
         value(None, f"Of a new model. {KINDS} swap draws the list to show and learns from the clicks on it."),
     ] = ServedKind.additive
     measure: Measure = "ndcg@10"
+    history: Histories = None
     strict: Annotated[bool, flag("--strict", "Refuse features that MODEL does not know.")] = False
     checkpoint: Annotated[
         str | None,

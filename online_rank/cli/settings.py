@@ -105,6 +105,11 @@ class Settings(Training):
         targets = [name for name, target in TARGETS.items() if "fusion" not in target.kinds]
         if self.target not in (None, *targets):
             raise ValueError(f"--for {self.target}: it is one of {', '.join(targets)}")
+        if self.history and self.target is not None:
+            raise ValueError(
+                "--history: no engine keeps it. Send what it adds as fields of the documents (History.transform_one), and "
+                "train for a target on these"
+            )
         if self.shards is not None:
             self._check_shards()
         # The others are compared with their own candidates while they learn.

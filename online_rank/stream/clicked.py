@@ -86,7 +86,9 @@ class ClickedLists(Lists, Iterator[tuple[Block, Clicks]]):
         # Documents with equal scores keep their order. Rankers would seem to foresee that of the list shown.
         by_id = sorted(range(len(docids)), key=docids.__getitem__)
         ids = tuple(docids[i] for i in by_id)
-        x = Block(X[by_id], None, single(len(ids)), ONE, ids=ids, names=rows.names, context=context_of(rows, self.plan))
+        at = rows.times[:1] if self._options.timed and rows.times is not None else None
+        context = context_of(rows, self.plan)
+        x = Block(X[by_id], None, single(len(ids)), ONE, ids=ids, names=rows.names, context=context, at=at)
         propensity = self.plan.of("propensity")
         chances = None if propensity is None else tuple(more[propensity][i] for i in shown)
         try:
