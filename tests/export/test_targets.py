@@ -183,7 +183,7 @@ def test_scripts_take_names_of_fields_and_have_a_limit(monkeypatch):
     for name in ("a'] + 1 //", "", "a b", "a\\"):
         with pytest.raises(ValueError, match="is not the name of a field"):
             to_painless(ranker, names={"age": name})
-    with pytest.raises(TypeError, match="has a template; scripts take names of fields"):
+    with pytest.raises(TypeError, match="has a template; a script of Elasticsearch and OpenSearch takes names"):
         to_painless(ranker, names={"age": {"match": {}}})
     monkeypatch.setattr("online_rank.export.painless._MOST_BYTES", 60)
     with pytest.raises(ValueError, match=r"the script has .* bytes, and Elasticsearch takes 60"):
