@@ -190,6 +190,12 @@ def test_scripts_take_names_of_fields_and_have_a_limit(monkeypatch):
         to_painless(ranker)
 
 
+@pytest.mark.parametrize("to", ["c", "json", "onnx", "vespa", "duckdb"])
+def test_templates_are_refused_where_nothing_computes_features(to):
+    with pytest.raises(TypeError, match=r"names: .age. has a template; .* takes names"):
+        export(PerceptronRanker.from_weights({"age": 1.0}), to, names={"age": {"match": {}}})
+
+
 def test_every_entry_of_the_table_has_a_function():
     for target in TARGETS.values():
         module, _, function = target.home.partition(":")
