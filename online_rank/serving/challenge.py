@@ -1,6 +1,8 @@
 """A second model beside the serving one: compared on the same traffic, and promoted once it is known to be better."""
 
 import copy
+import dataclasses
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -115,26 +117,29 @@ class Challenge:
         if serving is not None and challenger is not None:
             self._update({"serving": serving, "challenger": challenger})
 
-    def drafted(self, shown: Impression, model: Any, query: Block) -> Impression | None:
+    def drafted(self, shown: Impression, model: Any, query: Block, pins: Mapping[str, Any] | None = None) -> Impression | None:
         """A list drafted by both for the next query, which the serving model would show as `shown`; None if it is not drafted.
 
         What is drafted is what each would show, draws included: a challenger whose draws hide what it knows does not win.
         """
         if self.n_asked % 2:
             return None
+        pins = pins or {}
+        gone = {*pins.get("excluded", ()), *pins.get("pinned", {}).values()}
         lists = [
-            [*each.order, *(document for document in rival.rank_one(query) if document not in {*each.order})]
-            for rival, each in ((model, shown), (self.model, self._would_show(query)))
+            [*each.order, *(document for document in rival.rank_one(query) if document not in gone | {*each.order})]
+            for rival, each in ((model, shown), (self.model, self._would_show(query, pins)))
         ]
         k = len(shown.order)
-        return draft(dict(zip(_NAMES, lists, strict=True)), k, counted_generator(self, self.seed, self.n_asked))
+        drafted = draft(dict(zip(_NAMES, lists, strict=True)), k, counted_generator(self, self.seed, self.n_asked))
+        return dataclasses.replace(drafted, positions=shown.positions, pinned=shown.pinned)
 
-    def _would_show(self, query: Block) -> Impression:
+    def _would_show(self, query: Block, pins: Mapping[str, Any]) -> Impression:
         """What the challenger would show for the next query; it does not count as shown."""
         ranker = ranker_of(self.model)
         before, ranker.n_shown = ranker.n_shown, self.n_asked
         try:
-            shown: Impression = self.model.show_one(query)
+            shown: Impression = self.model.show_one(query, **pins)
         finally:
             ranker.n_shown = before
         return shown
