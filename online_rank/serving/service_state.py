@@ -177,7 +177,8 @@ class ServiceState:
     def keep(self) -> float | None:
         """The budget of exploring: the least share of the greedy list's DCG@k that users see in expectation; None for none."""
         found: float | None = ranker_of(self.model).keep
-        return found
+        # Lists that are drafted without a budget may keep nothing.
+        return found if self.challenge is None or not self.draws else self.challenge.keep
 
     @property
     def kept_mean(self) -> float | None:

@@ -123,8 +123,9 @@ def promote(state: ServiceState) -> None:
     """The challenger serves from now on."""
     with all_or_nothing(state):
         if state.challenge is not None:
-            state.replaced, state.model = state.model, state.challenge.model
-            state._promoted, state.challenge = state.challenge.origin or "", None
+            challenge, state.replaced = state.challenge, state.model
+            state.model, state._promoted = challenge.model, challenge.origin or ""
+            state.challenge = challenge.turned(state.replaced, state._pending.next_number)
             state._read.clear()
         state._count(None)
 
