@@ -290,28 +290,27 @@ class Ranker(Ranking, QueryEstimator):
             return None if self._last_round is None else Round.from_row(self._last_round[0])
 
     def learn_one(  # noqa: D102 (inherited)
-        self, x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, context: Any = None, at: float | None = None
+        self, x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, context: Any = None, at: Any = None, t: Any = None
     ) -> None:
         with self._lock:
             last = self._last_round
-            plain = (
-                served is None and context is None and at is None and type(w) is float and w == 1.0 and self._columns is None
-            )
+            alone = served is None and context is None and at is None and t is None and self._columns is None
+            plain = alone and type(w) is float and w == 1.0
             if plain and last is not None and self._learns_atomically:
                 block = plain_query(x, y, self._n_features)
                 # A single kernel is never interrupted, and leaves all as it was where it refuses.
                 if block is not None and self._learn(block, last):
                     return
-            super().learn_one(x, y, w, served=served, context=context, at=at)
+            super().learn_one(x, y, w, served=served, context=context, at=at, t=t)
 
-    def _answer(self, x: Any, context: Any) -> tuple[np.ndarray, Block | None]:
-        X = plain_array(x, self._n_features) if self._columns is None and context is None else None
+    def _answer(self, x: Any, context: Any, at: Any) -> tuple[np.ndarray, Block | None]:
+        X = plain_array(x, self._n_features) if self._columns is None and context is at is None else None
         if X is not None:
             with self._lock:
                 scores = self._score(X)
             if all_finite(scores):
                 return scores, None
-        return super()._answer(x, context)
+        return super()._answer(x, context, at)
 
     @property
     def _n_unnamed(self) -> int:
