@@ -184,7 +184,7 @@ class Forget(Struct, kw_only=True, forbid_unknown_fields=True):
     """what is to be forgotten, in one of the fields or several; names and values are compared as a whole"""
 
     ids: Annotated[list[Id], _about("queries, waiting or learned")] | UnsetType = UNSET
-    context: Annotated[_Entry, _about("queries with this entry, features that `CrossFeatures` made of it, and keys of `History`")] | UnsetType = UNSET
+    context: Annotated[_Entry, _about("queries with this entry, and features and keys made of it")] | UnsetType = UNSET
     document: Annotated[str, _about("queries that have this document, and feedback on it")] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
