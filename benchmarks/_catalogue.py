@@ -139,6 +139,9 @@ CATALOGUE: dict[str, list[Entry]] = {
     "images": [
         Entry("", "0 to 2", "2 hours", reason="hours of networks, and torch, whose last digits depend on the processor")
     ],
+    "judgements": [
+        Entry("", "0 to 4", "20 minutes", by="benchmarks.judgements --users ubm --seeds 1", reason="20 minutes of logs")
+    ],
     "latency": [Entry("", "0", "5 minutes", reason="it needs another checkout", times=True)],
     "lifting": [Entry("", "0", "3 minutes", times=True)],
     "log": [Entry("", "0", "10 minutes", times=True)],
