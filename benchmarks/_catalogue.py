@@ -120,6 +120,10 @@ CATALOGUE: dict[str, list[Entry]] = {
         ),
     ],
     "files": [Entry("", "0", "10 minutes", times=True)],
+    "history": [
+        Entry("A feed", "0 to 4; nothing was chosen on them", "5 minutes"),
+        Entry("Memory", "0", "2 minutes", reason="memory and time of a process"),
+    ],
     "hybrid": [
         Entry("Certificate", "0 to 999"),
         Entry("Strength of the beginning", "0 and on", "20 minutes", reason="20 minutes of streams"),
