@@ -7,12 +7,13 @@ from typing import Any
 
 from online_rank.base import abilities_of, steps_of
 from online_rank.storage.files import ModelFileError, load
+from online_rank.storage.postgres import is_postgres
 from online_rank.stream.plan import known_to
 
 
 def load_model(path: str) -> Any:
-    """A model that ranks, from a file, or from the folder in which a service keeps its state, as it is now."""
-    if os.path.isdir(path):
+    """A model that ranks, from a file, or from the folder or database in which a service keeps its state, as it is now."""
+    if os.path.isdir(path) or is_postgres(path):
         from online_rank.serving.durable import read_service
 
         return read_service(path).model
@@ -41,6 +42,34 @@ def declared(model: Any, strict: bool = True, names: Sequence[str] | None = None
 def behind(transformers: Sequence[Any], model: Any) -> Any:
     """A model behind transformers: a pipeline, if there are any."""
     return functools.reduce(lambda rest, step: step | rest, reversed(transformers), model)
+
+
+def histories_of(given: Sequence[str] | None, examination: Sequence[float] | None = None) -> list[Any]:
+    """The transformers of `--history`: a name, or several joined by +, and perhaps = with a half-life.
+
+    Places are examined with the probabilities `examination`. Raises ValueError for what is no key.
+
+    Examples
+    --------
+    >>> [str(step) for step in histories_of(["user+brand", "document=1000"])]
+    ["History(('user', 'brand'), half_life='7d')", "History('document', half_life=1000.0)"]
+    """
+    from online_rank import History
+
+    made = []
+    for text in given or ():
+        names, _, half_life = text.partition("=")
+        try:
+            number: float | str = float(half_life)
+        except ValueError:
+            number = half_life or "7d"
+        by = tuple(names.split("+"))
+        try:
+            made.append(History(by if len(by) > 1 else names, half_life=number, examination=examination))
+        except (TypeError, ValueError) as error:
+            remedy = "give names, as in user+brand, and perhaps a half-life: brand=30d"
+            raise ValueError(f"--history {text}: {error}; {remedy}") from None
+    return made
 
 
 def refuse_overwriting(option: str, path: str, others: Sequence[str]) -> None:

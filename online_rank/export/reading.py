@@ -24,12 +24,14 @@ from online_rank.base.form import (
     sources_of,
 )
 from online_rank.export.table import KINDS, TARGETS
-from online_rank.preprocessing import RunFeatures
+from online_rank.preprocessing import History, RunFeatures
 from online_rank.query.levels import is_level
 from online_rank.query.names import keys_in_nfc
 
 #: The target's names of the features: all in order, or a dict from the model's names for those that differ.
 Names: TypeAlias = Sequence[str] | Mapping[str, Any] | None
+#: Targets that compute features by templates.
+_COMPUTES_FEATURES = ("solr", "solr-normalized", "elasticsearch", "opensearch")
 
 
 class Level(NamedTuple):
@@ -85,7 +87,8 @@ def prepared(model: Any, to: str, names: Names = None) -> Prepared:
     Raises
     ------
     TypeError
-        The target cannot compute the model. The message gives the reason, and the targets that can.
+        The target cannot compute the model: the message gives the reason, and the targets that can. Or `names` has a template,
+        and the target computes no features.
     ValueError
         The model has no features yet, or `names` do not fit.
     """
@@ -94,11 +97,18 @@ def prepared(model: Any, to: str, names: Names = None) -> Prepared:
         others = ", ".join(name for name, other in TARGETS.items() if "fusion" in other.kinds)
         reason = "RunFeatures makes features of the lists of retrievers"
         raise TypeError(f"{title} cannot compute this model: {reason}. Targets that can: {others}")
+    if histories := [step for step in serving_steps(model) if isinstance(step, History)]:
+        raise TypeError(
+            f"{title} cannot compute this model: {histories[0]} makes features of earlier feedback, which no engine keeps. "
+            "Send them as fields of the documents (History.transform_one), and export the ranker behind it: model[-1]"
+        )
     form, kind = simplified(form_of(model))
     if kind not in TARGETS[to].kinds:
         others = ", ".join(name for name, other in TARGETS.items() if kind in other.kinds)
         raise TypeError(f"{title} cannot compute this model: {_reason(model, kind)}. Targets that can: {others}")
     texts, templates = feature_texts(form.names, form.n_features, names)
+    if templates and to not in _COMPUTES_FEATURES:
+        raise TypeError(f"names: {next(iter(templates))!r} has a template; {title} takes names")
     if any(getattr(part, "draws_candidates", False) for part in serving_chain(model)):
         warnings.warn("the blend draws one of its candidates for each query; what is exported is their mean", stacklevel=3)
     return Prepared(form, kind, texts, templates, _levels(form.names, texts, names))
@@ -177,7 +187,7 @@ def _reason(model: Any, kind: str) -> str:
         return f"it is one of {KINDS[kind]}"
     *transformers, ranker = serving_steps(model)
     names = [type(step).__name__ for step in transformers if _needs_query(step)]
-    if not names and getattr(ranker, "relative", False):
+    if not names and getattr(ranker, "relative", False) and getattr(ranker, "rankers", None) is None:
         return (
             f"{type(ranker).__name__} scores documents relative to their query, and the target sees one document at a time; "
             "relative=False does not (in the shell: train --for)"

@@ -15,11 +15,11 @@ How to learn from a log depends on what it says about the origin of its lists:
      - nothing
    * - lists in random order
      - `Impression.shuffled`
-     - the same
+     - the same; `ExaminedRanker(..., examination=(1.0,))`
      - nothing
    * - probabilities given the documents above
      - `propensities`
-     - `ClickPerceptron(credit="propensity")`
+     - `ExaminedRanker`
      - they read downwards
    * - probabilities at each position
      - `placements`
@@ -31,14 +31,16 @@ How to learn from a log depends on what it says about the origin of its lists:
      - position-based clicks
    * - not random, nothing moved
      - nothing
-     - refused
-     -
+     - the same, with `examination` from elsewhere; otherwise refused
+     - position-based clicks
+
+Where the same queries are asked again and again, `judgements` makes grades from clicks, for rankers that learn from grades.
 
 Lists may have gaps (`positions`), and a single slot is enough: it is compared with documents that were drawn and held back.
 """
 
-from online_rank.feedback.exploring import kept_share, retention
 from online_rank.feedback.impressions import Clicks, Impression
+from online_rank.feedback.judgements import Judgement, Judgements, judgements
 from online_rank.feedback.natural_variation import NaturalVariation
 from online_rank.feedback.origin import OriginTest
 from online_rank.feedback.policies import FairPairs, Greedy, PlackettLuce, Policy
@@ -49,11 +51,12 @@ __all__ = [
     "FairPairs",
     "Greedy",
     "Impression",
+    "Judgement",
+    "Judgements",
     "NaturalVariation",
     "OriginTest",
     "PlackettLuce",
     "Policy",
     "PositionBias",
-    "kept_share",
-    "retention",
+    "judgements",
 ]
