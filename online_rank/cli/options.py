@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from online_rank.cli.declaring import flag, shown, value
+from online_rank.cli.declaring import flag, is_given, shown, value
 from online_rank.cli.reading import Reading
 from online_rank.measures.table import listed
 
@@ -65,7 +65,7 @@ class Training(NamedTuple):
     shuffle: Annotated[int | None, value("SEED", "Shuffle the queries by this seed, in a buffer of 2,048.", min=0)] = None
     reading: Reading = Reading()
     certify: Annotated[
-        bool, flag("--certify", "Certify the loss: against the best fixed candidate, or the best linear weights in hindsight.")
+        bool, flag("--certify", "Certify the loss: against the best fixed candidate, or the linear weights of a batch learner.")
     ] = False
     shards: Annotated[
         int | None, value("N", "Number of copies of the model that learn parts of the files and are mixed.", min=1)
@@ -151,10 +151,41 @@ _ORIGIN_HELP = (
 
 
 class Clicks(NamedTuple):
-    """A log of clicks in place of grades. A row of its table is a candidate."""
+    """A log of clicks in place of grades. A row of its table is a candidate, or an event."""
 
     clicks: Annotated[Origin | None, value(None, f"FILE is a log of clicks. {_ORIGIN_HELP}", **OF_CLICKS)] = None
+    click: Annotated[str, value("COLUMN", "The column with clicks: a number, or the name of an event.", **OF_CLICKS)] = "click"
     event: Annotated[list[str] | None, value("NAME=VALUE", "What an event is worth; once for each name.", **OF_CLICKS)] = None
+    feedback_window: Annotated[
+        str | None,
+        value(
+            "TIME",
+            "Events count for so long after their list was shown: 30m, 12h or 7d. [dim]Without it: all.[/dim]",
+            **OF_CLICKS,
+        ),
+    ] = None
+    topic: Annotated[
+        str | None, value("COLUMN", "For moved: what was asked, if documents answer several questions.", **OF_CLICKS)
+    ] = None
+    examination: Annotated[
+        str | None,
+        value(
+            "FILE|estimated|none",
+            "For moved: how often each position is looked at; none if positions do not matter. [dim]Default: estimated.[/dim]",
+            **OF_CLICKS,
+        ),
+    ] = None
+
+
+#: The options of a command that does not learn from lists without chance.
+OfChance = Annotated[Clicks, Clicks._fields[:-2]]
+
+
+def refuse_without_clicks(context: typer.Context) -> None:
+    """Raise a usage error if an option was given that needs a log of clicks."""
+    for name in (*Clicks._fields[1:], "places"):
+        if is_given(context, name):
+            raise typer.BadParameter(f"--{name.replace('_', '-')} needs --clicks")
 
 
 LogOrigin = Annotated[Origin | None, value(None, f"Learn from --click-log. {_ORIGIN_HELP}", **OF_CLICKS)]
@@ -182,7 +213,10 @@ class Service(NamedTuple):
     measure: Measure = "ndcg@10"
     strict: Annotated[bool, flag("--strict", "Refuse features that MODEL does not know.")] = False
     checkpoint: Annotated[
-        str | None, value("DIR", "Folder that keeps everything acknowledged; a restart continues from there.")
+        str | None,
+        value(
+            "PLACE", "Folder, or postgresql://HOST/NAME, that keeps everything acknowledged; a restart continues from there."
+        ),
     ] = None
     every: Every = 10_000
     replace_model: Annotated[

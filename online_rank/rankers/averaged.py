@@ -298,7 +298,7 @@ class LinearRanker(AveragedRanker):
             return X, self._weights, self._average
         if self._rows is None:
             sizes = np.abs(X.values[X.values != 0.0])
-            if len(sizes) and sizes.max() > _LARGE * np.median(sizes):
+            if len(sizes) and np.median(sizes / sizes.max()) < 1.0 / _LARGE:  # 20 times 1e308 is no number
                 warnings.warn(_SCALE_HINT, stacklevel=6)
         return as_rows(X), self._make_sparse(), self._averages
 
