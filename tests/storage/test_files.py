@@ -298,6 +298,15 @@ def test_versions(monkeypatch):
     assert type(from_bytes(content)) is PerceptronRanker
 
 
+def test_an_error_names_the_version_that_wrote_the_file():
+    def other(header):
+        header["library"] = "0.0.9"
+        header["object"]["state"].pop("_weights")
+
+    with pytest.raises(ModelFileError, match=rf"has no _weights.* \(online_rank 0\.0\.9 wrote it; this is {__version__}\)"):
+        from_bytes(repacked(to_bytes(learned()), other))
+
+
 def test_every_missing_key_of_the_state_is_an_error():
     """A model without weights must not load as one with weights of zero; a parameter that a file lacks takes its default."""
     part, content = "state", to_bytes(learned())
