@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from river import compose, feature_extraction, preprocessing, stats, utils
 
+import online_rank
 from online_rank import ForEachDocument, PerceptronRanker, QueryNormalizer, StreamQuantileMap, StreamScaler, load, save
 from online_rank.base import Ranker
 from online_rank.base.schema import StateError
@@ -303,7 +304,9 @@ def test_an_error_names_the_version_that_wrote_the_file():
         header["library"] = "0.0.9"
         header["object"]["state"].pop("_weights")
 
-    with pytest.raises(ModelFileError, match=rf"has no _weights.* \(online_rank 0\.0\.9 wrote it; this is {__version__}\)"):
+    with pytest.raises(
+        ModelFileError, match=rf"has no _weights.* \(online_rank 0\.0\.9 wrote it; this is {online_rank.__version__}\)"
+    ):
         from_bytes(repacked(to_bytes(learned()), other))
 
 
