@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank.base.anatomy import serving_steps
+from online_rank.base.anatomy import names_added, serving_steps
 from online_rank.base.asked import as_numbers, read_for
 from online_rank.base.columns import as_array
 from online_rank.base.names import numbers
@@ -137,18 +137,20 @@ def feature_weights(model: Any) -> dict[str, float]:
     {'clicks': 2.0, 'age': 0.5}
     """
     *transformers, ranker = serving_steps(model)
+    transformers, added = [step for step in transformers if not step._adds], names_added(model)
     names = getattr([*transformers, ranker][0], "feature_names", None) or ()
     if not names or not all(isinstance(name, str) for name in names):
         return {}
     block = Block(np.zeros((1, len(names))), None, single(1), np.ones(1), names=names)
     block, columns = _through(transformers, block, _columns_of(block))
     if ranker._linear_weights(slice(0)) is None:
-        return dict.fromkeys(names, math.nan)
+        return dict.fromkeys((name for name in names if name not in added), math.nan)
     columns = _arranged(ranker, columns, block)
     own = columns.own()
     found = np.bincount(own, np.abs(ranker._linear_weights()[: len(own)]), len(columns.names))
     weights = dict(zip(columns.names, found.tolist(), strict=True))
-    return {name: weights[name] for name in sorted(names, key=lambda name: -weights[name]) if weights[name]}
+    needed = [name for name in names if weights[name] and name not in added]
+    return {name: weights[name] for name in sorted(needed, key=lambda name: -weights[name])}
 
 
 class _Columns(NamedTuple):

@@ -20,6 +20,7 @@ from online_rank import (
     load,
     save,
 )
+from online_rank.base.explain import feature_weights
 from online_rank.base.undo import all_or_nothing
 from online_rank.distributed import fork, mix
 from online_rank.query import Runs, SparseRows, read_query
@@ -279,15 +280,15 @@ def test_several_machines_add_up():
 
 def test_keys_are_forgotten():
     step = History(("user", "brand"), half_life=10)
-    for user in ("ada", "bob"):
+    for user in ("lovelace", "bob"):
         step.learn_one(QUERY, {"a": 1, "b": 0}, context={"user": user})
     expected = features(step, QUERY, context={"user": "bob"})
-    assert step.forget("user", "ada") == 2
-    assert step.forget("user", "ada") == step.forget("brand", "none") == step.forget("document", "a") == 0
+    assert step.forget("user", "lovelace") == 2
+    assert step.forget("user", "lovelace") == step.forget("brand", "none") == step.forget("document", "a") == 0
     assert step.n_keys == 2
-    assert b"ada" not in pickle.dumps(step)
+    assert b"lovelace" not in pickle.dumps(step)
     assert features(step, QUERY, context={"user": "bob"}) == expected
-    assert [row[0] for row in features(step, QUERY, context={"user": "ada"})] == [0.0, 0.0]
+    assert [row[0] for row in features(step, QUERY, context={"user": "lovelace"})] == [0.0, 0.0]
 
 
 def test_times_ahead_of_the_clock_are_set_back():
@@ -383,6 +384,13 @@ def test_it_stands_before_every_kind_of_ranker():
     for t in range(3):
         model.learn_one(x, model.show_one(x, at=float(t)).clicked(["a"]), at=float(t))
     assert model["History"].n_keys == 2
+
+
+def test_what_it_adds_is_not_asked_of_queries():
+    model = History("brand", half_life=9) | StreamScaler() | PerceptronRanker()
+    for t in range(4):
+        model.learn_one([{"brand": 1.0, "x": float(t)}, {"brand": 2.0, "x": 2.0 - t}], [0, 1])
+    assert {*feature_weights(model)} <= {"brand", "x"} < {*model["StreamScaler"].feature_names}
 
 
 def test_signs_of_features_hold_behind_it():

@@ -172,15 +172,15 @@ def test_what_waits_stands_before_the_request(request_):
 
 def test_keys_are_forgotten_with_the_document_and_the_user():
     one = RankingService(History("document") | History(("user", "brand")) | AdditiveRanker())
-    for t, user in enumerate(("ada", "bob")):
+    for t, user in enumerate(("lovelace", "bob")):
         answer(one, {"id": t, "docs": {"a": {"brand": "x"}, "b": {"brand": "y"}}, "context": {"user": user}, "ts": NOW})
         answer(one, {"id": t, "grades": {"a": 1, "b": 0}})
-    assert forget(one, Forget(context={"user": "ada"})).keys == 2
+    assert forget(one, Forget(context={"user": "lovelace"})).keys == 2
     assert forget(one, Forget(document="a")).answer() == {
         "forgotten": {"waiting": 0, "early": 0, "learned": 0, "features": 0, "keys": 1}
     }
     assert [step.n_keys for step in list(one.model.steps.values())[:2]] == [1, 2]
-    assert b"ada" not in to_bytes(one.model)
+    assert b"lovelace" not in to_bytes(one.model)
 
 
 def test_times_ahead_of_the_clock_are_repaired():
@@ -188,8 +188,11 @@ def test_times_ahead_of_the_clock_are_repaired():
     answer(one, {"id": 1, "docs": {"a": {"brand": "x"}, "b": {"brand": "y"}}, "ts": NOW})
     answer(one, {"id": 1, "grades": {"a": 1, "b": 0}})
     assert latest_time(one) == NOW
-    assert set_back(one, NOW - 1e6)[0] == 3  # of two histories, and of the service
+    answer(one, {"id": 2, "docs": {"a": {"brand": "x"}, "b": {"brand": "z"}}, "ts": NOW})
+    assert set_back(one, NOW - 1e6)[0] == 4  # of two histories, of the service, and of a query
     assert latest_time(one) == NOW - 1e6
+    one.handle(b'{"id": 2, "grades": {"a": 1, "b": 0}}', at=NOW - 1e6)
+    assert one.model["History"]._at == NOW - 1e6
 
 
 class Store(dict):
