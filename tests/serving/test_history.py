@@ -175,6 +175,10 @@ def test_keys_are_forgotten_with_the_document_and_the_user():
     for t, user in enumerate(("lovelace", "bob")):
         answer(one, {"id": t, "docs": {"a": {"brand": "x"}, "b": {"brand": "y"}}, "context": {"user": user}, "ts": NOW})
         answer(one, {"id": t, "grades": {"a": 1, "b": 0}})
+    assert one.stats()["histories"] == {
+        "History('document', half_life='7d')": {"keys": 2, "left": 0},
+        "History(('user', 'brand'), half_life='7d')": {"keys": 4, "left": 0},
+    }
     assert forget(one, Forget(context={"user": "lovelace"})).keys == 2
     assert forget(one, Forget(document="a")).answer() == {
         "forgotten": {"waiting": 0, "early": 0, "learned": 0, "features": 0, "keys": 1}
