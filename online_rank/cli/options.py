@@ -177,7 +177,8 @@ class Clicks(NamedTuple):
         ),
     ] = None
     topic: Annotated[
-        str | None, value("COLUMN", "For moved: what was asked, if documents answer several questions.", **OF_CLICKS)
+        str | None,
+        value("COLUMN", "For moved, and grades: what was asked, which a document answers well or badly.", **OF_CLICKS),
     ] = None
     examination: Annotated[
         str | None,

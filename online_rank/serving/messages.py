@@ -45,7 +45,7 @@ _Runs = Annotated[
 ]
 _Context = Annotated[
     dict[str, _Text | _Int64 | float | bool | None],
-    _about("what is known of the query itself, for models that look at it (`CrossFeatures`): `{name: value}`"),
+    _about("what is known of the query itself, for models that look at it (`CrossFeatures`, `History`): `{name: value}`"),
 ]
 _Explain = Annotated[tuple[str, str], _about("two documents: why the first scores higher or lower than the second")]
 _Greedy = Annotated[bool, _about("true: rank by the scores, draw nothing, expect no feedback")]
@@ -201,7 +201,7 @@ class Forget(Struct, kw_only=True, forbid_unknown_fields=True):
     """what is to be forgotten, in one of the fields or several; names and values are compared as a whole"""
 
     ids: Annotated[list[Id], _about("queries, waiting or learned")] | UnsetType = UNSET
-    context: Annotated[_Entry, _about("queries with this entry, and features that `CrossFeatures` made")] | UnsetType = UNSET
+    context: Annotated[_Entry, _about("queries with this entry, and features and keys made of it")] | UnsetType = UNSET
     document: Annotated[str, _about("queries that have this document, and feedback on it")] | UnsetType = UNSET
 
     def __post_init__(self) -> None:

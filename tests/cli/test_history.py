@@ -53,7 +53,7 @@ def test_a_new_service_takes_histories_and_how_places_are_examined(tmp_path, mon
     monkeypatch.chdir(tmp_path)
     (tmp_path / "theta.json").write_text("[1.0, 0.5]")
     made = maker(Service(history=["document"], examination="theta.json"))
-    first, second = list(made().model.steps.values())[0], list(made().model.steps.values())[0]
+    first, second = (next(iter(made().model.steps.values())) for _ in range(2))
     assert first is not second
     assert (str(first), first.examination) == ("History('document', half_life='7d')", (1.0, 0.5))
 
