@@ -121,6 +121,7 @@ def learn_waiting(
                 shown = Impression(tuple(displayed))
             feedback = y = shown.clicked(feedback)
             if changed and not abilities_of(state.model).takes_any_list:
+                _count_impression(state, query, y, at, changes)
                 answer = {"id": asked_as(query_id), "learned": False, "displayed": True}
                 return forget_query(state, query_id, "displayed", Reply(answer, outcome, learned=True), outcome.digest)
             state._counts["displayed"] += changed
@@ -217,6 +218,15 @@ def _asked_at(query: Block, at: float | None) -> Block:
     """A query that waits, with the time at which it was asked, which may have been set back (`stored_times`)."""
     kept = query.remembered
     return query if kept is None or at is None else query._replace(remembered=kept | {AT: [at]})
+
+
+def _count_impression(state: ServiceState, query: Block, y: Clicks, at: float | None, changes: all_or_nothing) -> None:
+    """Let the steps that remember feedback (`History`) count a list that the rankers cannot learn from."""
+    for model in [state.model] if state.challenge is None else [state.model, state.challenge.model]:
+        for step in steps_of(model)[:-1]:
+            if abilities_of(step).remembers:
+                changes.include(step, query)
+                step.learn_one(_at_time(step, query, at), y)
 
 
 def _placed(query: Block, scores: Sequence[float]) -> Block:
