@@ -152,7 +152,7 @@ def compiled(
 
 
 def compared(model: Any, to: str, queries: list[np.ndarray], expected: list[np.ndarray]) -> Cell:
-    """An export beside the model."""
+    """An export compared with the model."""
     try:
         content = export(model, to, name="model")
     except (TypeError, ValueError) as error:
@@ -183,7 +183,7 @@ def ranked_otherwise(expected: np.ndarray, found: np.ndarray, tie: float) -> boo
 
 
 def measured(make: Callable[[], Any], targets: list[str], learned: Any, asked: list[np.ndarray]) -> list[list[Any]]:
-    """The cells of a model, a target each; a single one that is refused if there is no such model."""
+    """The cells of a model, a target each; a single refused one if the model cannot be made."""
     try:
         model = taught(make, learned)
     except (TypeError, ValueError) as error:
@@ -193,7 +193,7 @@ def measured(make: Callable[[], Any], targets: list[str], learned: Any, asked: l
 
 
 def times(m: int = 150, d: int = 136) -> list[tuple[str, ...]]:
-    """Microseconds of one query of m documents and d features: of models, and of their exports, beside one another."""
+    """Microseconds of one query of m documents and d features: of models, and of their exports."""
     rng, rows = np.random.default_rng(0), []
 
     def drawn(n: int) -> np.ndarray:
@@ -277,11 +277,11 @@ def main() -> None:
     refused = "\n".join(f"- {count} x {reason}" for reason, count in reasons.most_common())
     save(
         "exports",
-        f"""# Exported models beside the models
+        f"""# Exported models compared with the models
 
-{len(asked)} held-out queries of MQ2008. *equal*: scores within 1e-9 of the largest; *float32*: within 1e-5; *OTHERWISE*: so
-many queries in which two documents further apart than 1e-6 stand in another order; a number: the largest difference, where all
-are ranked alike. {len(rows)} of {n_models} models were measured; {n_otherwise} of their exports rank otherwise. {kept.code}
+{len(asked)} held-out queries of MQ2008. *equal*: scores within 1e-9 of the largest; *float32*: within 1e-5; *OTHERWISE*: the
+number of queries in which two documents further apart than 1e-6 stand in another order; a number: the largest difference, where
+all are ranked alike. {len(rows)} of {n_models} models were measured; {n_otherwise} of their exports rank otherwise. {kept.code}
 
 {table(("ranker", "behind", *targets), rows)}
 

@@ -31,7 +31,7 @@ _MEASURE = """
 import json, re, sys, time
 {read}
 def most():
-    "The most memory so far, in MB; unlike that of getrusage, without what the parent had."
+    "The most memory so far, in MB; unlike getrusage's, without what the parent had."
     return int(re.search("VmHWM: *([0-9]+)", open("/proc/self/status").read().replace("\\t", " "))[1]) / 1024
 path, small = sys.argv[1:]
 read(small)
@@ -134,8 +134,8 @@ def main() -> None:
         "# Reading files",
         "",
         f"{given.rows:,} documents with {FEATURES} features in queries of {SIZE}, with ids of queries and documents. One core, "
-        "a fresh and warmed process for every reading, readers by turns, medians. The ratio is the processor time in that of "
-        "the last reader of the same file: pyarrow alone, which holds the whole file as columns in memory and makes no "
+        "a fresh and warmed process for every reading, readers by turns, medians. The ratio is the processor time divided by the "
+        "time of the last reader of the same file: pyarrow alone, which holds the whole file as columns in memory and makes no "
         "queries; or, for LETOR text, which pyarrow does not read, another checkout.",
         "",
         table(heads, rows),

@@ -88,7 +88,7 @@ class ClickLog(NamedTuple):
         Raises
         ------
         ValueError
-            Its lists did not come about as is said (`OriginTest`), or nothing can be learned from them.
+            Its lists contradict their declared origin (`OriginTest`), or nothing can be learned from them.
         """
         from online_rank.feedback import OriginTest
 
@@ -324,7 +324,7 @@ def _print(report: dict[str, Any]) -> None:
     console.print(gains)
     console.print(
         "In brackets, 95 % intervals that are valid at any time"
-        + ("; those of the model from the lists that begin as it would (OffPolicyValue)." if "value_first" in report else ".")
+        + ("; the model's from the lists that begin as it would (OffPolicyValue)." if "value_first" in report else ".")
     )
     if "dcg_of_model" in test:
         console.print(

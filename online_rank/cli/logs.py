@@ -74,7 +74,7 @@ def log_to_stderr(form: str = "text", level: str = "info") -> None:
 
 
 def say(message: str, level: int = logging.INFO) -> None:
-    """Say something to whoever started the command, in the log if there is one."""
+    """Print a message, or write it to the log if logging is set up."""
     if _log.handlers:
         _log.log(level, message)
     else:

@@ -86,7 +86,7 @@ class Output(NamedTuple):
     save: Save = None
     report: Annotated[str | None, value("DIR", "Write a page about the run, DIR/index.html (extra 'plot').")] = None
     json: Json = False
-    quiet: Annotated[bool, flag("--quiet -q", "Print nothing but errors.")] = False
+    quiet: Annotated[bool, flag("--quiet -q", "Print only errors.")] = False
 
     def warn(self, message: str) -> None:
         """Print a line on stderr, unless output is switched off."""
@@ -189,7 +189,7 @@ class Service(NamedTuple):
         bool, flag("--replace-model", "If the checkpoint began with another MODEL, continue with this one.")
     ] = False
     remember: Annotated[
-        str, value("TIME", "Recognise repeated feedback for so long after a query was learned; it needs a --checkpoint.")
+        str, value("TIME", "Recognise repeated feedback for this time after a query was learned; it needs a --checkpoint.")
     ] = "24h"
     wait: Annotated[
         str, value("TIME", "How long a query waits for its feedback; with a window at least as long as the window.")

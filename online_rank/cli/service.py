@@ -44,7 +44,7 @@ def say_where_it_goes_on(durable: DurableService) -> None:
 
 
 def check(context: typer.Context, service: Service) -> None:
-    """Raise a usage error for options of a new model beside a MODEL, and for options that need another one."""
+    """Raise a usage error for options of a new model together with a MODEL, and for options that need another one."""
     if service.model is not None and is_given(context, "ranker"):
         raise typer.BadParameter(f"--ranker is for a new model; {service.model} has its own")
     for option, given, needed, there in (
@@ -58,7 +58,7 @@ def check(context: typer.Context, service: Service) -> None:
 
 
 def maker(service: Service) -> Callable[[], RankingService]:
-    """A function that makes new services, each with a model of its own. Raises ValueError or OSError for unreadable files."""
+    """A function that makes new services, each with a new model. Raises ValueError or OSError for unreadable files."""
     events = events_of(service.event or ())
 
     def loaded(path: str) -> Any:
@@ -105,7 +105,7 @@ def _digest(path: str, examination: str | None) -> str:
 def forget(folder: str, ids: Sequence[str], context: str | None, document: str | None) -> None:
     """Forget queries, and features made of their context, in the folder of a service that does not run.
 
-    An id of digits is that of a text and of a number. Raises ValueError, OSError.
+    An id of digits stands for a text and for a number. Raises ValueError, OSError.
     """
     name, given, value = (context or "").partition("=")
     if context is not None and not (name and given):

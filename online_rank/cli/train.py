@@ -50,7 +50,7 @@ def new_model(measure: str, ranker: str, signs: Mapping[str, int] | None = None,
 
 
 def behind_map(ranker: Any, signs: Mapping[str, int] | None = None, **options: Any) -> Any:
-    """A new ranker of a class behind a quantile map; `signs` are those of features."""
+    """A new ranker of a class behind a quantile map; `signs` are signs of features."""
     from online_rank import StreamQuantileMap
 
     front = StreamQuantileMap()

@@ -17,7 +17,7 @@ __all__ = ["curves", "draw"]
 _ACROSS, _HEIGHT = 3, 1.9
 #: Most levels of a category, and most characters of a name.
 _LEVELS, _NAME = 8, 22
-#: Share of the axes that a bar of missing values takes, beside the curve, and of the highest bar of the density, below it.
+#: Share of the axes that a bar of missing values takes, next to the curve, and of the highest bar of the density, below it.
 _MISSING, _DENSITY = 0.07, 0.14
 
 

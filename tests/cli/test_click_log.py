@@ -290,7 +290,7 @@ def test_an_outcome_is_no_feature_and_a_leak_is_named(folder, tmp_path, capsys):
     assert code == 0
     assert "online-rank: 1 features: x\n" in err
     assert "purchase (an outcome by its name" in err
-    assert re.search(r"foretells the clicks, .*: later \(100.0% of pairs that it tells apart, 39% of all\); left out", err)
+    assert re.search(r"foretells the clicks, .*: later \(100.0% of pairs with different values, 39% of all\); left out", err)
 
 
 def test_what_graded_training_takes(folder, tmp_path, capsys, monkeypatch):

@@ -135,8 +135,8 @@ def test_people_see_rules_and_differences(folder, capsys):
     ("arguments", "message"),
     [
         (["bm25.run"], "give at least two runs"),
-        (["bm25.run", "bm25.run"], "need names of their own"),
-        (["bm25.run", "rrf.run"], "need names of their own"),
+        (["bm25.run", "bm25.run"], "need different names"),
+        (["bm25.run", "rrf.run"], "need different names"),
         (["bm25.run", "vector.run", "--out", "bm25.run"], "that is an input file"),
         (["bm25.run", "vector.run", "--out", "new", "--save", "./new"], "another file is written there"),
         (["bm25.run", "other.run"], "judges none"),

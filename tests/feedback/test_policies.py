@@ -87,7 +87,7 @@ def test_a_draw_follows_from_seed_and_number(policy, tmp_path):
 def test_any_ranker_can_show():
     model = PerceptronRanker()
     query = {"a": {"x": 1.0}, "b": {"x": 2.0}, "c": {"x": 3.0}}
-    with pytest.raises(TypeError, match="PerceptronRanker has no policy of its own: show_one"):
+    with pytest.raises(TypeError, match="PerceptronRanker has no policy: show_one"):
         model.show_one(query)
     model.learn_one(query, {"a": 0, "b": 1, "c": 2})
     policy = PlackettLuce(k=3, seed=1)

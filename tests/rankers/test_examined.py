@@ -96,7 +96,7 @@ def test_it_shows_and_is_saved(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"ranker": ClickPerceptron()}, "which learns from clicks by itself"),
+        ({"ranker": ClickPerceptron()}, "which learns from clicks directly"),
         ({"ranker": 3}, "ranker is 3; it is a ranker"),
         ({"ranker": PerceptronRanker(), "examination": ()}, "one probability > 0 for each position"),
         ({"ranker": PerceptronRanker(), "examination": (1.0, 0.0)}, "one probability > 0 for each position"),

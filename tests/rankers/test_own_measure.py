@@ -103,7 +103,7 @@ def test_the_mass_theorem_covers_it_for_any_credit(credit, settings):
 
 def test_a_surrogate_bound_says_why_it_does_not_cover_it():
     tracker = learned(LossTracker(PerceptronRanker(First(), credit="spread"), {"u": np.ones(5)}), queries(30, 5))
-    assert "a measure of its own" in tracker.certificate().not_covered["mass_surrogate_bound"]
+    assert "a user's measure" in tracker.certificate().not_covered["mass_surrogate_bound"]
 
 
 def test_sparse_rows_learn_the_same():

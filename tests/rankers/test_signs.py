@@ -242,7 +242,7 @@ def test_signs_are_refused_behind_other_steps():
         StreamScaler() + QueryNormalizer(),
         copy.copy,
     ):
-        with pytest.raises(TypeError, match="need not rise with the feature"):
+        with pytest.raises(TypeError, match="may fall as the feature rises"):
             step | PerceptronRanker(signs={"3": -1})
     with pytest.raises(TypeError, match="CrossFeatures"):
         StreamScaler() | CrossFeatures("user") | LossTracker(PerceptronRanker(signs={"price": -1}))
