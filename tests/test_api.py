@@ -23,7 +23,7 @@ def pages(tmp_path_factory):
 
 
 def rooms():
-    """The public packages and modules that have names of their own to show."""
+    """The public packages and modules that list names."""
     yield online_rank
     for name in ROOMS:
         yield importlib.import_module(f"online_rank.{name}")

@@ -21,7 +21,7 @@ EXAMPLES = [(page.name, *example) for page in PAGES for example in EXAMPLE.finda
 
 
 def printed_by(language, code, folder):
-    """What an example prints, run in a folder of its own."""
+    """What an example prints, run in a separate folder."""
     commands = {"python": [sys.executable, "-c"], "sh": ["bash", "-c"]}
     if language == "sh":
         code = f'online-rank() {{ "{sys.executable}" -m online_rank "$@"; }}\n{code}'
@@ -106,7 +106,7 @@ def test_every_paper_of_the_table_is_among_the_references():
 
 
 def test_every_public_module_has_a_page():
-    """Modules that a guide imports from, and those of the rooms whose names their room does not repeat."""
+    """Modules that a guide imports from, and modules of rooms whose names their room does not repeat."""
     pages = {*registry.ROOMS, *registry.MODULES}
     imported = {name for page in PAGES for name in re.findall(r"from online_rank\.([\w.]+) import", page.read_text())}
     assert {name for name in imported if not {name, name.rpartition(".")[0]} & pages} == set()

@@ -2,7 +2,7 @@
 
     python -m tests.campaigns PART [--minutes 75] [--size 1] [--seed 0] [--write]
 
-A part has campaigns, and a campaign has rounds with seeds of their own. The rounds come in turn until all are done, or until
+A part has campaigns, and a campaign has rounds with different seeds. The rounds come in turn until all are done, or until
 the minutes are over; what they count adds up. `--size` is the share of the rounds; with 0.01 each campaign has one. The exit
 status is 1 if anything went wrong. `--write` puts the figures into `tests/campaigns/results.md`.
 

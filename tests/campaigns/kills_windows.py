@@ -2,7 +2,7 @@
 
 One client sends queries, events of three kinds, repeated and corrected ones, and new models. Where it gets no answer it sends
 all of that query again. A challenger takes the place of the model that the server begins with. At the end the model
-is compared with that of a service in one process that nobody killed, bit for bit.
+is compared with the model of a service in one process that nobody killed, bit for bit.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from tests.campaigns.kills_served import import_server
 
 _WINDOW = 25.0
 _EVENTS = {"click": 1, "like": 2, "purchase": 3}
-#: Every so many queries the model is replaced.
+#: The number of queries after which the model is replaced.
 _REPLACED = 40
 _PROMOTE_AT = 0.6
 #: What must be counted as without kills.

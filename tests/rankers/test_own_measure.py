@@ -116,7 +116,7 @@ def test_sparse_rows_learn_the_same():
 
 
 @pytest.mark.parametrize("given", ["tests.first", First, First(threshold=2)], ids=str)
-def test_models_go_on_from_their_files(given, tmp_path):
+def test_models_continue_from_their_files(given, tmp_path):
     stream = queries(40, 7)
     model = learned(LossTracker(PerceptronRanker(given), {"u": np.ones(5)}, measure_served=True), stream[:20])
     save(model, tmp_path / "model.npz")

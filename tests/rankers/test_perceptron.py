@@ -216,7 +216,7 @@ def test_more_features_than_allowed():
     with pytest.warns(UserWarning, match="PerceptronRanker has the most features that it takes, 2"):
         model.learn_one([{"a": 1, "b": 1, "c": 1}, {}], [1, 0])
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # It is said once.
+        warnings.simplefilter("error")  # It warns once.
         model.learn_one([{"d": 1, "b": 1, "e": 1}, {}], [1, 0])
     assert (model.feature_names, model.n_ignored_features) == (("a", "b"), 3)
     twin = PerceptronRanker()

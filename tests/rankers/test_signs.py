@@ -257,7 +257,7 @@ def test_signs_are_refused_behind_other_steps():
 @pytest.mark.parametrize("kind", [PerceptronRanker, SwapRanker, AdditiveRanker])
 @pytest.mark.parametrize("name", ["price", 0, "0", "5"])
 def test_a_sign_of_no_column_of_an_array_is_refused(kind, name):
-    """An AdditiveRanker learned without the sign; "1" for column 0 was said nowhere."""
+    """An AdditiveRanker learned without the sign; no message named "1" for column 0."""
     X, y = next(queries())
     model = kind(signs={name: -1, "1": 1})
     wanted = f"signs names {name!r}, but the queries do not name their 4 features: column 0 of an array is '1'"

@@ -2,7 +2,7 @@
 
     python -m tests.reference.formats
 
-adds a folder for the present version beside those that are there: `tests/storage/formats/VERSION`, one `.npz` for each model
+adds a folder for the present version to the existing ones: `tests/storage/formats/VERSION`, one `.npz` for each model
 and `answers.json`. Run it once for each release, before it; a folder that exists is never written to.
 """
 
