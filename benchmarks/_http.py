@@ -63,6 +63,8 @@ class Server:
         A library that is loaded before all others.
     python
         The interpreter that runs it; None for this one.
+    port
+        The port; None for a free one.
     """
 
     def __init__(
@@ -73,8 +75,9 @@ class Server:
         options: Sequence[str] = (),
         preload: Path | None = None,
         python: Path | None = None,
+        port: int | None = None,
     ) -> None:
-        self.port = free_port()
+        self.port = port or free_port()
         command = [sys.executable, "-c", _BARE, str(self.port)]
         if not bare:
             command = [str(python or sys.executable), "-m", "online_rank", "serve", *options, "--port", str(self.port)]

@@ -140,12 +140,12 @@ def compiled(
     body = "return model_scores(x, n, s);" if "model_scores(" in header else one
     (folder / "model.c").write_text(f"{header}\nint call(const double *x, int n, double *s) {{ {body} }}\n")
     subprocess.run(["cc", "-shared", "-fPIC", *options, "-w", "-o", "model.so", "model.c", "-lm"], check=True, cwd=folder)
-    library = ctypes.CDLL(str(folder / "model.so"))
+    call = ctypes.CDLL(str(folder / "model.so")).call
+    call.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
 
     def scores(X: np.ndarray) -> np.ndarray:
         rows, found = np.ascontiguousarray(X, dtype=np.float64), np.empty(len(X))
-        pointer = ctypes.POINTER(ctypes.c_double)
-        library.call(rows.ctypes.data_as(pointer), len(rows), found.ctypes.data_as(pointer))
+        call(rows.ctypes.data, len(rows), found.ctypes.data)
         return found
 
     return scores

@@ -135,7 +135,7 @@ def main() -> None:
         "",
         f"{given.rows:,} documents with {FEATURES} features in queries of {SIZE}, with ids of queries and documents. One core, "
         "a fresh and warmed process for every reading, readers by turns, medians. The ratio is the processor time divided by "
-        "the time of the last reader of the same file: pyarrow alone, which holds the whole file as columns in memory and makes "
+        "the time of the last reader of the same file: pyarrow alone, which holds the file as columns in memory and makes "
         "no queries; or, for LETOR text, which pyarrow does not read, another checkout.",
         "",
         table(heads, rows),

@@ -63,7 +63,7 @@ class Ranking(Able, abc.ABC):
         """Draw the ranking of a query, given as `asked`, and as `query` after some transformers."""
 
     def learn_one(
-        self, x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, context: Any = None, at: float | None = None
+        self, x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, context: Any = None, at: Any = None, t: Any = None
     ) -> None:
         """Learn from one query.
 
@@ -84,7 +84,10 @@ class Ranking(Able, abc.ABC):
             What is known of the query itself, `{name: value}`, where a step of a pipeline looks at it (`CrossFeatures`); a
             ranker alone refuses it.
         at
-            The time of the query in seconds, where the ranker has a half-life in seconds (`half_life="7d"`), and only there.
+            The time of the query, in seconds or as a datetime. Only for rankers with a half-life in seconds
+            (`half_life="7d"`), and transformers of river with a window of time (`utils.TimeRolling`).
+        t
+            Another name of `at`, as in river.
 
         Raises
         ------
@@ -94,11 +97,12 @@ class Ranking(Able, abc.ABC):
         """
         with self._lock:
             block = None
-            if type(x) is np.ndarray and type(w) is float and w == 1.0 and served is None and context is None and at is None:
+            alone = served is None and context is None and at is None and t is None
+            if alone and type(x) is np.ndarray and type(w) is float and w == 1.0:
                 # The columns of the first step, which need no conversion.
                 block = plain_query(x, y, self._n_unnamed)
             if block is None:
-                block = read_for(self, x, y, w, served=served, context=context, at=at)
+                block = read_for(self, x, y, w, served=served, context=context, at=at, t=t)
             with all_or_nothing() as changes:
                 self._learn_block(block, changes)
 

@@ -82,6 +82,7 @@ class QueryUnion(Wrapper, QueryTransformer):
         return Abilities(
             takes_documents=any(abilities_of(part).takes_documents for part in self._wrapped),
             takes_context=any(abilities_of(part).takes_context for part in self._wrapped),
+            takes_time=any(abilities_of(part).takes_time for part in self._wrapped),
         )
 
     def _transform_block(self, block: Block) -> Block:

@@ -7,12 +7,13 @@ from typing import Any
 
 from online_rank.base import abilities_of, steps_of
 from online_rank.storage.files import ModelFileError, load
+from online_rank.storage.postgres import is_postgres
 from online_rank.stream.plan import known_to
 
 
 def load_model(path: str) -> Any:
-    """A model that ranks, from a file, or from the folder in which a service keeps its state, as it is now."""
-    if os.path.isdir(path):
+    """A model that ranks, from a file, or from the folder or database in which a service keeps its state, as it is now."""
+    if os.path.isdir(path) or is_postgres(path):
         from online_rank.serving.durable import read_service
 
         return read_service(path).model

@@ -182,7 +182,10 @@ class Service(NamedTuple):
     measure: Measure = "ndcg@10"
     strict: Annotated[bool, flag("--strict", "Refuse features that MODEL does not know.")] = False
     checkpoint: Annotated[
-        str | None, value("DIR", "Folder that keeps everything acknowledged; a restart continues from there.")
+        str | None,
+        value(
+            "PLACE", "Folder, or postgresql://HOST/NAME, that keeps everything acknowledged; a restart continues from there."
+        ),
     ] = None
     every: Every = 10_000
     replace_model: Annotated[

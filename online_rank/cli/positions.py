@@ -59,14 +59,16 @@ def how_it_serves(model: Any, events: Sequence[str]) -> list[str]:
     if not ranker.abilities.draws:
         corrected = ", as if positions did not matter" if events else ""
         return [f"ranks greedily; learns from grades{kinds}{corrected}"]
-    kept = ranker.retention
-    if kept == 1.0:
+    if ranker.keep == 1.0:
         shows = "ranks greedily"
-    elif kept > 0.0:
-        shows = f"draws the lists to show, and keeps at least {kept:.0%} of the DCG of ranking greedily"
+    elif ranker.keep is not None:
+        shows = f"draws the lists to show within a budget: users see at least {ranker.keep:.1%} of the greedy lists' DCG"
     else:
         confidence = getattr(ranker, "confidence", 0.0)
-        shows = f"draws the lists to show, at confidence {confidence:.2f}: no share of the DCG of ranking greedily is sure"
+        shows = (
+            f"draws the lists to show from all documents, at confidence {confidence:.2f}, without a budget: the model began "
+            "with nothing (--from-today FIELD draws around the ranking of today)"
+        )
     if _needs_examination(ranker) and ranker.examination is None:
         return [
             f"{shows}; learns from no feedback: neither the probabilities of its lists are known, nor how often each position "

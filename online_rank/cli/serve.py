@@ -15,6 +15,7 @@ from online_rank.cli.logs import say
 from online_rank.cli.positions import how_it_serves
 from online_rank.cli.service import say_where_it_goes_on
 from online_rank.serving.protocol import RankingService
+from online_rank.storage.postgres import is_postgres
 
 #: The environment variable with the bearer token. Not an option, because all users of a machine can see command lines.
 TOKEN = "ONLINE_RANK_TOKEN"
@@ -46,13 +47,12 @@ class Place(NamedTuple):
 def make_app(make: Callable[[], RankingService], place: Place) -> Any:
     """The application; raises ImportError with advice when the extra is missing."""
     try:
-        from online_rank.serving.http import Limits, RankingApp
+        from online_rank.serving.http import RankingApp
         from online_rank.serving.models import Models
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in ("starlette", "prometheus_client"):
             raise
         raise ImportError(f'the server needs {error.name}: pip install "online_rank[serve]"') from None
-    _warm(make())
     token = tokens(place.tokens)
     if token is None and place.host not in _LOOPBACK:
         say(f"{TOKEN} is not set: anyone who can reach {place.host} can teach the model", logging.WARNING)
@@ -80,8 +80,15 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
         key=place.key,
         token=token,
         local_only=place.host in _LOOPBACK and token is None,
-        limits=Limits(body=place.max_request),
+        limits=limits(place),
     )
+
+
+def limits(place: Place) -> Any:
+    """What clients may take."""
+    from online_rank.serving.asgi import Limits
+
+    return Limits(body=place.max_request)
 
 
 def serve(make: Callable[[], RankingService], place: Place, started: Callable[[Any], None] | None = None) -> None:
@@ -98,7 +105,14 @@ def serve(make: Callable[[], RankingService], place: Place, started: Callable[[A
 
     # Before kernels are compiled, which may take a minute, so that a port in use is reported at once.
     sockets = listening_sockets(place.host, place.port)
-    app = make_app(make, place)
+    _warm(make())
+    app: Any = None
+    if is_postgres(place.checkpoint):
+        from online_rank.serving.leading import LeadingApp
+
+        app = LeadingApp(lambda: make_app(make, place), limits(place))
+    else:
+        app = make_app(make, place)
     running = server(app, place.max_models if place.key is not None else 1)
     leave, begin = running.handle_exit, running.startup
 

@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -74,32 +75,12 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: 
     source = settings.reading.queries(settings.files, blank, with_ids=log is not None)
     plan = source.plan
     model = _untaught(settings, source, blank, output, shown)
-    sharded: dict[str, Any] = {}
-    if settings.shards is None:
-        traces, counted = _learn(settings, checkpoints, model, source, blank, log, shown)
-    else:
-        with _opened(settings, checkpoints):
-            source.close()
-            parts = settings.parts(blank)
-            traces, training = learn_passes(settings, parts, checkpoints.checkpoint, model, workers, shown)
-        counted, sharded = training.counted, {"mixing": {name: getattr(training, name) for name in _MIXING}}
-    if not traces[0].n_queries:
-        raise ValueError(f"{', '.join(settings.files)}: no queries to learn from")
+    traces, figures = _taught(settings, checkpoints, model, blank, source, log, workers, shown)
     if traces[0].skipped == traces[0].n_queries:
         output.warn(NO_GRADES)
-    report = {
-        "files": settings.files,
-        "measure": settings.measure,
-        "features": n_features_of(model) or 0,
-        "counted": counted,
-        "passes": [trace.to_dict() for trace in traces],
-        **sharded,
-    }
+    report = {"files": settings.files, "measure": settings.measure, "features": n_features_of(model) or 0, **figures}
     if not settings.relative and settings.ranker != "perceptron":
-        report["default"] = _default(settings, shown)
-    if settings.test:
-        figures = measure_files(model, settings.test, Measuring([settings.measure]), settings.reading, shown)
-        report["test"] = {"files": settings.test, **figures}
+        report["default"] = _default(settings, output, workers, shown)
     certificate = certificate_of(model) if settings.certify else None
     if certificate is not None:
         report["certificate"] = certificate.to_dict()
@@ -186,23 +167,40 @@ def _learn(
     return traces, counted
 
 
-def _default(settings: Settings, shown: bool | None) -> dict[str, Any]:
-    """The figures of the default model, which the target cannot compute, on the same files."""
-    from online_rank.metrics import metric
-
-    if "-" in settings.files or settings.shards is not None:
-        return {}
-    model = new_model(settings.measure, settings.ranker, settings.signs)
-    metrics = {settings.measure: metric(settings.measure)}
-    traces = [
-        progressive(settings.queries(number, model), model, {} if number else metrics, progress=shown)
-        for number in range(settings.passes)
-    ]
-    figures = {"progressive": traces[0].values[settings.measure]}
+def _taught(
+    settings: Settings, checkpoints: Checkpoints, model: Any, blank: Any, source: Any, log: Any, workers: int | None, shown: Any
+) -> tuple[list[Trace], dict[str, Any]]:
+    """Teach the model, here or in shards, and test it; returns the traces of the passes, and the figures for the report."""
+    sharded: dict[str, Any] = {}
+    if settings.shards is None:
+        traces, counted = _learn(settings, checkpoints, model, source, blank, log, shown)
+    else:
+        with _opened(settings, checkpoints):
+            if source is not None:
+                source.close()
+            parts = settings.parts(blank)
+            traces, training = learn_passes(settings, parts, checkpoints.checkpoint, model, workers, shown)
+        counted, sharded = training.counted, {"mixing": {name: getattr(training, name) for name in _MIXING}}
+    if not traces[0].n_queries:
+        raise ValueError(f"{', '.join(settings.files)}: no queries to learn from")
+    figures: dict[str, Any] = {"counted": counted, "passes": [trace.to_dict() for trace in traces], **sharded}
     if settings.test:
         held_out = measure_files(model, settings.test, Measuring([settings.measure]), settings.reading, shown)
-        figures["test"] = held_out["metrics"][settings.measure]
-    return figures
+        figures["test"] = {"files": settings.test, **held_out}
+    return traces, figures
+
+
+def _default(settings: Settings, output: Output, workers: int | None, shown: bool | None) -> dict[str, Any]:
+    """The figures of the default model, which the target cannot compute, on the same files."""
+    if "-" in [*settings.files, *settings.test]:
+        output.warn(f"--for {settings.target}: the default model is left out, since standard input can be read once")
+        return {}
+    model = new_model(settings.measure, settings.ranker, settings.signs)
+    # The first model has warned about the files.
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
+        traces, figures = _taught(settings, Checkpoints(), model, model, None, None, workers, shown)
+    made = {"progressive": traces[0].values[settings.measure]}
+    return made | ({"test": figures["test"]["metrics"][settings.measure]} if settings.test else {})
 
 
 def _begun(settings: Settings, checkpoints: Checkpoints) -> tuple[Settings, Checkpoints]:

@@ -74,7 +74,7 @@ class PositionBias(base.Base):
         """
         if not isinstance(clicks, Clicks):
             raise TypeError(f"clicks is of type {type(clicks).__name__}; it is Clicks, as Impression.clicked gives them")
-        shown, n = clicks.impression, len(clicks.impression.order)
+        shown, n = clicks.impression, clicks.impression.n_compared
         wins = np.zeros((n, n))
         if shown.pairs_from is not None:
             for a in range(shown.pairs_from, n - 1, 2):
@@ -82,10 +82,10 @@ class PositionBias(base.Base):
                 wins[a + 1, a] = 0.5 * clicks.gains[a + 1]
         elif shown.logits is not None:
             rest = np.logaddexp.reduce([-math.inf if shown.rest is None else shown.rest, *shown.logits[n:]])
-            kernels.harvest(np.array(clicks.gains), np.array(shown.logits[:n]), float(rest), wins)
+            kernels.harvest(np.array(clicks.gains[:n]), np.array(shown.logits[:n]), float(rest), wins)
         else:
             raise ValueError("the impression has no logits: position bias is learned from rankings that a policy has drawn")
-        places = np.arange(n) if shown.positions is None else np.array(shown.positions, np.int64) - 1
+        places = np.arange(n) if shown.positions is None else np.array(shown.positions[:n], np.int64) - 1
         known = places < self.k
         all_wins = self._wins.copy()
         all_wins[self._n_updates % _N_GROUPS][np.ix_(places[known], places[known])] += wins[np.ix_(known, known)]

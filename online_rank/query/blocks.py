@@ -1,5 +1,6 @@
 """The form in which queries travel through the library."""
 
+import datetime as dt
 import functools
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -145,10 +146,18 @@ def require_no_tiny(name: str, weights: np.ndarray) -> None:
 
 
 def as_times(at: Any, n_queries: int) -> np.ndarray:
-    """Times of queries as float64 (n_queries,).
+    """Times of queries as float64 (n_queries,), in seconds; a datetime without a time zone is in UTC.
 
-    Raises TypeError or ValueError if `at` is not one time in seconds for each query.
+    Raises TypeError or ValueError if `at` is not one time for each query: a number of seconds, or a datetime.
+
+    Examples
+    --------
+    >>> import datetime as dt
+    >>> as_times(dt.datetime(1970, 1, 1, 1), 1)
+    array([3600.])
     """
+    if isinstance(at, dt.datetime):
+        at = (at if at.tzinfo else at.replace(tzinfo=dt.UTC)).timestamp()
     times = _of_queries("at", np.atleast_1d(as_array("at", at)), n_queries, "iuf", "times are numbers of seconds: one time")
     for time in times.tolist():
         require_time("at", time)

@@ -359,7 +359,7 @@ def table_of(documents: Sequence[Any]) -> tuple[tuple[Hashable, ...], list[Any]]
     names = tuple(documents[0])
     if not names or {*map(len, documents)} != {len(names)}:
         return None
-    if flat(documents) == [*names] * len(documents):
+    if operator.countOf(map(list, documents), [*names]) == len(documents):
         return names, flat(map(dict.values, documents))
     if len(names) == 1:
         return None

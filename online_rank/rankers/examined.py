@@ -104,11 +104,6 @@ class ExaminedRanker(RankerOfOne):
         """The probabilities in force, as given or as estimated so far."""
         return tuple(self.examination) if self._bias is None else self._bias.examination  # type: ignore[arg-type]
 
-    @property
-    def retention(self) -> float:
-        """Lower bound, for any scores, on the expected DCG of `show_one` as a share of the DCG of `rank_one`."""
-        return self._own_policy.retention(1.0)
-
     _forwards = ("takes_sparse",)
 
     def _abilities(self) -> Abilities:

@@ -20,8 +20,7 @@ from online_rank.serving.protocol import RankingService
 from online_rank.serving.stored_times import set_back
 from online_rank.storage.folder import CheckpointError
 from online_rank.storage.generations import taken
-from online_rank.storage.saved import saved_state
-from online_rank.storage.state import StateDirectory
+from online_rank.storage.places import opened, saved_in
 from online_rank.storage.store import Change, Generation, SavedState, StateStore
 
 _log = logging.getLogger("online_rank.serving")
@@ -48,8 +47,8 @@ class DurableService:
     service
         A new service. If the store has the state of one with the same settings, it continues from there.
     store
-        A folder by its name, or another `StateStore`, which is then closed with the service; None for a service that keeps
-        nothing beyond its process.
+        A folder, or the address of a PostgreSQL database (`PostgresState`); or another `StateStore`, which is then closed with
+        the service; None for a service that keeps nothing beyond its process.
     every
         Number of changes between two checkpoints.
     replace_model
@@ -114,7 +113,7 @@ class DurableService:
         self._saved_at = service.n_changes
         self._patience, self._not_before = _PATIENCE, 0.0
         if store is not None:
-            self.store = store if isinstance(store, StateStore) else StateDirectory(store)
+            self.store = store if isinstance(store, StateStore) else opened(store)
             try:
                 self._recover(self.store, replace_model)
             except BaseException:
@@ -335,7 +334,7 @@ def is_for_room(error: BaseException) -> TypeGuard[OSError]:
 
 
 def read_service(path: str | os.PathLike[str]) -> RankingService:
-    """The current service in a folder, even while another process uses it.
+    """The current service in a folder, or in a PostgreSQL database, even while another process uses it.
 
     Raises
     ------
@@ -344,7 +343,7 @@ def read_service(path: str | os.PathLike[str]) -> RankingService:
     OSError
         There is none, or it cannot be read.
     """
-    with saved_state(path) as saved:
+    with saved_in(path) as saved:
         return _restored(saved, str(path))
 
 

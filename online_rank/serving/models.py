@@ -14,6 +14,7 @@ from online_rank.serving.served import Answer, ServedModel, answered
 from online_rank.serving.tenants import KEY, Keys, usage_of
 from online_rank.serving.workers import REMEDY
 from online_rank.storage.folder import FolderInUse
+from online_rank.storage.postgres import is_postgres
 
 #: Seconds between two looks at the folders.
 _SECONDS_BETWEEN_SWEEPS = 60.0
@@ -37,7 +38,7 @@ class Models:
         Makes the new service of a key. It is called in another thread.
     directory
         The directory for checkpoints and journals: of the single model, or with one subdirectory for each key, locked until
-        `close`. None keeps nothing.
+        `close`. Of a single model, also the address of a PostgreSQL database. None keeps nothing.
     by_key
         Whether requests name a key.
     every
@@ -100,12 +101,14 @@ class Models:
         arguments.flag("replace_model", replace_model)
         if by_key and directory is None:
             raise ValueError("one model for each key needs a directory (--checkpoint) to keep models in")
+        if by_key and is_postgres(directory):
+            raise ValueError("one model for each key needs a directory (--checkpoint); a PostgreSQL database holds one model")
         if snapshots and directory is None:
             raise ValueError("snapshots need a directory (--checkpoint) to keep models in")
         self.by_key = by_key
         self._n_snapshots = snapshots
         self._make = make
-        self._directory = None if directory is None else Path(directory)
+        self._directory = directory
         self._every = every
         self._replace_model = replace_model
         self._remember = remember
@@ -126,7 +129,7 @@ class Models:
         self._put_away_counts: collections.Counter[str] = collections.Counter()
         if by_key and self._directory is not None:
             with _remedy():
-                self._keys = Keys(self._directory)
+                self._keys = Keys(Path(self._directory))
             self.n_bytes = sum(usage_of(self._keys.folder(key)) for key in self._keys.names)
         elif not by_key:
             with _remedy():
@@ -318,7 +321,7 @@ class Models:
             raise KeyRefused(404, "there is no model under this key")
         return answered(tried)
 
-    def _served(self, path: Path | None) -> ServedModel:
+    def _served(self, path: str | Path | None) -> ServedModel:
         durable = DurableService(self._make(), path, self._every, self._replace_model, self._remember)
         return ServedModel(durable, self._idle, self._n_snapshots)
 

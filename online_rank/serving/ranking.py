@@ -1,6 +1,5 @@
 """A service ranks: the answer to a query, which then waits for its feedback."""
 
-import dataclasses
 import functools
 import json
 from typing import Any
@@ -46,8 +45,6 @@ def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float,
                 shown = challenge.drafted(shown, state.model, query) or shown
                 challenge.n_asked += 1
                 n_asked = challenge.n_asked
-            if shown.teams is None:
-                shown = dataclasses.replace(shown, kept=ranker.kept_share([*scores.values()]))
             answer = ranked(message.id, scores, [*shown.order])
             drawn = json.dumps(shown.to_dict(), separators=(",", ":"))
             n_shown, kept = ranker.n_shown, shown.kept

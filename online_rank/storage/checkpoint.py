@@ -22,12 +22,78 @@ CREATE TABLE IF NOT EXISTS generation(
 _DIGESTS = Query("SELECT digest FROM piece", (bytes,))
 _PIECE = Query("SELECT content FROM piece WHERE digest = ?", (bytes,))
 _GENERATIONS = Query("SELECT change, notes, manifest, digest FROM generation ORDER BY number DESC", (int, bytes, bytes, bytes))
+_PUT_PIECE = "INSERT INTO piece VALUES(?, ?) ON CONFLICT(digest) DO UPDATE SET content = excluded.content"
+_PUT_GENERATION = "INSERT INTO generation SELECT coalesce(max(number), 0) + 1, ?, ?, ?, ? FROM generation"
 
 #: Bytes of pieces written in one transaction; other transactions may come in between.
 _AT_ONCE = 1 << 18
 
 
-class CheckpointDirectory(Folder):
+class Generations:
+    """States in a database, the newest of which counts; see `CheckpointDirectory`."""
+
+    #: The database, and the digests of the pieces that it has.
+    _database: Any
+    _stored: set[bytes]
+
+    def require_open(self) -> None:
+        """Raise CheckpointError, or OSError, if the database cannot be used any more."""
+        raise NotImplementedError
+
+    def read(self) -> Any:
+        """The last state written, or None. Raises ModelFileError if it is damaged."""
+        self.require_open()
+        found = newest(self._database)
+        return None if found is None else found[2]
+
+    def write(self, state: Any) -> None:
+        """Replace the state in one step; when this returns, it is on the disk and has been read back."""
+        for _ in self.writing(taken(state)):
+            pass
+
+    def writing(self, snapshot: Snapshot, change: int = 0, notes: bytes = b"") -> Iterator[None]:
+        """Replace the state in several transactions, between which the caller may make others.
+
+        Raises
+        ------
+        OSError, MemoryError, CheckpointError
+            The previous state is still there, alone or with the new one.
+        """
+        self.require_open()
+        manifest, contents = pieces_of(snapshot)
+        new = [(name, content) for name, content in contents.items() if name not in self._stored]
+        while new:
+            size = 0
+            with self._database.transaction(wait=False, n_bytes=_AT_ONCE) as connection:
+                while new and size < _AT_ONCE:
+                    name, content = new.pop()
+                    connection.execute(_PUT_PIECE, (name, content))
+                    self._stored.add(name)
+                    size += len(content)
+            yield
+        with self._database.transaction(wait=True, n_bytes=len(manifest)) as connection:
+            row = (change, notes, manifest, _sealed(change, notes, manifest))
+            connection.execute(_PUT_GENERATION, row)
+        yield
+        # The previous state is deleted only after the new one was read back.
+        try:
+            _value_of(row, self._database)
+        except ModelFileError:
+            self._stored.clear()  # so that the next attempt writes every piece again
+            raise
+        yield
+        kept = set(contents)
+        with self._database.transaction(wait=False) as connection:
+            connection.execute("DELETE FROM generation WHERE number < (SELECT max(number) FROM generation)")
+            delete(connection, "piece", "digest", [*self._stored - kept])
+            self._replaced(connection, change)
+        self._stored = kept
+
+    def _replaced(self, connection: Any, change: int) -> None:
+        """Delete pieces that only earlier states needed."""
+
+
+class CheckpointDirectory(Folder, Generations):
     """A folder with the state of one run, locked while it is open.
 
     A new state is written beside the previous one, which is deleted once the new one has been read back. Only changes are
@@ -85,60 +151,6 @@ class CheckpointDirectory(Folder):
     def _connections(self) -> list[Rows]:
         """Those that are open: that of the writer is closed last."""
         return [vars(self)[name] for name in ("_reader", "_database") if name in vars(self)]
-
-    def read(self) -> Any:
-        """The last state written, or None. Raises ModelFileError if it is damaged."""
-        self.require_open()
-        found = newest(self._database)
-        return None if found is None else found[2]
-
-    def write(self, state: Any) -> None:
-        """Replace the state in one step; when this returns, it is on the disk and has been read back."""
-        for _ in self.writing(taken(state)):
-            pass
-
-    def writing(self, snapshot: Snapshot, change: int = 0, notes: bytes = b"") -> Iterator[None]:
-        """Replace the state in several transactions, between which the caller may make others.
-
-        Raises
-        ------
-        OSError, MemoryError, CheckpointError
-            The previous state is still there, alone or with the new one.
-        """
-        self.require_open()
-        manifest, contents = pieces_of(snapshot)
-        new = [(name, content) for name, content in contents.items() if name not in self._stored]
-        while new:
-            size = 0
-            with self._database.transaction(wait=False, n_bytes=_AT_ONCE) as connection:
-                while new and size < _AT_ONCE:
-                    name, content = new.pop()
-                    connection.execute("INSERT OR REPLACE INTO piece VALUES(?, ?)", (name, content))
-                    self._stored.add(name)
-                    size += len(content)
-            yield
-        with self._database.transaction(wait=True, n_bytes=len(manifest)) as connection:
-            row = (change, notes, manifest, _sealed(change, notes, manifest))
-            number = connection.execute(
-                "INSERT INTO generation(change, notes, manifest, digest) VALUES(?, ?, ?, ?)", row
-            ).lastrowid
-        yield
-        # The previous state is deleted only after the new one was read back.
-        try:
-            _value_of(row, self._database)
-        except ModelFileError:
-            self._stored.clear()  # so that the next attempt writes every piece again
-            raise
-        yield
-        kept = set(contents)
-        with self._database.transaction(wait=False) as connection:
-            connection.execute("DELETE FROM generation WHERE number < ?", (number,))
-            delete(connection, "piece", "digest", [*self._stored - kept])
-            self._replaced(connection, change)
-        self._stored = kept
-
-    def _replaced(self, connection: Any, change: int) -> None:
-        """Delete pieces that only earlier states needed."""
 
 
 def newest(rows: Rows) -> tuple[int, bytes, Any] | None:

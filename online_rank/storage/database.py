@@ -52,12 +52,12 @@ class Rows:
     Parameters
     ----------
     path
-        The file.
+        The file, or where else the database is; for messages.
     connection
         A connection to it.
     """
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+    def __init__(self, path: Path | str, connection: Any) -> None:
         self.path = path
         self._connection = connection
 
@@ -111,9 +111,9 @@ class Rows:
 
     def _reason(self) -> int:
         """The number of the error with which a file of the folder cannot be written where the log ends."""
-        log = self.path.with_name(f"{self.path.name}-wal")
+        log = Path(f"{self.path}-wal")
         try:
-            with tempfile.TemporaryFile(dir=self.path.parent) as file:
+            with tempfile.TemporaryFile(dir=log.parent) as file:
                 os.pwrite(file.fileno(), bytes(_CACHE_KIB << 10), log.stat().st_size)
         except OSError as error:
             return error.errno or errno.EIO
@@ -149,7 +149,7 @@ class Database(Rows):
     """
 
     def __init__(self, path: Path, name: str, tables: str) -> None:
-        file = path / name
+        self._file = file = path / name
         self._log = path / f"{name}-wal"
         for each in (name, f"{name}-wal", f"{name}-shm"):
             with contextlib.suppress(FileNotFoundError):
@@ -276,7 +276,7 @@ class Database(Rows):
 
     def _see(self) -> None:
         """Remember the identity and size of the files."""
-        self._in_place = {path: identity(path) for path in (self.path, self._log) if path in self._in_place or path.exists()}
+        self._in_place = {path: identity(path) for path in (self._file, self._log) if path in self._in_place or path.exists()}
 
 
 def insert(connection: sqlite3.Connection, table: str, rows: Sequence[tuple[Any, ...]]) -> None:

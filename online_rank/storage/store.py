@@ -99,11 +99,14 @@ class StateStore(abc.ABC):
         Number of the last change.
     journal_bytes : int
         Size of the changes since the newest generation, which a restart must replay.
+    failure : OSError or None
+        Why it can be used no more, if it has noticed that by itself, such as that another server leads.
     """
 
     saved: SavedState
     change: int
     journal_bytes: int
+    failure: OSError | None = None
 
     @property
     @abc.abstractmethod

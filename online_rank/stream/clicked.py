@@ -10,7 +10,7 @@ import numpy as np
 from online_rank import arguments
 from online_rank.base.draws import counted_generator
 from online_rank.feedback import Clicks, Impression
-from online_rank.feedback.policies import FEW, HELD_BACK
+from online_rank.feedback.exploring import FEW, HELD_BACK
 from online_rank.query import ONE, Block, single
 from online_rank.stream.plan import Options, options_of
 from online_rank.stream.reader import Lists, context_of

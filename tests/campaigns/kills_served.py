@@ -34,7 +34,7 @@ def kill_serve(n_kills: int, seed: int = 0, keys: tuple[str, ...] = ()) -> Found
     """Kill a server under load again and again, with one model, or one for each key; unanswered grades are sent again."""
     rng = random.Random(seed)
     import_server()
-    pairs = _pairs()
+    asked = pairs()
     acknowledged: dict[str, set[int]] = {key: set() for key in keys or ("",)}
     unanswered: list[tuple[str, bytes]] = []
     with in_memory() as folder:
@@ -47,7 +47,7 @@ def kill_serve(n_kills: int, seed: int = 0, keys: tuple[str, ...] = ()) -> Found
             else:
                 connectable(port)
                 clients = [
-                    threading.Thread(target=_client, args=(port, life * 10**6 + n * 10**5, pairs, acknowledged, unanswered))
+                    threading.Thread(target=_client, args=(port, life * 10**6 + n * 10**5, asked, acknowledged, unanswered))
                     for n in range(_CLIENTS)
                 ]
                 for client in clients:
@@ -123,7 +123,7 @@ def _client(
     connection.close()
 
 
-def _pairs() -> list[tuple[bytes, bytes]]:
+def pairs() -> list[tuple[bytes, bytes]]:
     """Queries and their grades, with ids to be replaced."""
     by_id: dict[int, list[bytes]] = {}
     for line in requests(50, 0):

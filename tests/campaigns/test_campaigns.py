@@ -25,6 +25,7 @@ from tests.campaigns import (
     interrupts,
     keyed,
     kills,
+    kills_leaders,
     kills_served,
     kills_windows,
     races,
@@ -34,6 +35,7 @@ from tests.campaigns import (
 )
 from tests.campaigns.__main__ import Campaign, measured, section, write
 from tests.campaigns.found import Found
+from tests.reference import postgresql
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the campaigns fork")
 
@@ -94,6 +96,16 @@ def test_servers_and_workers_that_are_killed_lose_nothing():
     ):
         assert found.wrong == []
         assert found.counts["kills"] > 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.skipif(postgresql.programs() is None, reason="needs PostgreSQL's programs: apt-get install postgresql")
+def test_servers_on_postgresql_take_over_and_lose_nothing():
+    found = kills_leaders.kill_leaders(5, seed=1)
+    assert found.wrong == []
+    assert found.counts["stops"] == 1
+    assert found.counts["acknowledged"] > 0
 
 
 @pytest.mark.parametrize(("fuzz", "n"), [(hostile.fuzz_letor, 100), (hostile.fuzz_protocol, 500)])

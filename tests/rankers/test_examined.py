@@ -70,7 +70,7 @@ def test_the_examination_is_estimated_from_its_own_lists():
     ranker = model["ExaminedRanker"]
     assert ranker.examined == pytest.approx([1 / p for p in range(1, 7)], rel=0.35)
     assert value.get() > 0.8
-    assert 0.9 < ranker.retention < 0.91
+    assert 0.9 < ranker.keep < 0.91
 
 
 def test_it_shows_and_is_saved(tmp_path):
@@ -82,7 +82,7 @@ def test_it_shows_and_is_saved(tmp_path):
         shown = model.show_one(X)
         assert len(shown.order) == 3
         if model.examination:
-            assert shown == Impression(tuple(model.rank_one(X)[:3]))
+            assert shown == Impression(tuple(model.rank_one(X)[:3]), kept=1.0)
         else:
             assert shown.pairs_from in (0, 1)
         save(model, tmp_path / "m")

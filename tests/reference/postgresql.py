@@ -46,29 +46,55 @@ class Database:
         return self._rows
 
 
+class Server:
+    """A server in a folder, which may be killed and started again."""
+
+    def __init__(self, folder, durable):
+        self.folder, self.bin = folder, programs()
+        self.address = f"postgresql://tester@/postgres?host={folder}"
+        self._options = f"-c listen_addresses= -k {folder}{'' if durable else ' -F'}"
+        self.run("initdb", "-D", folder / "data", "-U", "tester", "-A", "trust", "--no-sync")
+        self.start()
+
+    def run(self, program, *arguments):
+        """Run one of PostgreSQL's programs."""
+        call = [self.bin / program, *arguments]
+        subprocess.run(call, check=True, user=USER, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def start(self):
+        """Start it, and wait until it answers."""
+        self.run("pg_ctl", "-D", self.folder / "data", "-w", "-l", self.folder / "log", "-o", self._options, "start")
+
+    def kill(self):
+        """Let it crash: all its processes end at once, and nothing is written."""
+        self.run("pg_ctl", "-D", self.folder / "data", "-m", "immediate", "stop")
+
+
+@contextlib.contextmanager
+def running(durable=False):
+    """A `Server`, for as long as the context lasts; a `durable` one keeps what was written when it is killed."""
+    folder = Path(tempfile.mkdtemp(prefix="pg"))
+    if USER:
+        shutil.chown(folder, USER)
+    try:
+        server = Server(folder, durable)
+        try:
+            yield server
+        finally:
+            with contextlib.suppress(subprocess.CalledProcessError):  # It may have been killed.
+                server.kill()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 @contextlib.contextmanager
 def server():
     """A function that gives an empty `Database`."""
-    folder, bin_ = Path(tempfile.mkdtemp(prefix="pg")), programs()
-    data = folder / "data"
-    if USER:
-        shutil.chown(folder, USER)
-
-    def run(program, *arguments):
-        subprocess.run([bin_ / program, *arguments], check=True, user=USER, cwd=folder, stdout=subprocess.DEVNULL)
-
-    try:
-        run("initdb", "-D", data, "-U", "tester", "-A", "trust", "--no-sync")
-        run("pg_ctl", "-D", data, "-w", "-l", folder / "log", "-o", f"-c listen_addresses= -k {folder} -F", "start")
-        psql = [bin_ / "psql", "-X", "-q", "--csv", "-t", "-v", "ON_ERROR_STOP=1", "-h", folder, "-U", "tester", "postgres"]
+    with running() as found:
+        psql = [found.bin / "psql", "-X", "-q", "--csv", "-t", "-v", "ON_ERROR_STOP=1", "-h", found.folder]
 
         def empty():
-            Database(psql).execute("DROP TABLE IF EXISTS online_rank")
-            return Database(psql)
+            Database([*psql, "-U", "tester", "postgres"]).execute("DROP TABLE IF EXISTS online_rank")
+            return Database([*psql, "-U", "tester", "postgres"])
 
-        try:
-            yield empty
-        finally:
-            run("pg_ctl", "-D", data, "-m", "immediate", "stop")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        yield empty

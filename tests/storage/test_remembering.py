@@ -125,7 +125,7 @@ def test_time_without_a_process_does_not_count(tmp_path, clock):
 
 def test_expired_ids_leave_the_database_some_with_each_checkpoint(tmp_path, clock, monkeypatch):
     """Deleting all of those that have expired at once would make requests wait for a checkpoint."""
-    monkeypatch.setattr("online_rank.storage.state._MORE", 0)
+    monkeypatch.setattr("online_rank.storage.journal._MORE", 0)
     durable = opened(tmp_path, every=5)
     for number in range(50):
         taught(durable, number)
@@ -141,7 +141,7 @@ def test_expired_ids_leave_the_database_some_with_each_checkpoint(tmp_path, cloc
 
 
 def test_what_is_forgotten_leaves_the_database_although_it_has_expired(tmp_path, clock, monkeypatch):
-    monkeypatch.setattr("online_rank.storage.state._MORE", 0)
+    monkeypatch.setattr("online_rank.storage.journal._MORE", 0)
     durable = opened(tmp_path)
     taught(durable, "a")
     clock.now += 25 * HOUR
