@@ -182,7 +182,7 @@ def against(old: Any, new: Any, what: str, rival: str) -> str:
 
 
 def learn(log: ClickLog, settings: Settings, output: Output) -> None:
-    """Learn a model from a log of clicks, say from what and with what success, and save it; or show its columns."""
+    """Learn a model from a log of clicks, print what it learned and how well it ranks, and save it; or show the columns."""
     with warnings_as_lines(output.warn):
         if not log.files:
             raise ValueError("--clicks needs a table to learn from")

@@ -77,7 +77,7 @@ def refuse_others(context: typer.Context, allowed: set[str], option: str) -> Non
 
 
 def shown(text: str) -> str:
-    """Text whose brackets are brackets, where help has markup."""
+    """Text with its brackets escaped, for help with markup."""
     return text.replace("[", r"\[")
 
 

@@ -10,7 +10,7 @@ _log = logging.getLogger("online_rank")
 
 
 class _Lines(logging.Formatter):
-    """Lines as they were always: `online-rank: what happened`; warnings and errors say so."""
+    """Lines such as `online-rank: message`, with the level of warnings and errors."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line of a record."""
@@ -35,7 +35,7 @@ class _Json(logging.Formatter):
 
 
 class _Stderr(logging.StreamHandler):
-    """Writes to what stderr is at the time."""
+    """Writes to the present `sys.stderr`."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)

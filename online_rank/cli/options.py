@@ -177,7 +177,7 @@ class Service(NamedTuple):
     ] = None
     ranker: Annotated[
         ServedKind,
-        value(None, f"Of a new model. {KINDS} swap draws the list to show and learns from the clicks on it."),
+        value(None, f"For a new model. {KINDS} swap draws the list to show and learns from the clicks on it."),
     ] = ServedKind.additive
     measure: Measure = "ndcg@10"
     strict: Annotated[bool, flag("--strict", "Refuse features that MODEL does not know.")] = False

@@ -98,7 +98,7 @@ def maker(service: Service) -> Callable[[], RankingService]:
 
 
 def _digest(path: str, examination: str | None) -> str:
-    """What tells the model of a file, as it is served, from others."""
+    """What identifies the model of a file, as it is served."""
     return hashlib.sha256(Path(path).read_bytes() + (examination or "").encode()).hexdigest()
 
 

@@ -22,7 +22,7 @@ def train(
     output: Output,
     workers: Annotated[int | None, value("N", "Number of processes that share the shards (extra 'dask').", min=1)] = None,
     topic: Annotated[
-        str | None, value("COLUMN", "For moved: what was asked, if documents answer several questions.", **OF_CLICKS)
+        str | None, value("COLUMN", "With --clicks moved: the column that identifies the query text.", **OF_CLICKS)
     ] = None,
 ) -> None:
     """Learn from files, one query at a time; each query is a test before it is learned.
