@@ -43,7 +43,7 @@ beside = anew = 1  # whatever
 #: They are
 #: told.
 
-def test_names_are_told_apart():
+def test_names_are_distinguished():
     raise ValueError(f"{beside} goes on " "anew")
 '''
     found = sorted((line, words) for line, words, _ in script["found_in"]("a.py", text))

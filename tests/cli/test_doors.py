@@ -531,7 +531,7 @@ def test_why_a_document_ranks_above_another(run, log):
     log.sort_values("search").fillna(0.0).to_csv("log.csv", index=False)
     run("train", "log.csv", *COLUMNS, "-q", "--save", "t")
     out, _ = run("explain", "t", "log.csv", *COLUMNS[:2], "--document", "url", "--id", "3", "--a", "u25", "--b", "u30")
-    assert out.startswith("u25 scores ")
+    assert out.startswith("score of u25 minus score of u30: ")
     assert "  clicks" in out
     for arguments, message in [
         (("--id", "77"), "there is no query '77'"),

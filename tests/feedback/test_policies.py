@@ -138,7 +138,7 @@ def test_a_budget_is_kept_for_every_relevance(scores, k, keep, newcomers):
     # By enumeration of all lists: what a document that alone is relevant brings, for each document of the greedy list.
     policy, m = PlackettLuce(k=k, keep=keep, newcomers=newcomers), len(scores)
     shares = kept_by(policy, scores)
-    assert shares.min() >= keep - 1e-12  # at k <= 2 exactly keep, but for rounding
+    assert shares.min() >= keep - 1e-12  # at k <= 2 exactly keep, up to rounding
     shown = policy.show(scores, 0)
     assert keep - 1e-12 <= shown.kept <= shares.min() + 1e-12
     if m == 6 and k <= 2 and not newcomers:
