@@ -305,14 +305,14 @@ class Ranker(Ranking, QueryEstimator):
 
     learn_one.__doc__ = Ranking.learn_one.__doc__
 
-    def _answer(self, x: Any, context: Any) -> tuple[np.ndarray, Block | None]:
-        X = plain_array(x, self._n_features) if self._columns is None and context is None else None
+    def _answer(self, x: Any, context: Any, at: Any) -> tuple[np.ndarray, Block | None]:
+        X = plain_array(x, self._n_features) if self._columns is None and context is at is None else None
         if X is not None:
             with self._lock:
                 scores = self._score(X)
             if all_finite(scores):
                 return scores, None
-        return super()._answer(x, context)
+        return super()._answer(x, context, at)
 
     @property
     def _n_unnamed(self) -> int:

@@ -8,7 +8,8 @@ import numpy as np
 from online_rank import arguments
 from online_rank._kernels import hindsight as kernels
 from online_rank.base import QueryEstimator
-from online_rank.base.columns import as_array, numbers
+from online_rank.base.columns import as_array
+from online_rank.base.names import numbers
 from online_rank.measures.learned import discounts, measure
 from online_rank.query import MAX_GRADE, Block, read_query, require_finite, require_grades
 from online_rank.rankers.signs import checked_signs

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from online_rank.base import steps_of
-from online_rank.base.columns import numbers
+from online_rank.base.names import numbers
 from online_rank.bounds import LossTracker, batch_weights
 from online_rank.cli.files import behind
 from online_rank.query import Block, read_query

@@ -11,13 +11,13 @@ from typing import Any
 from rich.console import Console
 
 from online_rank.base import ranker_of
-from online_rank.base.columns import are_numbers
+from online_rank.base.names import are_numbers
 from online_rank.base.signs import signs_of_columns
 from online_rank.bounds import certificate_of
 from online_rank.bounds.account_run import keeps_account
 from online_rank.cli.advice import LOOKED_AT, advice
 from online_rank.cli.evaluate import measure_files
-from online_rank.cli.files import declared, refuse_overwriting
+from online_rank.cli.files import behind, declared, histories_of, refuse_overwriting
 from online_rank.cli.options import Checkpoints, Measuring, Output
 from online_rank.cli.printing import RANDOM, measured, table
 from online_rank.cli.reading import NO_GRADES, warnings_as_lines
@@ -50,6 +50,12 @@ def new_model(measure: str, ranker: str, signs: Mapping[str, int] | None = None,
     return StreamScaler() | PerceptronRanker(measure, signs=signs)
 
 
+def _new(settings: Settings) -> Any:
+    """The model of a run before the first query."""
+    ranker = new_model(settings.measure, settings.ranker, settings.signs, settings.relative)
+    return behind(histories_of(settings.history), ranker)
+
+
 def behind_map(ranker: Any, signs: Mapping[str, int] | None = None, **options: Any) -> Any:
     """A new ranker of a class behind a quantile map; `signs` are signs of features."""
     from online_rank import StreamQuantileMap
@@ -71,7 +77,7 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: 
     log = _log_for(output.report, settings, checkpoints)
     shown = False if output.quiet or output.json else None
     # What decides how files are read; it stays as it is.
-    blank = new_model(settings.measure, settings.ranker, settings.signs, settings.relative)
+    blank = _new(settings)
     source = settings.reading.queries(settings.files, blank, with_ids=log is not None)
     plan = source.plan
     model = _untaught(settings, source, blank, output, shown)
@@ -117,7 +123,7 @@ def _check(settings: Settings, checkpoints: Checkpoints, output: Output, workers
 def _untaught(settings: Settings, source: Any, blank: Any, output: Output, shown: bool | None) -> Any:
     """The model before the first query; says what was found in the files, and what may be better."""
     require_known_signs(settings.signs, source, settings.files)
-    model = new_model(settings.measure, settings.ranker, settings.signs, settings.relative)
+    model = _new(settings)
     if not source.is_letor:
         model = declared(model, settings.reading.strict, source.plan.features)
     elif settings.reading.strict:

@@ -7,9 +7,8 @@ import numpy as np
 
 from online_rank import arguments
 from online_rank.feedback.impressions import Clicks
-from online_rank.feedback.position_bias import fitted_examination
+from online_rank.feedback.position_bias import MOST_POSITIONS, fitted_examination
 
-_MOST = 100
 #: Fewest clicks in comparisons between two parts of the page for these to count as compared.
 _FEWEST = 10.0
 
@@ -52,7 +51,7 @@ class NaturalVariation:
     """
 
     def __init__(self, k: int = 10) -> None:
-        arguments.integer("k", k, 1, _MOST)
+        arguments.integer("k", k, 1, MOST_POSITIONS)
         self.k = k
         #: Impressions and clicks by position (2, k), for each query and document.
         self.counts: dict[tuple[Hashable, Hashable], np.ndarray] = defaultdict(lambda: np.zeros((2, k)))

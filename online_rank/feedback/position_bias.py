@@ -10,7 +10,8 @@ from online_rank._kernels import clicks as kernels
 from online_rank.base.schema import Array, Count, Schema
 from online_rank.feedback.impressions import Clicks
 
-_MOST = 100
+#: The most positions whose examination is estimated.
+MOST_POSITIONS = 100
 _N_GROUPS = 16
 # Most iterations of Newton's method, which takes about ten.
 _MOST_STEPS = 100
@@ -58,7 +59,7 @@ class PositionBias(base.Base):
     _schema = Schema(_n_updates=Count(), _wins=Array(_N_GROUPS, lambda bias: bias.k, lambda bias: bias.k, low=0.0))
 
     def __init__(self, k: int = 10) -> None:
-        arguments.integer("k", k, 1, _MOST)
+        arguments.integer("k", k, 1, MOST_POSITIONS)
         self.k = k
         self._n_updates = 0
         # Groups of impressions for the jackknife, which estimates the standard error.

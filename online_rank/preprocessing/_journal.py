@@ -247,8 +247,10 @@ def _keep(log: list[Undo], entries: dict[Any, Any], key: Any) -> None:
         log.append(functools.partial(entries.__setitem__, key, value))
     elif isinstance(value, dict):
         log.append(functools.partial(cut, value, len(value)))
-    elif not isinstance(value, set):
+    elif hasattr(value, "__dict__"):
         _keep_state(log, value)
+    elif not isinstance(value, set):
+        log.append(functools.partial(entries.__setitem__, key, copy.deepcopy(value)))
 
 
 def _keep_state(log: list[Undo], value: Any) -> None:

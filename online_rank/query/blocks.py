@@ -51,6 +51,9 @@ class Block(NamedTuple):
         The context of each query, a tuple with one dict for each; None without contexts.
     at
         float64 (q,): the time of each query, in seconds; None where they have none.
+    remembered
+        What steps that learn from feedback (`History`) made of one query when it was ranked, by their names, so that it is
+        learned with the same values; those that are not there are added. None where nothing has to wait.
     """
 
     X: Any
@@ -65,6 +68,7 @@ class Block(NamedTuple):
     scale: np.ndarray | None = None
     context: tuple[Context, ...] | None = None
     at: np.ndarray | None = None
+    remembered: dict[str, list[float]] | None = None
 
     @property
     def n_documents(self) -> int:
@@ -88,6 +92,7 @@ class Block(NamedTuple):
             self.scale,
             None if self.context is None else self.context[first:stop],
             None if self.at is None else self.at[first:stop],
+            None,
         )
         return _new(Block, fields)
 
@@ -111,7 +116,7 @@ _new = tuple.__new__
 
 def plain_block(x: np.ndarray, y: np.ndarray | None, m: int) -> Block:
     """A query of m documents and weight 1 that needs no conversion (`plain_query`). `Block(...)` takes three times as long."""
-    return _new(Block, (x, y, single(m), ONE, None, None, None, None, None, None, None, None))
+    return _new(Block, (x, y, single(m), ONE, None, None, None, None, None, None, None, None, None))
 
 
 def with_features(block: Block, X: Any, names: tuple[Hashable, ...] | None) -> Block:

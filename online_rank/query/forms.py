@@ -140,7 +140,7 @@ def read_query(
     times = None if at is None else as_times(at, n_queries)
     if not one:
         weights = as_weights(w, n_queries)
-    return _new(Block, (X, feedback, offsets, weights, ids, names, scores, form, None, None, context, times))
+    return _new(Block, (X, feedback, offsets, weights, ids, names, scores, form, None, None, context, times, None))
 
 
 def plain_array(x: Any, n_features: int) -> np.ndarray | None:

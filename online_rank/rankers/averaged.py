@@ -14,11 +14,11 @@ from online_rank._kernels.codes import AVERAGED, SINCE_REFERENCE
 from online_rank.base import Ranker
 from online_rank.base.form import Head, Linear
 from online_rank.base.growth import with_zeros
+from online_rank.base.halving import halved
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.query import Block, SparseRows
 from online_rank.query.sparse import as_rows
-from online_rank.rankers.halving import halved
 from online_rank.rankers.rules import as_weights, rule_weights
 from online_rank.rankers.signs import against_signs, require_in_array
 
@@ -77,6 +77,8 @@ class LinearRanker(AveragedRanker):
     )
 
     _touched_only = "_rows"
+
+    _lets_leave = True
 
     #: Number of columns of `_rows`.
     _row_width = sparse.OPTIMIZER

@@ -10,7 +10,7 @@ from online_rank.base import abilities_of, ranker_of
 from online_rank.base.undo import all_or_nothing
 from online_rank.serving import messages
 from online_rank.serving.answers import explained, ranked
-from online_rank.serving.learning import known_documents, page_for, query_of
+from online_rank.serving.learning import known_documents, page_for, query_of, remembering
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.reading import text_of
 from online_rank.serving.service_state import ServiceState
@@ -28,11 +28,14 @@ def explain(state: ServiceState, message: messages.Explain, request: bytes) -> R
 
 def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float, now: float) -> Reply:
     """Rank a query of a time `at` the time `now`. Raises ValueError."""
-    query, text, pending = query_of(state, message, n_bytes=len(request)), text_of(request), state._pending
+    query, pending = remembering(state, query_of(state, message, n_bytes=len(request)), at), state._pending
+    scores = state.model.predict_one(query)
+    if state.challenge is not None and abilities_of(state.challenge.model).remembers:
+        state.challenge.model.predict_one(query)  # What it makes of earlier feedback waits, too.
+    text = text_of(request, query.remembered)
     # Before anything is drawn, because a refused request must not change the next draw.
     size = _ENTRY + len(text) * (1 if text.isascii() else 4) + _DOCUMENT * query.n_documents
     pending.require_room(size)
-    scores = state.model.predict_one(query)
     if message.greedy is True:
         return Reply(ranked(message.id, scores))
     with all_or_nothing(state) as changes:

@@ -54,6 +54,7 @@ _NAMES = {
         "DeclaredFeatures",
         "ForEachDocument",
         "HashedFeatures",
+        "History",
         "MaxAbsStreamScaler",
         "QueryNormalizer",
         "RunFeatures",

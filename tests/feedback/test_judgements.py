@@ -77,7 +77,18 @@ def test_a_document_shown_further_down_is_not_worse():
     assert (a.clicks, b.clicks) == (10.0, 5.0)
     assert a.attraction == b.attraction == pytest.approx(1.0)
     assert b.upper - b.lower > a.upper - a.lower
-    assert a.grade == b.grade == 2
+
+
+def test_grades_are_cut_by_shares_of_the_pairs_unless_cuts_are_given():
+    made = judgements(log_of(), examination=THETA)
+    attraction = np.array([j.attraction for j in made.judged])
+    assert made.cuts == pytest.approx(np.quantile(attraction, [0.5, 0.7, 0.85, 0.95]))
+    assert [j.grade for j in made.judged] == [sum(j.attraction >= cut for cut in made.cuts) for j in made.judged]
+    n = len(made.judged)
+    counts = np.bincount([j.grade for j in made.judged])
+    assert counts / n == pytest.approx([0.5, 0.2, 0.15, 0.1, 0.05], abs=1.5 / n)
+    given = judgements(log_of(), examination=THETA, cuts=(1.0,))
+    assert [j.grade for j in given.judged] == [int(j.attraction >= 1.0) for j in given.judged]
 
 
 def test_the_examination_is_estimated_from_documents_that_moved():
