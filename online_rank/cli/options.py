@@ -183,7 +183,8 @@ class Clicks(NamedTuple):
         str | None,
         value(
             "FILE|estimated|none",
-            "With --clicks moved: how often each position is looked at; none if positions do not matter. [dim]Default: estimated.[/dim]",
+            "With --clicks moved: how often each position is looked at; none if positions do not matter. "
+            "[dim]Default: estimated.[/dim]",
             **OF_CLICKS,
         ),
     ] = None
