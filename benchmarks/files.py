@@ -2,9 +2,9 @@
 
     python -m benchmarks.files [--rows 1000000] [--repetitions 3] [--other PYTHON]
 
-Writes rows with 20 features, ids of queries and documents, and grades into a temporary folder, in queries of 20 documents, and
-reads each file in a fresh process for each figure, pinned to one core where the system allows it, the readers taking turns.
-Medians. pyarrow alone splits and converts a whole file, without queries, roles of columns, ids or messages. `--other` is the
+Writes rows with 20 features, ids of queries and documents, and grades into a temporary folder, in queries of 20 documents.
+Reads each file in a fresh process for each figure, pinned to one core if the system allows it. Readers take turns; figures are
+medians. pyarrow alone splits and converts a whole file, without queries, roles of columns, ids or messages. `--other` is the
 Python of another checkout, which reads the LETOR text too, by `iter_letor` if it has no `read`. Memory is read from /proc, so
 this runs on Linux.
 """

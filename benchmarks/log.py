@@ -1,7 +1,7 @@
 """From a raw log to a deployed model: a million rows of parquet, unsorted, and the commands of one page of the guide.
 
-`python -m benchmarks.log` writes a log as a shop's would be (an index column, booleans, times, missing values, text, rows in no
-order), runs the commands of docs/data.md on it, and writes their time, memory and results to benchmarks/results/log.md.
+`python -m benchmarks.log` writes a log like a shop's: an index column, booleans, times, missing values, text, unordered rows.
+It runs the commands of docs/data.md on it, and writes their time, memory and results to benchmarks/results/log.md.
 """
 
 import json

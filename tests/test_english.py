@@ -24,8 +24,8 @@ def script():
         ("Said, not dropped: they are told. Or the service goes on.", ["Said, not dropped", "are told", "goes on"]),
         ("Folders of which the digests are right, whatever the length.", ["of which the", "whatever"]),
         ("It is `beside` in [a page](that-of.md).\n```sh\nbeside\n```\nWhere there is none, raise.", ["Where there is none"]),
-        ("word " * 45 + "ends.", ["46 words in one sentence"]),
-        ("word " * 44 + "ends. " + "word " * 44 + "ends.\n\n- " + "word " * 45, []),
+        ("word " * 40 + "ends.", ["41 words in one sentence"]),
+        ("word " * 39 + "ends. " + "word " * 39 + "ends.\n\n- " + "word " * 40, []),
         ("If some linear ranker separates the grades with margin gamma, total loss is at most 4/gamma².", []),
         ("A corrupted folder is either rejected or fully recovered. Names that cannot be saved raise in `learn_one`.", []),
     ],
@@ -43,7 +43,7 @@ beside = anew = 1  # whatever
 #: They are
 #: told.
 
-def test_names_are_distinguished():
+def test_names_are_told_apart():
     raise ValueError(f"{beside} goes on " "anew")
 '''
     found = sorted((line, words) for line, words, _ in script["found_in"]("a.py", text))

@@ -170,8 +170,8 @@ class Seen(NamedTuple):
     Attributes
     ----------
     lists, clicked, documents, with_gaps, alone, late
-        The numbers of lists, of lists with a click, of documents shown, of lists with gaps, of lists with one candidate, and of
-        events left out because they came after the window of their list.
+        Numbers of lists: all, and with a click; of documents shown; of lists with gaps, and with one candidate; and of events
+        left out because they came after the window of their list.
     longest, deepest
         The most documents of a list, and the lowest position.
     largest

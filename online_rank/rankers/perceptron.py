@@ -55,9 +55,9 @@ class PerceptronRanker(LinearRanker):
         a measure of your own: a function from the grades in the order of a ranking to its loss, an object with a method `loss`
         (`online_rank.measures.own`), or the name that it is registered under (Notes).
     credit
-        Which pairs get the mass. With v_i the mean, over the documents of i's grade, of what each adds to the bound on the loss
-        if a less relevant document outscores it ([CT]; `online_rank.surrogates.slam`), `"spread"` puts v_i in equal parts on
-        all violators of document i, and `"argmax"` on the best-scored one ([CT]'s subgradient). `"sort"`: all documents, by how
+        Which pairs get the mass. Let v_i be the mean, over the documents of i's grade, of what each adds to the bound on the
+        loss if a less relevant document outscores it ([CT]; `online_rank.surrogates.slam`). `"spread"` puts v_i in equal parts
+        on all violators of document i, `"argmax"` on the best-scored one ([CT]'s subgradient). `"sort"`: all documents, by how
         far they are from where they should be, in normal scores; better the more features there are. `"adaptive"`: a mixture of
         `"spread"` and `"sort"`, each weighted by the inverse square of its sum of ||z||^2 so far.
     mass

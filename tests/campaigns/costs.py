@@ -1,9 +1,9 @@
 """What requests cost beyond their weight, over all models: the worst that were found, for each kind of request.
 
 A request may cost 16 kB and a millisecond, and the time that the model itself needs for a query of that shape. It may cost the
-memory that a request with two documents of a known and a new feature takes (learning may copy a model's state), two of the
-arrays that `online_rank.limits` grants to any request, and what it grants to new features of any request, twice where it is
-learned. The rest is divided by the size of the request. Each request is answered in a fork of this process, where everything
+memory of a request with two documents of a known and a new feature (learning may copy a model's state), and two of the arrays
+that `online_rank.limits` grants to any request. For new features it may cost what the limits grant to any request, twice if it
+is learned. The rest is divided by the size of the request. Each request is answered in a fork of this process, where everything
 it needs is loaded and compiled; its time is the least of three, if the first is not little, and its resident memory if that is
 much. The lines of `stream` and the bodies of `/rank`, `/learn` and `/explain` go through the same `handle`.
 """
