@@ -120,6 +120,10 @@ CATALOGUE: dict[str, list[Entry]] = {
         ),
     ],
     "files": [Entry("", "0", "10 minutes", times=True)],
+    "history": [
+        Entry("A feed", "0 to 4; nothing was chosen on them", "5 minutes"),
+        Entry("Memory", "0", "2 minutes", reason="memory and time of a process"),
+    ],
     "hybrid": [
         Entry("Certificate", "0 to 999"),
         Entry("Strength of the beginning", "0 and on", "20 minutes", reason="20 minutes of streams"),
@@ -134,6 +138,9 @@ CATALOGUE: dict[str, list[Entry]] = {
     ],
     "images": [
         Entry("", "0 to 2", "2 hours", reason="hours of networks, and torch, whose last digits depend on the processor")
+    ],
+    "judgements": [
+        Entry("", "0 to 4", "20 minutes", by="benchmarks.judgements --users ubm --seeds 1", reason="20 minutes of logs")
     ],
     "latency": [Entry("", "0", "5 minutes", reason="it needs another checkout", times=True)],
     "lifting": [Entry("", "0", "3 minutes", times=True)],
