@@ -107,6 +107,12 @@ CATALOGUE: dict[str, list[Entry]] = {
     "distributed_cost": [Entry("", "the number of the file", "20 minutes", times=True)],
     "distributed_mq2008": [Entry("", "orders 0 to 9", "10 minutes")],
     "drift": [Entry("", "0 to 2", "10 minutes", by="benchmarks.drift --seeds 3", reason="rows of another checkout")],
+    "exploring": [
+        Entry("Budget", "73, 1 for few documents", "5 minutes"),
+        Entry("A shop", "0 to 4", "30 minutes", reason="30 minutes"),
+        Entry("Wrong", "0 to 199", "15 minutes", reason="200 runs"),
+        Entry("", "0 to 4", "10 minutes", reason="10 minutes"),
+    ],
     "exports": [
         Entry("What a query takes", "0", "2 minutes", times=True),
         Entry("Curves as trees", f"{_FILES}; 300 and 301 for streams", "5 minutes"),

@@ -11,6 +11,7 @@ from benchmarks._clicks_data import K, Queries, offline, parts, queries_of
 from benchmarks._common import table
 from benchmarks._kept import Kept
 from online_rank import AdditiveRanker, Clicks, ExaminedRanker, PerceptronRanker, PlackettLuce, StreamScaler, SwapRanker
+from online_rank.evaluate import Spread
 from online_rank.feedback import Impression, NaturalVariation
 from online_rank.stream.clicks import User, user
 
@@ -161,7 +162,7 @@ def today(folder: Path, column: int, fold: int) -> float:
 def _cell(found: list[Any]) -> str:
     if "refused" in found:
         return f"refused in {found.count('refused')} of {len(found)}" if set(found) != {"refused"} else "refused"
-    return f"{np.mean(found):.3f} ± {np.std(found, ddof=1) / len(found) ** 0.5:.3f}"
+    return f"{Spread.of(found):.3f}"
 
 
 def section(folder: Path, kept: Kept) -> str:
