@@ -77,7 +77,7 @@ def _loop() -> float:
 
 
 def live(model: Any, first: int, n_chunks: int, seed: int) -> tuple[float, int]:
-    """Let a model rank and learn some chunks; processor time of a chunk over the time of a loop, and the size of the largest file.
+    """Let a model rank and learn some chunks; processor time of a chunk over a loop's, and the size of the largest file.
 
     A file has a sample of the latest documents, which grows up to 96 of them and begins again, so its size comes and goes.
     """
