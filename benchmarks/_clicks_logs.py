@@ -1,4 +1,4 @@
-"""What click rankers learn from a log of every shape, beside learning from grades."""
+"""What click rankers learn from a log of every shape, compared with learning from grades."""
 
 import functools
 from collections.abc import Callable

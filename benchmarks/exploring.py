@@ -137,7 +137,7 @@ def of_budget(draws: int) -> str:
 Share of the greedy list's DCG@k that users see if one document alone is relevant. *Exact*: the least over all places, and
 over scores of 1 to 6 documents (equal, tied, far apart, one far ahead, random), by all orders. *Drawn*: {draws:,} draws for
 each of {len(queries)} queries of MQ2008 with 40 documents or more, ranked by one feature; the least over queries and places,
-and the mean. With k = 1 and 2 the budget is spent to the last, whatever the scores, so that measured shares are on both sides
+and the mean. With k = 1 and 2 the budget is spent to the last, for any scores, so that measured shares are on both sides
 of it.
 
 {table(head, rows)}
@@ -295,7 +295,8 @@ def of_pins(n: int, seeds: Sequence[int]) -> str:
     return f"""## Pins and exclusions
 
 {n:,} lists of position users, of which 20 % have the document of lowest score pinned to place 2 and 10 % exclude the first one;
-{len(seeds)} seeds. NDCG@10 on 500 held-back queries, and the distance of the weights, of length 1, from those of the clean log.
+{len(seeds)} seeds. NDCG@10 on 500 held-back queries, and the distance of the weights, of length 1, from the weights of the
+clean log.
 
 {table(("pins and exclusions", "NDCG@10", "distance"), rows)}
 """

@@ -1,4 +1,4 @@
-"""What are grades made of clicks worth, beside clicks as grades, true grades, and LightGBM with the position as a feature?
+"""What are grades made of clicks worth, next to clicks as grades, true grades, and LightGBM with the position as a feature?
 
     python -m benchmarks.judgements [--users position trust ubm] [--seeds 5] [--keep FILE]
 

@@ -149,7 +149,7 @@ def arrays(rng, n):
 @settings(deadline=None, max_examples=8)
 @given(seed=st.integers(0, 10**6), cut=st.integers(0, 20), max_keys=st.sampled_from([3, 100]))
 @pytest.mark.filterwarnings("ignore:History")
-def test_blocks_are_the_loop_bit_for_bit_and_copies_and_files_go_on(seed, cut, max_keys):
+def test_blocks_are_the_loop_bit_for_bit_and_copies_and_files_continue(seed, cut, max_keys):
     def make():
         return History("2", half_life="2d", max_keys=max_keys) | StreamScaler() | PerceptronRanker()
 
@@ -363,7 +363,7 @@ def test_bad_queries_are_refused_with_a_remedy():
         step.transform_one({"a": {"brand": float("inf")}})
 
 
-def test_a_stream_without_any_key_is_told_once(recwarn):
+def test_a_stream_without_any_key_raises_one_warning(recwarn):
     step = History("brnd", half_life=9)
     for _ in range(2):
         step.learn_one(QUERY, {"a": 1, "b": 0})

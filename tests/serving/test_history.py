@@ -1,4 +1,4 @@
-"""`History` in a service: the values that ranked a query wait with it, whatever happens until it is learned."""
+"""`History` in a service: the values that ranked a query wait with it until it is learned."""
 
 import json
 
@@ -128,7 +128,7 @@ def test_train_on_the_log_reproduces_the_values_of_the_service(tmp_path):
     assert trained.predict_one(asked["docs"]) == served.model.predict_one(asked["docs"])
 
 
-def test_places_are_those_of_the_ranking_served():
+def test_places_belong_to_the_ranking_served():
     one = RankingService(History(half_life="1d", examination=(1.0, 0.5, 0.0)) | PerceptronRanker())
     shown = answer(one, {"id": 1, "docs": {i: {"x": float(k)} for k, i in enumerate("abc")}, "ts": NOW}).answer["ranking"]
     answer(one, {"id": 1, "grades": {"a": 0, "b": 1, "c": 2}})
@@ -138,7 +138,7 @@ def test_places_are_those_of_the_ranking_served():
     assert step._at == NOW  # when it was shown, not when it was learned
 
 
-def test_a_challenger_has_values_of_its_own():
+def test_a_challenger_has_other_values():
     rival = History("brand", half_life="3h") | AdditiveRanker()
     served = service(challenge=Challenge(rival))
     plain = service(challenge=Challenge(AdditiveRanker()))
@@ -205,7 +205,7 @@ class Store(dict):
     delete = dict.__delitem__
 
 
-def test_a_key_of_a_topic_goes_on_after_a_failure():
+def test_a_key_of_a_topic_continues_after_a_failure():
     once, state = service(), Store()
     workers = KeyedRankers(service, every=7)
     for offset, request in enumerate(rounds(20, delay=3)):
