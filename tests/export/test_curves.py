@@ -260,3 +260,12 @@ def test_a_feature_and_a_level_of_one_name_are_refused():
 
 def test_at_least_12_targets_take_curves_of_single_documents():
     assert len([to for to, target in TARGETS.items() if "curves" in target.kinds]) >= 12
+
+
+def test_a_feature_that_is_often_0_has_not_been_negative():
+    rng, model = np.random.default_rng(0), AdditiveRanker(relative=False)
+    for _ in range(60):
+        sales = np.where(rng.random(12) < 0.7, 0.0, rng.exponential(size=12))
+        model.learn_one([{"sales": float(x)} for x in sales], (sales > 0.5).astype(int))
+    assert min(layer.knots[0][0][0] for layer in form_of(model).layers if hasattr(layer, "knots")) < 0.0
+    assert to_elasticsearch(model)
