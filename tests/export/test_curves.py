@@ -226,7 +226,7 @@ def test_trees_are_balanced_and_have_no_more_leaves_than_they_may(taught):
     assert max(int((tree.columns < 0).sum()) for tree in as_trees(given, leaves=100)) <= 101
 
 
-def test_levels_have_features_of_their_own_in_engines(taught):
+def test_levels_are_separate_features_in_engines(taught):
     model = taught("few levels", positive=True)
     made = {feature["name"]: feature for feature in solr_features(model, names={"brand": "brand_s"})}
     acme = {"class": "org.apache.solr.ltr.feature.SolrFeature", "params": {"fq": ["{!field f='brand_s'}acme"]}}
