@@ -65,7 +65,7 @@ sphinx_gallery_conf = {
 
 
 def write_pages(app):
-    """Write the pages of the API and of the commands, and remove those of names that are gone."""
+    """Write the pages of the API and of the commands, and remove the pages of names that are gone."""
     pages = {f"{name}.rst": lines for name, lines in api_pages().items()}
     group = typer.main.get_command(commands)
     pages["commands.md"] = [typer.cli.get_docs_for_click(obj=group, ctx=typer.Context(group), name="online-rank")]
