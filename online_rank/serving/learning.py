@@ -105,7 +105,7 @@ def learn_waiting(
     """
     number = state._pending.number(query_id) or 0
     text, scores, drawn = state._pending.get(query_id)
-    query = block_of(state, number, text)
+    query = _asked_at(block_of(state, number, text), state._pending.time(query_id))
     if is_clicks and drawn is None:
         raise ValueError(NOT_CLICKS)
     account = LossInterval(state._served)
@@ -212,6 +212,12 @@ def remembering(state: ServiceState, query: Block, at: float) -> Block:
     """A query that is ranked at a time; what steps make of earlier feedback on it waits with it (`Block.remembered`)."""
     models = [state.model] if state.challenge is None else [state.model, state.challenge.model]
     return query._replace(remembered={AT: [at]}) if any(abilities_of(model).remembers for model in models) else query
+
+
+def _asked_at(query: Block, at: float | None) -> Block:
+    """A query that waits, with the time at which it was asked, which may have been set back (`stored_times`)."""
+    kept = query.remembered
+    return query if kept is None or at is None else query._replace(remembered=kept | {AT: [at]})
 
 
 def _count_impression(state: ServiceState, query: Block, y: Clicks, at: float | None, changes: all_or_nothing) -> None:
