@@ -1,8 +1,8 @@
 """A client of `online-rank serve`, synchronous and asynchronous (extra `client`).
 
-Requests are the typed messages of `online_rank.serving.messages`, answers its typed dicts. What gets no answer, or 429, 502, 503
-or 504, is sent again under its id until the patience is over. Feedback under an id is learned once, however often it comes: the
-answer to a repetition has `"duplicate": true`. So has the one after an answer that was lost on its way.
+Requests are the typed messages of `online_rank.serving.messages`, answers its typed dicts. What gets no answer, or 429, 502,
+503 or 504, is sent again under its id until the patience is over. Feedback under an id is learned once, however often it comes:
+the answer to a repetition has `"duplicate": true`. So has the one after an answer that was lost on its way.
 """
 
 import asyncio

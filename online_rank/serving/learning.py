@@ -22,7 +22,7 @@ from online_rank.query.blocks import ONE, with_feedback
 from online_rank.query.columns import Columns
 from online_rank.serving import answers, messages
 from online_rank.serving.challenge import drafted_by_challenge
-from online_rank.serving.outcomes import Outcome, Reply
+from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
 from online_rank.serving.reading import digest_of, feedback_of, read, request_of
 from online_rank.serving.service_state import ServiceState
 
@@ -40,7 +40,7 @@ def learn(state: ServiceState, message: messages.Grades | messages.Clicks, reque
         return _came_again(state, query_id, before, digest)
     number = state._pending.number(query_id)
     if number is None:
-        raise ValueError(
+        raise UnknownQuery(
             "no query is waiting under this id: it was never ranked, or dropped since (see stats: evicted, expired)"
         )
     outcome = Outcome(("learn", query_id, number, at), feedback=request, gone=(number,), digest=digest)

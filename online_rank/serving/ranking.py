@@ -9,6 +9,7 @@ import numpy as np
 
 from online_rank.base import abilities_of, ranker_of
 from online_rank.base.undo import all_or_nothing
+from online_rank.query import Block
 from online_rank.serving import messages
 from online_rank.serving.answers import explained, ranked
 from online_rank.serving.learning import known_documents, page_for, query_of
@@ -29,10 +30,9 @@ def explain(state: ServiceState, message: messages.Explain, request: bytes) -> R
 
 def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float, now: float) -> Reply:
     """Rank a query of a time `at` the time `now`. Raises ValueError."""
-    query, text, pending = query_of(state, message, n_bytes=len(request)), text_of(request), state._pending
+    query, text = query_of(state, message, n_bytes=len(request)), text_of(request)
     # Before anything is drawn, because a refused request must not change the next draw.
-    size = _ENTRY + len(text) * (1 if text.isascii() else 4) + _DOCUMENT * query.n_documents
-    pending.require_room(size)
+    state._pending.require_room(_size(query, text))
     scores = state.model.predict_one(query)
     if message.greedy is True:
         return Reply(ranked(message.id, scores))
@@ -52,23 +52,54 @@ def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float,
             drawn = json.dumps(shown.to_dict(), separators=(",", ":"))
             n_shown, kept = ranker.n_shown, shown.kept
         # Clicks on the page before may still come.
-        query_id = page_for(state, message.id, json.loads(drawn)["order"] if drawn else query.ids or ())
-        waiting = (query_id, size, at, text, [*scores.values()], drawn)
-        number, gone = None, list[int]()
-        replaced = pending.number(query_id)
-        if state.learned_as(query_id) is None:
-            number, gone = pending.next_number, pending.crowded_out(query_id, size, now)
-            state._hold(number, size, query)
-        # Of those that feedback was given for the windows end: they go when they are learned.
-        forgotten = [each for each in gone if not pending.is_given(each)] if gone else gone
-        if replaced is not None:
-            forgotten = [*forgotten, replaced]
-        # Only a query ahead of the clock has another time than it is.
-        fields = ("rank", n_shown, gone, n_asked, kept, None if now == at else now)
-        reply = Reply(answer, Outcome(fields, number, waiting, gone=tuple(forgotten)), docs=message.given)
-        let_wait(state, changes, number, waiting, gone, now, kept)
-    pending.spill()
+        reply = waits(
+            state, changes, message, query, text, [*scores.values()], drawn, at, now, answer=answer, n_shown=n_shown, kept=kept,
+            n_asked=n_asked,
+        )  # fmt: skip
+    state._pending.spill()
     return reply
+
+
+def waits(
+    state: ServiceState,
+    changes: all_or_nothing,
+    message: messages.Rank,
+    query: Block,
+    text: str,
+    scores: list[float],
+    drawn: str | None,
+    at: float,
+    now: float,
+    *,
+    answer: dict[str, Any],
+    n_shown: int | None,
+    kept: float | None,
+    n_asked: int,
+) -> Reply:
+    """A query that was ranked waits; the last of the changes, which undo it. Raises ValueError."""
+    pending, size = state._pending, _size(query, text)
+    pending.require_room(size)
+    query_id = page_for(state, message.id, json.loads(drawn)["order"] if drawn else query.ids or ())
+    waiting = (query_id, size, at, text, scores, drawn)
+    number, gone = None, list[int]()
+    replaced = pending.number(query_id)
+    if state.learned_as(query_id) is None:
+        number, gone = pending.next_number, pending.crowded_out(query_id, size, now)
+        state._hold(number, size, query)
+    # Of those that feedback was given for the windows end: they go when they are learned.
+    forgotten = [each for each in gone if not pending.is_given(each)] if gone else gone
+    if replaced is not None:
+        forgotten = [*forgotten, replaced]
+    # Only a query ahead of the clock has another time than it is.
+    fields = ("rank", n_shown, gone, n_asked, kept, None if now == at else now)
+    reply = Reply(answer, Outcome(fields, number, waiting, gone=tuple(forgotten)), docs=message.given)
+    let_wait(state, changes, number, waiting, gone, now, kept)
+    return reply
+
+
+def _size(query: Block, text: str) -> int:
+    """About the bytes that a query takes while it waits."""
+    return _ENTRY + len(text) * (1 if text.isascii() else 4) + _DOCUMENT * query.n_documents
 
 
 def let_wait(
