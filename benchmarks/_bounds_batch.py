@@ -5,7 +5,7 @@ import functools
 import numpy as np
 
 from benchmarks._common import table
-from online_rank import best_in_hindsight, bounds
+from online_rank import batch_weights, bounds
 from online_rank.surrogates import hinge, listnet, slam
 from tests.reference.bounds import gradient_l1_constant
 
@@ -24,7 +24,7 @@ def generalisation() -> str:
         world = np.random.default_rng([m, 0])
         teacher = world.normal(size=FEATURES)
         draw = functools.partial(_queries, teacher / np.linalg.norm(teacher), m)
-        best = best_in_hindsight(draw(world, MANY), measure="ndcg", lam=0.01).weights
+        best = batch_weights(draw(world, MANY), measure="ndcg", lam=0.01).weights
         norm, lipschitz = float(np.linalg.norm(best)), gradient_l1_constant("slam", m)
         test = draw(world, MANY)
         least = _losses(best, test)
@@ -32,7 +32,7 @@ def generalisation() -> str:
             lam = bounds.theorem_8_regularization(n=n, norm=norm, lipschitz=lipschitz)
             excess = []
             for repetition in range(REPETITIONS):
-                learned = best_in_hindsight(draw(np.random.default_rng([m, n, repetition + 1]), n), measure="ndcg", lam=lam)
+                learned = batch_weights(draw(np.random.default_rng([m, n, repetition + 1]), n), measure="ndcg", lam=lam)
                 excess.append(float((_losses(learned.weights, test) - least).mean()))
             limit = bounds.theorem_8(n=n, norm=norm, lipschitz=lipschitz)
             mean, error = float(np.mean(excess)), float(np.std(excess, ddof=1)) / REPETITIONS**0.5
@@ -43,7 +43,7 @@ def generalisation() -> str:
             )
     header = ("documents, training queries", "B", "L(w*)", "L(ŵ) - L(w*)", "at most (Theorem 8)")
     return f"""SLAM with NDCG weights; queries of m documents with {FEATURES} features, R_X = 1, a noisy teacher, grades 0 to 2.
-ŵ: `best_in_hindsight` on n queries with the lambda of the theorem; w*: the best weights of norm at most B on {MANY:,} other
+ŵ: `batch_weights` on n queries with the lambda of the theorem; w*: the best weights of norm at most B on {MANY:,} other
 queries. Expected losses are means over {MANY:,} new queries, those of ŵ also over {REPETITIONS} draws of the training queries
 (± standard error). The bound does not grow with m, since L₂ = 2 R_X (Corollary 9); it is far from tight.
 

@@ -1,4 +1,4 @@
-"""Sections of `benchmarks.bounds` on real data: blends beside the best in hindsight, and paired intervals."""
+"""Sections of `benchmarks.bounds` on real data: blends next to batch weights, and paired intervals."""
 
 import itertools
 import time
@@ -139,7 +139,7 @@ def tightness() -> str:
                 scaler.learn_one(block.X[a:b])
                 parts.append(scaler.transform_one(block.X[a:b]))
             X = np.concatenate(parts)
-            best = bounds.best_in_hindsight((X, block.y, block.qid), lam=1e-2, credit="spread", progress=False)
+            best = bounds.batch_weights((X, block.y, block.qid), lam=1e-2, credit="spread", progress=False)
             tracker = LossTracker(PerceptronRanker(credit=credit), {"best": best.weights, "zero": np.zeros(X.shape[1])})
             tracker.learn_many(X, block.y, block.qid)
             c, zero = tracker.certificate("best"), tracker.certificate("zero")
@@ -153,6 +153,6 @@ def tightness() -> str:
                     f"{c.totals['counted_weight']:.0f}", f"{c.facts['weight_norm'] / V:.3f}",
                 )
             )  # fmt: skip
-    header = ("run", "loss", "V", "V / loss", "hindsight form at u = 0, of V", "F(u) / V, best in hindsight", "F(u) + <u, w>",
+    header = ("run", "loss", "V", "V / loss", "hindsight form at u = 0, of V", "F(u) / V, batch weights", "F(u) + <u, w>",
               "F(u) + ‖u‖ sqrt(Q)", "closed form", "queries counted", "‖w‖ / V: no margin above it")  # fmt: skip
     return table(header, rows)

@@ -1,17 +1,19 @@
 """Does every export rank as the model does? Every public ranker, alone, behind transformers and in a blend, to every target.
 
-    python -m benchmarks.exports [--queries 784] [--keep FILE] [--minutes 60] [--times]
+    python -m benchmarks.exports [--part models times leaves shop] [--queries 784] [--keep FILE] [--minutes 60] [--shops 5]
 
-Models learn 100 queries of MQ2008's training part. Their files are read by the programs themselves where these are Python
-packages (ONNX Runtime, LightGBM, XGBoost) or a compiler, and otherwise by independent readers written from the targets'
+`models`: they learn 100 queries of MQ2008's training part. Their files are read by the programs themselves where these are
+Python packages (ONNX Runtime, LightGBM, XGBoost) or a compiler, and otherwise by independent readers written from the targets'
 documentation (`tests.reference.engines`). A score is compared in units of the largest score of its query, less what is added to
 all documents of it. "equal": within 1e-9; "float32": within 1e-5, where program or model compute in single precision. A query
 is ranked otherwise if two documents further apart than 1e-6 stand in the other order. With `--keep`, models that FILE has are
-not measured again. Databases are in `tests/export`. `--times` prints only what a query of 150 documents and 136 features takes.
+not measured again. Databases are in `tests/export`.
+
+`times`: what a query of 150 documents and 136 features takes. `leaves`: what changes where curves become trees. `shop`: the
+model of `train --for elasticsearch` beside LightGBM.
 """
 
-import ctypes
-import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -26,6 +28,8 @@ from river import linear_model
 
 from benchmarks._common import environment, parser, save, table
 from benchmarks._data import MQ2008, data_folder, folds, offsets_of
+from benchmarks._exports_times import compiled, show_times
+from benchmarks._exports_trees import show_leaves, show_shop
 from benchmarks._kept import Kept, add_keep
 from online_rank import (
     AdditiveRanker,
@@ -132,25 +136,6 @@ def _named(X: np.ndarray) -> list[dict[str, float]]:
     return [dict(zip(NAMES, row, strict=True)) for row in X.tolist()]
 
 
-def compiled(
-    header: str, folder: Path, d: int = len(NAMES), options: tuple[str, ...] = ("-O1",)
-) -> Callable[[np.ndarray], np.ndarray]:
-    """The scores of an exported C header, compiled once."""
-    one = f"for (int i = 0; i < n; ++i) s[i] = model_score(x + i * {d}); return 0;"
-    body = "return model_scores(x, n, s);" if "model_scores(" in header else one
-    (folder / "model.c").write_text(f"{header}\nint call(const double *x, int n, double *s) {{ {body} }}\n")
-    subprocess.run(["cc", "-shared", "-fPIC", *options, "-w", "-o", "model.so", "model.c", "-lm"], check=True, cwd=folder)
-    library = ctypes.CDLL(str(folder / "model.so"))
-
-    def scores(X: np.ndarray) -> np.ndarray:
-        rows, found = np.ascontiguousarray(X, dtype=np.float64), np.empty(len(X))
-        pointer = ctypes.POINTER(ctypes.c_double)
-        library.call(rows.ctypes.data_as(pointer), len(rows), found.ctypes.data_as(pointer))
-        return found
-
-    return scores
-
-
 def compared(model: Any, to: str, queries: list[np.ndarray], expected: list[np.ndarray]) -> Cell:
     """An export beside the model."""
     try:
@@ -158,7 +143,11 @@ def compared(model: Any, to: str, queries: list[np.ndarray], expected: list[np.n
     except (TypeError, ValueError) as error:
         return Cell(refused=str(error))
     with tempfile.TemporaryDirectory() as folder:
-        score = compiled(content, Path(folder)) if to == "c" else lambda X: engines.scores(to, content, NAMES, X, folder)
+        score = (
+            compiled(content, Path(folder), len(NAMES))
+            if to == "c"
+            else lambda X: engines.scores(to, content, NAMES, X, folder)
+        )
         if to in _OF_QUERIES:
             answers = [score(X) for X in queries]
         else:
@@ -192,76 +181,16 @@ def measured(make: Callable[[], Any], targets: list[str], learned: Any, asked: l
     return [list(compared(model, to, asked, expected)) for to in targets]
 
 
-def times(m: int = 150, d: int = 136) -> list[tuple[str, ...]]:
-    """Microseconds of one query of m documents and d features: of models, and of their exports, beside one another."""
-    rng, rows = np.random.default_rng(0), []
-
-    def drawn(n: int) -> np.ndarray:
-        X = rng.normal(size=(n, d))
-        X[:, ::3] = np.exp(2.0 * X[:, ::3])
-        X[:, 1::5] = np.floor(3.0 * np.abs(X[:, 1::5]))
-        return X
-
-    # Other queries each time: models keep what they computed of the last one.
-    asked = [drawn(m) for _ in range(100)]
-    for name in ("AdditiveRanker, relative=False", "AdditiveRanker", "BlendRanker, relative=False", "BlendRanker"):
-        model = RANKERS[name]()
-        for _ in range(60):
-            X = drawn(40)
-            model.learn_one(X, np.digitize(np.sin(X[:, 1]) + np.log(X[:, 0]) + rng.normal(size=40), [0.5, 1.5]))
-        with tempfile.TemporaryDirectory() as folder:
-            score = compiled(export(model, "c", name="model"), Path(folder), d, ("-O3", "-march=native"))
-            session = _one_thread(export(model, "onnx"))
-            calls: dict[str, Callable[[np.ndarray], Any]] = {
-                "model": model.predict_one, "c": score, "onnx": lambda X, run=session: run(None, {"features": X}),
-            }  # fmt: skip
-            if "relative" in name:
-                content = export(model, "lightgbm")
-                calls["lightgbm"] = lambda X, text=content: engines.lightgbm(text, X)
-            medians = {call: _median(function, asked) for call, function in calls.items()}
-        rows.append(
-            (name, *(f"{1e6 * medians[call]:.0f}" if call in medians else "" for call in ("model", "c", "onnx", "lightgbm")))
-        )
-    return rows
-
-
-def _median(call: Callable[[np.ndarray], Any], asked: list[np.ndarray]) -> float:
-    found = []
-    for X in [asked[0], *asked]:
-        start = time.perf_counter()
-        call(X)
-        found.append(time.perf_counter() - start)
-    return float(np.median(found[1:]))
-
-
-def _one_thread(data: Any) -> Callable[..., Any]:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    run: Callable[..., Any] = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"]).run
-    return run
-
-
-def main() -> None:
+def show_models(given: Any) -> str:
     """Every model, every export."""
-    arguments = parser(__doc__)
-    arguments.add_argument("--queries", type=int, default=784)
-    arguments.add_argument("--minutes", type=float, default=float("inf"), help="begin no other model after this")
-    arguments.add_argument("--times", action="store_true", help="only what one query takes")
-    add_keep(arguments)
-    chosen = arguments.parse_args()
-    if chosen.times:
-        print(table(("model", "its array call", "c", "onnx", "lightgbm"), times()))
-        return
-    until, kept = time.monotonic() + 60.0 * chosen.minutes, Kept(chosen.keep)
+    until, kept = time.monotonic() + 60.0 * given.minutes, Kept(given.keep)
     parts = list(folds(data_folder() / MQ2008))
     learned = [(parts[0].train.X[a:b], parts[0].train.y[a:b]) for a, b in list(pairwise(offsets_of(parts[0].train)))[:LEARNED]]
     # In single precision, as engines store features, so that all see the same.
     asked = [
         part.test.X[a:b].astype(np.float32).astype(np.float64) for part in parts for a, b in pairwise(offsets_of(part.test))
     ]
-    asked = asked[:: max(1, len(asked) // chosen.queries)][: chosen.queries]
+    asked = asked[:: max(1, len(asked) // given.queries)][: given.queries]
     targets = [name for name, target in TARGETS.items() if target.kinds != ("fusion",) and name not in _DATABASES]
     rows, reasons, n_models, n_otherwise = [], Counter[str](), 0, 0
     for name, front, make in models():
@@ -273,25 +202,41 @@ def main() -> None:
         n_otherwise += sum(cell.otherwise > 0 for cell in cells)
         reasons.update(cell.refused for cell in cells if cell.refused)
         rows.append((name, front, *map(str, cells if len(cells) > 1 else ["no such model"] * len(targets))))
-        print(*rows[-1], flush=True)
+        print(*rows[-1], file=sys.stderr, flush=True)
     refused = "\n".join(f"- {count} x {reason}" for reason, count in reasons.most_common())
-    save(
-        "exports",
-        f"""# Exported models beside the models
-
-{len(asked)} held-out queries of MQ2008. *equal*: scores within 1e-9 of the largest; *float32*: within 1e-5; *OTHERWISE*: so
-many queries in which two documents further apart than 1e-6 stand in another order; a number: the largest difference, where all
-are ranked alike. {len(rows)} of {n_models} models were measured; {n_otherwise} of their exports rank otherwise. {kept.code}
+    return f"""{len(asked)} held-out queries of MQ2008. *equal*: scores within 1e-9 of the largest; *float32*: within 1e-5;
+*OTHERWISE*: so many queries in which two documents further apart than 1e-6 stand in another order; a number: the largest
+difference, where all are ranked alike. {len(rows)} of {n_models} models were measured; {n_otherwise} of their exports rank
+otherwise. {kept.code}
 
 {table(("ranker", "behind", *targets), rows)}
 
-## Refused
-
-{refused}
-
 {environment("onnx", "onnxruntime", "lightgbm", "xgboost-cpu")}
-""",
-    )
+
+Refused:
+
+{refused}"""
+
+
+#: The sections of the page: their headings, and what makes them.
+_PARTS: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "models": ("Every model to every target", show_models),
+    "times": ("What a query takes", show_times),
+    "leaves": ("Curves as trees", show_leaves),
+    "shop": ("A shop", show_shop),
+}
+
+
+def main() -> None:
+    arguments = parser(__doc__)
+    arguments.add_argument("--part", nargs="+", choices=_PARTS, default=[*_PARTS])
+    arguments.add_argument("--queries", type=int, default=784)
+    arguments.add_argument("--minutes", type=float, default=float("inf"), help="begin no other model after this")
+    arguments.add_argument("--shops", type=int, default=5)
+    add_keep(arguments)
+    given = arguments.parse_args()
+    sections = [f"## {heading}\n\n{show(given)}" for heading, show in (_PARTS[part] for part in given.part)]
+    save("exports", "\n\n".join(["# Exported models beside the models", *sections]), part=True)
 
 
 if __name__ == "__main__":

@@ -114,7 +114,7 @@ def kind_of(own, p):
     if len(kinds) != 1 or not kinds <= set(BAD) or (kinds <= {"str", "bool"} and p.name in FREE):
         return None
     kind = kinds.pop()
-    if own is online_rank.best_in_hindsight:
+    if own is online_rank.batch_weights:
         return kind
     # Bounds are proved for integers, and computed for any number.
     return "float" if kind == "int" and own.__module__.startswith("online_rank.bounds.") and inspect.isfunction(own) else kind

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from online_rank import PerceptronRanker, best_in_hindsight, read
+from online_rank import PerceptronRanker, batch_weights, read
 from online_rank.evaluate import progressive
 from online_rank.stream import write_letor
 from online_rank.stream.synth import NoisyTeacher
@@ -109,7 +109,7 @@ def test_what_takes_long_shows_its_progress_on_a_terminal(tmp_path, monkeypatch)
     block = NoisyTeacher(n_queries=40, n_features=5, n_documents=6).block()
     calls = {
         "writing": lambda **quiet: write_letor(tmp_path / "a.txt", *block, **quiet),
-        "best in hindsight": lambda **quiet: best_in_hindsight(block, measure="ndcg", lam=0.1, credit="spread", **quiet),
+        "batch weights": lambda **quiet: batch_weights(block, measure="ndcg", lam=0.1, credit="spread", **quiet),
         "learning": lambda **quiet: progressive(read(tmp_path / "a.txt"), PerceptronRanker(), **quiet),
     }
     for label, call in calls.items():
@@ -138,6 +138,6 @@ def test_which_part_of_the_files_is_read(tmp_path):
 def test_numbers_are_those_without_a_bar(monkeypatch):
     opened(monkeypatch)
     block = NoisyTeacher(n_queries=40, n_features=5, n_documents=6).block()
-    a, b = (best_in_hindsight(block, measure="ndcg", lam=0.1, progress=shown) for shown in (True, False))
+    a, b = (batch_weights(block, measure="ndcg", lam=0.1, progress=shown) for shown in (True, False))
     assert np.array_equal(a.weights, b.weights)
     assert a.n_evaluations == b.n_evaluations

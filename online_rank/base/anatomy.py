@@ -42,6 +42,8 @@ class Abilities(NamedTuple):
         What is known of a query itself: `rank_one(x, context={"user": "u17"})`.
     takes_time
         The time of a query, which it must get: `learn_one(x, y, at=1_763_000_000)`.
+    remembers
+        It makes features of earlier feedback: the values that ranked a query wait with it (`Block.remembered`).
     learns
         How it treats a query depends on earlier queries.
 
@@ -63,6 +65,7 @@ class Abilities(NamedTuple):
     wants_scale: bool = False
     takes_context: bool = False
     takes_time: bool = False
+    remembers: bool = False
     learns: bool = True
 
 
@@ -153,6 +156,18 @@ def _is_wrapper(kind: Hashable) -> bool:
 def transformers_of(model: Any) -> list[Any]:
     """The steps of a pipeline before its ranker, in order."""
     return steps_of(model)[:-1]
+
+
+def names_added(model: Any) -> frozenset[str]:
+    """The names of the columns that steps of a model add to the features of a query, which no query has.
+
+    Examples
+    --------
+    >>> from online_rank import AdditiveRanker, History
+    >>> sorted(names_added(History("brand") | AdditiveRanker()))
+    ['brand 7d age', 'brand 7d impressions', 'brand 7d rate']
+    """
+    return frozenset(name for step in steps_of(model) for name in getattr(step, "_adds", ()))
 
 
 def ranker_of(model: Any) -> Any:

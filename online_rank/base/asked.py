@@ -15,6 +15,7 @@ def read_for(
     served: Any = None,
     context: Any = None,
     at: Any = None,
+    t: Any = None,
 ) -> Block:
     """Read one query, or several, for a model.
 
@@ -24,6 +25,8 @@ def read_for(
         A step, or a pipeline.
     x, y, w, qid, served, context, at
         As in `online_rank.query.read_query`.
+    t
+        What river calls `at`.
 
     Raises
     ------
@@ -31,6 +34,10 @@ def read_for(
         Bad input; or there is a context, or a time, which no step of the model looks at.
     """
     able = model._known or model.abilities
+    if t is not None:
+        if at is not None:
+            raise TypeError("t is another name of at: give one of the two")
+        at = t
     block = read_query(x, y, w, qid=qid, served=served, context=context, at=at, documents=able.takes_documents)
     if type(block.X) is list and not able.takes_documents:
         block = as_numbers(block)
@@ -54,7 +61,7 @@ def require_taken(model: Any, block: Block) -> None:
     if block.at is not None and not model.abilities.takes_time:
         raise TypeError(
             f"at: nothing in {type(model).__name__} depends on the time of a query; what has a half-life in seconds does, as "
-            'RidgeRanker(half_life="7d")'
+            'RidgeRanker(half_life="7d"), and a transformer of river with a window of time'
         )
     if block.context is not None and not model.abilities.takes_context:
         raise TypeError(

@@ -23,21 +23,23 @@ class Transforming(Able, abc.ABC):
     def _transform_block(self, block: Block) -> Block:
         """The queries, transformed. Raises ValueError on NaN and infinity."""
 
-    def transform_one(self, x: Any, *, context: Any = None) -> Any:
+    def transform_one(self, x: Any, *, context: Any = None, at: Any = None) -> Any:
         """The query, transformed, in the form in which it was given; in a pipeline as it reaches the ranker.
+
+        `at` is the time of the query in seconds, where a step depends on it (`History`); None for the latest time learned.
 
         Raises
         ------
         TypeError, ValueError
             Bad input, for example NaN or infinity.
         """
-        block = read_for(self, x, context=context)
+        block = read_for(self, x, context=context, at=at)
         with self._lock:
             return in_form(self._transform_block(block))
 
-    def transform_many(self, X: Any, qid: Any = None, *, context: Any = None) -> Any:
+    def transform_many(self, X: Any, qid: Any = None, *, context: Any = None, at: Any = None) -> Any:
         """A block of queries, transformed, in the form in which it was given; without `qid` it is a single query."""
-        block = read_for(self, X, qid=qid, context=context)
+        block = read_for(self, X, qid=qid, context=context, at=at)
         with self._lock:
             return in_form(self._transform_block(block))
 
@@ -63,7 +65,7 @@ class Ranking(Able, abc.ABC):
         """Draw the ranking of a query, given as `asked`, and as `query` after some transformers."""
 
     def learn_one(
-        self, x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, context: Any = None, at: float | None = None
+        self, x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, context: Any = None, at: Any = None, t: Any = None
     ) -> None:
         """Learn from one query.
 
@@ -84,7 +86,10 @@ class Ranking(Able, abc.ABC):
             What is known of the query itself, `{name: value}`, where a step of a pipeline looks at it (`CrossFeatures`); a
             ranker alone refuses it.
         at
-            The time of the query in seconds, where the ranker has a half-life in seconds (`half_life="7d"`), and only there.
+            The time of the query, in seconds or as a datetime. Only for steps with a half-life in seconds
+            (`half_life="7d"`), and transformers of river with a window of time (`utils.TimeRolling`).
+        t
+            Another name of `at`, as in river.
 
         Raises
         ------
@@ -94,11 +99,12 @@ class Ranking(Able, abc.ABC):
         """
         with self._lock:
             block = None
-            if type(x) is np.ndarray and type(w) is float and w == 1.0 and served is None and context is None and at is None:
+            alone = served is None and context is None and at is None and t is None
+            if alone and type(x) is np.ndarray and type(w) is float and w == 1.0:
                 # The columns of the first step, which need no conversion.
                 block = plain_query(x, y, self._n_unnamed)
             if block is None:
-                block = read_for(self, x, y, w, served=served, context=context, at=at)
+                block = read_for(self, x, y, w, served=served, context=context, at=at, t=t)
             with all_or_nothing() as changes:
                 self._learn_block(block, changes)
 
@@ -132,18 +138,20 @@ class Ranking(Able, abc.ABC):
         with self._lock, all_or_nothing() as changes:
             self._learn_block(read_for(self, X, y, w, qid=qid, served=served, context=context, at=at), changes)
 
-    def predict_one(self, x: Any, *, context: Any = None) -> list[float] | dict[Hashable, float]:
+    def predict_one(self, x: Any, *, context: Any = None, at: Any = None) -> list[float] | dict[Hashable, float]:
         """Scores of the documents of a query; a higher score ranks earlier.
+
+        `at` is the time of the query in seconds, where a step depends on it (`History`); None for the latest time learned.
 
         Returns
         -------
         A list of m floats, or `{document id: score}` for a query with ids. It is a list, not an array, because river's
         evaluators test predictions with `!=` in an `if`, which raises for arrays. `predict_many` gives an array.
         """
-        scores, block = self._answer(x, context)
+        scores, block = self._answer(x, context, at)
         return answer_in_kind(scores, block)
 
-    def predict_many(self, X: Any, qid: Any = None, *, context: Any = None) -> np.ndarray:
+    def predict_many(self, X: Any, qid: Any = None, *, context: Any = None, at: Any = None) -> np.ndarray:
         """Scores of n documents of any number of queries.
 
         Parameters
@@ -155,30 +163,32 @@ class Ranking(Able, abc.ABC):
             check the block. Blends, and pipelines with transformers that look at whole queries, need them.
         context
             What is known of each query itself: one `{name: value}` a query, without `qid` a single one; None for nothing.
+        at
+            None, or one time a query, without `qid` a single one (see `predict_one`).
 
         Returns
         -------
         float64 array of shape (n,).
         """
-        block = read_for(self, X, qid=qid, context=context)
+        block = read_for(self, X, qid=qid, context=context, at=at)
         with self._lock:
             return self._score_all(block)
 
-    def rank_one(self, x: Any, *, context: Any = None) -> list[Hashable]:
+    def rank_one(self, x: Any, *, context: Any = None, at: Any = None) -> list[Hashable]:
         """The documents of a query, best first; equal scores keep the order in which the documents were given.
 
         Returns
         -------
         A list of m document ids, or of the positions 0..m-1 for a query without ids.
         """
-        scores, block = self._answer(x, context)
+        scores, block = self._answer(x, context, at)
         return best_first(scores, None if block is None else block.ids)
 
-    def explain_one(self, x: Any, a: Hashable, b: Hashable, *, context: Any = None) -> Explanation:
+    def explain_one(self, x: Any, a: Hashable, b: Hashable, *, context: Any = None, at: Any = None) -> Explanation:
         """Explain the difference between the scores of documents a and b: see `online_rank.base.explain.explain_one`."""
-        return explain_one(self, x, a, b, context=context)
+        return explain_one(self, x, a, b, context=context, at=at)
 
-    def show_one(self, x: Any, policy: Any = None, *, context: Any = None) -> Any:
+    def show_one(self, x: Any, policy: Any = None, *, context: Any = None, at: Any = None) -> Any:
         """Draw the ranking of a query to show to a user, so that the model can learn from the clicks on it.
 
         Draw number t depends only on t, which the ranker counts, and on the policy's seed. So a copy, or a replay of the same
@@ -192,6 +202,8 @@ class Ranking(Able, abc.ABC):
             How to draw (`online_rank.feedback`); None for the ranker's own policy.
         context
             What is known of the query itself, where a step of a pipeline looks at it.
+        at
+            Its time in seconds, where a step depends on it.
 
         Returns
         -------
@@ -203,14 +215,14 @@ class Ranking(Able, abc.ABC):
         TypeError, ValueError
             `x` is bad input, or there is no policy.
         """
-        block = read_for(self, x, context=context)
+        block = read_for(self, x, context=context, at=at)
         with self._lock:
             return self._show(block, block, policy)
 
-    def _answer(self, x: Any, context: Any) -> tuple[np.ndarray, Block | None]:
+    def _answer(self, x: Any, context: Any, at: Any) -> tuple[np.ndarray, Block | None]:
         """Scores of a query, float64 (m,), and the query as it was read; None for an array that needed no conversion."""
-        X = plain_array(x, self._n_unnamed) if type(x) is np.ndarray and context is None else None
-        block = read_for(self, x, context=context) if X is None else plain_block(X, None, len(X))
+        X = plain_array(x, self._n_unnamed) if type(x) is np.ndarray and context is at is None else None
+        block = read_for(self, x, context=context, at=at) if X is None else plain_block(X, None, len(X))
         with self._lock:
             return self._score_all(block), block
 

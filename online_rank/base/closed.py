@@ -38,7 +38,7 @@ def form_of(model: Any, names: _Names = None, n_features: int | None = None) -> 
     >>> form = form_of(model)
     >>> form.names, [type(layer).__name__ for layer in form.layers], type(form.head).__name__
     (('clicks',), ['Scale'], 'Linear')
-    >>> form.layers[0](np.array([[2.0], [0.0]])) @ form.head.weights
+    >>> form(np.array([[2.0], [0.0]]))
     array([0.    , 2.430...])
     """
     *transformers, ranker = serving_steps(model)

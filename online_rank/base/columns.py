@@ -2,22 +2,19 @@
 
 import abc
 import functools
-import itertools
-import re
 import warnings
 import weakref
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from online_rank.base.growth import GROWTH
-from online_rank.base.names import NameTable
-from online_rank.base.schema import Integer, Names, Schema
-from online_rank.base.step import QueryStep
+from online_rank.base.leaving import NOTED, Leaving
+from online_rank.base.names import Columns, are_numbers, numbers
 from online_rank.base.undo import Undo, record_state
-from online_rank.query import MAX_FEATURES, Block, SparseRows, with_features
-from online_rank.query.names import HashedNames, are_texts, plain_names
+from online_rank.query import Block, SparseRows, with_features
+from online_rank.query.names import plain_names
 from online_rank.query.sparse import as_rows, worth_rows
 
 #: Most cells of a dense array made of sparse documents, for steps that need one.
@@ -26,184 +23,19 @@ _MAX_CELLS = 1 << 24
 #: A name with its look-up takes about 16 numbers, and weights with their averages a few.
 _NUMBERS_A_FEATURE = 24
 
-#: From this number of names on, each look-up in a dict misses the cache, and `NameTable` is faster.
-_MANY_NAMES = 1 << 14
-
-_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
-#: Texts that an integer has.
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
-
-
-@functools.lru_cache(maxsize=64)
-def numbers(n_features: int) -> tuple[str, ...]:
-    """The names of features that are known by their position: "1", "2", ..., as LETOR text counts them."""
-    return tuple(map(str, range(1, n_features + 1)))
-
-
-def are_numbers(names: Iterable[Hashable]) -> bool:
-    """Whether all names are numbers of features."""
-    return all(isinstance(name, str) and _NUMBER.fullmatch(name) for name in names)
-
-
-class Columns:
-    """Names of features and their columns: a dictionary that only grows.
-
-    Parameters
-    ----------
-    names
-        The names of the first columns, all different.
-
-    Examples
-    --------
-    >>> columns = Columns(["clicks", "age"])
-    >>> columns.add(["age", "bm25"])
-    1
-    >>> columns.names, columns.of(["bm25", "never met"])
-    (('clicks', 'age', 'bm25'), array([ 2, -1]))
-    """
-
-    __slots__ = ("_are_numbers", "_column", "_found", "_has_others", "_names", "_table")
-
-    def __init__(self, names: Iterable[Hashable] = ()) -> None:
-        self._column = {name: j for j, name in enumerate(names)}
-        self._names: tuple[Hashable, ...] | None = None
-        self._are_numbers: bool | None = None
-        #: Whether there may be names that are no strings.
-        self._has_others = bool(self._column) and not are_texts(self._column)
-        # The names last looked up, and their columns: one query looks them up several times.
-        self._found: tuple[Iterable[Hashable], np.ndarray] | None = None
-        # The same mapping as `_column`, built when many names are first looked up in a large one.
-        self._table: NameTable | None = None
-
-    def __len__(self) -> int:
-        return len(self._column)
-
-    def __repr__(self) -> str:
-        return f"Columns({list(self._column)})"
-
-    def __eq__(self, other: Any) -> bool:
-        return isinstance(other, Columns) and list(self._column) == list(other._column)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __reduce__(self) -> Any:
-        return Columns, (list(self._column),)
-
-    def __deepcopy__(self, memo: Any) -> "Columns":
-        copy = Columns()
-        copy._column, copy._has_others = self._column.copy(), self._has_others
-        return copy
-
-    @property
-    def names(self) -> tuple[Hashable, ...]:
-        """The names in the order of their columns."""
-        if self._names is None:
-            self._names = tuple(self._column)
-        return self._names
-
-    @property
-    def are_numbers(self) -> bool:
-        """Whether all names are numbers of features: "1", "2", ..."""
-        if self._are_numbers is None:
-            self._are_numbers = are_numbers(self._column)
-        return self._are_numbers
-
-    def of(self, names: Iterable[Hashable]) -> np.ndarray:
-        """The column of each name, int64, read-only; -1 for unknown names."""
-        if self._found is not None and self._found[0] is names:
-            return self._found[1]
-        if isinstance(names, HashedNames) and len(self._column) >= _MANY_NAMES:
-            columns = self._in_table(names)
-        else:
-            columns = np.fromiter(map(self._column.get, names, itertools.repeat(-1)), np.int64)
-        columns.flags.writeable = False
-        self._found = (names, columns) if isinstance(names, tuple) else None
-        return columns
-
-    def _in_table(self, names: HashedNames) -> np.ndarray:
-        """`of` names with hashes."""
-        if self._table is None:
-            self._table = NameTable()
-        self._table.add(self.since(len(self._table)))
-        return self._table.find(names.hashes)
-
-    def missing(self, names: Iterable[Hashable]) -> list[Hashable]:
-        """The names that have no column."""
-        if isinstance(names, tuple):
-            names = [names[i] for i in np.flatnonzero(self.of(names) < 0).tolist()]
-        column = self._column
-        return [name for name in names if name not in column]
-
-    def require_one_type(self, names: Sequence[Hashable]) -> None:
-        """Raise ValueError for an integer among new `names` whose text has a column, or is among them too, and the reverse.
-
-        In Python 7 and "7" are two names, but in JSON and in the header of a table they are one.
-        """
-        if not self._has_others and (isinstance(names, HashedNames) or are_texts(names)):
-            return
-        new = frozenset(names)
-        for name in names:
-            twin: Hashable = None
-            if isinstance(name, str):
-                twin = int(name) if _INTEGER.fullmatch(name) else None
-            elif isinstance(name, int | np.integer) and not isinstance(name, bool):
-                twin = str(name)
-            if twin is not None and (twin in self._column or twin in new):
-                raise ValueError(f"x has a feature {name!r}, and there is a feature {twin!r}: names are strings, or integers")
-
-    def add(self, names: Iterable[Hashable]) -> int:
-        """Give each unknown name the next column. Returns the number of new names."""
-        before = len(self._column)
-        for name in names:
-            self._column.setdefault(name, len(self._column))
-        if len(self._column) > before:
-            self._has_others = self._has_others or not are_texts(self.since(before))
-            self._names = self._are_numbers = self._found = None
-        return len(self._column) - before
-
-    def since(self, n: int) -> list[Hashable]:
-        """The names of all columns but the first `n`."""
-        return list(itertools.islice(reversed(self._column), len(self._column) - n))[::-1]
-
-    def rename(self, names: Mapping[Hashable, Hashable]) -> None:
-        """Give columns other names, which no column has."""
-        renamed = {names.get(name, name): column for name, column in self._column.items()}
-        if len(renamed) != len(self._column):
-            raise ValueError("a new name of a column is that of another one")
-        self._column = renamed
-        self._has_others = self._has_others or not are_texts(renamed)
-        self._table = self._found = self._names = self._are_numbers = None
-
-    def truncate(self, n: int) -> None:
-        """Forget all but the first `n` columns."""
-        table, self._table = self._table, None
-        try:
-            if table is not None and len(table) > n:
-                table.remove(self.since(n)[: len(table) - n])
-            # If memory runs out, it stays None and is built again later.
-            self._table = table
-        finally:
-            while len(self._column) > n:
-                self._names = self._are_numbers = self._found = None
-                self._column.popitem()
-
-
 #: How many new features each estimator has ignored. It is not state, since ignored features change nothing.
 _IGNORED: "weakref.WeakKeyDictionary[QueryEstimator, int]" = weakref.WeakKeyDictionary()
 
 
-class QueryEstimator(QueryStep, abc.ABC):
+class QueryEstimator(Leaving):
     """A step whose state has a column for each feature, added as features appear.
 
     An ndarray fixes the number of features at first use. Named features extend the state when they first appear. Feature n of
     an array or of LETOR text is the same feature as the name "n": a model that learned from one form can rank the other.
     """
 
-    _schema = Schema(_n_features=Integer(0), _columns=Names(), max_features=Integer(1))
-
-    #: Most features that the state may have. New names beyond this number are ignored, with one warning; an array with more
-    #: columns is an error.
-    max_features: int = MAX_FEATURES
+    #: Whether dense documents with few of the features become sparse rows, if it takes these.
+    _makes_rows = True
 
     #: Name of an array with one row for each feature; learning from a query changes only the rows of its features.
     _touched_only: str | None = None
@@ -268,7 +100,7 @@ class QueryEstimator(QueryStep, abc.ABC):
         if isinstance(X, SparseRows):
             rows = _moved(X, columns, self._n_features)
             return with_features(block, rows if self.abilities.takes_sparse else as_array(rows, self), block.names)
-        if self.abilities.takes_sparse and worth_rows(X.size, len(X) * self._n_features):
+        if self._makes_rows and self.abilities.takes_sparse and worth_rows(X.size, len(X) * self._n_features):
             return with_features(block, _moved(as_rows(X), columns, self._n_features), block.names)
         return with_features(block, self._placed(X, columns), block.names)
 
@@ -321,6 +153,8 @@ class QueryEstimator(QueryStep, abc.ABC):
 
     def _meet(self, block: Block) -> None:
         """Add the new features of a block `_with_names` to the state."""
+        if block.names is not None and block.n_documents:
+            self._use(block.names)
         if not (self._known or self.abilities).takes_sparse:
             require_array_room(block.X, self)
         if not block.n_documents:
@@ -344,8 +178,11 @@ class QueryEstimator(QueryStep, abc.ABC):
             columns.require_one_type(new)
             new = [*plain_names(new)]
             if (beyond := self._n_features + len(new) - self.max_features) > 0:
-                new = new[: len(new) - beyond]
-                self._ignore(beyond)
+                self._let_leave(names, beyond)
+                columns = Columns() if self._columns is None else self._columns
+                if (beyond := self._n_features + len(new) - self.max_features) > 0:
+                    new = new[: len(new) - beyond]
+                    self._ignore(beyond)
             n_new = len(new)
         if self._n_features + n_new > self.max_features:
             raise ValueError(
@@ -356,6 +193,8 @@ class QueryEstimator(QueryStep, abc.ABC):
             if names is not None and (left := GROWTH.get()) is not None:  # Those without names are as many as a step makes.
                 self._take_of(left, new)
             self._grow(n_new)
+            if self._used is not None:
+                self._used = np.append(self._used, np.full(n_new, self._clock))
             if names is not None and columns is not None:
                 columns.add(new)
             # A query without any feature leaves it open whether features have names.
@@ -422,17 +261,18 @@ class QueryEstimator(QueryStep, abc.ABC):
         return self._placed(values, self._columns_of(other._own_names()))
 
     def _record(self, log: list[Undo], block: Any = None) -> None:
+        self._record_use(log, None if block is None else self._touched(block))
         name = self._touched_only
         state: Any = None if name is None or block is None else getattr(self, name)
         rows = None if state is None else self._touched(block)
         if name is None or rows is None or len(rows) >= len(state):
-            record_state(log, self, self._changes_in_place, self._replaced)
+            record_state(log, self, self._changes_in_place, self._replaced | NOTED)
         else:
             # Other rows are not touched: new columns are appended, or the array is replaced.
             rows = rows.astype(np.intp)  # Allocated now, because undoing must not need memory.
             before = np.empty((len(rows), *state.shape[1:]))
             np.take(state, rows, axis=0, out=before, mode="clip")  # With "raise", `out` is buffered.
-            record_state(log, self, replaced=frozenset((name,)))
+            record_state(log, self, replaced=NOTED | {name})
             log.append(functools.partial(state.__setitem__, rows, before))
         if self._columns is not None:
             log.append(functools.partial(self._columns.truncate, self._n_features))

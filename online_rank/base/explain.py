@@ -8,7 +8,8 @@ import numpy as np
 
 from online_rank.base.anatomy import serving_steps
 from online_rank.base.asked import as_numbers, read_for
-from online_rank.base.columns import as_array, numbers
+from online_rank.base.columns import as_array
+from online_rank.base.names import numbers
 from online_rank.query import Block, SparseRows
 from online_rank.query.blocks import single
 
@@ -65,7 +66,7 @@ class Explanation(NamedTuple):
         return "\n".join(lines)
 
 
-def explain_one(model: Any, x: Any, a: Hashable, b: Hashable, *, context: Any = None) -> Explanation:
+def explain_one(model: Any, x: Any, a: Hashable, b: Hashable, *, context: Any = None, at: Any = None) -> Explanation:
     """Explain the difference between the scores of two documents of a query.
 
     Contributions are traced back through scalers, logarithms, quantile maps, ramps and encodings to the raw features, and
@@ -79,8 +80,8 @@ def explain_one(model: Any, x: Any, a: Hashable, b: Hashable, *, context: Any = 
         The query, in any form.
     a, b
         Two of its documents: ids if the query has them, otherwise positions.
-    context
-        What is known of the query itself, where the model looks at it.
+    context, at
+        What is known of the query itself, and its time in seconds, where the model looks at them.
 
     Raises
     ------
@@ -97,7 +98,7 @@ def explain_one(model: Any, x: Any, a: Hashable, b: Hashable, *, context: Any = 
       +4  age
       -2  clicks
     """
-    block = read_for(model, x, context=context)
+    block = read_for(model, x, context=context, at=at)
     i, j = _place(a, block), _place(b, block)
     with model._lock:
         columns, values, exact = _contributions(serving_steps(model), block, _columns_of(block), i, j)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, TypeVar
 
-from online_rank.base.columns import Columns
+from online_rank.base.names import Columns
 
 T = TypeVar("T")
 

@@ -91,6 +91,32 @@ class InQuery(NamedTuple):
     soft: float = 0.0
     centred: np.ndarray | None = None
 
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        """The columns that it makes of those of one query."""
+        X = X[:, self.sources]
+        if not len(X):
+            return X
+        if self.how == "ranks":
+            made = _normal_ranks(X)
+        else:
+            low, high = X.min(axis=0), X.max(axis=0)
+            mean = np.where(self.centred is None or self.centred, X.mean(axis=0), 0.0)
+            start, width = (low, high - low) if self.how == "minmax" else (mean, X.std(axis=0) + self.soft)
+            made = np.where(high > low, (X - start) / np.where(high > low, width, 1.0), 0.0)
+        return np.where(self.relative, made, X)
+
+
+def _normal_ranks(X: np.ndarray) -> np.ndarray:
+    """The normal scores of the mid-ranks of each column; NaN for NaN."""
+    from scipy.special import ndtri
+
+    made = np.full(X.shape, np.nan)
+    for j, x in enumerate(X.T):
+        known = np.flatnonzero(x == x)
+        _, places, counts = np.unique(x[known], return_inverse=True, return_counts=True)
+        made[known, j] = ndtri((np.cumsum(counts) - 0.5 * counts)[places] / max(len(known), 1))
+    return made
+
 
 Layer: TypeAlias = Take | Scale | Curves | InQuery
 
@@ -99,6 +125,10 @@ class Linear(NamedTuple):
     """A weighted sum of the columns; float64 (d,)."""
 
     weights: np.ndarray
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        """The scores of the documents of one query, (n,), by their columns."""
+        return np.asarray(X @ self.weights)
 
 
 class Tree(NamedTuple):
@@ -112,6 +142,14 @@ class Tree(NamedTuple):
     left: np.ndarray
     right: np.ndarray
     values: np.ndarray
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        """The values of the leaves that documents reach, (n,), by their columns."""
+        nodes, rows = np.zeros(len(X), dtype=np.int64), np.arange(len(X))
+        while (inner := self.columns[nodes] >= 0).any():
+            above = X[rows, np.maximum(self.columns[nodes], 0)] >= self.thresholds[nodes]
+            nodes = np.where(inner, np.where(above, self.right[nodes], self.left[nodes]), nodes)
+        return self.values[nodes]
 
 
 def full_tree(columns: np.ndarray, thresholds: np.ndarray, leaves: np.ndarray) -> Tree:
@@ -166,6 +204,10 @@ class Trees(NamedTuple):
     trees: tuple[Tree, ...]
     takes_missing: bool = False
 
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        """The scores of the documents of one query, (n,), by their columns."""
+        return sum((tree(X) for tree in self.trees), np.zeros(len(X)))
+
 
 class Network(NamedTuple):
     """Fully connected layers (weights, biases), each followed by the activation "tanh" or "relu", then a weighted sum."""
@@ -174,12 +216,24 @@ class Network(NamedTuple):
     activation: str
     output: np.ndarray
 
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        """The scores of the documents of one query, (n,), by their columns."""
+        for weights, biases in self.layers:
+            X = X @ weights + biases
+            X = np.tanh(X) if self.activation == "tanh" else np.maximum(X, 0.0)
+        return np.asarray(X @ self.output)
+
 
 class Blend(NamedTuple):
     """A weighted sum of the scores of several models on the same columns."""
 
     forms: tuple["Form", ...]
     weights: np.ndarray
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        """The scores of the documents of one query, (n,), by their columns."""
+        pairs = zip(self.weights, self.forms, strict=True)
+        return sum((weight * form(X) for weight, form in pairs), np.zeros(len(X)))
 
 
 Head: TypeAlias = Linear | Trees | Network | Blend
@@ -202,6 +256,12 @@ class Form(NamedTuple):
     n_features: int
     layers: tuple[Layer, ...]
     head: Head
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        """The scores of the documents of one query, (n,), by their raw features; a missing value is NaN, or counts as 0."""
+        for layer in self.layers:
+            X = layer(X)
+        return self.head(X)
 
     @property
     def is_relative(self) -> bool:

@@ -109,7 +109,7 @@ class RankingPipeline(Ranking, Transforming, compose.Pipeline):
         with self._lock:
             return self._ranker.last_round
 
-    def debug_one(self, x: Any, n_decimals: int = 5, n_shown: int = 10, *, context: Any = None) -> str:
+    def debug_one(self, x: Any, n_decimals: int = 5, n_shown: int = 10, *, context: Any = None, at: Any = None) -> str:
         """A text that shows a query after each step of the pipeline.
 
         Parameters
@@ -122,6 +122,8 @@ class RankingPipeline(Ranking, Transforming, compose.Pipeline):
             Most documents and features to show.
         context
             What is known of the query itself.
+        at
+            Its time in seconds, where a step depends on it.
 
         Examples
         --------
@@ -144,7 +146,7 @@ class RankingPipeline(Ranking, Transforming, compose.Pipeline):
         d: ...
         c: ...
         """
-        block = read_for(self, x, context=context)
+        block = read_for(self, x, context=context, at=at)
         texts = [_text("0. Input", block, feature_dicts(block), n_decimals, n_shown)]
         with self._lock:
             for i, step in enumerate(self.steps.values(), start=1):
@@ -185,6 +187,7 @@ class RankingPipeline(Ranking, Transforming, compose.Pipeline):
                 measures_answers=steps[-1].measures_answers and learns_before,
                 takes_context=any(step.takes_context for step in steps),
                 takes_time=any(step.takes_time for step in steps),
+                remembers=any(step.remembers for step in steps),
                 learns=any(step.learns for step in steps),
             )
             if steps

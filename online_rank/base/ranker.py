@@ -12,7 +12,6 @@ from online_rank.base.anatomy import learned_measure
 from online_rank.base.calls import Ranking
 from online_rank.base.columns import QueryEstimator
 from online_rank.base.form import Head, Layer
-from online_rank.base.lock import locked
 from online_rank.base.rounds import LastRound, Round, largest_norm
 from online_rank.base.schema import Array, Count, Schema, schema_of
 from online_rank.base.undo import Undo, all_or_nothing
@@ -291,48 +290,40 @@ class Ranker(Ranking, QueryEstimator):
             return None if self._last_round is None else Round.from_row(self._last_round[0])
 
     def learn_one(  # noqa: D102 (inherited)
-        self, x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, context: Any = None, at: float | None = None
+        self, x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, context: Any = None, at: Any = None, t: Any = None
     ) -> None:
         with self._lock:
             last = self._last_round
-            plain = (
-                served is None and context is None and at is None and type(w) is float and w == 1.0 and self._columns is None
-            )
+            alone = served is None and context is None and at is None and t is None and self._columns is None
+            plain = alone and type(w) is float and w == 1.0
             if plain and last is not None and self._learns_atomically:
                 block = plain_query(x, y, self._n_features)
                 # A single kernel is never interrupted, and leaves all as it was where it refuses.
                 if block is not None and self._learn(block, last):
                     return
-            super().learn_one(x, y, w, served=served, context=context, at=at)
+            super().learn_one(x, y, w, served=served, context=context, at=at, t=t)
 
-    def _answer(self, x: Any, context: Any) -> tuple[np.ndarray, Block | None]:
-        X = plain_array(x, self._n_features) if self._columns is None and context is None else None
+    def _answer(self, x: Any, context: Any, at: Any) -> tuple[np.ndarray, Block | None]:
+        X = plain_array(x, self._n_features) if self._columns is None and context is at is None else None
         if X is not None:
             with self._lock:
                 scores = self._score(X)
             if all_finite(scores):
                 return scores, None
-        return super()._answer(x, context)
+        return super()._answer(x, context, at)
 
     @property
     def _n_unnamed(self) -> int:
         return self._n_features if self._columns is None else 0
 
-    @locked
-    def kept_share(self, scores: Any) -> float | None:
-        """What exploring costs: lower bound on the expected DCG of `show_one`, as a share of that of `rank_one`.
+    @property
+    def keep(self) -> float | None:
+        """The budget of exploring: the least share of the greedy list's DCG@k that users of `show_one` see in expectation.
 
-        Parameters
-        ----------
-        scores
-            The scores of a query's m documents, as `predict_one` gave them, without ids.
-
-        Returns
-        -------
-        The share, whichever of the first documents of `rank_one`, at most 100, are relevant; None without a policy.
+        None without a policy, or for one without a budget (`PlackettLuce` without `keep`).
         """
         policy = self._own_policy
-        return None if policy is None else policy.kept_share(scores, self._confidence())
+        return None if policy is None else policy.keep
 
     def _show(self, query: Block, asked: Block, policy: Any) -> Any:
         policy = self._own_policy if policy is None else policy

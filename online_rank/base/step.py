@@ -64,6 +64,9 @@ class QueryStep(Able, base.Estimator):
     def _fork(self) -> None:
         """Prepare to learn one part of a stream while copies learn the other parts (`online_rank.distributed.fork`)."""
 
+    def _meet_features_of(self, shards: Sequence[Any]) -> None:
+        """Add columns for the features of other steps, before they are mixed."""
+
     def _mix(self, shards: Sequence[Any], base: Any) -> None:
         """Combine the state of `shards` into this step, a copy of `base`: the state of each shard before it learned its part.
 

@@ -68,7 +68,10 @@ class QueryTransformer(Transforming, QueryStep, base.Transformer):
         learned = self._learn_block(block)
         return learned if asked is block else self._transform_block(asked), learned
 
-    def learn_one(self, x: Any, y: Any = None, *, context: Any = None) -> None:
+    #: Names of the columns that it adds to those that it passes on.
+    _adds: tuple[str, ...] = ()
+
+    def learn_one(self, x: Any, y: Any = None, *, context: Any = None, at: Any = None, t: Any = None) -> None:
         """Learn from one query, in any form.
 
         Parameters
@@ -79,17 +82,17 @@ class QueryTransformer(Transforming, QueryStep, base.Transformer):
             Its grades, used only by supervised transformers.
         context
             What is known of the query itself, `{name: value}`, which few transformers look at.
+        at, t
+            The time of the query, in seconds or as a datetime, which few transformers look at.
 
         Raises
         ------
         TypeError, ValueError
             Bad input, for example NaN or infinity. The transformer is then as it was.
         """
-        block = read_for(self, x, y, context=context)
-        with self._lock, all_or_nothing(self):
-            self._learn_block(block)
+        self._learn_all(read_for(self, x, y, context=context, at=at, t=t))
 
-    def learn_many(self, X: Any, y: Any, qid: Any, *, context: Any = None) -> None:
+    def learn_many(self, X: Any, y: Any, qid: Any, *, context: Any = None, at: Any = None) -> None:
         """Learn from a block of queries: the same as a loop of `learn_one`, bit for bit.
 
         Parameters
@@ -102,14 +105,19 @@ class QueryTransformer(Transforming, QueryStep, base.Transformer):
             The n query ids; documents of a query must be contiguous.
         context
             None, or one `{name: value}` a query.
+        at
+            None, or one time a query in seconds.
 
         Raises
         ------
         TypeError, ValueError
             Bad input anywhere in the block. The transformer is then as it was before the block.
         """
-        block = read_for(self, X, y, qid=qid, context=context)
-        with self._lock, all_or_nothing(self):
+        self._learn_all(read_for(self, X, y, qid=qid, context=context, at=at))
+
+    def _learn_all(self, block: Block) -> None:
+        with self._lock, all_or_nothing() as changes:
+            changes.include(self, block)
             self._learn_block(block)
 
     def __add__(self, other: Any) -> Any:

@@ -6,7 +6,8 @@ import numpy as np
 
 from online_rank.base.anatomy import Abilities, Wrapper, abilities_of, share_lock
 from online_rank.base.asked import as_numbers
-from online_rank.base.columns import as_array, numbers
+from online_rank.base.columns import as_array
+from online_rank.base.names import numbers
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import Undo, record
@@ -82,6 +83,8 @@ class QueryUnion(Wrapper, QueryTransformer):
         return Abilities(
             takes_documents=any(abilities_of(part).takes_documents for part in self._wrapped),
             takes_context=any(abilities_of(part).takes_context for part in self._wrapped),
+            takes_time=any(abilities_of(part).takes_time for part in self._wrapped),
+            remembers=any(abilities_of(part).remembers for part in self._wrapped),
         )
 
     def _transform_block(self, block: Block) -> Block:

@@ -87,9 +87,9 @@ References
 """
 
 from online_rank.bounds import blends, clicks, drift, mixing, projection, served
+from online_rank.bounds.batch import batch_weights
 from online_rank.bounds.certificate import Certificate
 from online_rank.bounds.certified import certificate_of
-from online_rank.bounds.hindsight import best_in_hindsight
 from online_rank.bounds.mass import mass_bound, mass_data_bound, mass_hindsight_bound, mass_separable_bound
 from online_rank.bounds.theorems import (
     corollary_6,
@@ -104,7 +104,7 @@ from online_rank.bounds.tracker import LossTracker
 __all__ = [
     "Certificate",
     "LossTracker",
-    "best_in_hindsight",
+    "batch_weights",
     "certificate_of",
     "corollary_6",
     "corollary_7",

@@ -216,7 +216,7 @@ def theorem_8(*, n: int, norm: float, lipschitz: float) -> float:
 
     .. math:: E\, L(\hat w) - L(w^*) \le 2 L_2 B \left(\frac{8}{n} + \sqrt{\frac{2}{n}}\right)
 
-    where w_hat minimises [CT, eq. 4] (`best_in_hindsight`) on n independent queries with `theorem_8_regularization`.
+    where w_hat minimises [CT, eq. 4] (`batch_weights`) on n independent queries with `theorem_8_regularization`.
 
     Parameters
     ----------

@@ -15,6 +15,7 @@ from online_rank.cli.commands.explain import explain
 from online_rank.cli.commands.export import export
 from online_rank.cli.commands.forget import forget
 from online_rank.cli.commands.fuse import fuse
+from online_rank.cli.commands.grades import grades
 from online_rank.cli.commands.rank import rank
 from online_rank.cli.commands.repair import repair
 from online_rank.cli.commands.serve import serve
@@ -81,6 +82,7 @@ def root(
 
 
 for _function in (
-    warm_up, demo, train, rank, fuse, explain, export, evaluate, compare, stream, serve, forget, repair, backup, restore,
+    warm_up, demo, train, grades, rank, fuse, explain, export, evaluate, compare, stream, serve, forget, repair, backup,
+    restore,
 ):  # fmt: skip
     app.command(cls=_Command)(grouped(_function))

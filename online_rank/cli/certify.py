@@ -7,20 +7,20 @@ from typing import Any
 import numpy as np
 
 from online_rank.base import steps_of
-from online_rank.base.columns import numbers
-from online_rank.bounds import LossTracker, best_in_hindsight
+from online_rank.base.names import numbers
+from online_rank.bounds import LossTracker, batch_weights
 from online_rank.cli.files import behind
 from online_rank.query import Block, read_query
 from online_rank.support.progress import progress
 
-#: Regularisation strength of the best weights in hindsight.
+#: Regularisation strength of the batch weights.
 _LAMBDA = 1e-2
 
 
 def tracked(model: Any, queries: Iterable[tuple], shown: bool | None = None) -> Any:
     """The model, which has learned nothing yet, with a `LossTracker` around its ranker.
 
-    The comparator is the best weights in hindsight on the features that the transformers will pass to the ranker.
+    The comparator is the weights that a batch learner finds on the features that the transformers will pass to the ranker.
     """
     *transformers, ranker = steps_of(model)
     seen = list(_transformed([step.clone() for step in transformers], queries, shown))
@@ -31,11 +31,11 @@ def tracked(model: Any, queries: Iterable[tuple], shown: bool | None = None) -> 
     columns = numbers(X.shape[1]) if names is None else names
     # An array knows its features by their numbers.
     signs = {str(j + 1): ranker.signs[c] for j, c in enumerate(columns) if c in ranker.signs} if ranker.signs else None
-    found = best_in_hindsight(
+    found = batch_weights(
         (X, y, qid), measure=ranker.measure, lam=_LAMBDA, credit="spread", signs=signs or None, progress=shown
     )
     weights: Any = found.weights if names is None else dict(zip(names, found.weights.tolist(), strict=True))
-    return behind(transformers, LossTracker(ranker, {"best in hindsight": weights}, measure_served=True))
+    return behind(transformers, LossTracker(ranker, {"batch weights": weights}, measure_served=True))
 
 
 def _transformed(transformers: list[Any], queries: Iterable[tuple], shown: bool | None) -> Iterator[tuple[Block, Any]]:

@@ -2,30 +2,34 @@
 
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
 
+from online_rank.arguments import seconds_of
 from online_rank.cli.advice import counters, leaks
 from online_rank.cli.events import events_of
 from online_rank.cli.files import declared, refuse_overwriting
 from online_rank.cli.options import Clicks, Output
+from online_rank.cli.positions import examination_in, examined
 from online_rank.cli.printing import table
 from online_rank.cli.reading import Reading, check_files, look, warnings_as_lines
 from online_rank.cli.settings import Settings
-from online_rank.cli.train import behind_map, require_known_signs
+from online_rank.cli.train import behind_map, new_model, require_known_signs
+from online_rank.feedback.position_bias import MOST_POSITIONS
 from online_rank.stream.plan import n_features_of
 from online_rank.support.progress import progress
 
 #: What lists of each origin are learned by, and what is assumed of users.
 SAYS = {
     "shuffled": "lists in random order: exchanges of two documents, with no assumption about users",
-    "above": "probabilities given the documents above: propensities, for users who read downwards",
-    "place": "probabilities of each place: propensities; a click depends on the document and its position alone",
-    "moved": "no chance, but documents that moved: the examination of positions as measured first; "
-    "a click means that the position was looked at and the document attracts",
+    "above": "probabilities given the documents above: inverse propensities, for users who read downwards",
+    "place": "probabilities of each place: inverse propensities; a click depends on the document and its position alone",
+    "moved": "no chance: the examination of positions, as given or as measured by documents that moved; a click means that the "
+    "position was looked at and the document attracts",
 }
 #: The number of first lists in which leaks are looked for: few lists have clicks.
 _LOOKED_AT = 1000
@@ -37,48 +41,73 @@ class ClickLog(NamedTuple):
     Attributes
     ----------
     files
-        Tables, in the order of time.
+        Tables, in the order of time, or files of UBI.
     origin
         "shuffled", "above", "place" or "moved".
     reading
         The columns, and how to read them.
+    click
+        The column of clicks or events.
     events
         The value of each event by its name.
+    window
+        Seconds for which events count.
     topic
-        For "moved": the column with what was asked, in which a document is compared with itself.
+        The column with what was asked, in which a document is compared with itself.
+    examination
+        How often each position is looked at, if it is given.
     model
         A model that is compared on the log.
+    sources
+        What is read in place of the files, which were read before.
     """
 
     files: Sequence[str]
     origin: str
     reading: Reading
+    click: str = "click"
     events: dict[str, float] | None = None
+    window: float | None = None
     topic: str | None = None
+    examination: tuple[float, ...] | None = None
     model: Any = None
+    sources: Sequence[Any] = ()
 
-    def reader(self, with_topic: bool = False) -> Any:
-        """The lists of all files; with the topic as the context of the query, or without it."""
+    def on(self, files: Sequence[str]) -> "ClickLog":
+        """The log in other files. UBI is read at once; what is left out is a warning."""
+        from online_rank.stream import ReadWarning
+        from online_rank.stream.ubi import TEXT, UbiLog, is_ubi
+
+        if not is_ubi(files):
+            return self._replace(files=files, sources=files)
+        log = UbiLog(files, self.events)
+        for line in log.lines:
+            warnings.warn(f"{log.name}: {line}", ReadWarning, stacklevel=2)
+        return self._replace(files=files, sources=[log], topic=self.topic or TEXT)
+
+    def reader(self, context: Sequence[str] = ()) -> Any:
+        """The lists of all files; with these columns as the context of the query."""
         from online_rank.stream import read_clicks
 
-        names = ("query", "document", "event_time", "features")
+        names = ("query", "document", "event_time", "features", "skip_bad")
         given = {name: getattr(self.reading, name) for name in names} | {"exclude": self.reading.exclude or ()}
         if self.origin in ("above", "place"):
             given["propensity"] = "propensity"
-        if self.topic is not None:
-            key = "context" if with_topic else "exclude"
-            given[key] = [*given.get(key, ()), self.topic]
-        kind = "place" if self.origin == "place" else "above"
-        shuffled = self.origin == "shuffled"
+        if self.topic is not None and self.topic not in context:
+            given["exclude"] = [*given["exclude"], self.topic]
+        if self.reading.dry_run:
+            given["skip_bad"] = 1.0
         return read_clicks(
-            *self.files, **given, events=self.events, shuffled=shuffled, propensity_of=kind, model=self.model,
-            skip_bad=1.0 if self.reading.dry_run else self.reading.skip_bad,
+            *self.sources, **given, click=self.click, events=self.events, window=self.window, model=self.model, context=context,
+            shuffled=self.origin == "shuffled", propensity_of="place" if self.origin == "place" else "above",
+            repeated_qid="group" if self.reading.group_by_qid else "error",
         )  # fmt: skip
 
-    def watched(self, label: str, shown: bool | None, with_topic: bool = False) -> Iterator[tuple[Any, Any]]:
+    def watched(self, label: str, shown: bool | None, context: Sequence[str] = ()) -> Iterator[tuple[Any, Any]]:
         """The lists of all files, with a bar that counts them."""
         with progress(label, unit="lists", shown=shown) as bar:
-            for number, one in enumerate(self.reader(with_topic), start=1):
+            lists = self.reader(context)
+            for number, one in enumerate(lists, start=1):
                 yield one
                 bar(number)
 
@@ -105,8 +134,8 @@ class ClickLog(NamedTuple):
                 deepest = max(deepest, longest, *(given.positions or ()))
                 largest = max(largest, *clicks.gains)
                 bar(number)
-        test.finish()
-        return Seen(test.n, clicked, documents, with_gaps, test.n_alone, longest, deepest, largest)
+        test.finish(moved=self.examination is None)
+        return Seen(test.n, clicked, documents, with_gaps, test.n_alone, lists.n_late, longest, deepest, largest)
 
     def without_leaks(self) -> tuple["ClickLog", list[str]]:
         """The log without features that leak the clicks, unless the user named the features; and what was found, in lines."""
@@ -140,8 +169,9 @@ class Seen(NamedTuple):
 
     Attributes
     ----------
-    lists, clicked, documents, with_gaps, alone
-        The numbers of lists, of lists with a click, of documents shown, of lists with gaps, and of lists with one candidate.
+    lists, clicked, documents, with_gaps, alone, late
+        The numbers of lists, of lists with a click, of documents shown, of lists with gaps, of lists with one candidate, and of
+        events left out because they came after the window of their list.
     longest, deepest
         The most documents of a list, and the lowest position.
     largest
@@ -153,6 +183,7 @@ class Seen(NamedTuple):
     documents: int
     with_gaps: int
     alone: int
+    late: int
     longest: int
     deepest: int
     largest: float
@@ -162,10 +193,14 @@ class Seen(NamedTuple):
         return type(clicks)(clicks.impression, tuple(gain / self.largest for gain in clicks.gains))
 
 
-def read_as(files: Sequence[str], log: Clicks, reading: Reading, topic: str | None = None) -> ClickLog:
+def read_as(files: Sequence[str], log: Clicks, reading: Reading) -> ClickLog:
     """A log of clicks, as the options of a command name its columns."""
     reading = reading._replace(query=reading.query or "query", document=reading.document or "document")
-    return ClickLog(files, str(log.clicks), reading, events_of(log.event) if log.event else None, topic)
+    events = events_of(log.event) if log.event else None
+    window = None if log.feedback_window is None else seconds_of(log.feedback_window, "--feedback-window")
+    check_files(files)
+    examination = examination_in(log.examination)
+    return ClickLog(files, str(log.clicks), reading, log.click, events, window, log.topic, examination).on(files)
 
 
 def against(old: Any, new: Any, what: str, rival: str) -> str:
@@ -181,20 +216,25 @@ def against(old: Any, new: Any, what: str, rival: str) -> str:
     return f"this log cannot tell whether {what} beats {rival}: {told}"
 
 
-def learn(log: ClickLog, settings: Settings, output: Output) -> None:
-    """Learn a model from a log of clicks, say from what and with what success, and save it; or show its columns."""
+def learn(given: Clicks, settings: Settings, output: Output, ranker: str | None) -> None:
+    """Learn a model from a log of clicks, say from what and with what success, and save it; or show its columns.
+
+    `ranker` is the kind of model that was named; None if none was.
+    """
     with warnings_as_lines(output.warn):
-        if not log.files:
+        if not settings.files:
             raise ValueError("--clicks needs a table to learn from")
-        if log.topic is not None and log.origin != "moved":
-            raise ValueError("--topic is for --clicks moved")
-        check_files([*log.files, *settings.test])
+        for option, text in (("--topic", given.topic), ("--examination", given.examination)):
+            if text is not None and given.clicks != "moved":
+                raise ValueError(f"{option} is for --clicks moved")
+        check_files(settings.test)
+        log = read_as(settings.files, given, settings.reading)
         if log.reading.dry_run:
             look(log.reader())
-        _learn(log, settings, output)
+        _learn(log, settings, output, ranker)
 
 
-def _learn(log: ClickLog, settings: Settings, output: Output) -> None:
+def _learn(log: ClickLog, settings: Settings, output: Output, ranker: str | None) -> None:
     from online_rank.storage.files import require_replaceable, save
 
     for option, place in (("--save", output.save), ("--report", output.report)):
@@ -202,19 +242,26 @@ def _learn(log: ClickLog, settings: Settings, output: Output) -> None:
             refuse_overwriting(option, place, [*log.files, *settings.test])
     if output.save is not None:
         require_replaceable(output.save)
+    signs = settings.signs
     log, lines = log.without_leaks()
     lists = log.reader()
     plan = lists.plan
-    require_known_signs(settings.signs, lists, log.files)
+    require_known_signs(signs, lists, log.files)
     for line in plan.in_words() + lines:
         output.warn(line)
     shown = False if output.quiet or output.json else None
     seen = log.examined(shown)
     if seen.alone:
         output.warn(f"{seen.alone:,} of {seen.lists:,} lists have a single candidate: from these nothing is learned")
-    examination = examination_of(log, seen.deepest, shown) if log.origin == "moved" else None
-    ranker, options = learner_for(log.origin, examination)
-    model = behind_map(ranker, settings.signs, **options)
+    examination = log.examination
+    if log.origin == "moved" and examination is None:
+        examination = compared(log, seen.deepest, shown).known_examination
+    if examination is not None and len(examination) < seen.deepest:
+        output.warn(
+            f"how often positions below {len(examination)} are examined is not known: clicks there count as clicks at position "
+            f"{len(examination)}"
+        )
+    model = learner_for(log.origin, examination, ranker, signs)
     model = declared(model, log.reading.strict, plan.features)
     logged, value = _taught(model, log, seen, shown)
     report: dict[str, Any] = {"files": list(log.files), "origin": log.origin, **seen._asdict()}
@@ -223,7 +270,7 @@ def _learn(log: ClickLog, settings: Settings, output: Output) -> None:
     if examination is not None:
         report["examination"] = list(examination)
     if settings.test:
-        report["test"] = _tested(model, log._replace(files=settings.test), examination, shown)
+        report["test"] = _tested(model, log.on(settings.test), examination, shown)
     if output.save is not None:
         save(model, output.save)
         report["saved"] = output.save
@@ -235,23 +282,24 @@ def _learn(log: ClickLog, settings: Settings, output: Output) -> None:
         _print(report)
 
 
-def learner_for(origin: str, examination: tuple[float, ...] | None) -> tuple[Any, dict[str, Any]]:
-    """The class of the ranker for lists of this origin, and the arguments of its constructor."""
-    from online_rank import ClickPerceptron, SwapRanker
+def learner_for(origin: str, examination: tuple[float, ...] | None, ranker: str | None, signs: Mapping[str, int] | None) -> Any:
+    """A new model for lists of this origin, of the kind that was named, if any was."""
+    from online_rank import SwapRanker
 
-    if origin == "shuffled":
-        return SwapRanker, {}
-    return ClickPerceptron, {"credit": "propensity", "examination": examination}
+    if origin == "shuffled" and ranker is None:
+        return behind_map(SwapRanker, signs)
+    # In lists in random order each document is as often at each position as any other.
+    return examined(new_model("ndcg@10", ranker or "additive", signs), (1.0,) if origin == "shuffled" else examination)
 
 
-def examination_of(log: ClickLog, k: int, shown: bool | None) -> tuple[float, ...]:
-    """How often each of k positions is examined, from the same documents at different positions."""
+def compared(log: ClickLog, k: int, shown: bool | None) -> Any:
+    """The clicks on the same documents at different positions, the first k, as a `NaturalVariation`."""
     from online_rank.feedback import NaturalVariation
 
-    positions = NaturalVariation(k=k)
-    for x, clicks in log.watched("measuring the examination of positions", shown, log.topic is not None):
-        positions.update(None if log.topic is None else x.context[0][log.topic], clicks)
-    return positions.examination
+    positions, context = NaturalVariation(k=min(k, MOST_POSITIONS)), [] if log.topic is None else [log.topic]
+    for x, clicks in log.watched("measuring the examination of positions", shown, context):
+        positions.update(x.context[0][log.topic] if context else None, clicks)
+    return positions
 
 
 def _taught(model: Any, log: ClickLog, seen: Seen, shown: bool | None, learns: bool = True) -> tuple[Any, Any]:
@@ -308,6 +356,7 @@ def _print(report: dict[str, Any]) -> None:
     console.print(
         f"[bold]{report['lists']:,}[/] lists of {report['documents']:,} documents, {report['clicked']:,} lists with a click"
         + (f", {report['with_gaps']:,} with gaps" if report["with_gaps"] else "")
+        + (f"; {report['late']:,} events came after the window of their list" if report["late"] else "")
     )
     console.print(f"learned from {SAYS[report['origin']]}")
     if "examination" in report:

@@ -55,6 +55,7 @@ def compare_clicks(paths: Sequence[str], log: ClickLog, places: int, as_json: bo
         as_shown += float(np.dot(weights[: len(clicks.gains)], clicks.gains[:places]))
     report = {
         "lists": values[0].n,
+        "late": seen.late,
         "places": places,
         "largest_gain": seen.largest,
         "as_shown": as_shown / values[0].n,
@@ -84,6 +85,8 @@ def _print(
     what = "of the first document" if places == 1 else f"of the first {places}, discounted as in DCG"
     unit = "" if report["largest_gain"] == 1.0 else f", as fractions of {report['largest_gain']:g}"
     print(f"{report['lists']:,} lists; gain {what}{unit}; as shown {report['as_shown']:.4f}.")
+    if report["late"]:
+        print(f"{report['late']:,} events came after the window of their list, and do not count.")
     width = max(map(len, paths))
     for path, value in zip(paths, values, strict=True):
         about = report["values"][path]

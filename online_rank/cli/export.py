@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from online_rank.cli.files import load_model, refuse_overwriting
-from online_rank.cli.reading import Reading, check_files
+from online_rank.cli.reading import Reading, check_files, look_at_runs
 from online_rank.cli.runs import read_runs, require_runs
 from online_rank.export import changes, export, fusion_weights, solr_features
 from online_rank.export.reading import Names
@@ -67,11 +67,21 @@ def run(
     sys.stdout.buffer.flush()
 
 
+def look_at_files(path: str, check: str | None, reading: Reading, runs: Sequence[str]) -> None:
+    """Print what is in the graded queries of `--check`, or in the runs, and end the command."""
+    if check is not None:
+        check_files([check])
+        reading.asked([check], load_model(path))
+    if not runs:
+        raise ValueError("--dry-run shows what is in files: give --check FILE, or --run for each retriever")
+    look_at_runs(runs)
+
+
 def check_on(path: str, to: str, renamed: Sequence[str], file: str, reading: Reading) -> None:
     """Print how the target's rankings of graded queries differ from the model's."""
     check_files([file])
     model = load_model(path)
-    with reading.queries([file], model) as queries:
+    with reading.asked([file], model) as queries:
         found = changes(model, to, queries, names=_names(renamed))
     print(
         f"online-rank: of {found.n_queries:,} queries, {found.otherwise:.1%} are ranked otherwise than by the model, "

@@ -44,6 +44,34 @@ def behind(transformers: Sequence[Any], model: Any) -> Any:
     return functools.reduce(lambda rest, step: step | rest, reversed(transformers), model)
 
 
+def histories_of(given: Sequence[str] | None, examination: Sequence[float] | None = None) -> list[Any]:
+    """The transformers of `--history`: a name, or several joined by +, and perhaps = with a half-life.
+
+    Places are examined with the probabilities `examination`. Raises ValueError for what is no key.
+
+    Examples
+    --------
+    >>> [str(step) for step in histories_of(["user+brand", "document=1000"])]
+    ["History(('user', 'brand'), half_life='7d')", "History('document', half_life=1000.0)"]
+    """
+    from online_rank import History
+
+    made = []
+    for text in given or ():
+        names, _, half_life = text.partition("=")
+        try:
+            number: float | str = float(half_life)
+        except ValueError:
+            number = half_life or "7d"
+        by = tuple(names.split("+"))
+        try:
+            made.append(History(by if len(by) > 1 else names, half_life=number, examination=examination))
+        except (TypeError, ValueError) as error:
+            remedy = "give names, as in user+brand, and perhaps a half-life: brand=30d"
+            raise ValueError(f"--history {text}: {error}; {remedy}") from None
+    return made
+
+
 def refuse_overwriting(option: str, path: str, others: Sequence[str]) -> None:
     """Raise ValueError for output that would overwrite one of other files, or go to a file or a folder called "-"."""
     if path == "-":

@@ -9,13 +9,14 @@ from rich.console import Console
 from rich.table import Table
 
 from online_rank.base import ranker_of, transformers_of
-from online_rank.cli.click_log import SAYS, ClickLog, Seen, against, examination_of, learner_for
+from online_rank.cli.click_log import SAYS, ClickLog, Seen, against, compared
 from online_rank.cli.fuse import refuse_outputs
 from online_rank.cli.options import Fusion, Written
 from online_rank.cli.reading import Reading, look
 from online_rank.cli.runs import names_of, read_runs
 from online_rank.metrics import OffPolicyValue
 from online_rank.preprocessing import RunFeatures
+from online_rank.rankers import ClickPerceptron, SwapRanker
 from online_rank.rankers.fixed import FixedRanker
 from online_rank.rankers.rules import FAST_SWAP_BEGINNING, rule_weights
 from online_rank.stream.write import write_run
@@ -43,20 +44,21 @@ def fuse_clicks(
     refuse_outputs(written, [*files, table])
     names = names_of(files)
     queries = {query.qid: query.runs for query in read_runs(files)}
-    log = ClickLog([table], origin, Reading("list", "document", features=[], dry_run=dry_run), topic="query")
+    log = ClickLog([table], origin, Reading("list", "document", features=[], dry_run=dry_run), topic="query", sources=[table])
     if dry_run:
         look(log.reader())
     shown = False if as_json else None
     seen = log.examined(shown)
-    examination = examination_of(log, seen.deepest, shown) if origin == "moved" else None
+    examination = compared(log, seen.deepest, shown).examination if origin == "moved" else None
     part = {"rrf": "reciprocal_rank"}.get(settings.today, settings.today)
-    learner, options = learner_for(origin, examination)
     if origin == "shuffled":
-        options |= FAST_SWAP_BEGINNING
+        learner: Any = SwapRanker.from_rule(settings.today, names, **FAST_SWAP_BEGINNING)
     else:
         # Reciprocal ranks are at most 1 / (k + 1).
-        options["strength"] = _STRENGTH * (settings.k + 1.0 if settings.today == "rrf" else 1.0)
-    model: Any = RunFeatures(names, parts=(part,), k=settings.k) | learner.from_rule(settings.today, names, **options)
+        strength = _STRENGTH * (settings.k + 1.0 if settings.today == "rrf" else 1.0)
+        options = {"credit": "propensity", "examination": examination, "strength": strength}
+        learner = ClickPerceptron.from_rule(settings.today, names, **options)
+    model: Any = RunFeatures(names, parts=(part,), k=settings.k) | learner
     report = {"origin": origin, **_taught(model, settings.today, log, queries, seen, shown)}
     if not report["lists"]:
         raise ValueError(f"{table} has no list of a query of the runs")
@@ -88,7 +90,7 @@ def _taught(model: Any, rule: str, log: ClickLog, queries: dict[str, Any], seen:
     rankers = {"today": FixedRanker(rule_weights(rule, features.runs)), "learned": ranker}
     values = {name: OffPolicyValue() for name in rankers} if log.origin in ("shuffled", "above") else {}
     met = {"lists": 0, "clicked": 0, "other_queries": 0}
-    for x, clicks in log.watched("learning from clicks", shown, with_topic=True):
+    for x, clicks in log.watched("learning from clicks", shown, ["query"]):
         runs = queries.get(str(x.context[0]["query"]))
         if runs is None:
             met["other_queries"] += 1

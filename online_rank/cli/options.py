@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from online_rank.cli.declaring import flag, shown, value
+from online_rank.cli.declaring import flag, is_given, shown, value
 from online_rank.cli.reading import Reading
 from online_rank.measures.table import listed
 
@@ -29,6 +29,17 @@ Json = Annotated[bool, flag("--json", "Print one JSON object, and nothing else."
 Save = Annotated[str | None, value("MODEL", "Write the model to this file.")]
 Out = Annotated[str | None, value("FILE", "Write to this file.")]
 Every = Annotated[int, value("N", "Queries, or changes of a service, between two checkpoints.", min=1)]
+
+
+#: What to add to the features of documents from earlier feedback.
+Histories = Annotated[
+    list[str] | None,
+    value(
+        "NAME",
+        "Add impressions, rate and age of a key, from earlier feedback: document, a feature, or user+brand; brand=30d with "
+        "another half-life than 7d. May be repeated.",
+    ),
+]
 
 
 # Learning from files.
@@ -62,10 +73,11 @@ class Training(NamedTuple):
         list[str] | None,
         value("NAME=SIGN", "More of a feature never lowers a score (NAME=+), or never raises it (NAME=-); may be repeated."),
     ] = None
+    history: Histories = None
     shuffle: Annotated[int | None, value("SEED", "Shuffle the queries by this seed, in a buffer of 2,048.", min=0)] = None
     reading: Reading = Reading()
     certify: Annotated[
-        bool, flag("--certify", "Certify the loss: against the best fixed candidate, or the best linear weights in hindsight.")
+        bool, flag("--certify", "Certify the loss: against the best fixed candidate, or the linear weights of a batch learner.")
     ] = False
     shards: Annotated[
         int | None, value("N", "Number of copies of the model that learn parts of the files and are mixed.", min=1)
@@ -151,10 +163,41 @@ _ORIGIN_HELP = (
 
 
 class Clicks(NamedTuple):
-    """A log of clicks in place of grades. A row of its table is a candidate."""
+    """A log of clicks in place of grades. A row of its table is a candidate, or an event."""
 
     clicks: Annotated[Origin | None, value(None, f"FILE is a log of clicks. {_ORIGIN_HELP}", **OF_CLICKS)] = None
+    click: Annotated[str, value("COLUMN", "The column with clicks: a number, or the name of an event.", **OF_CLICKS)] = "click"
     event: Annotated[list[str] | None, value("NAME=VALUE", "What an event is worth; once for each name.", **OF_CLICKS)] = None
+    feedback_window: Annotated[
+        str | None,
+        value(
+            "TIME",
+            "Events count for so long after their list was shown: 30m, 12h or 7d. [dim]Without it: all.[/dim]",
+            **OF_CLICKS,
+        ),
+    ] = None
+    topic: Annotated[
+        str | None, value("COLUMN", "For moved: what was asked, if documents answer several questions.", **OF_CLICKS)
+    ] = None
+    examination: Annotated[
+        str | None,
+        value(
+            "FILE|estimated|none",
+            "For moved: how often each position is looked at; none if positions do not matter. [dim]Default: estimated.[/dim]",
+            **OF_CLICKS,
+        ),
+    ] = None
+
+
+#: The options of a command that does not learn from lists without chance.
+OfChance = Annotated[Clicks, Clicks._fields[:-2]]
+
+
+def refuse_without_clicks(context: typer.Context) -> None:
+    """Raise a usage error if an option was given that needs a log of clicks."""
+    for name in (*Clicks._fields[1:], "places"):
+        if is_given(context, name):
+            raise typer.BadParameter(f"--{name.replace('_', '-')} needs --clicks")
 
 
 LogOrigin = Annotated[Origin | None, value(None, f"Learn from --click-log. {_ORIGIN_HELP}", **OF_CLICKS)]
@@ -180,6 +223,7 @@ class Service(NamedTuple):
         value(None, f"Of a new model. {KINDS} swap draws the list to show and learns from the clicks on it."),
     ] = ServedKind.additive
     measure: Measure = "ndcg@10"
+    history: Histories = None
     strict: Annotated[bool, flag("--strict", "Refuse features that MODEL does not know.")] = False
     checkpoint: Annotated[
         str | None,

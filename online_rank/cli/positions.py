@@ -11,6 +11,8 @@ from online_rank.base import ranker_of, steps_of
 from online_rank.rankers import ClickPerceptron, ExaminedRanker
 
 ESTIMATED, NONE = "estimated", "none"
+#: The examination if positions do not matter.
+_ALIKE = (1.0,) * 20
 
 
 def with_examination(model: Any, given: str | None, has_events: bool) -> Any:
@@ -34,11 +36,15 @@ def with_examination(model: Any, given: str | None, has_events: bool) -> Any:
             )
         if given in (None, NONE):
             return model
-        examined = ExaminedRanker(ranker, examination=None if given == ESTIMATED else _examination_in(str(given)))
-        return reduce(or_, [*steps_of(model)[:-1], examined])
-    if given not in (None, ESTIMATED, NONE) and _needs_examination(ranker):
-        ranker.examination = _examination_in(str(given))
+        return examined(model, examination_in(given))
+    if given != NONE and _needs_examination(ranker):
+        ranker.examination = examination_in(given)
     return model
+
+
+def examined(model: Any, examination: tuple[float, ...] | None) -> Any:
+    """A model for grades that learns from clicks by the examination of their positions; None for what lists themselves say."""
+    return reduce(or_, [*steps_of(model)[:-1], ExaminedRanker(ranker_of(model), examination=examination)])
 
 
 def met(model: Any, reference: str) -> Any:
@@ -59,14 +65,16 @@ def how_it_serves(model: Any, events: Sequence[str]) -> list[str]:
     if not ranker.abilities.draws:
         corrected = ", as if positions did not matter" if events else ""
         return [f"ranks greedily; learns from grades{kinds}{corrected}"]
-    kept = ranker.retention
-    if kept == 1.0:
+    if ranker.keep == 1.0:
         shows = "ranks greedily"
-    elif kept > 0.0:
-        shows = f"draws the lists to show, and keeps at least {kept:.0%} of the DCG of ranking greedily"
+    elif ranker.keep is not None:
+        shows = f"draws the lists to show within a budget: users see at least {ranker.keep:.1%} of the greedy lists' DCG"
     else:
         confidence = getattr(ranker, "confidence", 0.0)
-        shows = f"draws the lists to show, at confidence {confidence:.2f}: no share of the DCG of ranking greedily is sure"
+        shows = (
+            f"draws the lists to show from all documents, at confidence {confidence:.2f}, without a budget: the model began "
+            "with nothing (--from-today FIELD draws around the ranking of today)"
+        )
     if _needs_examination(ranker) and ranker.examination is None:
         return [
             f"{shows}; learns from no feedback: neither the probabilities of its lists are known, nor how often each position "
@@ -80,8 +88,16 @@ def _needs_examination(ranker: Any) -> bool:
     return isinstance(ranker, ClickPerceptron) and ranker.credit == "propensity" and ranker.policy is None
 
 
-def _examination_in(file: str) -> tuple[float, ...]:
-    """The numbers of a file: a JSON list, the figures of `train --clicks moved --json`, or numbers between white space."""
+def examination_in(given: str | None) -> tuple[float, ...] | None:
+    """What `--examination` gives: None if it is estimated, 1 everywhere if positions do not matter, or the numbers of a file.
+
+    That is a JSON list, the figures of `train --clicks moved --json`, or numbers between white space.
+    """
+    if given in (None, ESTIMATED):
+        return None
+    if given == NONE:
+        return _ALIKE
+    file = str(given)
     text = Path(file).read_text("utf-8")
     try:
         found = json.loads(text)

@@ -142,7 +142,8 @@ class QueryLog:
         value = self._metric.value_one(y_true, y_pred)
         if not math.isnan(value):
             self._latest.append(value)
-        self._seen = self._described(np.asarray(y_true), np.asarray(y_pred), value)
+        scores = [*y_pred.values()] if isinstance(y_pred, dict) else y_pred
+        self._seen = self._described(np.asarray(y_true), np.asarray(scores), value)
 
     def get(self) -> float:
         """The mean over the latest queries; 0 before the first."""

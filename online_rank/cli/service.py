@@ -12,10 +12,10 @@ import typer
 from online_rank.arguments import seconds_of
 from online_rank.cli.declaring import is_given
 from online_rank.cli.events import events_of
-from online_rank.cli.files import declared, load_model
+from online_rank.cli.files import behind, declared, histories_of, load_model
 from online_rank.cli.logs import say
 from online_rank.cli.options import Service
-from online_rank.cli.positions import met, with_examination
+from online_rank.cli.positions import examination_in, met, with_examination
 from online_rank.cli.train import new_model
 from online_rank.limits import is_id
 from online_rank.serving import Challenge, FeedbackPlan
@@ -31,7 +31,7 @@ from online_rank.storage.files import write_atomically
 #: What `forget` prints of what it found.
 _FOUND = {
     "waiting": "waiting queries", "early": "queries with feedback that had not come", "learned": "learned ids",
-    "features": "names of features",
+    "features": "names of features", "keys": "keys of histories",
 }  # fmt: skip
 
 
@@ -47,6 +47,8 @@ def check(context: typer.Context, service: Service) -> None:
     """Raise a usage error for options of a new model beside a MODEL, and for options that need another one."""
     if service.model is not None and is_given(context, "ranker"):
         raise typer.BadParameter(f"--ranker is for a new model; {service.model} has its own")
+    if service.model is not None and service.history:
+        raise typer.BadParameter(f"--history is for a new model: train {service.model} with it")
     for option, given, needed, there in (
         ("--replace-model", service.replace_model, "a MODEL", service.model),
         ("--strict", service.strict, "a MODEL, whose features are known", service.model),
@@ -75,7 +77,8 @@ def maker(service: Service) -> Callable[[], RankingService]:
     if service.model is not None:
         model, origin = loaded(service.model), _digest(service.model, service.examination)
     else:
-        model = new_model(service.measure, service.ranker)
+        histories = histories_of(service.history, examination_in(service.examination))
+        model = behind(histories, new_model(service.measure, service.ranker))
         model = with_examination(model, service.examination, bool(events))
     plan = None
     if service.feedback_window is not None:
@@ -116,10 +119,11 @@ def forget(folder: str, ids: Sequence[str], context: str | None, document: str |
     with contextlib.closing(DurableService(read_service(folder), folder)) as state:
         names: frozenset[str] = frozenset()
         for file in [each for each in Path(folder).iterdir() if each.name == PREVIOUS or SNAPSHOT.fullmatch(each.name)]:
-            content, found = without(file.read_bytes(), wanted)
+            content = file.read_bytes()
+            made, found = without(content, wanted)
             names |= found
-            if found:
-                write_atomically(file, content, 0o600)
+            if made is not content:
+                write_atomically(file, made, 0o600)
         done = state.forget(wanted)
         done = done._replace(features=done.features | names)
         if done.features:

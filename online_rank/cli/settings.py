@@ -46,7 +46,7 @@ class Settings(Training):
 
     @property
     def signs(self) -> dict[str, int] | None:
-        """The signs of weights. Raises ValueError for one that is not written as NAME=+ or NAME=-."""
+        """The signs of weights. Raises ValueError for one that is not written as NAME=+ or NAME=-, and for a blend."""
         found: dict[str, int] = {}
         for text in self.sign or ():
             name, _, sign = in_nfc(text).rpartition("=")
@@ -54,6 +54,8 @@ class Settings(Training):
                 raise ValueError(f"--sign {text}: give the name of a feature and its sign, as in price=- or clicks=+")
             if found.setdefault(name, _SIGNS[sign]) != _SIGNS[sign]:
                 raise ValueError(f"--sign {text}: {name} has both signs")
+        if found and self.ranker == "blend":
+            raise ValueError("--sign is for curves and for linear weights: a blend has trees, which keep no sign")
         return found or None
 
     @property
@@ -103,10 +105,13 @@ class Settings(Training):
         targets = [name for name, target in TARGETS.items() if "fusion" not in target.kinds]
         if self.target not in (None, *targets):
             raise ValueError(f"--for {self.target}: it is one of {', '.join(targets)}")
+        if self.history and self.target is not None:
+            raise ValueError(
+                "--history: no engine keeps it. Send what it adds as fields of the documents (History.transform_one), and "
+                "train for a target on these"
+            )
         if self.shards is not None:
             self._check_shards()
-        if self.signs and self.ranker == "blend":
-            raise ValueError("--sign is for curves and for linear weights: a blend has trees, which keep no sign")
         # The others are compared with their own candidates while they learn.
         if self.certify and self.ranker == "perceptron" and (self.passes > 1 or "-" in self.files):
             raise ValueError("--certify reads the queries twice for one pass of learning: give files, and --passes 1")

@@ -4,19 +4,20 @@ import contextlib
 import importlib.util
 import json
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 
 from online_rank.base import ranker_of
-from online_rank.base.columns import are_numbers
+from online_rank.base.names import are_numbers
 from online_rank.base.signs import signs_of_columns
 from online_rank.bounds import certificate_of
 from online_rank.bounds.account_run import keeps_account
 from online_rank.cli.advice import LOOKED_AT, advice
 from online_rank.cli.evaluate import measure_files
-from online_rank.cli.files import declared, refuse_overwriting
+from online_rank.cli.files import behind, declared, histories_of, refuse_overwriting
 from online_rank.cli.options import Checkpoints, Measuring, Output
 from online_rank.cli.printing import RANDOM, measured, table
 from online_rank.cli.reading import NO_GRADES, warnings_as_lines
@@ -49,6 +50,12 @@ def new_model(measure: str, ranker: str, signs: Mapping[str, int] | None = None,
     return StreamScaler() | PerceptronRanker(measure, signs=signs)
 
 
+def _new(settings: Settings) -> Any:
+    """The model of a run before the first query."""
+    ranker = new_model(settings.measure, settings.ranker, settings.signs, settings.relative)
+    return behind(histories_of(settings.history), ranker)
+
+
 def behind_map(ranker: Any, signs: Mapping[str, int] | None = None, **options: Any) -> Any:
     """A new ranker of a class behind a quantile map; `signs` are those of features."""
     from online_rank import StreamQuantileMap
@@ -70,36 +77,16 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: 
     log = _log_for(output.report, settings, checkpoints)
     shown = False if output.quiet or output.json else None
     # What decides how files are read; it stays as it is.
-    blank = new_model(settings.measure, settings.ranker, settings.signs, settings.relative)
+    blank = _new(settings)
     source = settings.reading.queries(settings.files, blank, with_ids=log is not None)
     plan = source.plan
     model = _untaught(settings, source, blank, output, shown)
-    sharded: dict[str, Any] = {}
-    if settings.shards is None:
-        traces, counted = _learn(settings, checkpoints, model, source, blank, log, shown)
-    else:
-        with _opened(settings, checkpoints):
-            source.close()
-            parts = settings.parts(blank)
-            traces, training = learn_passes(settings, parts, checkpoints.checkpoint, model, workers, shown)
-        counted, sharded = training.counted, {"mixing": {name: getattr(training, name) for name in _MIXING}}
-    if not traces[0].n_queries:
-        raise ValueError(f"{', '.join(settings.files)}: no queries to learn from")
+    traces, figures = _taught(settings, checkpoints, model, blank, source, log, workers, shown)
     if traces[0].skipped == traces[0].n_queries:
         output.warn(NO_GRADES)
-    report = {
-        "files": settings.files,
-        "measure": settings.measure,
-        "features": n_features_of(model) or 0,
-        "counted": counted,
-        "passes": [trace.to_dict() for trace in traces],
-        **sharded,
-    }
+    report = {"files": settings.files, "measure": settings.measure, "features": n_features_of(model) or 0, **figures}
     if not settings.relative and settings.ranker != "perceptron":
-        report["default"] = _default(settings, shown)
-    if settings.test:
-        figures = measure_files(model, settings.test, Measuring([settings.measure]), settings.reading, shown)
-        report["test"] = {"files": settings.test, **figures}
+        report["default"] = _default(settings, output, workers, shown)
     certificate = certificate_of(model) if settings.certify else None
     if certificate is not None:
         report["certificate"] = certificate.to_dict()
@@ -136,7 +123,7 @@ def _check(settings: Settings, checkpoints: Checkpoints, output: Output, workers
 def _untaught(settings: Settings, source: Any, blank: Any, output: Output, shown: bool | None) -> Any:
     """The model before the first query; says what was found in the files, and what may be better."""
     require_known_signs(settings.signs, source, settings.files)
-    model = new_model(settings.measure, settings.ranker, settings.signs, settings.relative)
+    model = _new(settings)
     if not source.is_letor:
         model = declared(model, settings.reading.strict, source.plan.features)
     elif settings.reading.strict:
@@ -186,23 +173,40 @@ def _learn(
     return traces, counted
 
 
-def _default(settings: Settings, shown: bool | None) -> dict[str, Any]:
-    """The figures of the default model, which the target cannot compute, on the same files."""
-    from online_rank.metrics import metric
-
-    if "-" in settings.files or settings.shards is not None:
-        return {}
-    model = new_model(settings.measure, settings.ranker, settings.signs)
-    metrics = {settings.measure: metric(settings.measure)}
-    traces = [
-        progressive(settings.queries(number, model), model, {} if number else metrics, progress=shown)
-        for number in range(settings.passes)
-    ]
-    figures = {"progressive": traces[0].values[settings.measure]}
+def _taught(
+    settings: Settings, checkpoints: Checkpoints, model: Any, blank: Any, source: Any, log: Any, workers: int | None, shown: Any
+) -> tuple[list[Trace], dict[str, Any]]:
+    """Teach the model, here or in shards, and test it; returns the traces of the passes, and the figures for the report."""
+    sharded: dict[str, Any] = {}
+    if settings.shards is None:
+        traces, counted = _learn(settings, checkpoints, model, source, blank, log, shown)
+    else:
+        with _opened(settings, checkpoints):
+            if source is not None:
+                source.close()
+            parts = settings.parts(blank)
+            traces, training = learn_passes(settings, parts, checkpoints.checkpoint, model, workers, shown)
+        counted, sharded = training.counted, {"mixing": {name: getattr(training, name) for name in _MIXING}}
+    if not traces[0].n_queries:
+        raise ValueError(f"{', '.join(settings.files)}: no queries to learn from")
+    figures: dict[str, Any] = {"counted": counted, "passes": [trace.to_dict() for trace in traces], **sharded}
     if settings.test:
         held_out = measure_files(model, settings.test, Measuring([settings.measure]), settings.reading, shown)
-        figures["test"] = held_out["metrics"][settings.measure]
-    return figures
+        figures["test"] = {"files": settings.test, **held_out}
+    return traces, figures
+
+
+def _default(settings: Settings, output: Output, workers: int | None, shown: bool | None) -> dict[str, Any]:
+    """The figures of the default model, which the target cannot compute, on the same files."""
+    if "-" in [*settings.files, *settings.test]:
+        output.warn(f"--for {settings.target}: the default model is left out, since standard input can be read once")
+        return {}
+    model = new_model(settings.measure, settings.ranker, settings.signs)
+    # The first model has told what is to be said of the files.
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
+        traces, figures = _taught(settings, Checkpoints(), model, model, None, None, workers, shown)
+    made = {"progressive": traces[0].values[settings.measure]}
+    return made | ({"test": figures["test"]["metrics"][settings.measure]} if settings.test else {})
 
 
 def _begun(settings: Settings, checkpoints: Checkpoints) -> tuple[Settings, Checkpoints]:

@@ -161,7 +161,7 @@ def _meet(
     """Test models on one query, and let them learn from it. Returns the losses of what each would have served."""
     x, y, arguments = _lesson(item)
     # The arguments of `learn_one` that are known when a query is ranked.
-    known = {"context": arguments["context"]} if "context" in arguments else {}
+    known = {name: arguments[name] for name in ("context", "at") if name in arguments}
     answers = {name: model.predict_one(x, **known) for name, model in models.items()}
     # Clicks are no grades, and give no loss.
     graded = not isinstance(y, Feedback)

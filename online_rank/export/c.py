@@ -160,7 +160,8 @@ static int {called}_scores(const double *x, int n, double *scores) {{
         if isinstance(form.head, Trees) and not form.layers:
             return [self._trees(form.head, "x", width, "1")], 1
         lines, layers = [self.call("columns", "x", "n", width, "a")], [*form.layers]
-        sums = isinstance(form.head, Linear) and isinstance(layers[-1], Curves) and bool((form.head.weights == 1.0).all())
+        ends_in_curves = bool(layers) and isinstance(layers[-1], Curves)
+        sums = ends_in_curves and isinstance(form.head, Linear) and bool((form.head.weights == 1.0).all())
         if sums and len(layers) == 2 and isinstance(layers[0], InQuery) and layers[0].how == "ranks":
             k = len(layers[0].sources) // 2
             return [*lines, self.call("ranked", "a", "n", k, self._curves(layers[1]), "scores", "z", "at")], widest

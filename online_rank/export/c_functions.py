@@ -7,8 +7,8 @@ HELPERS = {
     "columns": """/* The columns a of the rows x (n, d), eight at a time. */
 static void NAME_columns(const double *x, int n, int d, double *a) {
     for (int j = 0; j < d; j += 8) {
-        for (int i = 0; i < n; ++i) {
-            for (int c = j; c < d && c < j + 8; ++c) {
+        for (int c = j; c < d && c < j + 8; ++c) {
+            for (int i = 0; i < n; ++i) {
                 a[(size_t)c * n + i] = x[(size_t)i * d + c];
             }
         }
@@ -82,7 +82,7 @@ static void NAME_normal(int m, double *scores) {
     "rank": """/* 2 rank - 1 of the values that are not missing, in `ranks` by their places `owners`; how many there are.
    at: numbers below k, at most 256, that ascend with the values. */
 static int NAME_rank(const double *x, const int *at, int n, int k, double *values, int *owners, int *ranks) {
-    int counts[257] = {0}, m = 0, most = 0, unsorted = 0;
+    int counts[257] = {0}, *gains = ranks + n, m = 0, most = 0, unsorted = 0;
     for (int i = 0; i < n; ++i) {
         counts[at[i] + 1] += x[i] == x[i];
     }
@@ -104,10 +104,14 @@ static int NAME_rank(const double *x, const int *at, int n, int k, double *value
             ranks[p] = 2 * p + 1;
         }
         for (int away = 1; away < most; ++away) {
-            for (int p = 0; p + away < m; ++p) {
-                int gained = (values[p + away] < values[p]) + (values[p + away] <= values[p]);
-                ranks[p] += gained;
-                ranks[p + away] -= gained;
+            for (int p = 0; p < m - away; ++p) {
+                gains[p] = (values[p + away] < values[p]) + (values[p + away] <= values[p]);
+            }
+            for (int p = 0; p < m - away; ++p) {
+                ranks[p] += gains[p];
+            }
+            for (int p = 0; p < m - away; ++p) {
+                ranks[p + away] -= gains[p];
             }
         }
         return m;

@@ -7,7 +7,7 @@ import numpy as np
 
 from online_rank.base import serving_steps
 from online_rank.base.asked import as_numbers, read_for
-from online_rank.base.form import Blend, Form, InQuery, Linear, Network, Tree, Trees
+from online_rank.base.form import Form, Trees
 from online_rank.export.ensembles import ZERO_FILLED, as_trees
 from online_rank.export.linear import linear_form
 from online_rank.export.reading import Names, Prepared, prepared
@@ -108,66 +108,8 @@ def _scorer(given: Prepared, to: str) -> Callable[[np.ndarray], np.ndarray]:
     if given.kind == "linear":
         weights = linear_form(given.form).weights
         return lambda X: np.nan_to_num(X) @ weights
-    if "document" in TARGETS[to].kinds:
-        return lambda X: _scores(given.form, X if given.form.takes_missing else np.nan_to_num(X))
-    trees, filled = as_trees(given, zero_filled=ZERO_FILLED.get(to, "")), to in ZERO_FILLED
-    return lambda X: _sum_of_trees(trees, np.nan_to_num(X) if filled or not given.form.takes_missing else X)
-
-
-def _scores(form: Form, X: np.ndarray) -> np.ndarray:
-    """The scores of a form."""
-    for layer in form.layers:
-        X = _in_query(layer, X) if isinstance(layer, InQuery) else layer(X)
-    head = form.head
-    if isinstance(head, Linear):
-        return np.asarray(X @ head.weights)
-    if isinstance(head, Trees):
-        return _sum_of_trees(head.trees, X)
-    if isinstance(head, Blend):
-        return np.sum([weight * _scores(inner, X) for inner, weight in zip(head.forms, head.weights, strict=True)], axis=0)
-    return _network(head, X)
-
-
-def _network(head: Network, X: np.ndarray) -> np.ndarray:
-    for weights, biases in head.layers:
-        X = X @ weights + biases
-        X = np.tanh(X) if head.activation == "tanh" else np.maximum(X, 0.0)
-    return np.asarray(X @ head.output)
-
-
-def _in_query(layer: InQuery, X: np.ndarray) -> np.ndarray:
-    """The columns of `InQuery`."""
-    X = X[:, layer.sources]
-    if not len(X):
-        return X
-    if layer.how == "ranks":
-        made = _normal_ranks(X)
-    else:
-        low, high = X.min(axis=0), X.max(axis=0)
-        centre = low if layer.how == "minmax" else np.where(layer.centred is None or layer.centred, X.mean(axis=0), 0.0)
-        width = high - low if layer.how == "minmax" else X.std(axis=0) + layer.soft
-        made = np.where(high > low, (X - centre) / np.where(high > low, width, 1.0), 0.0)
-    return np.where(layer.relative, made, X)
-
-
-def _normal_ranks(X: np.ndarray) -> np.ndarray:
-    from scipy.special import ndtri
-
-    made = np.full(X.shape, np.nan)
-    for j, x in enumerate(X.T):
-        known = np.flatnonzero(x == x)
-        _, places, counts = np.unique(x[known], return_inverse=True, return_counts=True)
-        made[known, j] = ndtri((np.cumsum(counts) - 0.5 * counts)[places] / max(len(known), 1))
-    return made
-
-
-def _sum_of_trees(trees: Iterable[Tree], X: np.ndarray) -> np.ndarray:
-    """The sum of the leaves that documents reach."""
-    scores, rows = np.zeros(len(X)), np.arange(len(X))
-    for tree in trees:
-        nodes = np.zeros(len(X), dtype=np.int64)
-        while (inner := tree.columns[nodes] >= 0).any():
-            right = X[rows, np.maximum(tree.columns[nodes], 0)] >= tree.thresholds[nodes]
-            nodes = np.where(inner, np.where(right, tree.right[nodes], tree.left[nodes]), nodes)
-        scores += tree.values[nodes]
-    return scores
+    computed: Form | Trees = given.form
+    if "document" not in TARGETS[to].kinds:
+        computed = Trees(as_trees(given, zero_filled=ZERO_FILLED.get(to, "")))
+    filled = to in ZERO_FILLED or not given.form.takes_missing
+    return lambda X: computed(np.nan_to_num(X) if filled else X)

@@ -1,12 +1,11 @@
 """Models as ONNX graphs, from raw features to scores (extra `onnx`)."""
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from online_rank.base.form import Blend, Curves, Form, InQuery, Linear, Network, Scale, Take, Tree, Trees
+from online_rank.base.form import Blend, Curves, Form, InQuery, Linear, Network, Scale, Take, Tree, Trees, sources_of
 from online_rank.export.normal import NORMAL_MIDDLE, NORMAL_SPLIT, NORMAL_TAIL
 from online_rank.export.reading import Names, prepared
 
@@ -15,6 +14,8 @@ _OPSET = 17
 _IR_VERSION = 8
 #: Version of the operator set for trees.
 _ML, _ML_OPSET = "ai.onnx.ml", 3
+#: Numbers of types: `onnx.TensorProto`.
+_UINT8, _INT64, _DOUBLE = 2, 7, 11
 
 
 class Graph:
@@ -39,15 +40,14 @@ class Graph:
 
     def add(self, kind: str, *inputs: str | np.ndarray | float, **attributes: Any) -> str:
         """Add a node; inputs may be names or constants. Returns the name of its output."""
-        return self.add_two(kind, *inputs, **attributes)[0]
+        return self.add_several(kind, 1, *inputs, **attributes)[0]
 
-    def add_two(self, kind: str, *inputs: str | np.ndarray | float, **attributes: Any) -> tuple[str, str]:
-        """The same for a node with two outputs."""
+    def add_several(self, kind: str, n_outputs: int, *inputs: str | np.ndarray | float, **attributes: Any) -> list[str]:
+        """The same for a node with several outputs."""
         names = [value if isinstance(value, str) else self.constant(value) for value in inputs]
-        first, second = f"v{len(self.nodes)}", f"w{len(self.nodes)}"
-        outputs = [first, second] if kind == "TopK" else [first]
+        outputs = [f"v{len(self.nodes)}_{k}" for k in range(n_outputs)]
         self.nodes.append(self._helper.make_node(kind, names, outputs, **attributes))
-        return first, second
+        return outputs
 
 
 def to_onnx(model: Any, *, name: str = "online_rank", names: Names = None) -> Any:
@@ -92,14 +92,13 @@ def to_onnx(model: Any, *, name: str = "online_rank", names: Names = None) -> An
     graph = Graph(helper, numpy_helper)
     _form(graph, "features", form)
     graph.nodes[-1].output[0] = "scores"
-    double = helper.TensorProto.DOUBLE if hasattr(helper, "TensorProto") else 11
     opsets = [helper.make_opsetid("", _OPSET), *([helper.make_opsetid(_ML, _ML_OPSET)] if graph.has_trees else [])]
     made = helper.make_model(
         helper.make_graph(
             graph.nodes,
             name,
-            [helper.make_tensor_value_info("features", double, ["n", len(texts)])],
-            [helper.make_tensor_value_info("scores", double, ["n"])],
+            [helper.make_tensor_value_info("features", _DOUBLE, ["n", len(texts)])],
+            [helper.make_tensor_value_info("scores", _DOUBLE, ["n"])],
             graph.constants,
             doc_string=f"{type(form.head).__name__} of {len(form.layers)} layers, by online_rank",
         ),
@@ -128,13 +127,20 @@ def _onnx() -> tuple[Any, Any, Any]:
 
 def _form(graph: Graph, X: str, form: Form) -> str:
     """The scores of a form on the columns X."""
-    for layer in form.layers:
-        X = _LAYERS[type(layer)](graph, X, layer)
+    for number, layer in enumerate(form.layers):
+        width = len(sources_of(form.layers[:number], form.n_features))
+        X = _LAYERS[type(layer)](graph, X, layer, width)
     return _HEADS[type(form.head)](graph, X, form.head)
 
 
-def _take(graph: Graph, X: str, layer: Take) -> str:
-    taken = graph.add("Gather", X, np.maximum(layer.columns, 0), axis=1)
+def _columns(graph: Graph, X: str, columns: np.ndarray, width: int) -> str:
+    """Some columns of X, which has `width` of them."""
+    columns = np.asarray(columns, dtype=np.int64)
+    return X if np.array_equal(columns, np.arange(width)) else graph.add("Gather", X, columns, axis=1)
+
+
+def _take(graph: Graph, X: str, layer: Take, width: int) -> str:
+    taken = _columns(graph, X, np.maximum(layer.columns, 0), width)
     return graph.add("Mul", taken, (layer.columns >= 0).astype(float)) if (layer.columns < 0).any() else taken
 
 
@@ -147,58 +153,37 @@ def _times(graph: Graph, X: str, w: np.ndarray) -> str:
     return graph.add("Squeeze", graph.add("MatMul", X, w[:, None].astype(np.float64)), np.array([1]))
 
 
-def _scale(graph: Graph, X: str, layer: Scale) -> str:
+def _scale(graph: Graph, X: str, layer: Scale, width: int) -> str:
     centred = graph.add("Sub", X, layer.means) if layer.means.any() else X
     return graph.add("Mul", centred, layer.factors)
 
 
-def _curves(graph: Graph, X: str, layer: Curves) -> str:
-    """For each column its place among the points, which a tree finds; then the line there: level + slope (x - start)."""
-    chosen = graph.add("Gather", X, layer.sources.astype(np.int64), axis=1)
-    starts: list[np.ndarray] = []
-    levels, slopes, trees, n_before = [], [], [], 0
-    for k, (xs, ys) in enumerate(layer.knots):
-        trees.append(_places(k, xs, n_before))
-        n_before += len(xs) + 1
-        starts.append(np.append(xs[0], xs))
-        levels.append(np.append(ys[0], ys))
-        slopes.append(np.array([0.0, *layer.slopes(k), 0.0]))
-    place = graph.add("Cast", _ensemble(graph, chosen, trees, np.arange(len(trees))), to=7)
-
-    def at(tables: list[np.ndarray]) -> str:
-        return graph.add("Gather", np.concatenate(tables), place, axis=0)
-
-    made = graph.add("Add", at(levels), graph.add("Mul", graph.add("Sub", chosen, at(starts)), at(slopes)))
+def _curves(graph: Graph, X: str, layer: Curves, width: int) -> str:
+    """The line from the last point that is <= each value, level + slope (x - start). Values are compared with all points."""
+    chosen, k = _columns(graph, X, layer.sources, width), len(layer.knots)
+    # Nothing is >= NaN, where a curve has fewer points than others.
+    points = np.full((max((len(xs) for xs, _ in layer.knots), default=0), 1, k), np.nan)
+    lines = []
+    for c, (xs, ys) in enumerate(layer.knots):
+        points[: len(xs), 0, c] = xs
+        lines.append(np.stack([np.append(xs[0], xs), np.append(ys[0], ys), [0.0, *layer.slopes(c), 0.0]], axis=1))
+    reached = graph.add("Cast", graph.add("GreaterOrEqual", chosen, points), to=_UINT8)
+    reached = graph.add("Reshape", reached, np.array([len(points), -1]))
+    n_reached = graph.add("MatMulInteger", np.ones((1, len(points)), dtype=np.uint8), reached)
+    before = np.cumsum([0, *map(len, lines)])[:-1].astype(np.int32)
+    place = graph.add("Add", graph.add("Reshape", n_reached, np.array([-1, k])), before)
+    start, level, slope = graph.add_several("Split", 3, graph.add("Gather", np.concatenate(lines), place, axis=0), axis=2)
+    beyond = graph.add("Sub", graph.add("Unsqueeze", chosen, np.array([2])), start)
+    made = graph.add("Squeeze", graph.add("Add", level, graph.add("Mul", beyond, slope)), np.array([2]))
     return made if layer.missing is None else graph.add("Where", graph.add("IsNaN", chosen), layer.missing[None], made)
 
 
-def _places(column: int, xs: np.ndarray, first: int) -> Tree:
-    """The balanced tree that counts how many of the ascending numbers are <= a column, from `first` on."""
-    nodes: list[tuple[int, float, int, int, float]] = []
-
-    def add(low: int, high: int) -> int:
-        number = len(nodes)
-        nodes.append((-1, 0.0, 0, 0, float(first + low)))
-        if low < high:
-            middle = (low + high) // 2
-            below, above = add(low, middle), add(middle + 1, high)
-            nodes[number] = (column, float(xs[middle]), below, above, 0.0)
-        return number
-
-    add(0, len(xs))
-    own, thresholds, left, right, values = zip(*nodes, strict=True)
-    return Tree(*map(np.array, (own, thresholds, left, right, values)))
-
-
-def _in_query(graph: Graph, X: str, layer: InQuery) -> str:
+def _in_query(graph: Graph, X: str, layer: InQuery, width: int) -> str:
     if layer.how == "ranks":
-        own, ranked = (layer.sources[layer.relative == side].astype(np.int64) for side in (False, True))
+        own, ranked = (_columns(graph, X, layer.sources[layer.relative == side], width) for side in (False, True))
         order = np.argsort(np.argsort(layer.relative, kind="stable"), kind="stable")
-        both = graph.add(
-            "Concat", graph.add("Gather", X, own, axis=1), _ranks(graph, graph.add("Gather", X, ranked, axis=1)), axis=1
-        )
-        return both if (np.diff(order) > 0).all() else graph.add("Gather", both, order, axis=1)
-    X = graph.add("Gather", X, layer.sources.astype(np.int64), axis=1)
+        return _columns(graph, graph.add("Concat", own, _ranks(graph, ranked), axis=1), order, len(order))
+    X = _columns(graph, X, layer.sources, width)
     relative = _RELATIVE[layer.how](graph, X, layer.soft)
     if layer.centred is not None and not layer.centred.all():
         # Without centring the subtracted mean is added again, divided by the deviation.
@@ -213,18 +198,18 @@ def _ranks(graph: Graph, X: str) -> str:
     missing = graph.add("IsNaN", graph.add("Transpose", X, perm=[1, 0]))
     rows = graph.add("Where", missing, np.inf, graph.add("Transpose", X, perm=[1, 0]))
     n = graph.add("Shape", rows, start=1)
-    values, places = graph.add_two("TopK", rows, n, axis=1, largest=0, sorted=1)
-    zeros = graph.add("Mul", graph.add("Cast", missing, to=11), 0.0)
+    values, places = graph.add_several("TopK", 2, rows, n, axis=1, largest=0, sorted=1)
+    zeros = graph.add("Mul", graph.add("Cast", missing, to=_DOUBLE), 0.0)
     before = graph.add("Slice", values, np.array([0]), np.array([-1]), np.array([1]))
     after = graph.add("Slice", values, np.array([1]), np.array([2**31]), np.array([1]))
-    begins = graph.add("Cast", graph.add("Less", before, after), to=7)
+    begins = graph.add("Cast", graph.add("Less", before, after), to=_INT64)
     group = graph.add("Pad", graph.add("CumSum", begins, np.array(1)), np.array([0, 1, 0, 0]))
     ones = graph.add("Add", zeros, 1.0)
     sizes = graph.add("ScatterElements", zeros, group, ones, axis=1, reduction="add")
     last, size = (graph.add("GatherElements", part, group, axis=1) for part in (graph.add("CumSum", sizes, np.array(1)), sizes))
     share = graph.add("Sub", last, graph.add("Mul", size, 0.5))
     share = graph.add("ScatterElements", zeros, places, share, axis=1)
-    known = graph.add("ReduceSum", graph.add("Cast", graph.add("Not", missing), to=11), np.array([1]), keepdims=1)
+    known = graph.add("ReduceSum", graph.add("Cast", graph.add("Not", missing), to=_DOUBLE), np.array([1]), keepdims=1)
     scores = _normal_scores(graph, graph.add("Div", share, known))
     return graph.add("Transpose", graph.add("Where", missing, np.nan, scores), perm=[1, 0])
 
@@ -284,26 +269,20 @@ def _network(graph: Graph, X: str, head: Network) -> str:
 
 
 def _trees(graph: Graph, X: str, head: Trees) -> str:
-    """The sum of trees, in single precision."""
+    """The sum of trees, by the operator that compares in float64 and adds up in float32."""
     if not head.trees:
         return graph.add("Mul", graph.add("Gather", X, np.array(0), axis=1), 0.0)
-    total = _ensemble(graph, X, head.trees, np.zeros(len(head.trees), dtype=np.int64))
-    return graph.add("Squeeze", graph.add("Cast", total, to=11), np.array([1]))
-
-
-def _ensemble(graph: Graph, X: str, trees: Sequence[Tree], targets: np.ndarray) -> str:
-    """The operator of ensembles, whose trees each add to one target. It compares in float64 and adds up in float32."""
     graph.has_trees = True
-    ids = [(number, n) for number, tree in enumerate(trees) for n in range(len(tree.columns))]
+    ids = [(number, n) for number, tree in enumerate(head.trees) for n in range(len(tree.columns))]
     columns, thresholds, left, right, values = (
-        np.concatenate([getattr(tree, part) for tree in trees]) for part in trees[0]._fields
+        np.concatenate([getattr(tree, part) for tree in head.trees]) for part in Tree._fields
     )
     leaves = np.flatnonzero(columns < 0)
-    return graph.add(
+    total = graph.add(
         "TreeEnsembleRegressor",
         X,
         domain=_ML,
-        n_targets=int(targets.max()) + 1,
+        n_targets=1,
         nodes_treeids=[t for t, _ in ids],
         nodes_nodeids=[n for _, n in ids],
         nodes_featureids=np.maximum(columns, 0).tolist(),
@@ -313,9 +292,10 @@ def _ensemble(graph: Graph, X: str, trees: Sequence[Tree], targets: np.ndarray) 
         nodes_falsenodeids=left.tolist(),
         target_treeids=[ids[n][0] for n in leaves],
         target_nodeids=[ids[n][1] for n in leaves],
-        target_ids=[int(targets[ids[n][0]]) for n in leaves],
+        target_ids=[0] * len(leaves),
         target_weights_as_tensor=graph.tensor(values[leaves].astype(np.float64)),
     )
+    return graph.add("Squeeze", graph.add("Cast", total, to=_DOUBLE), np.array([1]))
 
 
 def _blend(graph: Graph, X: str, head: Blend) -> str:

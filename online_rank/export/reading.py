@@ -24,7 +24,7 @@ from online_rank.base.form import (
     sources_of,
 )
 from online_rank.export.table import KINDS, TARGETS
-from online_rank.preprocessing import RunFeatures
+from online_rank.preprocessing import History, RunFeatures
 from online_rank.query.levels import is_level
 from online_rank.query.names import keys_in_nfc
 
@@ -94,6 +94,11 @@ def prepared(model: Any, to: str, names: Names = None) -> Prepared:
         others = ", ".join(name for name, other in TARGETS.items() if "fusion" in other.kinds)
         reason = "RunFeatures makes features of the lists of retrievers"
         raise TypeError(f"{title} cannot compute this model: {reason}. Targets that can: {others}")
+    if histories := [step for step in serving_steps(model) if isinstance(step, History)]:
+        raise TypeError(
+            f"{title} cannot compute this model: {histories[0]} makes features of earlier feedback, which no engine keeps. "
+            "Send them as fields of the documents (History.transform_one), and export the ranker behind it: model[-1]"
+        )
     form, kind = simplified(form_of(model))
     if kind not in TARGETS[to].kinds:
         others = ", ".join(name for name, other in TARGETS.items() if kind in other.kinds)
@@ -177,7 +182,7 @@ def _reason(model: Any, kind: str) -> str:
         return f"it is one of {KINDS[kind]}"
     *transformers, ranker = serving_steps(model)
     names = [type(step).__name__ for step in transformers if _needs_query(step)]
-    if not names and getattr(ranker, "relative", False):
+    if not names and getattr(ranker, "relative", False) and getattr(ranker, "rankers", None) is None:
         return (
             f"{type(ranker).__name__} scores documents relative to their query, and the target sees one document at a time; "
             "relative=False does not (in the shell: train --for)"

@@ -11,11 +11,13 @@ How to learn from a log depends on what it says about the origin of its lists:
 | not random, but documents moved | nothing | the same, with `examination` of `NaturalVariation` | position-based clicks |
 | not random, nothing moved | nothing | refused | |
 
+Where the same queries are asked again and again, `judgements` makes grades from clicks, for rankers that learn from grades.
+
 Lists may have gaps (`positions`), and a single slot is enough: it is compared with documents that were drawn and held back.
 """
 
-from online_rank.feedback.exploring import kept_share, retention
 from online_rank.feedback.impressions import Clicks, Impression
+from online_rank.feedback.judgements import Judgement, Judgements, judgements
 from online_rank.feedback.natural_variation import NaturalVariation
 from online_rank.feedback.origin import OriginTest
 from online_rank.feedback.policies import FairPairs, Greedy, PlackettLuce, Policy
@@ -26,11 +28,12 @@ __all__ = [
     "FairPairs",
     "Greedy",
     "Impression",
+    "Judgement",
+    "Judgements",
     "NaturalVariation",
     "OriginTest",
     "PlackettLuce",
     "Policy",
     "PositionBias",
-    "kept_share",
-    "retention",
+    "judgements",
 ]

@@ -84,14 +84,16 @@ def shown_block(block: Block, drawn: bool = True) -> ShownBlock:
     for each, first, stop in zip(block.y, offsets, offsets[1:], strict=False):
         shown = each.impression
         order, n_held = shown.order, len(shown.held_back)
-        gains += each.gains
         if n_held or shown.positions is not None:
-            elsewhere[len(held)] = _places(shown)
-            order += shown.held_back
-            gains += [0.0] * n_held
+            n_compared = shown.n_compared if drawn else len(order)
+            elsewhere[len(held)] = _places(shown, n_compared)
+            order = order[:n_compared] + shown.held_back
+            gains += [*each.gains[:n_compared], *[0.0] * n_held]
+        else:
+            gains += each.gains
         rows += order if ids is None else _numbers(order, ids[first:stop])
         held.append(n_held)
-        if shown.logits is not None:
+        if shown.logits is not None and len(shown.logits) == len(order):
             logits += shown.logits
             kinds.append(PLACKETT_LUCE)
         elif shown.pairs_from is not None or not drawn:
@@ -125,9 +127,9 @@ def shown_block(block: Block, drawn: bool = True) -> ShownBlock:
     )
 
 
-def _places(shown: Impression) -> list[int]:
-    """The positions of the documents drawn, from 0; those held back come after the last one shown."""
-    places = list(range(len(shown.order))) if shown.positions is None else [position - 1 for position in shown.positions]
+def _places(shown: Impression, n: int) -> list[int]:
+    """The positions, from 0, of the first n documents shown; those held back come after them."""
+    places = list(range(n)) if shown.positions is None else [position - 1 for position in shown.positions[:n]]
     return places + [places[-1] + 1 if places else 0] * len(shown.held_back)
 
 

@@ -1,15 +1,24 @@
-r"""The cost of exploring: the share of the greedy ranking's DCG that a ranking from the Plackett-Luce distribution keeps.
+r"""The cost of exploring: the share of the greedy list's DCG@k that users see in expectation if the list is drawn.
 
-Drawing adds Gumbel noise to the logits l, so document j is placed before i with probability
-:math:`1 / (1 + e^{l_i - l_j})`: the difference of two Gumbel variables is logistic. The expected position of i is
+The first k documents of the greedy list are drawn among themselves from the Plackett-Luce distribution with the logits
 
-.. math:: e_i = 1 + \sum_{j \ne i} \frac{1}{1 + e^{l_i - l_j}},
+.. math:: l_p = \tau\,(8 z_p - 4 \ln p),
 
-and, the discount D being convex, a gain on i is expected to count at least :math:`D(e_i)` (Jensen).
+with p the greedy place and z falling in p. Drawing adds Gumbel noise to the logits, so the document of place q precedes that of
+place p with probability :math:`1 / (1 + e^{l_p - l_q})`: the difference of two Gumbel variables is logistic. The expected place
+of the document at p is therefore
 
-The logits of `PlackettLuce` are a (8 z - 4 ln rank) with z falling in the rank, so those of the greedy positions p < q differ
-by at least 4 a ln(q / p) for any scores. At most p - 1 documents above p precede it, hence
-:math:`e_p \le p + \sum_{q > p} 1 / (1 + (q / p)^{4a})`.
+.. math:: e_p = 1 + \sum_{q \ne p} \frac{1}{1 + e^{l_p - l_q}} \le p + \sum_{q = p + 1}^{k} \frac{1}{1 + (q / p)^{4 \tau}}.
+
+**Theorem.** For any relevance of the documents the expected DCG@k of what is shown is at least :math:`\kappa` times that of the
+greedy list, with :math:`\kappa = \min_p D(e_p) / D(p)`. Proof. The discount D is convex, so a document counts at least D(e_p)
+in expectation (Jensen); DCG@k is a sum over these documents with weights >= 0. QED.
+
+If the last of the k documents gives way to one from beyond k with probability nu, independently of the draw, a document loses
+at most nu D(k) of that, hence :math:`\kappa = \min_p (D(e_p) - \nu D(k)) / D(p)`.
+
+For k <= 2 some more documents are drawn, to compare the shown ones with. Their logits are :math:`-4 \tau \ln q`, and kappa is
+the minimum over p <= k of the exact expected discount of the document at p, divided by D(p).
 """
 
 import functools
@@ -17,100 +26,77 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from online_rank import arguments
+#: If at most this many documents are shown, this many more are drawn and held back.
+FEW, HELD_BACK = 2, 4
+#: The largest tau: even of 1,000 documents none then changes its place.
+_SHARPEST = 1e6
+_HALVINGS = 60
 
-# Number of rows of differences that are in memory at once.
-_ROWS = 256
-# Number of positions whose loss is summed one by one; an integral bounds the loss at all others.
-_PLACES, _BELOW = 400, 2_000
 
-
-def expected_places(logits: Sequence[float] | np.ndarray) -> np.ndarray:
-    """The exact expected position, from 1, of each of m documents in a Plackett-Luce draw; in O(m^2).
+def kept_share(logits: Sequence[float] | np.ndarray, k: int, newcomers: float = 0.0, *, whatever_scores: bool = False) -> float:
+    """Lower bound on the expected DCG@k of a draw as a share of the greedy list's, whichever documents are relevant.
 
     Parameters
     ----------
     logits
-        (m,) logits.
+        (n,) logits of the documents that are drawn, in greedy order.
+    k
+        How many of them are shown: all n, or at most 2.
+    newcomers
+        In this share of the lists another document takes the last place.
+    whatever_scores
+        For logits by ranks alone: the bound for all scores, which may separate the documents further, so that no document
+        overtakes those above it.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> expected_places(np.log([3.0, 1.0])).tolist()  # the first stands first in 3 of 4 draws
-    [1.25, 1.75]
+    >>> round(kept_share([20.0, 10.0, 0.0], 3), 4)
+    1.0
+    >>> round(kept_share([0.0, 0.0], 2), 4)  # both at place 1.5: 1 / log2(2.5), where the first had 1
+    0.7565
+    >>> kept_share([0.0, 0.0], 1)  # the first is not shown in half of the draws
+    0.5
     """
     values = np.asarray(logits, np.float64)
-    return _first_places(values, len(values))
-
-
-def _first_places(values: np.ndarray, n: int) -> np.ndarray:
-    """The expected positions of the first n of m documents, by their logits (m,)."""
-    places = np.empty(n)
-    for a in range(0, n, _ROWS):
-        lead = np.minimum(values[a : min(a + _ROWS, n), None] - values, 700.0)
-        # Half for itself.
-        places[a : a + _ROWS] = 0.5 + (1.0 / (1.0 + np.exp(lead))).sum(axis=1)
-    return places
-
-
-def kept_share(logits: Sequence[float] | np.ndarray, *, k: int | None = None) -> float:
-    """Lower bound on the expected DCG of a draw as a share of the greedy ranking's DCG, whichever documents are relevant.
-
-    All m documents are drawn, and each counts with the discount of its position, even below the k that are shown.
-
-    Parameters
-    ----------
-    logits
-        (m,) logits of all documents of a query.
-    k
-        Only the k documents that the greedy ranking would show may be relevant, which takes O(m k); None: any, in O(m^2).
-
-    Examples
-    --------
-    >>> round(kept_share([20.0, 10.0, 0.0]), 4)
-    1.0
-    >>> round(kept_share([0.0, 0.0]), 4)  # both at place 1.5: 1 / log2(2.5), where the first had 1
-    0.7565
-    """
-    arguments.integer("k", k, 1, optional=True)
-    values = np.sort(np.asarray(logits, np.float64))[::-1]
-    n = len(values) if k is None else min(k, len(values))
-    if not n:
+    if not len(values):
         return 1.0
-    places = np.arange(1.0, n + 1.0)
-    return float(np.min(np.log2(places + 1.0) / np.log2(_first_places(values, n) + 1.0)))
+    discounts = 1.0 / np.log2(np.arange(2.0, k + 2.0))
+    if len(values) == k:
+        overtakes = 1.0 / (1.0 + np.exp(np.minimum(values[:, None] - values, 700.0)))
+        if whatever_scores:
+            overtakes[np.tri(k, k=-1, dtype=bool)] = 1.0
+        places = 0.5 + overtakes.sum(axis=1)  # half for the document itself
+        expected = 1.0 / np.log2(places + 1.0) - newcomers * discounts[-1]
+    else:
+        weights = np.exp(np.maximum(values - values.max(), -700.0))
+        first = weights / weights.sum()
+        at = [first]
+        if k == FEW:
+            # Another one is first, and then this one of those that are left.
+            left = (1.0 - np.eye(len(weights))) @ weights
+            at.append(weights * ((first / left).sum() - first / left))
+        at[-1] = (1.0 - newcomers) * at[-1]
+        expected = (discounts @ at)[:k]
+    return float(min(1.0, np.min(expected / discounts)))
 
 
 @functools.lru_cache(maxsize=256)
-def retention(confidence: float) -> float:
-    """Lower bound, for any scores, on the expected DCG of `PlackettLuce` as a share of the greedy ranking's DCG.
-
-    It is for the DCG of the whole drawn ranking, with equal scores in the order of the greedy one. Of DCG@k less may be kept if
-    the k documents are drawn from more: place 10 of 300 equal scores keeps about half.
-
-    Parameters
-    ----------
-    confidence
-        a, from 0 to 1. Up to 1/4 nothing can be said without the scores, and the bound is 0.
+def sharpness(keep: float, k: int, newcomers: float = 0.0) -> float:
+    """The least tau with which a draw keeps at least the share `keep` of the greedy DCG@k, whatever the scores; by bisection.
 
     Examples
     --------
-    >>> [round(retention(a), 3) for a in (1.0, 0.75, 0.5, 0.25)]
-    [0.92, 0.871, 0.732, 0.0]
+    >>> round(sharpness(0.9742, 10), 2), round(sharpness(0.98, 1), 2)
+    (2.0, 1.44)
     """
-    arguments.number("confidence", confidence, 0.0, 1.0)
-    steepness = 4.0 * confidence
-    if steepness <= 1.0:
-        return 0.0
-    below = np.arange(1.0, _BELOW + 1.0)
-    shares = []
-    for place in range(1, _PLACES + 1):
-        overtaking = (1.0 / (1.0 + (below[place:] / place) ** steepness)).sum()
-        # The sum of the rest is at most the integral of (q / p)^-steepness.
-        overtaking += place * (_BELOW / place) ** (1.0 - steepness) / (steepness - 1.0)
-        shares.append(np.log2(place + 1.0) / np.log2(place + overtaking + 1.0))
-    # An upper bound on the integral from 1 on: an alternating series, cut off from above.
-    k = np.arange(20 * _BELOW + 1.0)
-    integral = ((-1.0) ** k / (steepness * (k + 1.0) - 1.0)).sum()
-    shares.append(np.log2(_PLACES + 1.0) / np.log2(_PLACES * (1.0 + integral) + 1.0))
-    return float(min(shares))
+    logs = -4.0 * np.log(np.arange(1.0, k + 1.0 + (HELD_BACK if k <= FEW else 0)))
+    low, high = 0.0, 1.0
+    while high < _SHARPEST and kept_share(high * logs, k, newcomers, whatever_scores=True) < keep:
+        low, high = high, 2.0 * high
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        if kept_share(middle * logs, k, newcomers, whatever_scores=True) < keep:
+            low = middle
+        else:
+            high = middle
+    return high

@@ -32,7 +32,7 @@ class Impression:
     order
         The ids of the k documents shown, best first; positions in the query for documents without ids.
     logits
-        Logits of the k documents, then of those held back, in the Plackett-Luce distribution that the ranking was drawn from;
+        Logits of the documents `drawn`, in the Plackett-Luce distribution that the ranking was drawn from;
         None if it was drawn otherwise.
     rest
         logsumexp of the logits of the documents that were not drawn; None if all were drawn, or there are no logits.
@@ -43,6 +43,9 @@ class Impression:
         For a ranking drafted by several rankers: the ranker that picked each document, a string or an integer.
     held_back
         Documents that were drawn next but not shown. If only one or two are shown, they are compared with these.
+    newcomer
+        Whether the last document shown was not drawn, but took the place of the first one held back (`PlackettLuce`).
+        It has no logit, and its clicks are not compared with others; it needs `propensities`.
     positions
         The positions of the documents on the page, from 1, rising; None for 1 to k. Gaps are advertisements, pinned documents
         and anything else that was not ranked.
@@ -51,8 +54,8 @@ class Impression:
     placements
         The marginal probability of each document at its position.
     kept
-        What exploring costs: lower bound, from 0 to 1, on the expected DCG of such a draw as a share of the greedy ranking's
-        (`Ranker.kept_share`). A service sets it; None where nobody has computed it.
+        What exploring costs: lower bound, from 0 to 1, on the expected DCG@k of such a draw, for these scores, as a share of
+        the greedy list's; None if it is not known.
 
     Raises
     ------
@@ -81,6 +84,7 @@ class Impression:
     propensities: tuple[float, ...] | None = None
     placements: tuple[float, ...] | None = None
     kept: float | None = None
+    newcomer: bool = False
 
     def __post_init__(self) -> None:
         for name in ("order", "held_back"):
@@ -89,12 +93,16 @@ class Impression:
                 if isinstance(value, str | bytes) or not isinstance(value, Iterable):
                     raise TypeError(f"{name} is of type {type(value).__name__}; it is ids of documents, best first")
                 object.__setattr__(self, name, tuple(value))
-        drawn = self.order + self.held_back
-        if len(set(drawn)) < len(drawn):
-            raise ValueError(f"order shows document {next(d for d in drawn if drawn.count(d) > 1)!r} twice")
+        known = self.order + self.held_back
+        if len(set(known)) < len(known):
+            raise ValueError(f"order shows document {next(d for d in known if known.count(d) > 1)!r} twice")
+        if type(self.newcomer) is not bool:
+            raise TypeError(f"newcomer is {self.newcomer!r}; it is True or False")
+        if self.newcomer and not (self.logits is not None and self.propensities is not None and self.order and self.held_back):
+            raise ValueError("newcomer goes with logits, propensities and held_back: the document whose place it took")
         if self.logits is not None:
             object.__setattr__(self, "logits", _floats("logits", self.logits))
-            self._require_one_each("logits", len(drawn))
+            self._require_one_each("logits", len(self.drawn))
         if self.rest is not None and (self.logits is None or not math.isfinite(self.rest)):
             raise ValueError(f"rest is {self.rest}; it is a finite number beside logits, or None")
         if self.pairs_from is not None and (self.pairs_from not in (0, 1) or self.logits is not None):
@@ -158,6 +166,16 @@ class Impression:
         return cls(shown, (0.0,) * n, rest, held_back=others, **fields)
 
     @property
+    def n_compared(self) -> int:
+        """How many of the documents shown, the first ones, can be compared with others: all but a newcomer."""
+        return len(self.order) - self.newcomer
+
+    @property
+    def drawn(self) -> tuple[Hashable, ...]:
+        """The documents that were drawn, in the order of the draw: those shown, without a newcomer, then those held back."""
+        return self.order[: self.n_compared] + self.held_back
+
+    @property
     def chances(self) -> tuple[float, ...] | None:
         """The probability of each document at its position given those above it, from `propensities` or the logits; otherwise
         None.
@@ -201,7 +219,7 @@ class Impression:
     def to_dict(self) -> dict[str, Any]:
         """The fields that are set, as lists and numbers, for JSON, and the `format` that all of this library's files have."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        is_set = {name: value is not None and (type(value) is not tuple or len(value) > 0) for name, value in fields.items()}
+        is_set = {name: value not in ((), None) and value is not False for name, value in fields.items()}
         set_ones = {name: value for name, value in fields.items() if name == "order" or is_set[name]}
         plain = {name: list(value) if isinstance(value, tuple) else value for name, value in set_ones.items()}
         return {"format": FORMAT_VERSION, **plain}

@@ -7,9 +7,8 @@ import numpy as np
 
 from online_rank import arguments
 from online_rank.feedback.impressions import Clicks
-from online_rank.feedback.position_bias import fitted_examination
+from online_rank.feedback.position_bias import MOST_POSITIONS, fitted_examination
 
-_MOST = 100
 #: Fewest clicks in comparisons between two parts of the page for these to count as compared.
 _FEWEST = 10.0
 
@@ -52,10 +51,10 @@ class NaturalVariation:
     """
 
     def __init__(self, k: int = 10) -> None:
-        arguments.integer("k", k, 1, _MOST)
+        arguments.integer("k", k, 1, MOST_POSITIONS)
         self.k = k
-        # Impressions and clicks by position, for each query and document.
-        self._met: dict[tuple[Hashable, Hashable], np.ndarray] = defaultdict(lambda: np.zeros((2, k)))
+        #: Impressions and clicks by position (2, k), for each query and document.
+        self.counts: dict[tuple[Hashable, Hashable], np.ndarray] = defaultdict(lambda: np.zeros((2, k)))
 
     def update(self, query: Hashable, clicks: Clicks) -> None:
         """Add the clicks on one list.
@@ -71,7 +70,7 @@ class NaturalVariation:
         positions = shown.positions or range(1, len(shown.order) + 1)
         for document, position, gain in zip(shown.order, positions, clicks.gains, strict=True):
             if position <= self.k:
-                counts = self._met[query, document]
+                counts = self.counts[query, document]
                 counts[0, position - 1] += 1.0
                 counts[1, position - 1] += gain
 
@@ -79,7 +78,7 @@ class NaturalVariation:
     def matches(self) -> np.ndarray:
         """W, float64 (k, k): the wins of position a against position b."""
         wins = np.zeros((self.k, self.k))
-        for shown, clicked in self._met.values():
+        for shown, clicked in self.counts.values():
             if np.count_nonzero(shown) > 1:
                 with np.errstate(invalid="ignore"):
                     share = np.where((shown > 0.0) & (shown[:, None] > 0.0), shown / (shown[:, None] + shown), 0.0)
@@ -104,6 +103,14 @@ class NaturalVariation:
                 "log does not determine how often it is examined; take a smaller k, or a longer log"
             )
         return fitted_examination(wins)
+
+    @property
+    def known_examination(self) -> tuple[float, ...]:
+        """As `examination`, for as many of the first positions as this log determines. Raises ValueError if it is only one."""
+        wins, k = self.matches, self.k
+        while apart := _apart((wins + wins.T)[:k, :k]):
+            k = apart[0] - 1
+        return fitted_examination(wins[:k, :k]) if k > 1 else self.examination
 
 
 def _apart(matches: np.ndarray) -> list[int]:

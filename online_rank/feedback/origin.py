@@ -140,8 +140,11 @@ class OriginTest:
             self._meet(candidates, shown.order, X)
         self._last[key] = shown.order
 
-    def finish(self) -> None:
-        """Raise ValueError if there were no lists, nothing to compare, or only lists that come again as they were."""
+    def finish(self, *, moved: bool = True) -> None:
+        """Raise ValueError if there were no lists, nothing to compare, or only lists that come again as they were.
+
+        The last only if documents must have `moved`, because nothing else says how often positions are examined.
+        """
         if not self.n:
             raise ValueError("the log has no lists: no row has a position")
         if self.n_alone == self.n:
@@ -149,7 +152,7 @@ class OriginTest:
                 "each list has one document and no other candidate, so there is nothing to compare it with: add rows, without "
                 "a position, of the documents that might have been shown"
             )
-        if self._equal == self._again >= _FEWEST:
+        if moved and self._equal == self._again >= _FEWEST:
             raise ValueError(
                 f"all {self._again:,} lists whose candidates came before are equal to the list before: the log is "
                 "deterministic. There position 2 and position 1 share no documents that were clicked, and nothing follows "

@@ -3,6 +3,7 @@
 import abc
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,8 @@ from online_rank import arguments
 from online_rank._kernels import clicks as kernels
 from online_rank.base.draws import counted_generator
 from online_rank.base.schema import Schema
-from online_rank.feedback.exploring import kept_share, retention
+from online_rank.feedback.exploring import FEW, HELD_BACK, kept_share, sharpness
 from online_rank.feedback.impressions import Impression
-
-#: If at most this many documents are shown, this many more are drawn and held back.
-FEW, HELD_BACK = 2, 4
-#: What exploring costs is computed for at most this many of the best documents, so that long lists do not take m^2.
-_FIRST = 100
 
 
 class Policy(base.Base, abc.ABC):
@@ -27,6 +23,10 @@ class Policy(base.Base, abc.ABC):
     """
 
     _schema = Schema()
+
+    #: The budget: the least share of the greedy list's DCG@k that users see in expectation, whichever documents are relevant
+    #: and whatever the scores; None if there is none.
+    keep: float | None = None
 
     def __init__(self, k: int | None = 10, *, seed: int = 0) -> None:
         arguments.integer("k", k, 1, optional=True)
@@ -72,17 +72,6 @@ class Policy(base.Base, abc.ABC):
         return self.draw_list(values, ids, len(values) if self.k is None else min(self.k, len(values)), rng, confidence)
 
     @abc.abstractmethod
-    def retention(self, confidence: float) -> float:
-        """Lower bound, for any scores, on the expected DCG of a draw as a share of the greedy ranking's DCG."""
-
-    def kept_share(self, scores: Sequence[float] | np.ndarray, confidence: float = 1.0) -> float:
-        """Lower bound, for these scores, on the expected DCG of a draw as a share of the greedy ranking's DCG.
-
-        Documents that the greedy ranking would not show, or below its first 100, count as not relevant. Here, `retention`.
-        """
-        return self.retention(confidence) if len(scores) > 1 else 1.0
-
-    @abc.abstractmethod
     def draw_list(
         self, scores: np.ndarray, ids: Sequence[Hashable], k: int, rng: np.random.Generator, confidence: float
     ) -> Impression:
@@ -104,52 +93,78 @@ class Policy(base.Base, abc.ABC):
         Returns
         -------
         Impression
-            The list, with what learning from its clicks needs: logits, or propensities.
+            The list, with what learning from its clicks needs: logits, or propensities; and with `kept`, if it is known.
         """
 
 
 class PlackettLuce(Policy):
     r"""Draw documents one after the other, better ones with a higher probability.
 
-    Each of the remaining documents is drawn with probability proportional to exp(logit), where
+    **With a budget**, `keep`, the first k documents of the greedy list are drawn among themselves, each with probability
+    proportional to exp(logit) among the remaining ones, where
 
-    .. math:: \mathrm{logit}_i = a\,\Big(8\,\frac{s_i - \bar s}{\mathrm{std}(s)} - 4 \ln \mathrm{rank}_i\Big),
+    .. math:: \mathrm{logit}_p = \tau\,\Big(8\,\frac{s_p - \bar s}{\mathrm{std}(s)} - 4 \ln p\Big)
 
-    with the first term 0 if all scores are equal; tied documents have the ranks that `rank_one` gives them. One term depends on
-    scores and the other on ranks, so that neither outliers nor ties dominate, and both are independent of the scale of scores.
-    The confidence a in [0, 1] is the ranker's own (`SwapRanker`: how clearly the gradients so far agree), and 1 for rankers
-    without one; 0 draws uniformly.
+    for the document at the greedy place p, and tau is the least number with which the expected DCG@k that users see is at least
+    `keep` of the greedy list's, for any scores and any relevance (`online_rank.feedback.exploring`). The confidence of a ranker
+    does not matter. This is for models whose ranking is worth something: all lists show the same k documents, but for
+    newcomers. If k <= 2, four more documents are drawn and held back for comparison, and the first term is 0.
 
-    Drawing adds Gumbel noise to the logits and takes the k largest. Every ranking has a positive probability. If only one or
-    two documents are shown, some more are drawn and held back for comparison.
+    **Without a budget**, all documents are drawn, with the confidence a in [0, 1] of the ranker (`SwapRanker`: how clearly the
+    gradients so far agree) in place of tau. This is for models that begin with nothing, whose scores are all equal: a = 0 draws
+    uniformly. What users lose meanwhile is not limited.
+
+    One term depends on scores and the other on ranks, so that neither outliers nor ties dominate, and both are independent of
+    the scale of scores. The first term is 0 if all scores are equal; tied documents have the ranks that `rank_one` gives them.
 
     Parameters
     ----------
     k
-        Number of documents shown; None for all.
+        Number of documents shown; None for all, without a budget.
+    keep
+        The budget, above 0 and below 1 - newcomers; None for none.
+    newcomers
+        In this share of the lists, a document from beyond the drawn ones takes the last place, each with the same probability.
+        Clicks on it are not compared with others (an exchange of the two documents has probability 0); propensities have the
+        probability of the newcomer, so that learning by propensities and `OffPolicyValue` are exact.
     seed
         Seed of the draws.
+
+    Raises
+    ------
+    ValueError
+        `keep` is not below 1 - newcomers, or one is given without what it needs.
 
     Examples
     --------
     >>> from online_rank.feedback import PlackettLuce
-    >>> policy = PlackettLuce(k=2, seed=1)
+    >>> policy = PlackettLuce(k=2, keep=0.98, seed=1)
     >>> shown = policy.show({"a": 0.3, "b": 0.1, "c": 0.2}, draw=0)
-    >>> shown.order
-    ('a', 'c')
+    >>> shown.order, shown.kept >= 0.98
+    (('a', 'c'), True)
     >>> shown == policy.show({"a": 0.3, "b": 0.1, "c": 0.2}, draw=0)
     True
     """
 
-    def retention(self, confidence: float) -> float:
-        """Lower bound, for any scores, on the expected DCG of a draw as a share of the greedy ranking's DCG.
-
-        It is `online_rank.feedback.exploring.retention`, for the DCG of the whole drawn ranking: .92 at confidence 1.
-        """
-        return retention(confidence)
+    def __init__(self, k: int | None = 10, *, keep: float | None = None, newcomers: float = 0.0, seed: int = 0) -> None:
+        super().__init__(k, seed=seed)
+        arguments.number("keep", keep, above=0.0, below=1.0, optional=True)
+        arguments.number("newcomers", newcomers, 0.0, below=1.0)
+        if keep is None and newcomers:
+            raise ValueError(f"newcomers is {newcomers} without keep: without a budget every document can be drawn")
+        if keep is not None and k is None:
+            raise ValueError(f"keep is {keep} and k None: a budget is for the k documents that users see")
+        if keep is not None and keep >= 1.0 - newcomers:
+            raise ValueError(
+                f"keep is {keep} and newcomers {newcomers}: a share {newcomers} of the lists lose their last document, so that "
+                f"at most {1.0 - newcomers:g} can be kept; take fewer newcomers"
+            )
+        self.keep = keep
+        self.newcomers = newcomers
 
     def logits(self, scores: Sequence[float] | np.ndarray, confidence: float = 1.0) -> np.ndarray:
-        """The m logits from which the ranking of m documents with these scores is drawn, float64.
+        """The m logits from which the ranking of m documents with these scores is drawn, float64; with a budget, only those of
+        the first k (or k + 4) documents are drawn.
 
         Raises
         ------
@@ -157,22 +172,17 @@ class PlackettLuce(Policy):
             The scores have no finite standard deviation, or `confidence` is not between 0 and 1.
         """
         arguments.number("confidence", confidence, 0.0, 1.0)
-        return self._mixed(scores, confidence)
+        return self._mixed(np.asarray(scores, np.float64), confidence)
 
-    def _mixed(self, scores: Sequence[float] | np.ndarray, confidence: float) -> np.ndarray:
+    def _mixed(self, values: np.ndarray, confidence: float) -> np.ndarray:
         """`logits`, at a confidence from 0 to 1."""
-        values = np.asarray(scores, np.float64)
+        sharp = float(confidence) if self.keep is None else sharpness(self.keep, self.k or 0, self.newcomers)
         logits = np.empty(len(values))
-        if not kernels.mixed_logits(values, float(confidence), logits):
+        if self.keep is not None and self.k is not None and self.k <= FEW:
+            logits[_greedy(values)] = -4.0 * sharp * np.log(np.arange(1.0, len(values) + 1.0))
+        elif not kernels.mixed_logits(values, sharp, logits):
             raise ValueError("scores are too large for a deviation; scale the features")
         return logits
-
-    def kept_share(self, scores: Sequence[float] | np.ndarray, confidence: float = 1.0) -> float:
-        """Lower bound, for these scores, on the expected DCG of a draw as a share of the greedy ranking's DCG.
-
-        `online_rank.feedback.exploring.kept_share` of the logits and k, at most 100.
-        """
-        return kept_share(self.logits(scores, confidence), k=_FIRST if self.k is None else min(self.k, _FIRST))
 
     def draw_list(
         self, scores: np.ndarray, ids: Sequence[Hashable], k: int, rng: np.random.Generator, confidence: float
@@ -180,10 +190,33 @@ class PlackettLuce(Policy):
         """As `Policy.draw_list`."""
         n = min(k + (HELD_BACK if k <= FEW else 0), len(scores))
         logits = self._mixed(scores, confidence)
+        candidates = None if self.keep is None else _greedy(scores)
+        if candidates is not None:
+            logits = logits[candidates[:n]]
         order, drawn_logits = np.empty(n, np.int64), np.empty(n)
-        rest = kernels.draw(logits, rng.gumbel(size=len(scores)), n, order, drawn_logits)
-        drawn = tuple(order.tolist() if isinstance(ids, range) else [ids[i] for i in order.tolist()])
-        return Impression(drawn[:k], tuple(drawn_logits.tolist()), rest if n < len(scores) else None, held_back=drawn[k:])
+        rest = kernels.draw(logits, rng.gumbel(size=len(logits)), n, order, drawn_logits)
+        rows = order if candidates is None else candidates[order]
+        drawn = tuple(rows.tolist() if isinstance(ids, range) else [ids[i] for i in rows.tolist()])
+        shown = Impression(drawn[:k], tuple(drawn_logits.tolist()), rest if n < len(logits) else None, held_back=drawn[k:])
+        if candidates is None:
+            return shown
+        beyond = candidates[n:]
+        newcomers = self.newcomers if len(beyond) else 0.0
+        kept = kept_share(logits, k, newcomers)
+        if not newcomers:
+            return replace(shown, kept=kept)
+        *above, last = shown.chances or ()
+        if rng.random() >= newcomers:
+            return replace(shown, kept=kept, propensities=(*above, (1.0 - newcomers) * last))
+        newcomer = ids[int(beyond[rng.integers(len(beyond))])]
+        return Impression(
+            (*drawn[: k - 1], newcomer),
+            shown.logits,
+            newcomer=True,
+            held_back=drawn[k - 1 :],
+            propensities=(*above, newcomers / len(beyond)),
+            kept=kept,
+        )
 
 
 class FairPairs(Policy):
@@ -213,8 +246,9 @@ class FairPairs(Policy):
     ((1, 0, 2, 3), 0)
     """
 
-    def retention(self, confidence: float) -> float:
-        """Lower bound, for any scores, on the expected DCG@k of a draw as a share of the greedy ranking's: .908 from k = 3 on.
+    @property
+    def keep(self) -> float:  # type: ignore[override]
+        """The least share of the greedy list's DCG@k that users see in expectation: .908 from k = 3 on.
 
         The first document loses in a quarter of the draws. All others move up as often as down, and discounts are convex; but
         the second of two that are shown leaves the list in a quarter, and with it all that it brings.
@@ -226,7 +260,7 @@ class FairPairs(Policy):
         self, scores: np.ndarray, ids: Sequence[Hashable], k: int, rng: np.random.Generator, confidence: float
     ) -> Impression:
         """As `Policy.draw_list`."""
-        order = np.argsort(-scores, kind="stable")
+        order = _greedy(scores)
         n = min(k + (k <= FEW), len(order))
         first = int(rng.integers(2))
         swaps = rng.random(len(order) // 2) < 0.5
@@ -234,7 +268,7 @@ class FairPairs(Policy):
             if swap:
                 order[a], order[a + 1] = order[a + 1], order[a]
         drawn = tuple([ids[i] for i in order[:n].tolist()])
-        return Impression(drawn[:k], pairs_from=first, held_back=drawn[k:])
+        return Impression(drawn[:k], pairs_from=first, held_back=drawn[k:], kept=self.keep if len(order) > 1 else 1.0)
 
 
 class Greedy(Policy):
@@ -257,15 +291,18 @@ class Greedy(Policy):
     Impression(order=('b', 'c'), ...)
     """
 
-    def retention(self, confidence: float) -> float:
-        """The share of the greedy ranking's DCG that is kept: 1."""
-        return 1.0
+    keep = 1.0
 
     def draw_list(
         self, scores: np.ndarray, ids: Sequence[Hashable], k: int, rng: np.random.Generator, confidence: float
     ) -> Impression:
         """As `Policy.draw_list`."""
-        return Impression(tuple(ids[i] for i in np.argsort(-scores, kind="stable")[:k].tolist()))
+        return Impression(tuple(ids[i] for i in _greedy(scores)[:k].tolist()), kept=1.0)
+
+
+def _greedy(scores: np.ndarray) -> np.ndarray:
+    """The documents best first; ties keep their order."""
+    return np.argsort(-scores, kind="stable")
 
 
 def require_policy(policy: Any) -> None:

@@ -10,7 +10,8 @@ from online_rank._kernels import clicks as kernels
 from online_rank.base.schema import Array, Count, Schema
 from online_rank.feedback.impressions import Clicks
 
-_MOST = 100
+#: The most positions whose examination is estimated.
+MOST_POSITIONS = 100
 _N_GROUPS = 16
 # Most iterations of Newton's method, which takes about ten.
 _MOST_STEPS = 100
@@ -58,7 +59,7 @@ class PositionBias(base.Base):
     _schema = Schema(_n_updates=Count(), _wins=Array(_N_GROUPS, lambda bias: bias.k, lambda bias: bias.k, low=0.0))
 
     def __init__(self, k: int = 10) -> None:
-        arguments.integer("k", k, 1, _MOST)
+        arguments.integer("k", k, 1, MOST_POSITIONS)
         self.k = k
         self._n_updates = 0
         # Groups of impressions for the jackknife, which estimates the standard error.
@@ -74,7 +75,7 @@ class PositionBias(base.Base):
         """
         if not isinstance(clicks, Clicks):
             raise TypeError(f"clicks is of type {type(clicks).__name__}; it is Clicks, as Impression.clicked gives them")
-        shown, n = clicks.impression, len(clicks.impression.order)
+        shown, n = clicks.impression, clicks.impression.n_compared
         wins = np.zeros((n, n))
         if shown.pairs_from is not None:
             for a in range(shown.pairs_from, n - 1, 2):
@@ -82,10 +83,10 @@ class PositionBias(base.Base):
                 wins[a + 1, a] = 0.5 * clicks.gains[a + 1]
         elif shown.logits is not None:
             rest = np.logaddexp.reduce([-math.inf if shown.rest is None else shown.rest, *shown.logits[n:]])
-            kernels.harvest(np.array(clicks.gains), np.array(shown.logits[:n]), float(rest), wins)
+            kernels.harvest(np.array(clicks.gains[:n]), np.array(shown.logits[:n]), float(rest), wins)
         else:
             raise ValueError("the impression has no logits: position bias is learned from rankings that a policy has drawn")
-        places = np.arange(n) if shown.positions is None else np.array(shown.positions, np.int64) - 1
+        places = np.arange(n) if shown.positions is None else np.array(shown.positions[:n], np.int64) - 1
         known = places < self.k
         all_wins = self._wins.copy()
         all_wins[self._n_updates % _N_GROUPS][np.ix_(places[known], places[known])] += wins[np.ix_(known, known)]

@@ -103,12 +103,24 @@ class RankingMetric(Metric):
         Parameters
         ----------
         y_true
-            Relevance grades: m integers >= 0, or `{document id: grade}`.
+            Relevance grades: m integers >= 0, or `{document id: grade}`. For a ranking also the relevant documents alone, as a
+            set or a list of ids, which all have grade 1.
         y_pred
             Scores: m numbers, or `{document id: score}`; a higher score ranks earlier. A document with score -inf was not
-            retrieved and earns nothing (in LinearNDCG and PairwiseAccuracy it is ranked last).
+            retrieved and earns nothing (in LinearNDCG and PairwiseAccuracy it is ranked last). Or a ranking: ids, best first,
+            next to a dict or a set, or to a list of ids that are strings. A document without a grade has grade 0; one that the
+            ranking lacks was not retrieved. These are the forms of river's draft of ranking metrics (online-ml/river#1996).
         w
             Weight of the query in the mean.
+
+        Examples
+        --------
+        >>> from online_rank.metrics import PrecisionAtK
+        >>> precision = PrecisionAtK(k=2)
+        >>> precision.update({"a": 1, "b": 1}, ["c", "b", "d"])
+        >>> precision.update({"a", "b"}, ["b", "a"])
+        >>> precision
+        P@2: 0.750000
 
         Raises
         ------
@@ -141,38 +153,10 @@ class RankingMetric(Metric):
             raise ValueError(f"w has shape {weights.shape}, but the block has {len(values)} queries: one weight a query")
         self._accumulate(values.tolist(), weights.tolist())
 
-    def update_ranking(self, y_true: Mapping[Hashable, int], ranking: Sequence[Hashable], w: float = 1.0) -> None:
-        """Add one query to the mean, given its ranking instead of scores.
-
-        Parameters
-        ----------
-        y_true
-            `{item: grade}`; items not in the ranking were not retrieved, and earn nothing.
-        ranking
-            Items, best first; items without a grade in `y_true` have grade 0.
-        w
-            Weight of the query in the mean.
-
-        Examples
-        --------
-        >>> from online_rank.metrics import PrecisionAtK
-        >>> precision = PrecisionAtK(k=2)
-        >>> precision.update_ranking({"a": 1, "b": 1}, ["c", "b", "d"])
-        >>> precision
-        P@2: 0.500000
-        """
-        ranked = set(ranking)
-        if len(ranked) != len(ranking):
-            twice = next(item for i, item in enumerate(ranking) if item in ranking[:i])
-            raise ValueError(f"ranking: item {twice!r} occurs more than once")
-        missing = [item for item in y_true if item not in ranked]
-        scores = [*range(len(ranking), 0, -1), *(-math.inf for _ in missing)]
-        items = [*ranking, *missing]
-        value = self.value_one({item: y_true.get(item, 0) for item in items}, dict(zip(items, scores, strict=True)))
-        self._accumulate([value], [w])
-
     def value_one(self, y_true: Any, y_pred: Any) -> float:
         """The value for a single query; NaN if it would be left out of the mean. Changes nothing."""
+        if _is_ranking(y_true, y_pred):
+            y_true, y_pred = _scored(y_true, y_pred)
         ids = tuple(y_pred) if isinstance(y_pred, Mapping) else None
         scores = as_scores(y_pred if ids is None else list(y_pred.values()))
         grades = _grades(y_true, scores, ids)
@@ -280,11 +264,33 @@ def running_means(
     return means
 
 
+def _is_ranking(y_true: Any, y_pred: Any) -> bool:
+    """Whether predictions are ids, best first, and no scores."""
+    if not isinstance(y_pred, list | tuple):
+        return False
+    if isinstance(y_true, set | frozenset | Mapping):
+        return True
+    return isinstance(y_true, list | tuple) and bool(y_true) and all(isinstance(one, str) for one in (*y_true, *y_pred))
+
+
+def _scored(y_true: Any, ranking: Sequence[Hashable]) -> tuple[dict[Hashable, int], dict[Hashable, float]]:
+    """Grades and scores by id of a ranking and its relevant documents. Raises TypeError for scores, whose ids are unknown."""
+    if any(isinstance(one, float) and one not in y_true for one in ranking):
+        raise TypeError("y_true has ids, but y_pred has no ids: give y_pred as {id: score} or as a ranking of ids")
+    grades = y_true if isinstance(y_true, Mapping) else dict.fromkeys(y_true, 1)
+    if len({*ranking}) != len(ranking):
+        twice = next(item for i, item in enumerate(ranking) if item in ranking[:i])
+        raise ValueError(f"y_pred: document {twice!r} occurs more than once in the ranking")
+    scores = dict(zip(ranking, map(float, range(len(ranking), 0, -1)), strict=True))
+    scores |= {item: -math.inf for item in grades if item not in scores}
+    return {item: grades.get(item, 0) for item in scores}, scores
+
+
 def _grades(y_true: Any, scores: np.ndarray, ids: tuple[Hashable, ...] | None) -> np.ndarray:
     """The grades of the scored documents, in the order of the scores."""
     if isinstance(y_true, Mapping):
         if ids is None:
-            raise TypeError("y_true is a dict, but y_pred has no ids: give y_pred as {id: score}, or y_true as a list")
+            raise TypeError("y_true is a dict, but y_pred has no ids: give y_pred as {id: score} or as a ranking of ids")
         for name in ids:
             if name not in y_true:
                 raise ValueError(f"y_true has no grade for document {name!r} of y_pred")

@@ -265,7 +265,7 @@ class SwapComparison(_Votes):
             documents or one that is not ranked, or a gain is above 1.
         """
         shown, gains = clicks.impression, clicks.gains
-        n = len(shown.order)
+        n = shown.n_compared
         if shown.logits is None and shown.pairs_from is None:
             raise ValueError("the impression has no logits: the probability that two documents change places is unknown")
         if n > self.k or (gains and max(gains) > 1.0):

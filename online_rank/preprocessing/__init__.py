@@ -7,6 +7,7 @@ from online_rank.preprocessing._columns import StatelessTransformer
 from online_rank.preprocessing.crosses import CrossFeatures
 from online_rank.preprocessing.declared import DeclaredFeatures
 from online_rank.preprocessing.hashing import HashedFeatures
+from online_rank.preprocessing.history import History
 from online_rank.preprocessing.lift import ForEachDocument
 from online_rank.preprocessing.max_abs import MaxAbsStreamScaler
 from online_rank.preprocessing.per_query import QueryNormalizer
@@ -19,6 +20,7 @@ __all__ = [
     "DeclaredFeatures",
     "ForEachDocument",
     "HashedFeatures",
+    "History",
     "MaxAbsStreamScaler",
     "QueryNormalizer",
     "RunFeatures",

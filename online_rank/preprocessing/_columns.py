@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from online_rank.base.anatomy import Abilities
-from online_rank.base.columns import QueryEstimator, are_numbers, as_array
+from online_rank.base.columns import QueryEstimator, as_array
+from online_rank.base.names import are_numbers
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, document_name, require_finite, with_features

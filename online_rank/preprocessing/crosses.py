@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from online_rank.base.anatomy import Abilities
-from online_rank.base.columns import numbers
 from online_rank.base.form import Layer
+from online_rank.base.names import numbers
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, SparseRows, require_finite

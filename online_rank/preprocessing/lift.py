@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import datetime as dt
 import functools
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -15,8 +16,9 @@ from online_rank.base.columns import as_array
 from online_rank.base.schema import Schema
 from online_rank.base.step import QueryStep
 from online_rank.base.transformer import QueryTransformer
-from online_rank.base.undo import Undo, record
+from online_rank.base.undo import Undo
 from online_rank.limits import MAX_LIFTED
+from online_rank.preprocessing._journal import Journal, cut, is_timed, parts_of
 from online_rank.query import Block, Retrieved, document_name, feature_dicts, read_query, require_finite, require_grades
 from online_rank.query.names import are_nfc, in_nfc, keys_in_nfc
 
@@ -29,6 +31,9 @@ class ForEachDocument(QueryTransformer):
     it returns only for some documents is 0 for the others, and so is NaN, which river's `MinMaxScaler` returns before it has
     learned anything.
 
+    Learning takes about as long however much was learned before, except from classes outside river's `compose`, `preprocessing`
+    and `feature_extraction`, whose state is copied for each query.
+
     All documents of a query are learned before the first is transformed. A supervised transformer learns the documents' grades
     after the query was transformed, as in river's own pipelines.
 
@@ -39,7 +44,8 @@ class ForEachDocument(QueryTransformer):
     Parameters
     ----------
     transformer
-        A river transformer, supervised or not, or a pipeline or union of them.
+        A river transformer, supervised or not, or a pipeline or union of them. What has a window of time, `utils.TimeRolling`,
+        needs the time of each query: `learn_one(x, y, t=...)`.
 
     Raises
     ------
@@ -60,10 +66,13 @@ class ForEachDocument(QueryTransformer):
     ['b', 'a']
     """
 
+    #: Undoes what was learned last. In a slot, like the lock: it is not state.
+    __slots__ = ("_journal",)
+
     _schema = Schema()
 
     def _abilities(self) -> Abilities:
-        return Abilities(takes_documents=True)
+        return Abilities(takes_documents=True, takes_time=any(map(is_timed, parts_of(self.transformer))))
 
     def __init__(self, transformer: Any):
         super().__init__()
@@ -93,7 +102,8 @@ class ForEachDocument(QueryTransformer):
 
     def _record(self, log: list[Undo], block: Any = None) -> None:
         super()._record(log, block)
-        record(log, self.transformer)
+        self._journal = Journal(self.transformer)
+        log.append(self._journal.undo)
 
     def _transform_block(self, block: Block) -> Block:
         transformer = self.transformer
@@ -107,68 +117,83 @@ class ForEachDocument(QueryTransformer):
                 raise TypeError(f"{self} is supervised: it learns from grades, y")
             if isinstance(block.y, np.ndarray):
                 require_grades(block.y, block.ids)
+        if self.abilities.takes_time and block.at is None:
+            raise ValueError(f"{self} has a window of time: learn_one needs t=, and learn_many at=, that of the query")
         answers = []
         for query in block.each():
             documents = [*_documents(query, transformer)]
+            grades = query.y.tolist() if transformer._supervised else [None] * len(documents)
+            lesson = self._journal.learn, documents, grades, [_moment(query)] * len(documents)
             if not transformer._supervised:
-                self._of_each(query, transformer.learn_one, documents)
+                self._of_each(query, *lesson)
             answers += self._of_each(query, transformer.transform_one, documents)
             if transformer._supervised:
-                self._of_each(query, transformer.learn_one, documents, query.y.tolist())
+                self._of_each(query, *lesson)
         return self._answer(block, answers)
 
     def _of_each(self, block: Block, call: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
         """The results of a call for each document. Any error becomes a ValueError that names the document."""
-        made = []
-        for i, of_document in enumerate(zip(*arguments, strict=True)):
-            try:
+        made: list[Any] = []
+        try:
+            for of_document in zip(*arguments, strict=True):
                 made.append(call(*of_document))
-            except KeyError as error:
-                raise ValueError(
-                    f"x: {document_name(i, block.ids)} has no feature {error.args[0]!r}, which {self} looks up: give every "
-                    'document of a query the feature, for example 0, or "" for a text'
-                ) from error
-            except (TypeError, ValueError, MemoryError):
-                raise
-            except Exception as error:  # River's transformers raise errors of any kind: a norm of 0 is a ZeroDivisionError.
-                raise ValueError(f"x: {self} cannot take {document_name(i, block.ids)}: {error}") from error
+        except KeyError as error:
+            raise ValueError(
+                f"x: {document_name(len(made), block.ids)} has no feature {error.args[0]!r}, which {self} looks up: give every "
+                'document of a query the feature, for example 0, or "" for a text'
+            ) from error
+        except (TypeError, ValueError, MemoryError):
+            raise
+        except Exception as error:  # River's transformers raise errors of any kind: a norm of 0 is a ZeroDivisionError.
+            raise ValueError(f"x: {self} cannot take {document_name(len(made), block.ids)}: {error}") from error
         return made
 
     def _answer(self, block: Block, answers: list[dict[Hashable, Any]]) -> Block:
         unnamed = block.ids is None or isinstance(block.ids, range)
         read = read_query(answers if unnamed else dict(zip(block.ids or (), answers, strict=True)))
         X = as_array(read.X, self)
-        # The input was finite, so NaN means that the transformer cannot compute the value yet. The array is a new one.
-        np.copyto(X, 0.0, where=np.isnan(X))
         answer = block._replace(X=X, names=read.names)
-        require_finite(answer)
+        if not np.isfinite(X).all():
+            # The input was finite, so NaN means that the transformer cannot compute the value yet. The array is a new one.
+            np.copyto(X, 0.0, where=np.isnan(X))
+            require_finite(answer)
         return answer
 
 
 def _documents(block: Block, transformer: Any) -> Iterator[dict[Hashable, Any]]:
     """The documents of a block. Raises an error for a number too large for river's transformers, or a text that is one's."""
-    require_finite(block)
     numbers_only = _norms(transformer)
     # One copy after the other: of thousands of small documents, copies take twenty times their JSON.
     for i, x in enumerate(map(dict, block.X) if type(block.X) is list else feature_dicts(block)):
         if not are_nfc(x):
             x = dict(keys_in_nfc(x, f"x: {document_name(i, block.ids)}"))
         for name, value in x.items():
-            if isinstance(value, str) and not value.isascii():
-                x[name] = in_nfc(value)
-            if type(value) is Retrieved:
-                raise TypeError(
-                    "x is Runs, whose absent scores are not 0: put RunFeatures() first, as in RunFeatures() | ranker"
-                )
-            if numbers_only and isinstance(value, str):
-                what = f"feature {name!r} of {document_name(i, block.ids)}"
-                raise TypeError(f"x: {what} is {value[:80]!r}; {transformer} takes numbers")
-            if isinstance(value, int | float | np.number) and not -MAX_LIFTED <= value <= MAX_LIFTED:
-                raise ValueError(
-                    f"x: feature {name!r} of {document_name(i, block.ids)} is {value!r:.30}; transformers of river take "
-                    f"numbers of at most {MAX_LIFTED:g} in size"
-                )
+            kind = type(value)
+            if kind is float or kind is int:
+                if -MAX_LIFTED <= value <= MAX_LIFTED:
+                    continue
+            elif kind is str and not numbers_only and value.isascii():
+                continue
+            x[name] = _taken(value, name, i, block, transformer if numbers_only else None)
         yield x
+
+
+def _taken(value: Any, name: Hashable, i: int, block: Block, numbers_only: Any) -> Any:
+    """A feature of a document as river's transformers take it; `numbers_only` is one that takes no text."""
+    if type(value) is Retrieved:
+        raise TypeError("x is Runs, whose absent scores are not 0: put RunFeatures() first, as in RunFeatures() | ranker")
+    if isinstance(value, str):
+        if numbers_only is not None:
+            what = f"feature {name!r} of {document_name(i, block.ids)}"
+            raise TypeError(f"x: {what} is {value[:80]!r}; {numbers_only} takes numbers")
+        return in_nfc(value)
+    if isinstance(value, int | float | np.number) and not -MAX_LIFTED <= value <= MAX_LIFTED:
+        require_finite(block)
+        raise ValueError(
+            f"x: feature {name!r} of {document_name(i, block.ids)} is {value!r:.30}; transformers of river take "
+            f"numbers of at most {MAX_LIFTED:g} in size"
+        )
+    return value
 
 
 def _norms(transformer: Any) -> bool:
@@ -192,26 +217,30 @@ def _n_columns(transformer: Any, n_features: int) -> int:
     return n_features
 
 
+def _moment(query: Block) -> dt.datetime | None:
+    """The time of a query as river's windows take it, without a time zone: that of UTC."""
+    return None if query.at is None else dt.datetime.fromtimestamp(query.at[0], dt.UTC).replace(tzinfo=None)
+
+
 @contextlib.contextmanager
 def _unchanged(transformer: Any) -> Iterator[None]:
     """Remove the defaults that river's transformers add to defaultdicts for features that they were only asked about."""
-    before = [(found, len(found)) for found in _defaults(transformer)]
+    before = [(found, len(found)) for part in parts_of(transformer) for found in _defaults(part)]
     try:
         yield
     finally:
         for found, n in before:
-            while len(found) > n:
-                found.popitem()
+            cut(found, n)
 
 
-def _defaults(transformer: Any) -> Iterator[collections.defaultdict]:
-    """The defaultdicts of a transformer and of all its parts."""
-    for value in vars(transformer).values():
+def _defaults(part: Any) -> Iterator[collections.defaultdict]:
+    """The defaultdicts of a transformer, and of what a class of a user holds."""
+    for value in vars(part).values():
         if isinstance(value, collections.defaultdict):
             yield value
         elif isinstance(value, base.Base):
             yield from _defaults(value)
-        elif isinstance(value, dict):
-            for part in value.values():
-                if isinstance(part, base.Base):
-                    yield from _defaults(part)
+        elif isinstance(value, dict) and not type(part).__module__.startswith("river."):
+            for held in value.values():
+                if isinstance(held, base.Base):
+                    yield from _defaults(held)

@@ -41,6 +41,8 @@ class MaxAbsStreamScaler(QueryEstimator, QueryTransformer):
 
     _touched_only = "_largest"
 
+    _lets_leave = True
+
     def _abilities(self) -> Abilities:
         return Abilities(takes_sparse=True)
 

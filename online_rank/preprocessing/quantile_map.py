@@ -3,7 +3,7 @@
 import copy
 import functools
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,10 +13,10 @@ from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.hashing import draws
 from online_rank.arguments import integer
 from online_rank.arguments import seed as require_seed
-from online_rank.base.columns import are_numbers
 from online_rank.base.form import Curves, InQuery, Layer
 from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
+from online_rank.base.names import are_numbers
 from online_rank.base.schema import Array, Count, Derived, Flag, Integer, ListOf, Real, Schema
 from online_rank.preprocessing._columns import ColumnTransformer, names_of_several, source_of
 from online_rank.query import Block, SparseRows, require_finite
@@ -170,6 +170,8 @@ class StreamQuantileMap(ColumnTransformer):
 
     _changes_in_place = False
 
+    _lets_leave = True
+
     #: The weight of the documents that lack each feature, for rankers that pass missing values as NaN; None refuses NaN. For a
     #: shard, `_base_lacking` belongs to its initial sketches.
     _lacking: np.ndarray | None = None
@@ -304,6 +306,27 @@ class StreamQuantileMap(ColumnTransformer):
         self._find_knots(d - n_new, d, self._total)
         if idle:
             self._cursor = d
+
+    @property
+    def is_shard(self) -> bool:
+        """Whether it learns one part of a stream, and keeps the sketches that it began with, in the columns of then."""
+        return len(self._base_points) > 0
+
+    def _let_leave(self, names: Iterable[Hashable], n: int) -> None:
+        if not self.is_shard:
+            super()._let_leave(names, n)
+
+    def _keep_only(self, kept: np.ndarray) -> None:
+        super()._keep_only(kept)
+        self._rows = tuple(row[kept] for row in self._rows)
+        arrays = self._table._asdict().items()
+        self._table = _Table._make(np.take(array, kept, axis=int(name == "finders")) for name, array in arrays)
+        self._cursor = int(np.searchsorted(kept, self._cursor))
+
+    def leave(self, kept: np.ndarray) -> None:
+        """Keep only some features, which are known by their position."""
+        self._keep_only(kept)
+        self._n_features = len(kept)
 
     def _added(self, n_new: int) -> int:
         table = (self.n_knots + kernels.BEYOND) * kernels.KNOT + _CELLS // 8 + kernels.FINDER

@@ -52,6 +52,8 @@ class StreamScaler(ColumnTransformer):
 
     _maps_numbers = True
 
+    _lets_leave = True
+
     def __init__(self, with_std: bool = True):
         super().__init__()
         arguments.flag("with_std", with_std)

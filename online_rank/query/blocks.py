@@ -1,5 +1,6 @@
 """The form in which queries travel through the library."""
 
+import datetime as dt
 import functools
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -50,6 +51,9 @@ class Block(NamedTuple):
         The context of each query, a tuple with one dict for each; None if there are none.
     at
         float64 (q,): the time of each query, in seconds; None where they have none.
+    remembered
+        What steps that learn from feedback (`History`) made of one query when it was ranked, by their names, so that it is
+        learned with the same values; those that are not there are added. None where nothing has to wait.
     """
 
     X: Any
@@ -64,6 +68,7 @@ class Block(NamedTuple):
     scale: np.ndarray | None = None
     context: tuple[Context, ...] | None = None
     at: np.ndarray | None = None
+    remembered: dict[str, list[float]] | None = None
 
     @property
     def n_documents(self) -> int:
@@ -87,6 +92,7 @@ class Block(NamedTuple):
             self.scale,
             None if self.context is None else self.context[first:stop],
             None if self.at is None else self.at[first:stop],
+            None,
         )
         return _new(Block, fields)
 
@@ -110,7 +116,7 @@ _new = tuple.__new__
 
 def plain_block(x: np.ndarray, y: np.ndarray | None, m: int) -> Block:
     """A query of m documents and weight 1 that needs no conversion (`plain_query`). `Block(...)` takes three times as long."""
-    return _new(Block, (x, y, single(m), ONE, None, None, None, None, None, None, None, None))
+    return _new(Block, (x, y, single(m), ONE, None, None, None, None, None, None, None, None, None))
 
 
 def with_features(block: Block, X: Any, names: tuple[Hashable, ...] | None) -> Block:
@@ -145,10 +151,18 @@ def require_no_tiny(name: str, weights: np.ndarray) -> None:
 
 
 def as_times(at: Any, n_queries: int) -> np.ndarray:
-    """Times of queries as float64 (n_queries,).
+    """Times of queries as float64 (n_queries,), in seconds; those of a datetime without a time zone are of UTC.
 
-    Raises TypeError or ValueError if `at` is not one time in seconds for each query.
+    Raises TypeError or ValueError if `at` is not one time for each query: a number of seconds, or a datetime.
+
+    Examples
+    --------
+    >>> import datetime as dt
+    >>> as_times(dt.datetime(1970, 1, 1, 1), 1)
+    array([3600.])
     """
+    if isinstance(at, dt.datetime):
+        at = (at if at.tzinfo else at.replace(tzinfo=dt.UTC)).timestamp()
     times = _of_queries("at", np.atleast_1d(as_array("at", at)), n_queries, "iuf", "times are numbers of seconds: one time")
     for time in times.tolist():
         require_time("at", time)

@@ -46,8 +46,10 @@ class Columns(Mapping[str, dict[str, Any]]):
     __slots__ = ("_places", "_rows", "features")
 
     def __init__(self, features: Sequence[str], documents: Sequence[str], rows: Sequence[Sequence[Any]] | np.ndarray) -> None:
-        for what, names in (("features", features), ("documents", documents)):
-            if len({*names}) < len(names):
+        self.features, self._rows = tuple(features), rows
+        self._places = {document: i for i, document in enumerate(documents)}
+        for what, names, different in (("features", features, {*features}), ("documents", documents, self._places)):
+            if len(different) < len(names):
                 twice = Counter(names).most_common(1)[0][0]
                 raise ValueError(f"{what} has {twice[:100]!r} twice")
         if len(rows) != len(documents):
@@ -58,8 +60,6 @@ class Columns(Mapping[str, dict[str, Any]]):
                 f"the row of document {document[:100]!r} has {len(row)} values, but features has {len(features)} names: null "
                 "is a missing value"
             )
-        self.features, self._rows = tuple(features), rows
-        self._places = {document: i for i, document in enumerate(documents)}
 
     def __getitem__(self, document: str) -> dict[str, Any]:
         row = self._rows[self._places[document]]

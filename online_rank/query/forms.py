@@ -140,7 +140,7 @@ def read_query(
     times = None if at is None else as_times(at, n_queries)
     if not one:
         weights = as_weights(w, n_queries)
-    return _new(Block, (X, feedback, offsets, weights, ids, names, scores, form, None, None, context, times))
+    return _new(Block, (X, feedback, offsets, weights, ids, names, scores, form, None, None, context, times, None))
 
 
 def plain_array(x: Any, n_features: int) -> np.ndarray | None:
@@ -359,7 +359,7 @@ def table_of(documents: Sequence[Any]) -> tuple[tuple[Hashable, ...], list[Any]]
     names = tuple(documents[0])
     if not names or {*map(len, documents)} != {len(names)}:
         return None
-    if flat(documents) == [*names] * len(documents):
+    if operator.countOf(map(list, documents), [*names]) == len(documents):
         return names, flat(map(dict.values, documents))
     if len(names) == 1:
         return None

@@ -4,7 +4,7 @@ import copy
 import functools
 import itertools
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from online_rank._kernels import curves
 from online_rank._kernels.codes import ADAPTIVE, CAPPED_SQUARES, DOCUMENTS, MASS, ROOT
 from online_rank.base import Abilities, share_lock
 from online_rank.base.growth import with_zeros
+from online_rank.base.halving import halved
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Nested, Real, Schema
 from online_rank.base.undo import Undo, record, record_state
@@ -25,7 +26,6 @@ from online_rank.preprocessing import StreamQuantileMap
 from online_rank.query import Block, with_features
 from online_rank.query.levels import is_level
 from online_rank.rankers.curved import ALONE, MEMBERS, CurvedRanker, as_read, n_curves
-from online_rank.rankers.halving import halved
 from online_rank.rankers.hedge import LEAST, HedgeAccount, Hedged, opening
 from online_rank.rankers.mixed import mix_curves
 from online_rank.rankers.perceptron import PerceptronRanker
@@ -157,6 +157,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
     #: A feature takes about 4 kB.
     max_features = 1 << 14
 
+    _lets_leave = True
+
     def __init__(
         self,
         measure: str = "ndcg@10",
@@ -284,6 +286,26 @@ class AdditiveRanker(Hedged, CurvedRanker):
             self._sums[levels, :, 1, curves.POINTS // 2 - 1 : curves.POINTS // 2 + 1] = documents / 2.0
         self._places = np.concatenate([self._places, np.full((n_new, 2), _OPEN)])
         self._drawn = None
+
+    def _let_leave(self, names: Iterable[Hashable], n: int) -> None:
+        if self._linear is None and not self._front.is_shard:
+            super()._let_leave(names, n)
+
+    def _keep_only(self, kept: np.ndarray) -> None:
+        # The latest features may have no curves yet.
+        kept = kept[kept < len(self._weights)]
+        self._front.leave(kept)
+        for name in ("_weights", "_sums", "_curvatures", "_places"):
+            setattr(self, name, getattr(self, name)[kept])
+        columns = np.unique(self._places[self._places >= 0])
+        d = len(self._pending)
+        whole = np.zeros((d, d))
+        whole[np.triu_indices(d)] = self._gram
+        self._gram = whole[np.ix_(columns, columns)][np.triu_indices(len(columns))]
+        self._pending = self._pending[columns]
+        self._places = np.where(self._places >= 0, np.searchsorted(columns, self._places), self._places)
+        self._signs = np.zeros(0, dtype=np.int64)
+        self._drawn = self._known_levels = self._read = None
 
     def _added(self, n_new: int) -> int:
         own = curves.N_COLUMNS * curves.N_MEMBERS + 4 * (curves.POINTS + 1) + 2 * min(self._n_features + n_new, _MOST_COLUMNS)

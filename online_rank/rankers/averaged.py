@@ -14,11 +14,11 @@ from online_rank._kernels.codes import AVERAGED, SINCE_REFERENCE
 from online_rank.base import Ranker
 from online_rank.base.form import Head, Linear
 from online_rank.base.growth import with_zeros
+from online_rank.base.halving import halved
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.query import Block, SparseRows
 from online_rank.query.sparse import as_rows
-from online_rank.rankers.halving import halved
 from online_rank.rankers.rules import as_weights, rule_weights
 from online_rank.rankers.signs import against_signs, require_in_array
 
@@ -77,6 +77,8 @@ class LinearRanker(AveragedRanker):
     )
 
     _touched_only = "_rows"
+
+    _lets_leave = True
 
     #: Number of columns of `_rows`.
     _row_width = sparse.OPTIMIZER
@@ -296,7 +298,7 @@ class LinearRanker(AveragedRanker):
             return X, self._weights, self._average
         if self._rows is None:
             sizes = np.abs(X.values[X.values != 0.0])
-            if len(sizes) and sizes.max() > _LARGE * np.median(sizes):
+            if len(sizes) and np.median(sizes / sizes.max()) < 1.0 / _LARGE:  # 20 times 1e308 is no number
                 warnings.warn(_SCALE_HINT, stacklevel=6)
         return as_rows(X), self._make_sparse(), self._averages
 

@@ -45,6 +45,9 @@ class CurvedRanker(Ranker):
 
     __slots__ = ("_drawn", "_known_levels", "_read")
 
+    # A feature that a document lacks is missing, not 0.
+    _makes_rows = False
+
     _drawn: np.ndarray | None
     #: The query that was scored last and the map that it was read by: often it is learned next, and need not be read again.
     _read: tuple[curves.Read, Any] | None

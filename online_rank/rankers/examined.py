@@ -9,8 +9,8 @@ from online_rank import arguments
 from online_rank.base import Abilities, Ranker, RankingPipeline, ranker_of, share_lock
 from online_rank.base.draws import counted_generator
 from online_rank.base.schema import Count, Nested, Schema
-from online_rank.feedback import FairPairs, Greedy, Policy, PositionBias
-from online_rank.feedback.arrays import shown_block
+from online_rank.feedback import FairPairs, Greedy, Impression, Policy, PositionBias
+from online_rank.feedback.arrays import propensities_of, shown_block
 from online_rank.query import Block
 from online_rank.rankers.nested import RankerOfOne, teach
 
@@ -18,10 +18,13 @@ from online_rank.rankers.nested import RankerOfOne, teach
 class ExaminedRanker(RankerOfOne):
     r"""Let a ranker for grades learn from clicks, with inverse propensity weights.
 
-    Position p is looked at with probability theta_p. A click on document i at position p, with gain g, teaches the ranker that
-    i alone is relevant, with weight g, and with probability
+    Position p is looked at with probability theta_p; or theta_p is the probability with which the document stands where it
+    stands, if the impression says it (`Impression.placements`, or the product of `Impression.propensities` down to it). A click
+    on document i at position p, with gain g, teaches the ranker that i alone is relevant, with weight g, and with probability
 
-    .. math:: \frac{c}{\max(\theta_p, \mathrm{clip})}, \qquad c = \max(\min_p \theta_p, \mathrm{clip}).
+    .. math:: \frac{c}{\max(\theta_p, \mathrm{clip})}, \qquad c = \max(\min_p \theta_p, \mathrm{clip}),
+
+    with c = clip for probabilities of impressions.
 
     These are inverse propensity weights in expectation. As weights proper, one click at the bottom would move a ranker that
     learns from mistakes ten times as far as one at the top, and teach it the reverse of the position. If a click means that the
@@ -39,9 +42,9 @@ class ExaminedRanker(RankerOfOne):
     ranker
         A ranker for grades, or a pipeline that ends in one. A copy of it learns and ranks.
     examination
-        theta, one probability > 0 a position; lower positions have the last one. None to estimate it from the clicks on the
-        lists that it shows (`PositionBias`): neighbours are then in random order (`FairPairs`), which costs at most 9.2 % of
-        the DCG.
+        theta, one probability > 0 a position; lower positions have the last one; (1.0,) for lists in random order. None: clicks
+        on impressions with probabilities are weighted by these, and theta is estimated from the clicks on the lists that it
+        shows (`PositionBias`): neighbours are then in random order (`FairPairs`), which costs at most 9.2 % of the DCG.
     k
         How many documents `show_one` shows, best first.
     clip
@@ -104,11 +107,6 @@ class ExaminedRanker(RankerOfOne):
         """The probabilities in force, as given or as estimated so far."""
         return tuple(self.examination) if self._bias is None else self._bias.examination  # type: ignore[arg-type]
 
-    @property
-    def retention(self) -> float:
-        """Lower bound, for any scores, on the expected DCG of `show_one` as a share of the DCG of `rank_one`."""
-        return self._own_policy.retention(1.0)
-
     _forwards = ("takes_sparse",)
 
     def _abilities(self) -> Abilities:
@@ -128,17 +126,26 @@ class ExaminedRanker(RankerOfOne):
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:
         if not isinstance(query.y, tuple):
             return teach(self._learner, query, row)
-        shown, examined = shown_block(query, drawn=False), np.maximum(self.examined, self.clip)
+        shown, given = shown_block(query, drawn=False), self.examination is None and _has_chances(query.y[0].impression)
+        if given:
+            chances, least = np.maximum(propensities_of(query.y), self.clip), self.clip
+        else:
+            examined = np.maximum(self.examined, self.clip)
+            chances, least = examined[np.minimum(shown.places, len(examined) - 1)], examined.min()
         draws = counted_generator(self, self.seed, self._n_clicked).random(len(shown.gains))
-        examined_there = examined[np.minimum(shown.places, len(examined) - 1)]
-        learned = np.flatnonzero((shown.gains > 0.0) & (draws * examined_there < examined.min()))
+        learned = np.flatnonzero((shown.gains > 0.0) & (draws * chances < least))
         for i in learned.tolist():
             grades = np.zeros(query.n_documents, np.int64)
             grades[shown.rows[i]] = 1
             if not teach(self._learner, query._replace(y=grades, w=shown.gains[i] * query.w), row):
                 return False
         self._n_clicked += bool(shown.gains.any())
-        if self._bias is not None:
+        if self._bias is not None and not given:
             self._bias.update(query.y[0])
         # Otherwise nothing is taught, but features have been met.
         return len(learned) > 0 or teach(self._learner, query._replace(y=np.zeros(query.n_documents, np.int64)), row)
+
+
+def _has_chances(shown: Impression) -> bool:
+    """Whether an impression of another system says how probable its documents were."""
+    return shown.placements is not None or shown.propensities is not None

@@ -17,7 +17,8 @@ from online_rank.rankers.averaged import LinearRanker
 from online_rank.rankers.signs import checked_signs, project
 
 _N_COUNTERS = 6
-_DEFAULT = PlackettLuce()
+#: How a ranker that begins with nothing draws, and one that begins with weights.
+_COLD, _BEGUN = PlackettLuce(), PlackettLuce(keep=0.98, newcomers=0.01)
 
 
 class ExploringRanker(LinearRanker):
@@ -45,17 +46,14 @@ class ExploringRanker(LinearRanker):
         """
         return self._confidence()
 
-    @property
-    def retention(self) -> float:
-        """Lower bound, for any scores, on the expected DCG of `show_one` as a share of the DCG of `rank_one`."""
-        return self._own_policy.retention(self._confidence())
-
     def _abilities(self) -> Abilities:
         return Abilities(takes_clicks=True, takes_sparse=self.signs is None, draws=True)
 
     @property
     def _own_policy(self) -> Policy:
-        return _DEFAULT if self.policy is None else self.policy
+        if self.policy is not None:
+            return self.policy
+        return _BEGUN if self._begun else _COLD
 
     def _confidence(self) -> float:
         if self._begun:

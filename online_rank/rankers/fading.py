@@ -4,9 +4,9 @@ from typing import Any
 
 from online_rank import arguments
 from online_rank.base import Abilities, Ranker
+from online_rank.base.halving import halved
 from online_rank.base.schema import Derived, Real, Schema
 from online_rank.query import Block
-from online_rank.rankers.halving import halved
 
 #: A pause counts as at most so many half-lives, after which a thousandth is left of what was learned before.
 _LONGEST_PAUSE = 10.0

@@ -235,7 +235,7 @@ class PerceptronRanker(LinearRanker):
         """Learn queries; `free` without regard to signs and to a measure of the user's own."""
         if not free and (self.signs is not None or self._own is not None):
             return self._learn_in_turn(block, rounds, lambda t, query: self._learn(query, rounds[t : t + 1], free=True))
-        X, y, offsets, w, _, _, served, _, _, _, _, _ = block
+        X, y, offsets, w, _, _, served, *_ = block
         if self._rows is None and type(X) is not SparseRows:
             if served is None:
                 return kernels.learn(
@@ -275,7 +275,7 @@ class PerceptronRanker(LinearRanker):
 
     def _watch(self, block: Block, rounds: np.ndarray, *watched: np.ndarray) -> int:
         """Learn arrays, from served scores if there are any, and measure on the way what is `watched`."""
-        X, y, offsets, w, _, _, served, _, _, _, _, _ = block
+        X, y, offsets, w, _, _, served, *_ = block
         return kernels.learn_watched(
             X, y, offsets, w, discounts(len(y)), self._config, self._weights, self._average, self._counters, rounds,
             served, watched,

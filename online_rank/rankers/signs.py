@@ -27,7 +27,7 @@ import numpy as np
 
 from online_rank._kernels.sparse import LAZY, WEIGHT
 from online_rank.base import parts_of
-from online_rank.base.columns import are_numbers
+from online_rank.base.names import are_numbers
 from online_rank.query.names import keys_in_nfc
 
 

@@ -42,7 +42,8 @@ class SwapRanker(ExploringRanker):
     Parameters
     ----------
     policy
-        How `show_one` draws; None for `PlackettLuce(k=10, seed=0)`.
+        How `show_one` draws; None for `PlackettLuce(k=10)`, and, if it begins with weights or a rule, for
+        `PlackettLuce(k=10, keep=0.98, newcomers=0.01)`.
     wealth
         Initial wealth of the bets of each coordinate in the optimizer. It matters little for a ranker that begins with nothing;
         one that begins with weights or a rule moves away from them the faster, the larger it is. `from_rule` has
@@ -60,9 +61,9 @@ class SwapRanker(ExploringRanker):
     If clicks are unrelated to documents, the confidence of `show_one` should be 0; it wanders between 0 and about 0.2 instead,
     so some documents are shown more often than others even if users have no preference.
 
-    A ranker made by `from_weights` or `from_rule` trusts its scores from the first query: its confidence is 1, and its rankings
-    keep at least .92 of the greedy DCG in expectation (`retention`). It learns from there, but slowly if the initial order is
-    wrong, since documents that are rarely shown are rarely clicked.
+    A ranker made by `from_weights` or `from_rule` trusts its scores from the first query: its confidence is 1, and it draws its
+    lists within a budget (`keep`). It learns from there, but slowly if the initial order is wrong, since documents that are
+    rarely shown are rarely clicked.
 
     References
     ----------

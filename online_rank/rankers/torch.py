@@ -13,8 +13,8 @@ from online_rank import arguments
 from online_rank._kernels import surrogates as kernels
 from online_rank._kernels.codes import OPTIMIZER_ROWS, OPTIMIZERS
 from online_rank._kernels.optimizers import descend
-from online_rank.base.columns import Columns
 from online_rank.base.lock import locked
+from online_rank.base.names import Columns
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures.learned import discounts
 from online_rank.query import Block

@@ -9,12 +9,13 @@ from msgspec import UNSET
 
 from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Impression
+from online_rank.query import Block
 from online_rank.serving import ranking, windows
-from online_rank.serving.learning import query_of
+from online_rank.serving.learning import query_of, remembering
 from online_rank.serving.messages import Elsewhere, Rank
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.protocol import RankingService
-from online_rank.serving.reading import read, request_of, text_of
+from online_rank.serving.reading import read, remembered_in, request_of, text_of
 
 _DECODER = msgspec.json.Decoder(list[Elsewhere])
 
@@ -54,7 +55,7 @@ def _text(request: msgspec.Raw) -> str:
 
 def _taken(service: RankingService, message: Elsewhere, asked: Rank, text: str) -> Reply:
     own, now = service._times(None if message.ts is UNSET else message.ts, None)
-    query = query_of(service, asked, n_bytes=len(text))
+    query, text = _remembering(service, query_of(service, asked, n_bytes=len(text)), text, own)
     ids, scores = query.ids or (), message.scores
     if len(scores) != query.n_documents or not all(map(math.isfinite, scores)):
         raise ValueError(f"scores must be {query.n_documents} finite numbers, in the order of the documents")
@@ -77,11 +78,26 @@ def _taken(service: RankingService, message: Elsewhere, asked: Rank, text: str) 
     return reply
 
 
+def _remembering(service: RankingService, query: Block, text: str, at: float) -> tuple[Block, str]:
+    """A query with what waits with it where models remember, as it came or else as it is here, and its text."""
+    given = remembered_in(text)
+    here = ranking.scored(service, query, at)[0] if remembering(service, query, at).remembered is not None else query
+    if given is None or here.remembered is None:
+        return here, text_of(request_of(text), here.remembered)
+    sizes = {name: len(values) for name, values in here.remembered.items()}
+    if sizes != {name: len(values) for name, values in given.items()} or not all(
+        math.isfinite(value) for values in given.values() for value in values
+    ):
+        raise ValueError(f"what waits with the query is not what the model makes of it: {sizes}")
+    return here._replace(remembered=given), text
+
+
 def message_of(outcome: Outcome, version: str) -> bytes:
     """The message about a ranking that a service made, by its outcome, with a version of its model."""
     _, _, at, text, scores, drawn = outcome.waiting
-    # Binary requests, and others that are no JSON, are texts.
-    request: Any = msgspec.Raw(text.encode()) if text.startswith("{") else text
+    # Binary requests, and what waits with a query, are no JSON.
+    is_json = text.startswith("{") and remembered_in(text) is None
+    request: Any = msgspec.Raw(text.encode() if is_json else msgspec.json.encode(text))
     return msgspec.json.encode(
         Elsewhere(request=request, scores=scores, draw=json.loads(drawn) if drawn else UNSET, ts=at, model=version)
     )

@@ -10,7 +10,9 @@ from msgspec import UNSET
 from online_rank.base.forgetting import forget_names, parts_of
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import all_or_nothing
+from online_rank.preprocessing._keys import DOCUMENT
 from online_rank.preprocessing.crosses import CrossFeatures, suffix_of
+from online_rank.preprocessing.history import History
 from online_rank.query import Runs
 from online_rank.serving.learning import pages_of
 from online_rank.serving.messages import BINARY_BEGINS, Forget
@@ -33,12 +35,15 @@ class Forgotten(NamedTuple):
         Number of queries that feedback had come for, but no ranking.
     features
         Names of features that no model has any more.
+    keys
+        Number of keys that `History` has no longer.
     """
 
     queries: tuple[int, ...] = ()
     learned: tuple[str | int, ...] = ()
     early: int = 0
     features: frozenset[str] = frozenset()
+    keys: int = 0
 
     def answer(self) -> dict[str, Any]:
         """For JSON."""
@@ -47,6 +52,7 @@ class Forgotten(NamedTuple):
             "early": self.early,
             "learned": len(self.learned),
             "features": len(self.features),
+            **({"keys": self.keys} if self.keys else {}),
         }
         return {"forgotten": found, **({} if any(found.values()) else {"note": "nothing found"})}
 
@@ -60,8 +66,8 @@ def forget(service: RankingService, wanted: Forget) -> Forgotten:
         Before anything changes: the model keeps the name of a feature where it cannot be taken away.
     """
     challenge = service.challenge
-    model, names = _without_crosses(service.model, wanted)
-    rival, also = (None, frozenset[str]()) if challenge is None else _without_crosses(challenge.model, wanted)
+    model, names, n_keys = _without(service.model, wanted)
+    rival, also, n_more = (None, frozenset[str](), 0) if challenge is None else _without(challenge.model, wanted)
     ids = {page for each in wanted.ids or () for page in pages_of(each)}
     document, pending = wanted.document, service._pending
 
@@ -76,7 +82,7 @@ def forget(service: RankingService, wanted: Forget) -> Forgotten:
     with all_or_nothing(service) as changes:
         changes.include_entries(service._learned, learned, sort=True)
         service.model = model
-        if wanted.context:
+        if wanted.context or document is not UNSET:
             service.replaced = None
         for query_id in learned:
             service._learned.pop(query_id, None)
@@ -84,13 +90,31 @@ def forget(service: RankingService, wanted: Forget) -> Forgotten:
         service._read.clear()
         if challenge is not None:
             challenge.model = rival
-    return Forgotten(numbers, learned, len(early), names | also)
+    return Forgotten(numbers, learned, len(early), names | also, n_keys + n_more)
 
 
 def without(content: bytes, wanted: Forget) -> tuple[bytes, frozenset[str]]:
-    """The file of a model, without features that have to be forgotten, and their names. Raises ValueError as `forget`."""
-    model, names = _without_crosses(from_bytes(content), wanted)
-    return to_bytes(model) if names else content, names
+    """The file of a model, without features and keys that have to be forgotten, and the names of the features.
+
+    Raises ValueError as `forget`.
+    """
+    model, names, n_keys = _without(from_bytes(content), wanted)
+    return to_bytes(model) if names or n_keys else content, names
+
+
+def _without(model: Any, wanted: Forget) -> tuple[Any, frozenset[str], int]:
+    """A model without the features and the keys that were made of what is forgotten, their names, and the number of keys.
+
+    Raises ValueError if the model keeps one where it cannot be taken away.
+    """
+    entries: list[Any] = [] if wanted.entry is None else [wanted.entry]
+    entries += [] if wanted.document is UNSET else [(DOCUMENT, wanted.document)]
+    without, names = _without_crosses(model, wanted)
+    if not any(name in step.names for step in parts_of(without, History) for name, _ in entries):
+        return without, names, 0
+    without = copy.deepcopy(model) if without is model else without
+    n_keys = sum(step.forget(name, value) for step in parts_of(without, History) for name, value in entries)
+    return (without if n_keys or names else model), names, n_keys
 
 
 def _without_crosses(model: Any, wanted: Forget) -> tuple[Any, frozenset[str]]:
@@ -158,7 +182,7 @@ def _has(text: str, wanted: Forget) -> bool:
     """Whether a request has the entry of the context, or the document."""
     # Parsing takes much longer than looking for both, which stand in JSON as they are, or with escapes.
     context, document = wanted.entry, wanted.document
-    is_binary = text.startswith(BINARY_BEGINS.decode())
+    is_binary = request_of(text).startswith(BINARY_BEGINS)
     may_have = is_binary or "\\" in text or (context is not None and context[0] in text and context[1].lower() in text.lower())
     if not may_have and (document is UNSET or document not in text):
         return False

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,14 @@ from online_rank.intervals.losses import served_loss, served_losses
 from online_rank.limits import CELLS_A_BYTE, MAX_DOCUMENTS, MAX_GROWTH, MAX_ID_LENGTH
 from online_rank.measures.learned import as_scores
 from online_rank.metrics.base import running_means
+from online_rank.preprocessing.history import AT, PLACES
 from online_rank.query import Block, Runs, as_grades, read_query
 from online_rank.query.blocks import ONE, with_feedback
 from online_rank.query.columns import Columns
 from online_rank.serving import answers, messages
 from online_rank.serving.challenge import drafted_by_challenge
 from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
-from online_rank.serving.reading import digest_of, feedback_of, read, request_of
+from online_rank.serving.reading import digest_of, feedback_of, read, remembered_in, request_of
 from online_rank.serving.service_state import ServiceState
 
 #: Most rankings that wait under one id, of which a further one takes the place of the last; and what marks their ids.
@@ -58,7 +59,7 @@ def teach(state: ServiceState, message: messages.Teach, request: bytes, at: floa
     if n_bytes is not None and state.draws:
         answers.require_few_pairs(query, n_bytes)
     y = as_grades(grades if ungraded is None else answers.completed(grades, query), query.n_documents, query.ids)
-    scores = state.model.predict_one(query)
+    scores = state.model.predict_one(_at_time(state.model, query, at))
     loss = served_loss(state._target, [*scores.values()], y)
     number = state._pending.number(query_id)
     gone = () if number is None else (number,)
@@ -94,9 +95,10 @@ def learn_waiting(
                 answers.require_few_pairs(query, len(text))
                 answered = answers.ranked(query_id, dict(zip(query.ids or (), scores, strict=True)), json.loads(drawn)["order"])
                 scores = answers.as_served(query.ids, answered["ranking"])
+            query = _placed(query, scores)
             if ungraded == "skip":
                 of_all = dict(zip(query.ids or (), scores, strict=True))
-                query = query_of(state, read(request_of(text)), feedback)
+                query = _part_of(query, query_of(state, read(request_of(text)), feedback))
                 scores = [of_all[name] for name in query.ids or ()]
             feedback = feedback if ungraded is None else answers.completed(feedback, query)
             y = as_grades(feedback, query.n_documents, query.ids)
@@ -156,16 +158,40 @@ def query_of(state: ServiceState, message: Any, only: Any = None, *, n_bytes: in
 
 
 def _takes_missing(model: Any) -> bool:
-    """Whether a model reads NaN as a missing value: its first step does, and its curves have begun with such queries."""
-    first = steps_of(model)[0]
-    return abilities_of(first).takes_missing and all(getattr(part, "has_curves", True) for part in parts_of(model))
+    """Whether a model reads NaN as a missing value: its first step that reads does, and curves have begun with such queries."""
+    reader = next(able for step in steps_of(model) if not (able := abilities_of(step)).passes_documents)
+    return reader.takes_missing and all(getattr(part, "has_curves", True) for part in parts_of(model))
+
+
+def remembering(state: ServiceState, query: Block, at: float) -> Block:
+    """A query that is ranked at a time; what steps make of earlier feedback on it waits with it (`Block.remembered`)."""
+    models = [state.model] if state.challenge is None else [state.model, state.challenge.model]
+    return query._replace(remembered={AT: [at]}) if any(abilities_of(model).remembers for model in models) else query
+
+
+def _placed(query: Block, scores: Sequence[float]) -> Block:
+    """A query to learn from grades, with the places at which its documents were served."""
+    if query.remembered is None:
+        return query
+    places = np.argsort(np.argsort(-np.array(scores), kind="stable"))
+    return query._replace(remembered=query.remembered | {PLACES: places.tolist()})
+
+
+def _part_of(query: Block, part: Block) -> Block:
+    """Some documents of a query, with what waits with them."""
+    if query.remembered is None:
+        return part
+    place = {name: i for i, name in enumerate(query.ids or ())}
+    rows, n = [place[name] for name in part.ids or ()], len(place)
+    kept = {name: np.array(own).reshape(n, -1)[rows].ravel().tolist() for name, own in query.remembered.items() if name != AT}
+    return part._replace(remembered={AT: query.remembered[AT], **kept})
 
 
 def block_of(state: ServiceState, number: int, text: str) -> Block:
     """The query that waits under a number, and was asked by this request: as it was read, or read again."""
     block = state._read.get(number)
     if block is None:
-        block = query_of(state, read(request_of(text)))
+        block = query_of(state, read(request_of(text)))._replace(remembered=remembered_in(text))
         state._hold(number, len(text), block)
     return block
 

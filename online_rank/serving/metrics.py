@@ -136,11 +136,10 @@ class _OfModels:
         yield from _with_interval("served_loss", "Mean loss of the rankings served", model.monitor.losses.interval())
         drift = max(model.inputs.drift().values(), default=0.0)
         yield "input_drift", "Largest population stability index of a feature", drift
-        if service.retention is not None:
-            text = "Lower bound on the expected DCG of drawn rankings as a share of the greedy ranking's"
-            yield "retention", text, service.retention
+        if service.keep is not None:
+            yield "keep", "Budget: the least share of the greedy list's DCG that users see in expectation", service.keep
         if service.kept_mean is not None:
-            text = "Mean, over the lists drawn, of the least share of the greedy ranking's DCG that a draw is expected to keep"
+            text = "Mean, over the lists drawn, of the least share of the greedy list's DCG that such a draw keeps"
             yield "kept_share", text, service.kept_mean
         if service.challenge is not None:
             text = "By how much the loss of the serving model exceeds that of the challenger"

@@ -1,6 +1,5 @@
 """A service ranks: the answer to a query, which then waits for its feedback."""
 
-import dataclasses
 import functools
 import json
 from typing import Any
@@ -12,7 +11,7 @@ from online_rank.base.undo import all_or_nothing
 from online_rank.query import Block
 from online_rank.serving import messages
 from online_rank.serving.answers import explained, ranked
-from online_rank.serving.learning import known_documents, page_for, query_of
+from online_rank.serving.learning import known_documents, page_for, query_of, remembering
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.reading import text_of
 from online_rank.serving.service_state import ServiceState
@@ -30,10 +29,10 @@ def explain(state: ServiceState, message: messages.Explain, request: bytes) -> R
 
 def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float, now: float) -> Reply:
     """Rank a query of a time `at` the time `now`. Raises ValueError."""
-    query, text = query_of(state, message, n_bytes=len(request)), text_of(request)
+    query, scores = scored(state, query_of(state, message, n_bytes=len(request)), at)
+    text = text_of(request, query.remembered)
     # Before anything is drawn, because a refused request must not change the next draw.
     state._pending.require_room(_size(query, text))
-    scores = state.model.predict_one(query)
     if message.greedy is True:
         return Reply(ranked(message.id, scores))
     with all_or_nothing(state) as changes:
@@ -46,8 +45,6 @@ def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float,
                 shown = challenge.drafted(shown, state.model, query) or shown
                 challenge.n_asked += 1
                 n_asked = challenge.n_asked
-            if shown.teams is None:
-                shown = dataclasses.replace(shown, kept=ranker.kept_share([*scores.values()]))
             answer = ranked(message.id, scores, [*shown.order])
             drawn = json.dumps(shown.to_dict(), separators=(",", ":"))
             n_shown, kept = ranker.n_shown, shown.kept
@@ -58,6 +55,15 @@ def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float,
         )  # fmt: skip
     state._pending.spill()
     return reply
+
+
+def scored(state: ServiceState, query: Block, at: float) -> tuple[Block, dict[Any, float]]:
+    """A query of a time with what waits with it, and its scores."""
+    query = remembering(state, query, at)
+    scores = state.model.predict_one(query)
+    if state.challenge is not None and abilities_of(state.challenge.model).remembers:
+        state.challenge.model.predict_one(query)  # What it makes of earlier feedback waits, too.
+    return query, scores
 
 
 def waits(

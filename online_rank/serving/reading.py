@@ -17,6 +17,8 @@ from online_rank.limits import MAX_REQUEST_DEPTH
 from online_rank.serving.messages import BINARY_BEGINS, EXAMPLES, IN_COLUMNS, Clicks, Command, Id, Message, Query
 
 _COLON = ord(":")
+#: Stands between what waits with a query and its request: no JSON has this character outside of a text, nor as it is in one.
+_WAITS = "\x1e"
 
 
 class RequestError(ValueError):
@@ -113,14 +115,30 @@ def _in_binary(request: bytes) -> dict[str, Any]:
     return fields
 
 
-def text_of(request: bytes) -> str:
-    """A request as a text, which journals and files keep; `request_of` is the inverse."""
-    return request.decode("latin-1" if request.startswith(BINARY_BEGINS) else "utf-8")
+def text_of(request: bytes, remembered: dict[str, list[float]] | None = None) -> str:
+    """A request as a text, which journals and files keep, with what waits with its query (`Block.remembered`), if anything.
+
+    `request_of` and `remembered_in` are the inverses.
+    """
+    text = request.decode("latin-1" if request.startswith(BINARY_BEGINS) else "utf-8")
+    return f"{msgspec.json.encode(remembered).decode()}{_WAITS}{text}" if remembered else text
 
 
 def request_of(text: str) -> bytes:
     """The request of which `text_of` made a text."""
+    if text.startswith("{") and _WAITS in text:
+        text = text.partition(_WAITS)[2]
     return text.encode("latin-1" if text.startswith(BINARY_BEGINS.decode()) else "utf-8")
+
+
+def remembered_in(text: str) -> dict[str, list[float]] | None:
+    """What waits with the query of a text; None for nothing. Raises ValueError for a damaged one."""
+    if not (text.startswith("{") and _WAITS in text):
+        return None
+    try:
+        return msgspec.json.decode(text.partition(_WAITS)[0], type=dict[str, list[float]])
+    except msgspec.DecodeError as error:
+        raise ValueError(f"what waits with a query is damaged: {error}") from None
 
 
 def read_as(kind: type[Any], request: bytes) -> Any:

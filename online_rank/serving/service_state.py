@@ -141,7 +141,7 @@ class ServiceState:
 
         Losses are those of rankings whose grades arrived (`served_interval`): their sum, their mean, and its interval.
         """
-        interval, retention, kept_sum = self.served_interval(), self.retention, float(self._kept[1])
+        interval = self.served_interval()
         return {
             **self.counts(),
             "pending": self.n_waiting,
@@ -151,19 +151,19 @@ class ServiceState:
             "loss_mean": interval.mean if interval.n else None,
             "loss_mean_interval": [interval.lower, interval.upper],
             "longest_delay": self._longest_delay,
-            **({} if retention is None else {"retention": retention, "kept_sum": kept_sum, "kept_mean": self.kept_mean}),
+            **({"keep": self.keep, "kept_sum": float(self._kept[1]), "kept_mean": self.kept_mean} if self.draws else {}),
             **({} if self.challenge is None else {"challenger": self.challenge.figures()}),
         }
 
     @property
-    def retention(self) -> float | None:
-        """Lower bound on the expected DCG of the rankings drawn now, as a share of the greedy ranking's; None without draws."""
-        found: float | None = getattr(ranker_of(self.model), "retention", None) if self.draws else None
+    def keep(self) -> float | None:
+        """The budget of exploring: the least share of the greedy list's DCG@k that users see in expectation; None for none."""
+        found: float | None = ranker_of(self.model).keep
         return found
 
     @property
     def kept_mean(self) -> float | None:
-        """Mean, over the lists drawn so far, of the least share of the greedy ranking's DCG that a draw is expected to keep."""
+        """Mean, over the lists drawn so far, of the least share of the greedy list's DCG@k that such a draw keeps."""
         n, total = self._kept.tolist()
         return total / n if n else None
 

@@ -65,9 +65,9 @@ class KeptModels:
         for day in (None, *self.days()):
             content = self.get(day)
             if content is not None:
-                content, found = without(content, wanted)
+                made, found = without(content, wanted)
                 names |= found
-                changed |= {day: content} if found else {}
+                changed |= {} if made is content else {day: made}
         return changed, names
 
 

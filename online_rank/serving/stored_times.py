@@ -4,13 +4,14 @@ import math
 from typing import Any
 
 from online_rank.base.forgetting import parts_of
+from online_rank.preprocessing.history import History
 from online_rank.rankers.fading import FadingRanker
 from online_rank.serving.protocol import RankingService
 
 
 def latest_time(service: RankingService) -> float:
     """The latest time that a service has stored; minus infinity if there is none."""
-    models = [rank._at for rank in _fading(service) if rank._at is not None]
+    models = [each._at for parts in (_fading(service), _histories(service)) for each in parts if each._at is not None]
     return max(service._pending.latest_time(), *models, -math.inf)
 
 
@@ -24,11 +25,19 @@ def set_back(service: RankingService, now: float) -> tuple[int, list[Any]]:
     ahead = [each for each in _fading(service) if each._at is not None and each._at > now]
     for each in ahead:
         each._at = now
+    n_histories = sum([each.set_back(now) for each in _histories(service)])
     n, ids = service._pending.set_back(now)
-    return n + len(ahead), ids
+    return n + len(ahead) + n_histories, ids
 
 
 def _fading(service: RankingService) -> list[FadingRanker]:
     """The rankers that remember the time of what they learned last."""
-    challenger = None if service.challenge is None else service.challenge.model
-    return [*parts_of([service.model, challenger], FadingRanker)]
+    return [*parts_of(_models(service), FadingRanker)]
+
+
+def _histories(service: RankingService) -> list[History]:
+    return [*parts_of(_models(service), History)]
+
+
+def _models(service: RankingService) -> list[Any]:
+    return [service.model, None if service.challenge is None else service.challenge.model]

@@ -178,7 +178,15 @@ def restored(header: bytes, arrays: list[np.ndarray]) -> Any:
     """The inverse of `described`. Raises ModelFileError."""
     with _faults_of_files():
         fields = _read_header(header)
-        return unpack(Packed(fields["object"], arrays, fields.get("strings") is True))
+        try:
+            return unpack(Packed(fields["object"], arrays, fields.get("strings") is True))
+        except StateError as error:
+            raise ModelFileError(f"{error} (online_rank {_writer(fields)} wrote it; this is {__version__})") from None
+
+
+def _writer(header: dict[str, Any]) -> str:
+    """The version that wrote a file, as its header says."""
+    return f"{header.get('library')!s:.20}"
 
 
 def _require_readable(header: bytes | memoryview, size: int) -> None:
@@ -200,10 +208,9 @@ def _read_header(text: bytes) -> dict[str, Any]:
     if type(version) is not int or version < 1:
         raise ModelFileError("its header has no format version")
     if version > FORMAT_VERSION:
-        library = str(header.get("library"))[:20]
         raise ModelFileError(
-            f"format version {version} was written by online_rank {library}; this is online_rank {__version__}, which reads "
-            f"versions up to {FORMAT_VERSION}: upgrade online_rank"
+            f"format version {version} was written by online_rank {_writer(header)}; this is online_rank {__version__}, which "
+            f"reads versions up to {FORMAT_VERSION}: upgrade online_rank"
         )
     return header
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from online_rank import extensions
 from online_rank.base.schema import (
     Derived,
     DictOf,
@@ -94,6 +95,8 @@ TYPES: dict[str, type] = {"bool": bool, "complex": complex, "float": float, "int
 
 #: Any value that a file may hold: it was checked on its own.
 _ANYTHING = Such("anything", lambda *_: True, optional=True)
+#: A file holds its name, which whoever reads the file has registered.
+_REGISTERED = Such("a function named by online_rank.register", lambda value, _: extensions.name_of(value) is not None)
 _NOTHING = Such("None", lambda value, _: value is None)
 _KEY_SET = Such("a set of names", _is_key_set)
 _KIND = Such(f"one of the types {', '.join(TYPES)}", lambda value, _: value in TYPES.values())
@@ -130,12 +133,17 @@ _VECTORIZER = {
 #: Classes by their names in files.
 RIVER = {
     "river.compose.Discard": Declaration({"keys": ListOf(Plain())}, {}),
+    "river.compose.FuncTransformer": Declaration({"func": _REGISTERED}, {}),
+    "river.compose.Grouper": Declaration(
+        {"transformer": _ANYTHING, "by": ListOf(Plain())}, {"transformers": DictOf(Text(), _ANYTHING)}
+    ),
     "river.compose.Pipeline": Declaration({"steps": Steps(_STEP)}, _PIPELINE),
     "river.compose.Prefixer": Declaration({"prefix": Text()}, {}),
     "river.compose.Renamer": Declaration({"mapping": DictOf(Plain(), Plain())}, {}),
     "river.compose.Select": Declaration({"keys": ListOf(Plain())}, {}),
     "river.compose.SelectType": Declaration({"types": ListOf(_KIND)}, {}),
     "river.compose.Suffixer": Declaration({"suffix": Text()}, {}),
+    "river.compose.TransformerProduct": Declaration({"transformers": ListOf(_STEP)}, {}),
     "river.compose.TransformerUnion": Declaration({"transformers": ListOf(_STEP)}, {}),
     "river.feature_extraction.Agg": Declaration({"on": Plain(), **_GROUPED}, _FITTING),
     "river.feature_extraction.BagOfWords": Declaration(_VECTORIZER, {"processing_steps": Derived()}),

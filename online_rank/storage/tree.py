@@ -18,8 +18,8 @@ import numpy as np
 
 from online_rank import extensions
 from online_rank.base.anatomy import share_lock, steps_of
-from online_rank.base.columns import Columns
 from online_rank.base.lock import Locked
+from online_rank.base.names import Columns
 from online_rank.base.schema import StateError
 from online_rank.limits import MAX_DEPTH, is_integer
 from online_rank.storage.objects import Budget, check_settled, class_of, name_of, registered, restore, split

@@ -1,6 +1,7 @@
 """Files of others as streams of queries; synthetic streams with known truth; simulated users."""
 
 from online_rank.stream.clicked import read_clicks
+from online_rank.stream.group import group_rows
 from online_rank.stream.parts import Part, parts
 from online_rank.stream.plan import Column, Plan
 from online_rank.stream.reader import Documents, Queries, read
@@ -21,6 +22,7 @@ __all__ = [
     "ReadWarning",
     "Separable",
     "WebLike",
+    "group_rows",
     "parts",
     "read",
     "read_clicks",

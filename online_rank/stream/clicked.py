@@ -1,23 +1,26 @@
 """Click logs in tables: each row is a document of a shown list, or another candidate."""
 
+import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from online_rank import arguments
 from online_rank.base.draws import counted_generator
 from online_rank.feedback import Clicks, Impression
-from online_rank.feedback.policies import FEW, HELD_BACK
+from online_rank.feedback.exploring import FEW, HELD_BACK
 from online_rank.query import ONE, Block, single
 from online_rank.stream.plan import Options, options_of
 from online_rank.stream.reader import Lists, context_of
 from online_rank.stream.rows import Rows
-from online_rank.stream.source import ReadError
+from online_rank.stream.source import ReadError, ReadWarning
+from online_rank.stream.ubi import SESSION, TEXT, TIME, USER, UbiLog, is_ubi
 
 _KINDS = ("above", "place")
+Repeated: TypeAlias = Literal["error", "group"]
 #: So many first lists show whether positions begin at 0.
 _FIRST_LISTS, _FEWEST_LISTS = 100, 10
 
@@ -33,15 +36,19 @@ class ClickedLists(Lists, Iterator[tuple[Block, Clicks]]):
         Number of lists before the next one.
     n_empty : int
         Number of groups of rows without a position, which are not lists and are left out.
+    n_late : int
+        Number of events left out because they came after the window of their list.
     where : str
         The table and the row where the last list began.
     """
 
-    def __init__(self, sources: Sequence[Any], options: Options, events: Mapping[str, float] | None, kind: str) -> None:
+    def __init__(
+        self, sources: Sequence[Any], options: Options, events: Mapping[str, float] | None, kind: str, window: float | None
+    ) -> None:
         super().__init__(sources, options)
-        self.n_lists = self.n_empty = 0
+        self.n_lists = self.n_empty = self.n_late = 0
         self.where = ""
-        self._events, self._kind = events, kind
+        self._events, self._kind, self._window = events, kind, window
         self._found = _from_one(self.lists(), str(self.plan.of("position")))
 
     def __next__(self) -> tuple[Block, Clicks]:
@@ -60,16 +67,15 @@ class ClickedLists(Lists, Iterator[tuple[Block, Clicks]]):
 
     def _list(self, rows: Rows) -> tuple[Block, Clicks] | None:
         """The query of a list, and its clicks; None if nothing was shown."""
+        rows = self._in_window(rows)
+        positions = [
+            _position(value, partial(rows.where, i)) for i, value in enumerate(rows.more[str(self.plan.of("position"))])
+        ]
+        gains = [self._gain(value, partial(rows.where, i)) for i, value in enumerate(rows.more[str(self.plan.of("click"))])]
+        rows, positions, gains = self._one_each(rows, positions, gains)
         X, docids, more, where = rows.X, rows.docids, rows.more, rows.where
         if self._options.missing == "zero":
             X = np.where(np.isnan(X), 0.0, X)
-        seen: set[str] = set()
-        for i, docid in enumerate(docids):
-            if not docid or docid in seen:
-                raise ReadError(f"{where(i)}: document {docid!r} is missing, or stands twice in its list")
-            seen.add(docid)
-        positions = [_position(value, partial(where, i)) for i, value in enumerate(more[str(self.plan.of("position"))])]
-        gains = [self._gain(value, partial(where, i)) for i, value in enumerate(more[str(self.plan.of("click"))])]
         shown = sorted((i for i, position in enumerate(positions) if position), key=lambda i: positions[i] or 0)
         for i, position in enumerate(positions):
             if not position and gains[i] > 0.0 and (shown or position == 0):
@@ -80,7 +86,9 @@ class ClickedLists(Lists, Iterator[tuple[Block, Clicks]]):
         # Documents with equal scores keep their order. Rankers would seem to foresee that of the list shown.
         by_id = sorted(range(len(docids)), key=docids.__getitem__)
         ids = tuple(docids[i] for i in by_id)
-        x = Block(X[by_id], None, single(len(ids)), ONE, ids=ids, names=rows.names, context=context_of(rows, self.plan))
+        at = rows.times[:1] if self._options.timed and rows.times is not None else None
+        context = context_of(rows, self.plan)
+        x = Block(X[by_id], None, single(len(ids)), ONE, ids=ids, names=rows.names, context=context, at=at)
         propensity = self.plan.of("propensity")
         chances = None if propensity is None else tuple(more[propensity][i] for i in shown)
         try:
@@ -88,6 +96,40 @@ class ClickedLists(Lists, Iterator[tuple[Block, Clicks]]):
             return x, Clicks(impression, tuple(gains[i] for i in shown))
         except (TypeError, ValueError) as error:
             raise ReadError(f"{where(0)}, the list that begins there: {error}") from None
+
+    def _in_window(self, rows: Rows) -> Rows:
+        """The rows of events until the window that begins with the first one ends."""
+        if self._window is None or rows.times is None:
+            return rows
+        early = np.flatnonzero(rows.times <= rows.times.min() + self._window)
+        self.n_late += len(rows.docids) - len(early)
+        return rows.taken(early, rows.qids[0]) if len(early) < len(rows.docids) else rows
+
+    def _one_each(
+        self, rows: Rows, positions: list[int | None], gains: list[float]
+    ) -> tuple[Rows, list[int | None], list[float]]:
+        """One row for each document: of several events on it the first one with a position, with the largest gain."""
+        of: dict[str, int] = {}
+        for i, docid in enumerate(rows.docids):
+            first = of.setdefault(docid, i)
+            if not docid or (first != i and self._events is None):
+                what = (
+                    f"document {docid!r} is missing, or stands twice in its list (rows that are events need events=, --event)"
+                )
+                raise ReadError(f"{rows.where(i)}: {what}")
+            if positions[first] is None and positions[i] is not None:
+                of[docid], gains[i] = i, max(gains[first], gains[i])
+            elif positions[i] not in (None, positions[first]):
+                what = (
+                    f"document {docid!r:.60} stands at position {positions[first]} and at position {positions[i]} of its list"
+                )
+                raise ReadError(f"{rows.where(i)}: {what}")
+            else:
+                gains[first] = max(gains[first], gains[i])
+        if len(of) == len(rows.docids):
+            return rows, positions, gains
+        kept = sorted(of.values())
+        return rows.taken(np.array(kept), rows.qids[0]), [positions[i] for i in kept], [gains[i] for i in kept]
 
     def _impression(self, order: list[str], positions: list[int], ids: Sequence[str], chances: Any) -> Impression:
         fields: dict[str, Any] = {"positions": None if positions == [*range(1, len(order) + 1)] else tuple(positions)}
@@ -148,11 +190,13 @@ def read_clicks(
     propensity_of: str = "above",
     shuffled: bool = False,
     event_time: str | None = None,
+    window: float | None = None,
     features: Sequence[str] | None = None,
     exclude: Collection[str] = (),
     context: Sequence[str] = (),
     missing: str = "zero",
     model: Any = None,
+    repeated_qid: Repeated = "error",
     skip_bad: float = 0.0,
 ) -> ClickedLists:
     """Read a log of clicks: `for x, clicks in read_clicks("log.parquet"): model.learn_one(x, clicks)`.
@@ -160,6 +204,14 @@ def read_clicks(
     The rows of one list are contiguous. Lists are read in the order of the file, which should be that of time. Several tables
     are read one after the other, and a list may go on in the next one. The attribute `plan` of the result says which columns
     are features, which are left out, and why.
+
+    Where `events` have values, a document may have several rows in its list, one for each event: its impression, clicks, a
+    purchase. Its features are those of the first row with a position, and its gain is the largest, as in a service.
+
+    Files of UBI 1.3 (User Behavior Insights) are recognised by their fields: queries and events are joined by the id of the
+    query, lists come in the order of time, and the columns are called `query`, `document`, `position`, `click`, `time`,
+    `user_query`, `session` and `user` (the id of the user, or of the client). Attributes of the object of an impression are
+    features. All is read into memory. Warnings count the events that are left out.
 
     Parameters
     ----------
@@ -176,7 +228,8 @@ def read_clicks(
     click
         The column of clicks: a number >= 0, whether the document was clicked, or the name of an event; missing is 0.
     events
-        The value of each event by its name in the column `click`, such as `{"none": 0, "click": 1, "purchase": 3}`.
+        The value of each event by its name in the column `click`, such as `{"none": 0, "click": 1, "purchase": 3}`. For UBI,
+        `{"click": 1, "click_through": 1}` without it, and an event without a value is left out.
     propensity
         The column of the probability of the document at its position; None if there is none.
     propensity_of
@@ -186,6 +239,8 @@ def read_clicks(
         documents, up to four of the other candidates are held back, in random order.
     event_time
         The column of times: a date, a time, or a number. Lists must be in their order.
+    window
+        Seconds after the first row of a list for which its events count; needs `event_time`. None: all count.
     features
         The columns that are features, none of them for an empty list; None for all other columns of numbers and booleans,
         except the index of a pandas frame, and names of outcomes.
@@ -198,6 +253,9 @@ def read_clicks(
         refuses them.
     model
         A model that has learned: the features are those that it has learned from, as far as they are there.
+    repeated_qid
+        `"group"` reads everything first, joins the rows of each list, and sorts lists by time, if `event_time` is given: for
+        logs in which a click comes after the rows of other lists. `"error"` refuses them.
     skip_bad
         The share of lists that may be left out because a row of theirs cannot be read (see `read`).
 
@@ -234,14 +292,25 @@ def read_clicks(
     """
     arguments.choice("propensity_of", propensity_of, _KINDS)
     arguments.choice("missing", missing, ("zero", "keep", "error"))
+    arguments.choice("repeated_qid", repeated_qid, get_args(Repeated))
     arguments.flag("shuffled", shuffled)
     if shuffled and propensity is not None:
         raise ValueError("shuffled lists have known propensities: leave propensity out")
     arguments.number("skip_bad", skip_bad, 0.0, 1.0)
+    arguments.number("window", window, above=0.0, optional=True)
     for name, value in (events or {}).items():
         arguments.number(f"the value of event {name!r}", value, low=0.0)
+    if len(sources) and (isinstance(sources[0], UbiLog) or is_ubi(sources)):
+        log = sources[0] if isinstance(sources[0], UbiLog) else UbiLog(sources, events)
+        if log is not sources[0] and log.lines:
+            warnings.warn(f"{log.name}: {'; '.join(log.lines)}", ReadWarning, stacklevel=2)
+        sources, events, event_time = (log,), log.events, TIME
+        exclude = [*exclude, *(name for name in (TEXT, SESSION, USER) if name not in context)]
+    if window is not None and event_time is None:
+        raise ValueError("window needs the column of times, event_time= (--event-time)")
     named = {"query": query, "document": document, "position": position, "click": click, "propensity": propensity}
     options = options_of(
-        model, {**named, "event time": event_time}, features, exclude, context, missing=missing, skip_bad=skip_bad
-    )
-    return ClickedLists(sources, options, events, "shuffled" if shuffled else propensity_of)
+        model, {**named, "event time": event_time}, features, exclude, context,
+        missing=missing, repeated_qid=repeated_qid, skip_bad=skip_bad,
+    )  # fmt: skip
+    return ClickedLists(sources, options, events, "shuffled" if shuffled else propensity_of, window)

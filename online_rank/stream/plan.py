@@ -5,7 +5,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from online_rank.base import abilities_of, steps_of
+from online_rank.base import abilities_of, names_added, steps_of
+from online_rank.preprocessing._keys import DOCUMENT
+from online_rank.preprocessing.history import History
 from online_rank.query.levels import is_level
 from online_rank.query.names import in_nfc, is_index_name, is_outcome_name
 from online_rank.stream.values import MISSING_WORDS, Faults, arrow, numbers_of, plain
@@ -120,6 +122,8 @@ class Options(NamedTuple):
         What it has learned them as: "text" or "number".
     by_name, categories
         Whether the model knows features by name, and takes texts.
+    keys, timed
+        The columns that are keys of the model's `History`, and whether it takes the time of a query.
     tells_missing
         Whether to warn of missing values that are read as 0.
     """
@@ -132,6 +136,8 @@ class Options(NamedTuple):
     learned: Mapping[str, str]
     by_name: bool = False
     categories: bool = False
+    keys: Collection[str] = ()
+    timed: bool = False
     with_ids: bool = False
     negative: str = "error"
     missing: str = "error"
@@ -160,8 +166,16 @@ def options_of(
         name: columns if columns is None else [in_nfc(column) for column in columns] for name, columns in given.items()
     }
     roles = {role: column if column is None else in_nfc(column) for role, column in named.items()}
-    by_name, categories = in_form["known"] is not None, abilities_of(model).takes_documents
-    return Options(roles, **in_form, learned=_learned_by(model), by_name=by_name, categories=categories, **others)
+    by_name, able = in_form["known"] is not None, abilities_of(model)
+    steps = () if model is None else steps_of(model)
+    keys = dict.fromkeys(in_nfc(name) for step in steps if isinstance(step, History) for name in step.names)
+    # What is no feature is known of the query itself, such as who asked.
+    in_form["context"] = [*in_form["context"], *(name for name in in_form["exclude"] if name in keys)]
+    in_form["exclude"] = [name for name in in_form["exclude"] if name not in keys]
+    return Options(
+        roles, **in_form, learned=_learned_by(model), by_name=by_name, categories=able.takes_documents, keys=tuple(keys),
+        timed=able.takes_time, **others,
+    )  # fmt: skip
 
 
 def known_to(model: Any) -> list[str] | None:
@@ -169,7 +183,8 @@ def known_to(model: Any) -> list[str] | None:
     steps = () if model is None else steps_of(model)
     names = next((names for step in steps if (names := getattr(step, "feature_names", None))), None)
     # The levels of a category are features of the model, and one of a table.
-    return None if names is None else [*dict.fromkeys(str(name[0] if is_level(name) else name) for name in names)]
+    found = dict.fromkeys(str(name[0] if is_level(name) else name) for name in names or ())
+    return None if names is None else [name for name in found if name not in names_added(model)]
 
 
 def _learned_by(model: Any) -> dict[str, str]:
@@ -184,7 +199,7 @@ def _learned_by(model: Any) -> dict[str, str]:
 def n_features_of(model: Any) -> int | None:
     """The number of features that a model or pipeline has learned from in arrays; None if there are none yet."""
     counts = [step.n_features for step in (() if model is None else steps_of(model)) if getattr(step, "n_features", 0)]
-    return counts[0] if counts else None
+    return counts[0] - len(names_added(model)) if counts else None
 
 
 def plan_of(table: Any, named: Mapping[str, str | None], options: Options) -> Plan:
@@ -207,7 +222,8 @@ def plan_of(table: Any, named: Mapping[str, str | None], options: Options) -> Pl
             if column in roles:
                 raise ValueError(f"{table.name}: column {column!r} cannot be {roles[column]} and {role} at once")
             roles[column] = role
-    _require_columns(table, [*(features or ()), *exclude])
+    keys = [key for key in options.keys if key not in roles and key != DOCUMENT]
+    _require_columns(table, [*(features or ()), *exclude, *keys])
     if features is not None and len(set(features)) < len(features):
         raise ValueError("features names a column twice")
     for column in features or ():
@@ -217,6 +233,8 @@ def plan_of(table: Any, named: Mapping[str, str | None], options: Options) -> Pl
         features = [name for name in known if name in table.kinds and name not in roles and name not in exclude]
         if not features:
             raise ValueError(f"{table.name}: no column is called as one of the features of the model: {listed(known)}")
+    if features is not None:
+        features = [*features, *(key for key in keys if key not in features)]
     index = _index_of(table.metadata)
     columns = []
     for column, kind in table.kinds.items():
@@ -247,7 +265,7 @@ def _use_of(
     table: Any, column: str, features: Sequence[str] | None, index: Collection[str], options: Options
 ) -> tuple[str, str]:
     """The kind of a column without another role, and why it is not a feature; empty if it is."""
-    kind, chosen = table.kinds[column], features is not None and column in features
+    kind, chosen = table.kinds[column], column in (options.keys if features is None else features)
     learned = options.learned.get(column, kind)
     if column in options.exclude:
         return kind, "excluded"

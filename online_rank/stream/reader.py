@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from online_rank import arguments
 from online_rank.base import abilities_of
+from online_rank.preprocessing._keys import DOCUMENT
 from online_rank.query import ONE, Block, single
 from online_rank.query.context import read_context
 from online_rank.query.names import is_index_name
@@ -375,17 +376,21 @@ class Queries(Lists, Iterator[tuple[Any, ...]]):
         return rows
 
     def _query(self, rows: Rows) -> tuple[Any, ...]:
-        x = rows.X if rows.numbered else self._block(rows)
+        options = self._options
+        x = rows.X if rows.numbered and not (options.keys or options.timed) else self._block(rows)
         return (x, rows.y, rows.qids[0], rows.docids) if self._options.with_ids else (x, rows.y)
 
     def _block(self, rows: Rows) -> Block:
         context, n = context_of(rows, self.plan) if rows.more else None, len(rows.y)
+        at = rows.times[:1] if self._options.timed and rows.times is not None else None
+        ids = _ids_of(rows) if DOCUMENT in self._options.keys else None
         if len(rows.names) == len(self.plan.features) or self.is_letor:
-            return Block(rows.X, None, single(n), ONE, names=rows.names, context=context)
+            names = None if rows.numbered else rows.names
+            return Block(rows.X, None, single(n), ONE, ids=ids, names=names, context=context, at=at)
         values = rows.more | dict(zip(rows.names, rows.X.T.tolist(), strict=True))
         cells = zip(*(values[name] for name in self.plan.features), strict=True)
         documents = [dict(zip(self.plan.features, row, strict=True)) for row in cells]
-        return Block(documents, None, single(n), ONE, form=dict, context=context)
+        return Block(documents, None, single(n), ONE, ids=ids, form=dict, context=context, at=at)
 
 
 def context_of(rows: Rows, plan: Plan) -> tuple[dict[str, Any]] | None:
@@ -403,6 +408,14 @@ def context_of(rows: Rows, plan: Plan) -> tuple[dict[str, Any]] | None:
         return (read_context(found),)
     except (TypeError, ValueError) as error:
         raise ReadError(f"query {qid}: {error}") from None
+
+
+def _ids_of(rows: Rows) -> tuple[str, ...]:
+    """The ids of the documents of a query, for a model that counts by them. Raises ReadError if they are not unique."""
+    if not rows.docids or "" in rows.docids or first_repeated(rows.docids) is not None:
+        what = "History('document') needs the id of each document, once in a query: document= (--document COLUMN) names them"
+        raise ReadError(f"{rows.where(0)}: {what}")
+    return tuple(rows.docids)
 
 
 def first_repeated(docids: Sequence[str]) -> str | None:

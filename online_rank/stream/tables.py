@@ -175,7 +175,7 @@ class Table:
             if self.of_queries:
                 documents = [(line, row) for line, text in _lines(block, first) for row in _documents_of(self.name, line, text)]
                 places = [f"{self.name}, line {line}" for line, _ in documents]
-                yield Batch(_of_dicts([row for _, row in documents]), places.__getitem__)
+                yield Batch(of_dicts([row for _, row in documents]), places.__getitem__)
                 continue
             try:
                 options = reader.ReadOptions(block_size=len(block) + 1, use_threads=False)
@@ -186,7 +186,7 @@ class Table:
                 if block.count(b'":') > sum(len(rows) - values.null_count for values in rows.columns) + block.count(b"null"):
                     raise pa.ArrowInvalid
             except (pa.ArrowInvalid, UnicodeDecodeError):
-                rows = _of_dicts([json_of(self.name, number, text) for number, text in _lines(block, first)])
+                rows = of_dicts([json_of(self.name, number, text) for number, text in _lines(block, first)])
             yield Batch(rows, partial(_line_of, self.name, block, first, ",", False))
 
     def _of_file(self, file: Any, source: Any, fmt: str, batch_rows: int) -> Iterator[Any]:
@@ -294,7 +294,7 @@ def _table(columns: Sequence[tuple[str, tuple[Any, bool]]]) -> Any:
     return pa.table([values for _, (values, _) in columns], schema=pa.schema(fields))
 
 
-def _of_dicts(rows: Sequence[dict[str, Any]]) -> Any:
+def of_dicts(rows: Sequence[dict[str, Any]]) -> Any:
     """Dicts of values as a table."""
     names = dict.fromkeys(name for row in rows for name in row)
     return _table([(name, _values([row.get(name) for row in rows])) for name in names])

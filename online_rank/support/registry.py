@@ -45,7 +45,7 @@ MODULES = (
 #: The names that `online_rank` itself offers, by their modules, relative to `online_rank`.
 _NAMES = {
     "base": ("Ranker", "RankingPipeline", "Round", "rank_one"),
-    "bounds": ("LossTracker", "best_in_hindsight"),
+    "bounds": ("LossTracker", "batch_weights"),
     "extensions": ("register",),
     "feedback": ("Clicks", "FairPairs", "Greedy", "Impression", "PlackettLuce", "PositionBias"),
     "measures.learned": ("measure",),
@@ -54,6 +54,7 @@ _NAMES = {
         "DeclaredFeatures",
         "ForEachDocument",
         "HashedFeatures",
+        "History",
         "MaxAbsStreamScaler",
         "QueryNormalizer",
         "RunFeatures",

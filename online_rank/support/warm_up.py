@@ -202,7 +202,7 @@ def _use_streams() -> None:
         for ranker in (o.PerceptronRanker(), o.LossTracker(o.PerceptronRanker(), measure_served=True)):
             for model in (ranker, o.StreamScaler() | ranker, o.StreamQuantileMap() | ranker):
                 o.evaluate.progressive(queries, model.clone(), {"ndcg@10": o.metrics.NDCG(k=10)})
-        o.best_in_hindsight(queries[:2], max_evaluations=2, progress=False)
+        o.batch_weights(queries[:2], max_evaluations=2, progress=False)
 
 
 def _build(folder: Path, targets: Iterable[str], only: Iterable[str] = ()) -> int:

@@ -74,6 +74,7 @@ def test_the_form_scores_as_the_model_does(name, named):
         # Maps of quantiles give single precision.
         tolerance = 2e-6 if "StreamQuantileMap" in str(model) or name.startswith(("blend", "curves")) else 1e-9
         np.testing.assert_allclose(scores(form, X[:, order]), expected, rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(form(X[:, order]), scores(form, X[:, order]), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from online_rank import PerceptronRanker
-from online_rank.base import columns as module
-from online_rank.base.columns import Columns
-from online_rank.base.names import NameTable
+from online_rank.base import names as module
+from online_rank.base.names import Columns, NameTable
 from online_rank.query.names import distinct, hashes_of
 
 MANY = module._MANY_NAMES

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from online_rank import PerceptronRanker, StreamQuantileMap, StreamScaler
-from online_rank.base.columns import Columns
+from online_rank.base.names import Columns
 
 TEXTS = [{"0": 2.0}, {"0": 1.0}]
 INTEGERS = [{0: 2.0}, {0: 1.0}]

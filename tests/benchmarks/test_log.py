@@ -38,7 +38,7 @@ def test_the_page_goes_from_a_table_to_c(found):
     assert "online-rank: 7 features: price, clicks, bm25, age, new, stars, stock online-rank: left out: " in trained
     assert left_out in trained
     assert "100 queries, 2,000 documents, 7 features" in trained
-    assert "Certificate against 'best in hindsight'" in trained
+    assert "Certificate against 'batch weights'" in trained
     assert trained.count(" holds") >= 3
     assert re.search(r"F\(u\) \+ <u, w> .* holds", trained)
     assert "100 queries" in evaluated

@@ -436,7 +436,7 @@ def test_commands_on_a_terminal_show_their_progress(files):
     ]
     screen, code = on_terminal(*train, columns=150, impatient=True)
     assert code == 0
-    for label in ("reading for the comparator", "best in hindsight", "learning", "measuring"):
+    for label in ("reading for the comparator", "batch weights", "learning", "measuring"):
         assert label in screen
     assert re.search(r"40 queries  [\d,.]+/s  0:00:00 left  ndcg@10 0\.\d{4}", screen)
     screen, code = on_terminal("evaluate", files / "m.npz", files / "test.txt", columns=150, impatient=True)
@@ -466,12 +466,12 @@ def test_a_table_is_sent_to_the_readme(files, run):
         assert "train.csv: a table; name its columns: query= (--query COLUMN), grade= (--grade COLUMN)" in err
 
 
-def test_linear_weights_are_certified_against_the_best_in_hindsight(files, run):
+def test_linear_weights_are_certified_against_the_batch_weights(files, run):
     certified = "--ranker", "perceptron", "--certify"
     code, out, _ = run("train", files / "a.txt", *certified, "--json")
     certificate = json.loads(out)["certificate"]
     assert code == 0
-    assert certificate["comparator"] == "best in hindsight"
+    assert certificate["comparator"] == "batch weights"
     assert certificate["holds"]
     assert certificate["loss"] == pytest.approx(json.loads(out)["passes"][0]["loss"])
     code, out, _ = run("train", files / "a.txt", *certified)

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from online_rank import PerceptronRanker, load, save
+from online_rank.base import ranker_of
 from online_rank.cli import main
 from online_rank.cli.events import events_of
 
@@ -91,10 +92,39 @@ def test_each_kind_of_log_is_learned(origin, folder, capsys):
 
 
 @pytest.mark.parametrize(
+    ("origin", "named", "kind", "examination"),
+    [
+        ("shuffled", (), "StreamQuantileMap | SwapRanker", None),
+        ("shuffled", ("--ranker", "additive"), "AdditiveRanker", (1.0,)),
+        ("place", (), "AdditiveRanker", None),
+        ("above", ("--ranker", "blend"), "BlendRanker", None),
+        ("moved", ("--ranker", "perceptron", "--examination", "none"), "PerceptronRanker", (1.0,) * 20),
+    ],
+)
+def test_the_model_of_a_log_by_its_origin_and_the_ranker_named(origin, named, kind, examination, folder, tmp_path, capsys):
+    pd.read_csv(folder / f"{origin}.csv", index_col=0)[:1200].to_csv(tmp_path / "log.csv", index=False)
+    given = ("--clicks", origin, *OPTIONS.get(origin, ("--exclude", "topic")), "--event", "click=1", *named)
+    code, _, err = run(capsys, str(tmp_path / "log.csv"), *given, "--save", str(tmp_path / "m"), "--quiet")
+    assert (code, err) == (0, "")
+    model = load(tmp_path / "m")
+    if "|" in kind:
+        assert " | ".join(model.steps) == kind
+    else:
+        ranker = ranker_of(model)
+        assert (type(ranker).__name__, type(ranker.learner).__name__) == ("ExaminedRanker", kind)
+        assert ranker.examination == examination
+    assert model.rank_one({"bad": {"x": -1.0}, "good": {"x": 1.0}}) == ["good", "bad"]
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--clicks", "above"], "no column 'propensity'"),
         (["--clicks", "shuffled", "--topic", "topic"], "--topic is for --clicks moved"),
+        (["--clicks", "shuffled", "--examination", "none"], "--examination is for --clicks moved"),
+        (["--clicks", "moved", "--ranker", "blend", "--sign", "x=+"], "a blend has trees, which keep no sign"),
+        (["--examination", "none"], "--examination needs --clicks"),
+        (["--feedback-window", "1h"], "--feedback-window needs --clicks"),
         (["--clicks", "shuffled", "--event", "buy=1"], "'click' in column 'click' has no value: events has 'buy'"),
         (["--clicks", "shuffled", "--measure", "map"], "--measure does not go with --clicks"),
         (["--clicks", "shuffled", "--grade", "x"], "--grade does not go with --clicks"),
@@ -117,6 +147,12 @@ def test_a_log_without_chance_whose_documents_do_not_move_is_refused(tmp_path, c
     assert code == 2
     assert "all 59 lists whose candidates came before are equal to the list before: the log is deterministic" in err
     assert not (tmp_path / "m").exists()
+    # Where the examination is given, nothing has to move; those who look click one document after the other.
+    (tmp_path / "looked").write_text("1 1")
+    given = ("--clicks", "moved", "--examination", str(tmp_path / "looked"), "--json")
+    code, out, err = run(capsys, str(tmp_path / "log.csv"), *given)
+    assert (code, json.loads(out)["examination"]) == (0, [1.0, 1.0])
+    assert "how often positions below 2 are examined is not known: clicks there count as clicks at position 2" in err
 
 
 def test_events():

@@ -408,7 +408,7 @@ def test_a_table_is_certified(run, log):
     out, _ = run("train", "log.parquet", *COLUMNS, "--exclude", "clicks", "--ranker", "perceptron", "--certify", "--json")
     certificate = json.loads(out)["certificate"]
     assert certificate["holds"]
-    assert certificate["comparator"] == "best in hindsight"
+    assert certificate["comparator"] == "batch weights"
 
 
 OUTPUTS = ("--save", "--report", "--checkpoint")

@@ -1,5 +1,6 @@
 """`online-rank export`."""
 
+import io
 import json
 
 import numpy as np
@@ -85,6 +86,32 @@ def test_the_cost_of_a_target_is_printed_if_there_is_one(queries, capfdbinary):
     code, _, err = run(capfdbinary, "train", queries, "--grade", "grade", "--for", "langchain")
     assert code == 2
     assert "--for langchain: it is one of c, duckdb, " in err
+
+
+def test_the_default_learns_in_shards_too_and_is_left_out_with_a_line(queries, capfdbinary, monkeypatch):
+    options = ("--grade", "grade", "--for", "vespa")
+    code, printed, err = run(capfdbinary, "train", queries, *options, "--shards", 2, "--test", queries, "--json")
+    assert (code, json.loads(printed)["default"].keys()) == (0, {"progressive", "test"})
+    assert "the default model is left out" not in err
+    letor = "".join(f"{i % 2} qid:{q} 1:{i + 0.5 * q}\n" for q in range(5) for i in range(4))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(letor.encode())))
+    code, printed, err = run(capfdbinary, "train", "-", "--for", "vespa")
+    assert (code, b"the default model" in printed) == (0, False)
+    assert "--for vespa: the default model is left out, since standard input can be read once" in err
+
+
+def test_a_dry_run_shows_files_and_writes_nothing(queries, tmp_path, capfdbinary):
+    online_rank.save(PerceptronRanker.from_weights({"price": 1.0}), tmp_path / "model.npz")
+    command = ("export", tmp_path / "model.npz", "--to", "json", "--out", tmp_path / "out", "--dry-run")
+    code, printed, _ = run(capfdbinary, *command, "--check", queries, "--grade", "grade")
+    assert (code, (tmp_path / "out").exists()) == (0, False)
+    assert "40 lists" in printed.decode()
+    (tmp_path / "text.run").write_text("q1 Q0 a 1 2.0 t\nq1 Q0 b 2 1.0 t\n")
+    code, printed, _ = run(capfdbinary, *command, "--run", tmp_path / "text.run")
+    assert code == 0
+    assert "1 queries are in all files" in printed.decode()
+    code, _, err = run(capfdbinary, *command)
+    assert (code, err) == (2, "online-rank: --dry-run shows what is in files: give --check FILE, or --run for each retriever\n")
 
 
 def test_what_cannot_be_exported_says_why_in_one_line(saved, tmp_path, capfdbinary):

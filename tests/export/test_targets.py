@@ -46,7 +46,7 @@ MODELS = {
     "curves": [lambda: AdditiveRanker(relative=False), lambda: BlendRanker(relative=False)],
     "document": [
         lambda: StreamScaler() | DirectRanker(hidden=(6,), dtype="float64"),
-        lambda: BlendRanker([StreamScaler() | PerceptronRanker(), BoostedRanker()]),
+        lambda: BlendRanker([PerceptronRanker(), BoostedRanker()]),
     ],
     "query": [
         lambda: QueryNormalizer() | PerceptronRanker(),

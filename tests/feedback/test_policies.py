@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from online_rank import PerceptronRanker, save
+from online_rank import ClickPerceptron, PerceptronRanker, SwapRanker, save
 from online_rank.base.calls import best_first
-from online_rank.feedback import FairPairs, PlackettLuce
+from online_rank.feedback import FairPairs, Impression, PlackettLuce, PositionBias
 from online_rank.storage import load
 from tests.reference import clicks as reference
 
@@ -115,6 +115,12 @@ def test_little_to_show(policy, m):
         (lambda: PlackettLuce().show([0.0, 1.0], 0, confidence=math.nan), "confidence is nan"),
         (lambda: FairPairs().show([0.0, 1.0], 0, confidence=1.5), "confidence is 1.5"),
         (lambda: PlackettLuce().logits([0.0, 1.0], math.inf), "confidence is inf"),
+        (lambda: PlackettLuce(keep=1.0), "keep is 1.0"),
+        (lambda: PlackettLuce(keep=0.99, newcomers=0.01), "keep is 0.99 and newcomers 0.01: a share"),
+        (lambda: PlackettLuce(newcomers=0.01), "newcomers is 0.01 without keep"),
+        (lambda: PlackettLuce(k=None, keep=0.9), "keep is 0.9 and k None"),
+        (lambda: Impression((0, 1), newcomer=1), "newcomer is 1; it is True or False"),
+        (lambda: Impression((0, 1), (0.0,), newcomer=True), "newcomer goes with logits, propensities and held_back"),
     ],
 )
 def test_bad_input(call, message):
@@ -122,15 +128,88 @@ def test_bad_input(call, message):
         call()
 
 
-@pytest.mark.parametrize("scores", [[1.0] * 6, [2.0, 1.0, 1.0, 1.0, 1.0, 0.0], [0.0, 0.0, 5.0, 5.0, 0.0]])
-@pytest.mark.parametrize("confidence", [1.0, 0.5])
-def test_ties_keep_the_price_of_exploring(scores, confidence):
-    # By enumeration of all rankings: the expected discount of each document, at least `retention` of that of its greedy place.
-    policy, m = PlackettLuce(k=None), len(scores)
-    kept = np.zeros(m)
-    for order, probability in reference.rankings(policy.logits(scores, confidence).tolist(), m):
-        kept[list(order)] += probability / np.log2(np.arange(2.0, m + 2.0))
-    greedy = np.empty(m)
-    greedy[best_first(np.array(scores))] = 1.0 / np.log2(np.arange(2.0, m + 2.0))
-    assert (kept / greedy).min() >= policy.retention(confidence)
-    assert (kept / greedy).min() >= policy.kept_share(scores, confidence) >= policy.retention(confidence)
+WORST = ([1.0] * 6, [2.0, 1.0, 1.0, 1.0, 1.0, 0.0], [0.0, 0.0, 5.0, 5.0, 0.0], [1e6, 3.0, 2.0, 1.0, 0.5], [3.0, 1.0])
+
+
+@pytest.mark.parametrize("scores", WORST)
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+@pytest.mark.parametrize(("keep", "newcomers"), [(0.9, 0.0), (0.95, 0.01), (0.99, 0.005)])
+def test_a_budget_is_kept_for_every_relevance(scores, k, keep, newcomers):
+    # By enumeration of all lists: what a document that alone is relevant brings, for each document of the greedy list.
+    policy, m = PlackettLuce(k=k, keep=keep, newcomers=newcomers), len(scores)
+    shares = kept_by(policy, scores)
+    assert shares.min() >= keep - 1e-12  # at k <= 2 exactly keep, but for rounding
+    shown = policy.show(scores, 0)
+    assert keep - 1e-12 <= shown.kept <= shares.min() + 1e-12
+    if m == 6 and k <= 2 and not newcomers:
+        assert shares.min() == pytest.approx(keep)
+
+
+def kept_by(policy, scores):
+    """The exact expected discount of each document of the greedy list, by its greedy discount, from logits and newcomers."""
+    m, greedy = len(scores), best_first(np.array(scores))
+    k = min(policy.k, m)
+    n = min(k + (4 if policy.k <= 2 else 0), m)
+    logits = policy.logits(scores)[greedy[:n]].tolist()
+    discounts, expected = 1.0 / np.log2(np.arange(2.0, k + 2.0)), np.zeros(n)
+    for order, probability in reference.rankings(logits, k):
+        stays = np.ones(k)
+        stays[-1] = 1.0 - policy.newcomers if m > n else 1.0
+        expected[list(order)] += probability * discounts * stays
+    return expected[:k] / discounts
+
+
+def test_the_law_with_newcomers():
+    """Chi-square over all lists of 3 of 5 documents, and the probabilities that impressions state."""
+    policy, scores, n = PlackettLuce(k=3, keep=0.7, newcomers=0.25, seed=3), [0.0, 4.0, 3.9, 3.8, 0.1], 20_000
+    drawn = [policy.show(scores, draw) for draw in range(n)]
+    counts, stated = collections.Counter(shown.order for shown in drawn), {}
+    expected = collections.Counter()
+    logits = policy.logits(scores)[[1, 2, 3]].tolist()
+    for order, probability in reference.rankings(logits, 3):
+        first, second, third = (1 + place for place in order)
+        expected[first, second, third] += 0.75 * probability
+        for newcomer in (0, 4):
+            expected[first, second, newcomer] += 0.125 * probability
+    for shown in drawn:
+        stated[shown.order] = math.prod(shown.chances)
+        assert shown.newcomer == (shown.order[-1] in (0, 4))
+        assert shown.held_back == (tuple({1, 2, 3} - {*shown.order}))
+        assert dict(zip(shown.drawn, shown.logits, strict=True)) == pytest.approx(dict(zip((1, 2, 3), logits, strict=True)))
+    assert stated == pytest.approx(expected)
+    assert len(expected) == 18
+    chi2 = sum((counts[order] - n * p) ** 2 / (n * p) for order, p in expected.items())
+    assert stats.chi2.sf(chi2, 17) > 0.01
+
+
+def test_clicks_on_a_newcomer_are_not_compared():
+    policy, query = PlackettLuce(k=3, keep=0.7, newcomers=0.25, seed=3), np.eye(5)
+    model = SwapRanker(policy)
+    shown = next(shown for shown in (policy.show([0.0, 4.0, 3.9, 3.8, 0.1], t) for t in range(99)) if shown.newcomer)
+    model.learn_one(query, shown.clicked([shown.order[-1]]))
+    assert not model.weights.any()
+    # The others are, with the document whose place it took, by the law of the draw without it.
+    other = SwapRanker(policy)
+    model.learn_one(query, shown.clicked(shown.order[1:]))
+    plain = Impression(shown.order[:2], shown.logits, held_back=shown.held_back)
+    other.learn_one(query, plain.clicked(shown.order[1:2]))
+    assert model.weights.any()
+    assert model.weights.tobytes() == other.weights.tobytes()
+    # Examination and propensities take all that was shown.
+    by_chances = ClickPerceptron(policy, credit="propensity")
+    by_chances.learn_one(query, shown.clicked([shown.order[-1]]))
+    assert by_chances.weights[shown.order[-1]] > 0.0
+    bias, without = PositionBias(3), PositionBias(3)
+    bias.update(shown.clicked(shown.order[1:]))
+    without.update(plain.clicked(shown.order[1:2]))
+    assert bias.examination == without.examination
+
+
+def test_a_ranker_that_begins_with_weights_has_a_budget():
+    assert SwapRanker().keep is None
+    assert SwapRanker.from_weights([1.0]).keep == 0.98
+    assert SwapRanker.from_weights([1.0], policy=PlackettLuce(keep=0.9)).keep == 0.9
+    assert PerceptronRanker().keep is None
+    # Confidence does not flatten it.
+    policy = PlackettLuce(keep=0.98)
+    assert policy.show(SCORES, 0, confidence=0.0) == policy.show(SCORES, 0, confidence=1.0)

@@ -310,7 +310,7 @@ def test_a_block_is_the_loop(kind):
     assert len(kind().value_many([], [], [])) == 0
 
 
-def test_update_ranking():
+def test_rankings_in_place_of_scores():
     grades = {"a": 2, "b": 1, "c": 0, "d": 1}
     ranking = ["c", "a", "x", "b"]  # "x" is not judged, "d" not retrieved
     log2 = math.log2
@@ -322,10 +322,37 @@ def test_update_ranking():
         (MRR(), 1 / 2),
         (PrecisionAtK(k=5), 2 / 5),
     ):
-        kind.update_ranking(grades, ranking)
+        kind.update(grades, ranking)
         assert kind.get() == pytest.approx(want), kind
-    with pytest.raises(ValueError, match="item 'a' occurs more than once"):
-        NDCG().update_ranking(grades, ["a", "b", "a"])
+    with pytest.raises(ValueError, match="document 'a' occurs more than once"):
+        NDCG().update(grades, ["a", "b", "a"])
+
+
+def test_forms_and_examples_of_the_draft_of_river():
+    """The values that river's drafts print: online-ml/river#1996, and its NDCG, whose gain is the grade."""
+    for kind in (PrecisionAtK(k=2), RecallAtK(k=2)):
+        shown = []
+        for found in (["b"], ["a", "b"]):
+            kind.update(["a", "b"], found)
+            shown.append(kind.get())
+        assert shown == [0.5, 0.75], kind
+    ndcg, shown = NDCG(k=None, gain="linear", no_relevant="zero"), []
+    for grades, ranking in (
+        ({"a": 3, "b": 2, "c": 3, "d": 0, "e": 1, "f": 2}, ["a", "b", "c", "d", "e", "f"]),
+        ({"a": 1, "b": 0, "c": 0}, ["b", "c", "a"]),
+        ({"a": 1, "c": 1}, ["b", "a", "c"]),
+    ):
+        ndcg.update(grades, ranking)
+        shown.append(round(ndcg.get(), 4))
+    assert shown == [0.9608, 0.7304, 0.7181]
+    for grades, ranking in (({1, 3}, [2, 1, 3]), ({"a", "c"}, ["b", "a", "c"]), (["a", "c"], ("b", "a", "c"))):
+        ndcg = NDCG(k=2, gain="linear")
+        ndcg.update(grades, ranking)
+        assert round(ndcg.get(), 4) == 0.3869
+        ndcg.revert(grades, ranking)
+        assert ndcg.n_queries == 0
+    with pytest.raises(TypeError, match="give y_pred as"):
+        ndcg.update({"a": 1, "b": 0}, [0.5, 0.25])
 
 
 # river.

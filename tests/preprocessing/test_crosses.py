@@ -50,16 +50,19 @@ def dicts_of(block):
 
 
 def test_a_stream_without_any_context_is_told_once(recwarn):
+    def told() -> list[str]:  # not what Python says about objects of other tests that it collects meanwhile
+        return [str(each.message) for each in recwarn if issubclass(each.category, UserWarning)]
+
     model, grades = CrossFeatures("user", numbers="length") | PerceptronRanker(), {"a": 0, "b": 1}
     model.rank_one(QUERY)
-    assert not recwarn
+    assert told() == []
     for _ in range(3):
         model.learn_one(QUERY, grades)
-    assert ["nothing is crossed with 'user', 'length'" in str(told.message) for told in recwarn] == [True]
+    assert ["nothing is crossed with 'user', 'length'" in each for each in told()] == [True]
     known = CrossFeatures("user") | PerceptronRanker()
     known.learn_one(QUERY, grades, context={"user": None})
     known.learn_one(QUERY, grades)
-    assert len(recwarn) == 1
+    assert len(told()) == 1
 
 
 class TestColumns:

@@ -1,15 +1,17 @@
 """ForEachDocument: river's transformers on queries."""
 
+import collections
 import copy
+import datetime as dt
 import pickle
 import tracemalloc
 
 import numpy as np
 import pandas as pd
 import pytest
-from river import compose, feature_extraction, feature_selection, linear_model, preprocessing, stats
+from river import base, compose, feature_extraction, feature_selection, linear_model, preprocessing, stats, utils
 
-from online_rank import ForEachDocument, PerceptronRanker, RankingPipeline, RunFeatures, Runs, StreamScaler
+from online_rank import ForEachDocument, PerceptronRanker, QueryNormalizer, RankingPipeline, RunFeatures, Runs, StreamScaler
 from online_rank.query import read_query
 from tests.helpers import NAMES, as_block, as_dicts, state_of, teacher_queries
 
@@ -302,3 +304,115 @@ def test_the_answer_takes_one_array():
     assert answer.X.shape == (1000, 1001)
     # By hand: 8 MB, beside a mask of 1 MB, and dicts of two names.
     assert peak < 1.5 * answer.X.nbytes
+
+
+def groups(how=None):
+    return feature_extraction.TargetAgg(by="kind", how=how or stats.BayesianMean(prior=1.0, prior_weight=2.0))
+
+
+LEARNS = {
+    "TargetAgg": groups,
+    "TargetAgg with a window": lambda: groups(utils.Rolling(stats.Mean, window_size=3)),
+    "Agg": lambda: feature_extraction.Agg(on="size", by=["kind"], how=stats.Var()),
+    "TFIDF": lambda: feature_extraction.TFIDF(on="text"),
+    "OneHotEncoder": lambda: compose.Select("kind") | preprocessing.OneHotEncoder(),
+    "OrdinalEncoder": lambda: compose.Select("kind", "text") | preprocessing.OrdinalEncoder(),
+    "StatImputer": lambda: compose.Select("size") | preprocessing.StatImputer(("size", stats.Mean())),
+    "AdaptiveStandardScaler": lambda: compose.Select("size") | preprocessing.AdaptiveStandardScaler(),
+    "MaxAbsScaler": lambda: compose.Select("size") | preprocessing.MaxAbsScaler(window_size=4),
+    "StandardScaler": lambda: compose.Select("size") | preprocessing.StandardScaler(window_size=4),
+    "RobustScaler": lambda: compose.Select("size") | preprocessing.RobustScaler(),
+    "Grouper": lambda: (
+        compose.Select("size", "kind") | compose.Grouper(compose.Select("size") | preprocessing.StandardScaler(), by="kind")
+    ),
+    "both": lambda: groups() + (compose.Select("size") | preprocessing.MinMaxScaler()),
+    "chain": lambda: (
+        (compose.Select("kind") + (groups() | compose.Prefixer("mean of ")))
+        | compose.SelectType(float)
+        | preprocessing.StandardScaler()
+    ),
+    "product": lambda: (compose.Select("size") | preprocessing.StandardScaler()) * compose.Select("size"),
+    "KBest": lambda: compose.Select("size") | feature_selection.SelectKBest(stats.PearsonCorr(), k=1),
+}
+
+
+def worded(t):
+    """A query of three documents, with new groups and words from time to time."""
+    x = {
+        i: {"kind": f"k{(t + i) % (2 + t // 5)}", "text": f"a word{t * i % 7} and", "size": float(t * i % 5)} for i in range(3)
+    }
+    return x, {i: (t + i) % 3 for i in range(3)}
+
+
+@pytest.mark.parametrize("make", LEARNS.values(), ids=LEARNS)
+def test_what_a_later_step_refuses_is_undone_to_the_entry(make):
+    """It is equal to a copy from before the query, also in the order of its entries."""
+    plain, lifted = make(), ForEachDocument(make())
+    model = lifted | RunTheSecond() | PerceptronRanker()
+    for t in range(30):
+        x, y = worded(t)
+        before = pickle.dumps(model)
+        model["RunTheSecond"].refuses = True
+        with pytest.raises(ValueError, match="refused"):
+            model.learn_one(x, y)
+        model["RunTheSecond"].refuses = False
+        assert described(pickle.loads(before)["ForEachDocument"].transformer) == described(lifted.transformer)
+        expected = dense(by_hand(plain, x, y))
+        model.learn_one(x, y)
+        assert described(lifted.transformer) == described(plain), t
+        assert lifted.transform_one(x) == dense({i: plain.transform_one(document) for i, document in x.items()}), (t, expected)
+
+
+class RunTheSecond(QueryNormalizer):
+    """Refuses queries when asked to."""
+
+    refuses = False
+
+    def _learn_block(self, block):
+        if self.refuses:
+            raise ValueError("refused")
+        return super()._learn_block(block)
+
+
+def described(value):
+    """All that a transformer of river holds, in order, without the plans of its pipelines."""
+    if isinstance(value, dict):
+        plans = ("_plan", "_inference_transformers", "_last_step_cached", "_last_step_params")
+        return [(key, described(held)) for key, held in value.items() if key not in plans]
+    if isinstance(value, set):
+        return sorted(map(repr, value))
+    if isinstance(value, list | tuple | collections.deque):
+        return [described(held) for held in value]
+    if type(value).__module__.startswith("river._river_rust"):
+        return pickle.dumps(value)
+    return described(vars(value)) if isinstance(value, base.Base) else repr(value) if not callable(value) else None
+
+
+def test_windows_of_time_get_the_time_of_the_query():
+    """The mean grade of each kind over ten minutes, by hand; `at=` in seconds and river's `t=` are one thing."""
+
+    def window():
+        return feature_extraction.TargetAgg(by="kind", how=utils.TimeRolling(stats.Mean, period=dt.timedelta(minutes=10)))
+
+    one, two, three = (ForEachDocument(compose.Select("kind") | window()) | PerceptronRanker() for _ in range(3))
+    start = dt.datetime(2026, 1, 1)
+    seconds = start.replace(tzinfo=dt.UTC).timestamp()
+    queries = [
+        ([{"kind": "a"}, {"kind": "b"}], [2, 0]),
+        ([{"kind": "a"}, {"kind": "b"}], [1, 0]),
+        ([{"kind": "a"}, {"kind": "b"}], [0, 1]),
+    ]
+    for minutes, (x, y) in zip((0, 5, 12), queries, strict=True):
+        one.learn_one(x, y, t=start + dt.timedelta(minutes=minutes))
+        two.learn_one(x, y, at=seconds + 60 * minutes)
+    rows, grades = [row for x, _ in queries for row in x], [grade for _, y in queries for grade in y]
+    three.learn_many(pd.DataFrame(rows), grades, [1, 1, 2, 2, 3, 3], at=[seconds, seconds + 300, seconds + 720])
+    for model in (one, two, three):
+        # The first query has left the window.
+        assert model.transform_one([{"kind": "a"}, {"kind": "b"}]) == [{"y_mean_by_kind": 0.5}, {"y_mean_by_kind": 0.5}]
+    with pytest.raises(ValueError, match="needs t=, and learn_many at="):
+        one.learn_one(*queries[0])
+    with pytest.raises(TypeError, match="give one of the two"):
+        one.learn_one(*queries[0], at=seconds, t=start)
+    with pytest.raises(TypeError, match="a transformer of river with a window of time"):
+        (ForEachDocument(groups()) | PerceptronRanker()).learn_one(*queries[0], t=start)

@@ -400,7 +400,9 @@ def test_its_size_is_bounded():
     model.max_features = 25
     with pytest.warns(UserWarning, match="most features that it takes, 25"):
         model.learn_one([{f"f{j}": 1.0 for j in range(9)}, {"price": 2.0}], [0, 1])
-    assert (model.n_features, model.n_ignored_features) == (25, 6)
+    # Nine come, and six of those that were there leave: the levels that were used longest ago.
+    assert (model.n_features, model.n_ignored_features, model.n_left_features) == (25, 0, 6)
+    assert "price" in model.feature_names
     model.predict_one([{f"f{j}": 1.0 for j in range(9)}, {"price": 2.0}])
     with pytest.raises(ValueError, match="features"):
         AdditiveRanker().learn_one(np.zeros((2, AdditiveRanker.max_features + 1)), [0, 1])

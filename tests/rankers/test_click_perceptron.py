@@ -215,8 +215,8 @@ def test_what_propensities_taught_is_shown_greedily():
     assert model["ClickPerceptron"].confidence < 0.1
     x = {"poor": {"quality": 0.1}, "good": {"quality": 0.9}, "fair": {"quality": 0.5}}
     shown = [model.show_one(x) for _ in range(5)]
-    assert shown == [Impression(("good", "fair", "poor"))] * 5
-    assert model["ClickPerceptron"].retention == 1.0
+    assert shown == [Impression(("good", "fair", "poor"), kept=1.0)] * 5
+    assert model["ClickPerceptron"].keep == 1.0
     model.learn_one(x, shown[0].clicked(["fair"]))
     # A policy that was given draws.
     drawn = ClickPerceptron(PlackettLuce(k=3), credit="propensity").show_one(x)

@@ -37,6 +37,28 @@ def test_each_click_alone_is_relevant_as_often_as_its_position_is_rare():
     assert (model.learner.weights == always.weights).all()
 
 
+@pytest.mark.parametrize("kind", ["placements", "propensities"])
+def test_the_probabilities_of_an_impression_are_used_where_no_examination_is_given(kind):
+    X, n = np.random.default_rng(0).normal(size=(4, 3)), 4000
+    # At its place: .5, and .1 in both forms, since .5 times .2 is .1.
+    chances = (0.5, 0.1) if kind == "placements" else (0.5, 0.2)
+    model = ExaminedRanker(PerceptronRanker(), clip=0.25)
+    taught = collections.Counter()
+    for _ in range(n):
+        model.learn_one(X, Impression((2, 0), **{kind: chances}).clicked({2: 1.0, 0: 2.0}))
+        taught[model.learner.last_round.weight] += 1
+    # The second is clipped, and always learned, last.
+    assert taught == {2.0: n}
+    taught.clear()
+    for _ in range(n):
+        model.learn_one(X, Impression((2, 0), **{kind: chances}).clicked([2]))
+        taught[model.learner.last_round.skipped] += 1
+    # With probability .25 / .5; otherwise there is nothing to learn.
+    assert taught[False] / n == pytest.approx(1 / 2, abs=0.03)
+    # Nothing is estimated from them.
+    assert model.examined == ExaminedRanker(PerceptronRanker()).examined
+
+
 def test_what_clicks_teach_without_weights_is_the_position():
     # Two features: one of quality, and one by which a good ranker has always put documents first.
     def course(examination):
@@ -70,7 +92,7 @@ def test_the_examination_is_estimated_from_its_own_lists():
     ranker = model["ExaminedRanker"]
     assert ranker.examined == pytest.approx([1 / p for p in range(1, 7)], rel=0.35)
     assert value.get() > 0.8
-    assert 0.9 < ranker.retention < 0.91
+    assert 0.9 < ranker.keep < 0.91
 
 
 def test_it_shows_and_is_saved(tmp_path):
@@ -82,7 +104,7 @@ def test_it_shows_and_is_saved(tmp_path):
         shown = model.show_one(X)
         assert len(shown.order) == 3
         if model.examination:
-            assert shown == Impression(tuple(model.rank_one(X)[:3]))
+            assert shown == Impression(tuple(model.rank_one(X)[:3]), kept=1.0)
         else:
             assert shown.pairs_from in (0, 1)
         save(model, tmp_path / "m")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from online_rank.rankers.halving import halved
+from online_rank.base.halving import halved
 
 
 @given(st.floats(0.0, 300.0))

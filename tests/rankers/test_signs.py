@@ -23,7 +23,7 @@ from online_rank import (
     SwapRanker,
 )
 from online_rank.base.signs import signs_of_columns, signs_of_features
-from online_rank.bounds import best_in_hindsight
+from online_rank.bounds import batch_weights
 from online_rank.distributed import fork, mix
 from online_rank.storage.files import from_bytes, to_bytes
 from tests.helpers import as_block, state_of
@@ -292,8 +292,8 @@ def test_mixed_models_keep_the_signs():
 @pytest.mark.parametrize("credit", ["argmax", "spread"])
 def test_the_best_weights_with_signs_in_hindsight(credit):
     stream = list(queries(40))
-    best = best_in_hindsight(stream, lam=0.01, credit=credit, signs=SIGNS)
-    free = best_in_hindsight(stream, lam=0.01, credit=credit)
+    best = batch_weights(stream, lam=0.01, credit=credit, signs=SIGNS)
+    free = batch_weights(stream, lam=0.01, credit=credit)
     assert not (best.weights * np.array([1.0, -1.0, 0.0, -1.0]) < 0.0).any()
     assert (free.weights * np.array([1.0, -1.0, 0.0, -1.0]) < 0.0).any()
     assert best.gap <= 1e-3 * best.objective

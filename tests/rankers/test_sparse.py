@@ -247,11 +247,21 @@ def test_sparse_features_and_spread_bring_a_hint_once():
     model = PerceptronRanker(credit="spread")
     with pytest.warns(UserWarning, match="for text and ids take the default, 'adaptive'") as caught:
         model.learn_one(as_rows(np.eye(5)), [0, 1, 2, 0, 0])
-    assert [warning.filename for warning in caught] == [__file__]
+    assert [told.filename for told in caught if told.category is UserWarning] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.learn_one(as_rows(np.eye(5)), [0, 1, 2, 0, 0])
         PerceptronRanker().learn_one(as_rows(np.eye(5)), [0, 1, 2, 0, 0])
+
+
+@pytest.mark.parametrize("ranker", [PerceptronRanker, GradientRanker])
+def test_huge_sparse_values_are_refused_without_an_overflow_on_the_way(ranker):
+    model = HashedFeatures(9) | ranker(**({"optimizer": "adagrad"} if ranker is GradientRanker else {}))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with pytest.raises(ValueError, match=r"would make .* non-finite; scale the features"):
+            model.learn_one({"a": {"x": 1e308, "y": 1e308}, "b": {"x": -1e308, "y": 1e308}}, {"a": 1, "b": 0})
+    assert [each for each in told if issubclass(each.category, RuntimeWarning)] == []
 
 
 @pytest.mark.parametrize("ranker", [PerceptronRanker, GradientRanker])

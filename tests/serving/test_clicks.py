@@ -11,7 +11,7 @@ import pytest
 
 import online_rank
 from online_rank import PerceptronRanker, PlackettLuce, StreamQuantileMap, StreamScaler, SwapRanker
-from online_rank.feedback import FairPairs, Impression, kept_share
+from online_rank.feedback import FairPairs, Impression
 from online_rank.metrics import NDCG
 from online_rank.serving import ranking
 from online_rank.serving.challenge import Challenge
@@ -100,25 +100,25 @@ def test_bad_clicks_change_nothing(clicks, message):
 
 
 def test_stats_say_what_exploring_costs():
-    assert RankingService(SwapRanker(PlackettLuce(seed=1))).stats()["retention"] == 0.0  # not yet confident
-    begun = RankingService(SwapRanker.from_weights({"a": 1.0}, policy=PlackettLuce(seed=1)))
-    assert round(begun.stats()["retention"], 2) == 0.92
-    assert "online_rank_retention 0.92" in Figures(Models(lambda: begun), set()).text()
-    assert "retention" not in RankingService(PerceptronRanker()).stats()
+    assert RankingService(SwapRanker(PlackettLuce(seed=1))).stats()["keep"] is None  # it has nothing to keep yet
+    begun = RankingService(SwapRanker.from_weights({"a": 1.0}, policy=PlackettLuce(keep=0.95)))
+    assert begun.stats()["keep"] == 0.95
+    assert "online_rank_keep 0.95" in Figures(Models(lambda: begun), set()).text()
+    assert "keep" not in RankingService(PerceptronRanker()).stats()
 
 
 def test_what_exploring_costs_is_summed_over_the_lists_drawn():
-    policy = PlackettLuce(k=3, seed=1)
+    policy = PlackettLuce(k=3, keep=0.9, seed=1)
     service = RankingService(SwapRanker.from_weights({"x": 1.0}, policy=policy))
     assert service.stats()["kept_mean"] is None
     saved, since, kept, docs = to_bytes(service), [], [], queries(3)
     for t, query in enumerate(docs):
-        kept.append(kept_share(policy.logits(service.model.predict_one([*query.values()])), k=3))
+        kept.append(policy.show(service.model.predict_one([*query.values()]), t).kept)
         since.append(service.handle(request(id=t, docs=query)).outcome)
         service.handle(request(id=t, docs=query, greedy=True))  # draws nothing
     stats = service.stats()
     assert (stats["kept_sum"], stats["kept_mean"]) == (pytest.approx(sum(kept)), pytest.approx(sum(kept) / 3))
-    assert stats["retention"] <= min(kept) < max(kept) < 1.0
+    assert stats["keep"] <= min(kept) < max(kept) < 1.0
     assert f"online_rank_kept_share {stats['kept_mean']}" in Figures(Models(lambda: service), set()).text()
     drawn = [Impression.from_dict(json.loads(outcome.waiting[-1])) for outcome in since]
     assert [impression.kept for impression in drawn] == kept
@@ -137,27 +137,20 @@ def test_a_file_of_before_what_exploring_costs_was_summed_is_read():
     assert from_bytes(to_bytes(service)).stats()["kept_sum"] == 0.0
 
 
-class Computed(FairPairs):
-    """A policy of one's own that computes with NumPy."""
-
-    def retention(self, confidence):
-        return np.float64(super().retention(confidence))
-
-
-@pytest.mark.parametrize("policy", [PlackettLuce(k=3, seed=1), FairPairs(k=3, seed=1), FairPairs(k=1), Computed(k=2)])
+@pytest.mark.parametrize("policy", [PlackettLuce(k=3, keep=0.9, seed=1), FairPairs(k=3, seed=1), FairPairs(k=1)])
 def test_every_policy_can_be_served(policy):
-    """The share that FairPairs keeps was a number of NumPy: every ranking was refused."""
     service = RankingService(SwapRanker(policy))
     for t, docs in enumerate(queries(5)):
         reply = service.handle(request(id=t, docs=docs))
         assert reply.answer["shown"] == policy.k
-        assert type(Impression.from_dict(json.loads(reply.outcome.waiting[-1])).kept) is float
+        assert Impression.from_dict(json.loads(reply.outcome.waiting[-1])).kept >= policy.keep
         assert service.handle(request(id=t, clicks=reply.answer["ranking"][:1])).answer["learned"]
     assert 0.0 < service.stats()["kept_mean"] <= 1.0
 
 
 def test_a_drafted_list_explores_without_a_share():
-    service = RankingService(SwapRanker(PlackettLuce(seed=1)), challenge=Challenge(SwapRanker(PlackettLuce(seed=2))))
+    policy = PlackettLuce(k=3, keep=0.9, seed=1)
+    service = RankingService(SwapRanker(policy), challenge=Challenge(SwapRanker(policy)))
     for t, query in enumerate(queries(4)):
         service.handle(request(id=t, docs=query))
     assert service._kept[0] == 2.0  # the other two were drafted

@@ -176,7 +176,6 @@ def test_each_reader_draws_lists_of_its_own_and_clicks_on_them_are_learned():
                 assert (await reader.post("/learn", {"id": f"{n} {i}", "clicks": [drawn[n][i][0]]}))[1]["learned"]
         service = service_of(learner)
         assert service.counts()["learned"] == 8
-        assert service.stats()["kept_mean"] > 0.0
         assert service.model.n_shown == 0
 
     run(scenario, lambda: RankingService(SwapRanker(PlackettLuce(5))), n_readers=2)
@@ -282,3 +281,28 @@ def test_a_program_that_ranks_from_a_model_file_says_what_it_ranked(tmp_path):
 
     asyncio.run(scenario())
     assert read_service(tmp_path / "state").counts()["learned"] == 1
+
+
+def test_what_models_remember_reaches_the_learner_with_the_ranking():
+    from online_rank import History, StreamScaler
+
+    def make():
+        return RankingService(History("document", half_life=60.0) | StreamScaler() | PerceptronRanker())
+
+    async def scenario(learner, link, reader):
+        for i in range(3):
+            await reader.post("/rank", {**RANK, "id": i, "ts": 1000 + 10 * i})
+            assert (await reader.post("/learn", {**GRADES, "id": i, "ts": 1005 + 10 * i}))[1]["learned"]
+            taught = to_bytes(service_of(learner).model)
+            await until(lambda taught=taught: to_bytes(service_of(reader).model) == taught)
+        # What a learner alone comes to.
+        alone = make()
+        for i in range(3):
+            alone.handle(json.dumps({**RANK, "id": i, "ts": 1000 + 10 * i}).encode())
+            alone.handle(json.dumps({**GRADES, "id": i, "ts": 1005 + 10 * i}).encode())
+        assert to_bytes(service_of(learner).model) == to_bytes(alone.model)
+        text = f'{{"at": [1.0]}}\x1e{json.dumps(RANK)}'
+        _, answer = await learner.post("/ranked", [{"request": text, "scores": [1, 2]}])
+        assert answer["refused"][0]["error"].startswith("what waits with the query is not what the model makes of it")
+
+    run(scenario, make)

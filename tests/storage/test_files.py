@@ -240,7 +240,10 @@ def test_a_river_pipeline_keeps_the_names_of_its_steps():
     ("thing", "named"),
     [
         (preprocessing.GaussianRandomProjector(), "GaussianRandomProjector"),
-        (preprocessing.StandardScaler() | compose.FuncTransformer(len), "FuncTransformer"),
+        (
+            preprocessing.StandardScaler() | compose.FuncTransformer(len),
+            "func should be a function named by online_rank.register",
+        ),
         ([lambda: 1], "function"),
         (np.array([object()]), "dtype object"),
         (stats.Kurtosis(), "Kurtosis"),

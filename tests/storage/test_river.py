@@ -7,7 +7,7 @@ import random
 import pytest
 from river import compose, feature_extraction, preprocessing, stats, utils
 
-from online_rank import ForEachDocument, PerceptronRanker, StreamScaler
+from online_rank import ForEachDocument, PerceptronRanker, StreamScaler, register
 from online_rank.storage.files import ModelFileError, from_bytes, to_bytes
 from tests.storage.test_files import repacked
 
@@ -97,3 +97,33 @@ def test_a_pipeline_of_transformers_around_a_ranker_can_be_saved():
     docs = {"a": {"kind": "shoe", "price": 3.0}, "b": {"kind": "hat", "price": 1.0}}
     model.learn_one(docs, {"a": 1, "b": 0})
     assert from_bytes(to_bytes(model)).predict_one(docs) == model.predict_one(docs)
+
+
+@register("tests.area")
+def area(x):
+    return {"area": x["a"] * x["b"]}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: compose.FuncTransformer(area) | preprocessing.StandardScaler(),
+        lambda: compose.Grouper(compose.Select("a") | preprocessing.MinMaxScaler(), by=["k"]),
+        lambda: (compose.Select("a") | preprocessing.StandardScaler()) * compose.Select("b"),
+    ],
+)
+def test_functions_groups_and_products_are_saved_inside_a_model(make):
+    model = ForEachDocument(make()) | PerceptronRanker()
+    query = [{"a": 1.0, "b": 2.0, "k": "x"}, {"a": 3.0, "b": 1.0, "k": "y"}, {"a": 2.0, "b": 5.0, "k": "x"}]
+    for grades in ([0, 1, 2], [2, 0, 1]):
+        model.learn_one(query, grades)
+        again = from_bytes(to_bytes(model))
+        assert again.predict_one(query) == model.predict_one(query)
+    again.learn_one(query, [1, 0, 0])
+    model.learn_one(query, [1, 0, 0])
+    assert to_bytes(again) == to_bytes(model)
+
+
+def test_a_function_without_a_name_is_refused_with_the_remedy():
+    with pytest.raises(TypeError, match=r"online_rank\.register"):
+        to_bytes(ForEachDocument(compose.FuncTransformer(lambda x: x)))

@@ -294,3 +294,41 @@ def test_a_list_that_contradicts_itself_is_left_out_up_to_a_share(tmp_path):
         list(read_clicks(path, shuffled=True))
     with pytest.warns(ReadWarning, match="positions is .*; the list is left out"):
         assert len(list(read_clicks(path, shuffled=True, skip_bad=0.02))) == 50
+
+
+EVENTS = {
+    "query": ["q", "q", "r", "q", "q", "q"],
+    "document": ["a", "b", "a", "b", "b", "b"],
+    "position": [1, 2, 1, 2, None, 2],
+    "action": ["impression", "impression", "impression", "click", "click", "purchase"],
+    "seen": [0.0, 0.0, 5.0, 10.0, 20.0, 900.0],
+    "price": [3.0, 5.0, 4.0, None, None, None],
+}
+WORTH = {"impression": 0, "click": 1, "purchase": 3}
+
+
+@pytest.mark.parametrize("form", ["pandas", "csv", "parquet"])
+def test_rows_of_events_are_joined_to_the_documents_of_their_list(form, tmp_path):
+    table = tables(tmp_path, EVENTS)[form]
+    named = {"click": "action", "events": WORTH, "event_time": "seen", "repeated_qid": "group"}
+    lists = read_clicks(table, **named)
+    found = list(lists)
+    # Several events on "b" count as the largest, and its features are those of its impression.
+    assert [(clicks.impression.order, clicks.gains) for _, clicks in found] == [(("a", "b"), (0.0, 3.0)), (("a",), (0.0,))]
+    assert [as_dicts(x) for x, _ in found] == [{"a": {"price": 3.0}, "b": {"price": 5.0}}, {"a": {"price": 4.0}}]
+    lists = read_clicks(table, **named, window=60.0)
+    assert [clicks.gains for _, clicks in lists] == [(0.0, 1.0), (0.0,)]
+    assert lists.n_late == 1
+
+
+def test_rows_of_events_that_contradict_each_other_are_named():
+    frame = pd.DataFrame(EVENTS)
+    named = {"click": "action", "events": WORTH, "features": ["price"]}
+    with pytest.raises(ReadError, match="row 4: query q comes back after another one"):
+        list(read_clicks(frame, **named))
+    with pytest.raises(ReadError, match="row 6: document 'b' stands at position 2 and at position 3 of its list"):
+        list(read_clicks(frame.assign(position=[1, 2, 1, 2, None, 3]), **named, repeated_qid="group"))
+    with pytest.raises(ReadError, match="rows that are events need events="):
+        list(read_clicks(frame.assign(click=1.0), features=["price"], repeated_qid="group"))
+    with pytest.raises(ValueError, match="window needs the column of times"):
+        read_clicks(frame, **named, window=1.0)

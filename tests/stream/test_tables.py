@@ -166,7 +166,7 @@ def test_a_query_that_comes_back_is_an_error_or_warned_of_once():
         list(read(table, **COLUMNS))
     with pytest.warns(ReadWarning, match="row 3: query 1 comes back after another one") as caught:
         assert len(list(read(table, **COLUMNS, repeated_qid="warn"))) == 4
-    assert len(caught) == 1
+    assert [each.category for each in caught].count(ReadWarning) == 1
     assert len(list(read(table, **COLUMNS, repeated_qid="new"))) == 4
 
 

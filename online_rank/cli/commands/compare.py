@@ -4,12 +4,15 @@ from typing import Annotated
 
 import typer
 
-from online_rank.cli.declaring import is_given, refuse_others, value
-from online_rank.cli.options import OF_CLICKS, Clicks, Files, Json, Measure
+from online_rank.cli.declaring import refuse_others, value
+from online_rank.cli.options import OF_CLICKS, Files, Json, Measure, OfChance, refuse_without_clicks
 from online_rank.cli.reading import ToMeasure, warned_on_stderr
 
 #: What applies to a log of clicks.
-_WITH_CLICKS = {"a", "b", "files", "clicks", "query", "document", "event", "exclude", "skip_bad", "dry_run", "places", "json"}
+_WITH_CLICKS = {
+    "a", "b", "files", "clicks", "query", "document", "click", "event", "feedback_window", "exclude", "group_by_qid",
+    "skip_bad", "dry_run", "places", "json",
+}  # fmt: skip
 
 
 def compare(
@@ -18,7 +21,7 @@ def compare(
     b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
     files: Files,
     reading: ToMeasure,
-    log: Clicks,
+    log: OfChance,
     measure: Measure = "ndcg@10",
     places: Annotated[int, value("N", "Positions whose gains count, discounted as in DCG.", min=1, **OF_CLICKS)] = 1,
     json: Json = False,
@@ -35,8 +38,7 @@ def compare(
         with warned_on_stderr():
             compare_clicks([a, b], read_as(files, log, reading), places, json)
         return
-    if log.event or is_given(context, "places"):
-        raise typer.BadParameter(f"--{'event' if log.event else 'places'} needs --clicks")
+    refuse_without_clicks(context)
     from online_rank.cli.compare import compare as compare_files
 
     with warned_on_stderr():

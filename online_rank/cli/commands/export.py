@@ -25,7 +25,7 @@ def export(
     check: Annotated[
         str | None, value("FILE", "Graded queries: print how many are ranked otherwise than by the model, and NDCG@10 of both.")
     ] = None,
-    reading: Annotated[Reading, ("query", "grade")] = Reading(),  # noqa: B008
+    reading: Annotated[Reading, ("query", "grade", "dry_run")] = Reading(),  # noqa: B008
     runs: Annotated[
         list[str] | None,
         value(
@@ -40,9 +40,11 @@ def export(
 
     A model that the target cannot compute is refused, with the reason and the targets that can.
     """
-    from online_rank.cli.export import check_on, run
+    from online_rank.cli.export import check_on, look_at_files, run
 
     with warned_on_stderr():
+        if reading.dry_run:
+            look_at_files(model, check, reading, runs or [])
         run(model, to, out, name, map_feature or [], features_out, runs or [])
         if check is not None:
             check_on(model, to, map_feature or [], check, reading)

@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
-from online_rank.cli.declaring import refuse_others, value
-from online_rank.cli.options import OF_CLICKS, Checkpoints, Clicks, Output, Training
+from online_rank.cli.declaring import is_given, refuse_others, value
+from online_rank.cli.options import Checkpoints, Clicks, Output, Training, refuse_without_clicks
 
 #: What applies to a log of clicks.
 _WITH_CLICKS = {
-    "files", "clicks", "query", "document", "event", "topic", "features", "exclude", "event_time", "save", "json",
-    "quiet", "test", "sign", "report", "strict", "dry_run", "skip_bad",
+    "files", "clicks", "query", "document", "click", "event", "feedback_window", "topic", "examination", "features", "exclude",
+    "event_time", "group_by_qid", "ranker", "save", "json", "quiet", "test", "sign", "report", "strict", "dry_run", "skip_bad",
 }  # fmt: skip
 
 
@@ -21,27 +21,24 @@ def train(
     checkpoints: Checkpoints,
     output: Output,
     workers: Annotated[int | None, value("N", "Number of processes that share the shards (extra 'dask').", min=1)] = None,
-    topic: Annotated[
-        str | None, value("COLUMN", "For moved: what was asked, if documents answer several questions.", **OF_CLICKS)
-    ] = None,
 ) -> None:
     """Learn from files, one query at a time; each query is a test before it is learned.
 
     A line of a file is a document: grade qid:ID feature:value ... # docid = NAME
 
-    With --clicks: a table with the columns query, document, position and click, and propensity for above and place.
+    With --clicks: a table with the columns query, document, position and click, and propensity for above and place; its rows
+    are documents, or events on them. Or the files of UBI, queries and events.
     """
     from online_rank.cli.settings import Settings
 
     settings = Settings.of(training)
     if log.clicks is not None:
-        from online_rank.cli.click_log import learn, read_as
+        from online_rank.cli.click_log import learn
 
         refuse_others(context, _WITH_CLICKS, "--clicks")
-        learn(read_as(settings.files, log, settings.reading, topic), settings, output)
+        learn(log, settings, output, settings.ranker if is_given(context, "ranker") else None)
         return
-    if topic is not None or log.event:
-        raise typer.BadParameter(f"--{'event' if log.event else 'topic'} needs --clicks")
+    refuse_without_clicks(context)
     from online_rank.cli import train as graded
 
     graded.run(settings, checkpoints, output, workers)

@@ -1,4 +1,4 @@
-"""The best weights in hindsight, as a batch learner would find them on the whole stream."""
+"""Weights that minimise the regularised surrogate on a whole stream, as a batch learner would find them."""
 
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -8,7 +8,8 @@ import numpy as np
 from online_rank import arguments
 from online_rank._kernels import hindsight as kernels
 from online_rank.base import QueryEstimator
-from online_rank.base.columns import as_array, numbers
+from online_rank.base.columns import as_array
+from online_rank.base.names import numbers
 from online_rank.measures.learned import discounts, measure
 from online_rank.query import MAX_GRADE, Block, read_query, require_finite, require_grades
 from online_rank.rankers.signs import checked_signs
@@ -18,7 +19,7 @@ from online_rank.support.progress import progress as shown_progress
 _SMOOTHINGS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
 
 
-class Hindsight(NamedTuple):
+class BatchWeights(NamedTuple):
     """Weights that minimise the regularised surrogate on a stream, and how well they do it.
 
     Attributes
@@ -42,7 +43,7 @@ class Hindsight(NamedTuple):
     n_evaluations: int
 
 
-def best_in_hindsight(
+def batch_weights(
     queries: Any,
     *,
     measure: str = "ndcg@10",
@@ -52,7 +53,7 @@ def best_in_hindsight(
     max_evaluations: int = 2000,
     signs: Mapping[Any, int] | None = None,
     progress: bool | None = None,
-) -> Hindsight:
+) -> BatchWeights:
     r"""Minimise the regularised surrogate on all queries at once [CT, eq. 4].
 
     .. math:: \hat w = \arg\min_w \frac{\lambda}{2} \|w\|^2 + \frac{1}{n} \sum_t f_t(w)
@@ -91,11 +92,11 @@ def best_in_hindsight(
     Examples
     --------
     >>> import numpy as np
-    >>> from online_rank.bounds import best_in_hindsight
+    >>> from online_rank.bounds import batch_weights
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(400, 3))
     >>> y = (X @ [1.0, -1.0, 0.0] > 0.5).astype(int)
-    >>> best = best_in_hindsight((X, y, np.arange(400) // 8), lam=0.01)
+    >>> best = batch_weights((X, y, np.arange(400) // 8), lam=0.01)
     >>> best.gap <= 1e-3 * best.objective
     True
     >>> bool(best.weights[0] > 1.0 and best.weights[1] < -1.0)
@@ -112,7 +113,7 @@ def best_in_hindsight(
     low, high = _limits(signs, numbers(X.shape[1]) if names is None else names)
     problem = _Problem(X, y, offsets, measure, lam, credit == "spread", (low, high))
     w = np.zeros(X.shape[1])
-    with shown_progress("best in hindsight, at most", max_evaluations, "passes", progress) as show:
+    with shown_progress("batch weights, at most", max_evaluations, "passes", progress) as show:
         for smoothing in _SMOOTHINGS:
             left = max_evaluations - problem.n_evaluations
             if left <= 0 or problem.gap <= tolerance * problem.best:
@@ -132,7 +133,7 @@ def best_in_hindsight(
     weights: Any = problem.weights
     if names is not None:
         weights = dict(zip(names, weights.tolist(), strict=True))
-    return Hindsight(weights, problem.best, problem.gap, problem.n_queries, problem.n_evaluations)
+    return BatchWeights(weights, problem.best, problem.gap, problem.n_queries, problem.n_evaluations)
 
 
 class _Problem:
@@ -199,7 +200,7 @@ def _block(queries: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[Hash
     if isinstance(queries, tuple):
         block = read_query(queries[0], queries[1], qid=queries[2])
         _require_values(block)
-        return as_array(block.X, best_in_hindsight), block.y, block.offsets, block.names
+        return as_array(block.X, batch_weights), block.y, block.offsets, block.names
     return _collect(queries)
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from online_rank import best_in_hindsight
-from online_rank.bounds.hindsight import _Problem
+from online_rank import batch_weights
+from online_rank.bounds.batch import _Problem
 from tests.helpers import MEASURES, as_block, random_queries
 from tests.reference import bounds as reference
 from tests.reference import perceptron as perceptron_reference
@@ -55,7 +55,7 @@ def test_value_gradient_and_smoothing(measure, credit):
 def test_the_gap_is_one_and_the_weights_are_its_own():
     queries = [(X, y) for X, y in random_queries(seed=4, n_queries=20, ties=False) if len(y)]
     for credit in ("argmax", "spread"):
-        best = best_in_hindsight(queries, measure="ndcg", lam=0.1, credit=credit, tolerance=1e-4)
+        best = batch_weights(queries, measure="ndcg", lam=0.1, credit=credit, tolerance=1e-4)
         assert best.objective == pytest.approx(objective(queries, best.weights, "ndcg", 0.1, credit))
         assert best.gap <= 1e-4 * best.objective
         rng = np.random.default_rng(0)
@@ -87,10 +87,8 @@ def test_by_hand():
     # Its slope is lam w - v for w < 1: with lam = v / 2 the minimum is at the kink, 1, with lam = 2 v at 1 / 2.
     v = 1.0 - 1.0 / math.log2(3)
     X, y = np.array([[1.0], [0.0]]), [1, 0]
-    assert best_in_hindsight((X, y, [0, 0]), measure="ndcg", lam=v / 2, tolerance=1e-6).weights == pytest.approx(
-        [1.0], abs=1e-3
-    )
-    best = best_in_hindsight((X, y, [0, 0]), measure="ndcg", lam=2 * v, tolerance=1e-6)
+    assert batch_weights((X, y, [0, 0]), measure="ndcg", lam=v / 2, tolerance=1e-6).weights == pytest.approx([1.0], abs=1e-3)
+    best = batch_weights((X, y, [0, 0]), measure="ndcg", lam=2 * v, tolerance=1e-6)
     assert best.weights == pytest.approx([0.5], abs=1e-3)
     assert best.objective == pytest.approx(v * 0.5**2 + v * 0.5, rel=1e-5)
 
@@ -100,39 +98,39 @@ def test_zero_minimises_slam_under_noise_but_not_its_spread_form():
     X = rng.normal(size=(3000, 4))
     y = np.clip(np.rint(X[:, 0] + 2.0 * rng.normal(size=3000)), 0, 3).astype(int)
     block = X, y, np.arange(3000) // 15
-    slam = best_in_hindsight(block, lam=1e-2)
+    slam = batch_weights(block, lam=1e-2)
     assert slam.weights.tolist() == [0.0] * 4
     assert slam.gap <= 1e-3
-    assert best_in_hindsight(block, lam=1e-2, credit="spread").weights[0] > 0.1
+    assert batch_weights(block, lam=1e-2, credit="spread").weights[0] > 0.1
 
 
 def test_forms_of_input():
     queries = list(random_queries(seed=5, n_queries=12))
     full = [(X, y) for X, y in queries if len(y)]
-    as_stream = best_in_hindsight(iter(queries), lam=0.1)
-    as_blocks = best_in_hindsight(as_block(full), lam=0.1)
+    as_stream = batch_weights(iter(queries), lam=0.1)
+    as_blocks = batch_weights(as_block(full), lam=0.1)
     assert as_stream.weights.tolist() == as_blocks.weights.tolist()
     named = [([dict(zip("abc", row, strict=True)) for row in X.tolist()], y) for X, y in full]
-    assert best_in_hindsight(named, lam=0.1).weights == dict(zip("abc", as_stream.weights.tolist(), strict=True))
-    float32 = best_in_hindsight([(X.astype(np.float32), y) for X, y in full], lam=0.1)
+    assert batch_weights(named, lam=0.1).weights == dict(zip("abc", as_stream.weights.tolist(), strict=True))
+    float32 = batch_weights([(X.astype(np.float32), y) for X, y in full], lam=0.1)
     assert float32.weights == pytest.approx(as_stream.weights)
 
 
 @pytest.mark.parametrize("queries", [[], [(np.ones((3, 2)), [1, 1, 1])], [(np.ones((1, 2)), [1])]])
 def test_nothing_to_learn(queries):
-    best = best_in_hindsight(queries)
+    best = batch_weights(queries)
     assert (best.objective, best.gap, best.n_queries) == (0.0, 0.0, 0)
 
 
 def test_bad_arguments():
     block = np.eye(2), [1, 0], [0, 0]
     with pytest.raises(ValueError, match="lam is 0"):
-        best_in_hindsight(block, lam=0.0)
+        batch_weights(block, lam=0.0)
     with pytest.raises(ValueError, match="credit is 'gain'"):
-        best_in_hindsight(block, credit="gain")
+        batch_weights(block, credit="gain")
     with pytest.raises(ValueError, match="measure 'x'"):
-        best_in_hindsight(block, measure="x")
+        batch_weights(block, measure="x")
     with pytest.raises(ValueError, match="feature 0 of document 1"):
-        best_in_hindsight((np.array([[1.0], [np.nan]]), [1, 0], [0, 0]))
+        batch_weights((np.array([[1.0], [np.nan]]), [1, 0], [0, 0]))
     with pytest.raises(ValueError, match="grade of document 0"):
-        best_in_hindsight([(np.eye(2), [-1, 0])])
+        batch_weights([(np.eye(2), [-1, 0])])

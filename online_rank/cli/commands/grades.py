@@ -1,0 +1,29 @@
+"""`online-rank grades`."""
+
+from typing import Annotated
+
+from online_rank.cli.declaring import value
+from online_rank.cli.options import Clicks, Files, Json
+from online_rank.cli.reading import Reading, warned_on_stderr
+
+_CAP = "Lists that count for one {}, the first ones; COLUMN={} without it."
+
+
+def grades(
+    files: Files,
+    out: Annotated[str, value("FILE", "Write the judgements to this table (csv).")],
+    log: Annotated[Clicks, Clicks._fields[1:]],
+    reading: Annotated[Reading, ("query", "document", "group_by_qid", "skip_bad", "event_time")],
+    per_session: Annotated[str | None, value("[COLUMN=]N", _CAP.format("session", "session"))] = None,
+    per_user: Annotated[str | None, value("[COLUMN=]N", _CAP.format("user", "user"))] = None,
+    json: Json = False,
+) -> None:
+    """Make grades from a log of clicks: clicks over expected clicks for each query text and document.
+
+    A table with the columns query, document, position and click, and --topic, the text of the query; or the files of UBI.
+    """
+    from online_rank.cli.click_log import read_as
+    from online_rank.cli.grades import run
+
+    with warned_on_stderr():
+        run(read_as(files, log, reading), out, {"session": per_session, "user": per_user}, json)

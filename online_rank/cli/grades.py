@@ -1,0 +1,104 @@
+"""`online-rank grades`: judgements from a log of clicks."""
+
+import csv
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from online_rank.cli.click_log import ClickLog
+from online_rank.cli.files import refuse_overwriting
+from online_rank.feedback import Judgement, Judgements, judgements
+from online_rank.feedback.judgements import LEAST
+from online_rank.support.progress import progress
+
+
+def run(log: ClickLog, out: str, caps: Mapping[str, str | None], as_json: bool) -> None:
+    """Write the judgements of a log to a table, and print what was counted and what was left out.
+
+    `caps` has the cap on each key as the command line gives it: N, or COLUMN=N.
+
+    Raises
+    ------
+    ValueError
+        No column has the texts of queries, a cap is no number, or the log does not determine the examination.
+    """
+    refuse_overwriting("--out", out, log.files)
+    if log.topic is None:
+        raise ValueError("--topic COLUMN names the text of the query, in which a document is judged")
+    limits = dict(_cap(name, text) for name, text in caps.items() if text is not None)
+    read: Counter[str] = Counter()
+    made = judgements(_lists(log, [*limits], read, False if as_json else None), examination=log.examination, caps=limits)
+    rows = sorted(made.judged, key=lambda one: (str(one.query), -one.attraction))
+    with open(out, "w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(Judgement._fields)
+        table.writerows(rows)
+    report = {
+        "files": list(log.files),
+        "lists": made.lists,
+        "without_topic": read["without a text"],
+        "late": read["late"],
+        "capped": made.capped,
+        "deep": made.deep,
+        "examination": list(made.examination),
+        "strength": made.strength,
+        "judged": len(made.judged),
+        "scarce": made.scarce,
+        "grades": [sum(one.grade == grade for one in made.judged) for grade in range(len(made.cuts) + 1)],
+        "cuts": list(made.cuts),
+        "out": out,
+    }
+    if as_json:
+        print(json.dumps(report))
+    else:
+        _print(report, made, log.examination is not None)
+
+
+def _cap(name: str, text: str) -> tuple[str, int]:
+    """The column of a key, and how many lists count for one of its values."""
+    column, _, number = text.rpartition("=")
+    if not number.isdecimal() or int(number) < 1:
+        raise ValueError(f"--per-{name} is {text!r:.60}; it is a number of lists from 1 on, or COLUMN=N")
+    return column or name, int(number)
+
+
+def _lists(log: ClickLog, keys: list[str], read: Counter[str], shown: bool | None) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
+    """The text of each query, the clicks, and the keys; `read` counts what is left out."""
+    lists = log._replace(reading=log.reading._replace(features=[])).reader([str(log.topic), *keys])
+    with progress("counting clicks", unit="lists", shown=shown) as bar:
+        for number, (x, clicks) in enumerate(lists, start=1):
+            about = dict(x.context[0])
+            text = about.pop(log.topic)
+            if text is None:
+                read["without a text"] += 1
+            else:
+                yield text, clicks, about
+            bar(number)
+    read["late"] = lists.n_late
+
+
+def _print(report: Mapping[str, Any], made: Judgements, given: bool) -> None:
+    """The figures for people."""
+    print(f"{report['lists']:,} lists counted")
+    for count, what in (
+        (report["without_topic"], "lists without a text"),
+        (report["late"], "events after the window of their list"),
+        *((count, f"lists beyond the cap on {name!r}") for name, count in report["capped"].items()),
+        (report["deep"], f"documents below position {len(made.examination)}, whose examination is not known"),
+    ):
+        if count:
+            print(f"  left out: {count:,} {what}")
+    print(
+        f"examination of positions 1, 2, ..., {'given' if given else 'from documents that moved'}: "
+        + ", ".join(f"{theta:.3f}" for theta in made.examination)
+    )
+    print(
+        f"{report['judged']:,} pairs of a query and a document judged; {report['scarce']:,} left out, for which fewer "
+        f"than {LEAST:g} click is expected. Estimates begin with {made.strength:.1f} expected clicks of an average document."
+    )
+    for grade, (count, low, high) in enumerate(zip(report["grades"], (0.0, *made.cuts), (*made.cuts, None), strict=True)):
+        until = f" to {high:.2f}" if high else " and more"
+        print(f"  grade {grade}: {count:,} pairs, {low:.2f}{until} times the clicks of an average document at their positions")
+    print(f"wrote {report['out']} ({os.path.getsize(report['out']):,} bytes)")

@@ -1,0 +1,268 @@
+"""User Behavior Insights (UBI 1.3), the standard of OpenSearch and others for queries and what users do with their results.
+
+Files hold queries, events, or both, in any order: JSON lines, also as a bulk request or a dump of an index wraps them, or
+tables, whose nested fields may be columns such as `event_attributes.object.object_id`.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from online_rank.stream.source import ReadError, Text, format_of, is_stdin, name_of, path_of
+from online_rank.stream.tables import Table, json_of, of_dicts
+
+#: The columns of times, of texts, of sessions and of users.
+TIME, TEXT, SESSION, USER = "time", "user_query", "session", "user"
+#: What events are worth if nothing else is said.
+EVENTS = {"click": 1.0, "click_through": 1.0}
+
+_SHOWN = "impression"
+_OBJECT, _ORDINAL = "event_attributes.object", "event_attributes.position.ordinal"
+#: Fields of an object that identify it.
+_IDS = ("object_id", "object_id_field", "object_id_type", "internal_id")
+_ROWS = 1 << 14
+
+
+class UbiLog:
+    """Lists and the events on them as a frame of event rows, a list after the other.
+
+    Attributes
+    ----------
+    name : str
+        The files.
+    events : dict
+        What the events in it are worth.
+    lines : list of str
+        What was left out or taken for something, with counts.
+    """
+
+    def __init__(self, sources: Sequence[Any], events: Mapping[str, float] | None = None) -> None:
+        self.name = ", ".join(map(name_of, sources))
+        self.lines: list[str] = []
+        self.events = {_SHOWN: 0.0, **(EVENTS if events is None else events)}
+        self.schema: Mapping[str, Any] = {}
+        self._table = _Joined(self, sources).table()
+
+    def to_arrow(self) -> Any:
+        """The rows."""
+        return self._table
+
+
+def is_ubi(sources: Sequence[Any]) -> bool:
+    """Whether sources are UBI, by the fields of the first rows of the first one."""
+    if not sources or isinstance(sources[0], UbiLog) or is_stdin(sources[0]) or hasattr(sources[0], "read"):
+        return False
+    try:
+        record, _ = next(_records(sources[0]), ({}, ""))
+    except (ReadError, TypeError, ValueError):
+        return False  # whoever reads it says what is wrong
+    return _kind(record) is not None
+
+
+class _Shown(NamedTuple):
+    """An impression: where a document was shown, when, and what is known of it."""
+
+    position: int
+    time: float
+    application: Any
+    features: dict[str, Any]
+
+
+class _Joined:
+    """Queries and events of files, joined by the id of the query."""
+
+    def __init__(self, log: UbiLog, sources: Sequence[Any]) -> None:
+        self._log = log
+        #: By the id of the query: its record; its impressions by document; its other events; its keys.
+        self._queries: dict[str, tuple[float | None, list[str]]] = {}
+        self._shown: dict[str, dict[str, _Shown]] = {}
+        self._acts: dict[str, list[tuple[str, str, float]]] = {}
+        self._keys: dict[str, dict[str, str]] = {}
+        self._count: Counter[str] = Counter()
+        for source in sources:
+            for record, where in _records(source):
+                kind = _kind(record)
+                if kind is None:
+                    raise ReadError(
+                        f"{where}: neither a query nor an event of UBI: it has {', '.join(map(repr, [*record][:8]))}"
+                    )
+                if kind == "event":
+                    self._add_event(record, where)
+                elif kind == "query":
+                    time = None if record.get("timestamp") in (None, "") else _seconds(record["timestamp"], where)
+                    hits = [_id(hit) for hit in _at(record, "query_response_hit_ids") or ()]
+                    self._queries[self._note(record)] = time, [*dict.fromkeys(hit for hit in hits if hit)]
+
+    def _note(self, record: Mapping[str, Any]) -> str:
+        """Note the text, the session and the user of a query as far as a record has them; returns the id of the query."""
+        query = _id(record.get("query_id"))
+        keys = self._keys.setdefault(query, {})
+        for name, fields in ((TEXT, ("user_query",)), (SESSION, ("session_id",)), (USER, ("user_id", "client_id"))):
+            value = next((text for field in fields if (text := _id(record.get(field)))), None)
+            if value is not None:
+                keys.setdefault(name, value)
+        return query
+
+    def _add_event(self, record: Mapping[str, Any], where: str) -> None:
+        kind, query, document = (
+            str(record["action_name"]),
+            _id(record.get("query_id")),
+            _id(_at(record, f"{_OBJECT}.object_id")),
+        )
+        if not query or not document:
+            self._count["of no query or no object"] += 1
+            return
+        if kind not in self._log.events:
+            self._count[f"{kind!r}, without a value"] += 1
+            return
+        time = _seconds(record.get("timestamp"), where)
+        self._note(record)
+        if kind != _SHOWN:
+            self._acts.setdefault(query, []).append((document, kind, time))
+            return
+        position = _position(_at(record, _ORDINAL), where)
+        if position is None:
+            self._count["impressions without a position"] += 1
+            return
+        shown = self._shown.setdefault(query, {})
+        before = shown.get(document)
+        if before is not None and before.position != position:
+            self._count["impressions of a document that their list shows elsewhere, earlier"] += 1
+        if before is None or time < before.time:
+            shown[document] = _Shown(position, time, record.get("application"), _features(record))
+
+    def table(self) -> Any:
+        """The rows as a table of Arrow. Raises ReadError if there are no lists."""
+        from_zero = {one.application for shown in self._shown.values() for one in shown.values() if one.position == 0}
+        lists: list[tuple[float, list[dict[str, Any]]]] = []
+        returned = 0
+        for query in dict.fromkeys([*self._queries, *self._shown]):
+            time, hits = self._queries.get(query, (None, []))
+            shown, acts = self._shown.get(query), self._acts.pop(query, [])
+            if shown is None:
+                places = {hit: place for place, hit in enumerate(hits, start=1)}
+                returned += bool(hits)
+            else:
+                places = {document: one.position + (one.application in from_zero) for document, one in shown.items()}
+            if not places:
+                self._count["of queries without a list"] += len(acts)
+                continue
+            if time is None:
+                time = min([one.time for one in (shown or {}).values()] + [at for _, _, at in acts], default=0.0)
+            keys = {"query": query, **dict.fromkeys((TEXT, SESSION, USER), ""), **self._keys[query]}
+            rows = [
+                keys | {"document": document, "position": places[document], "click": _SHOWN, TIME: time}
+                | (shown[document].features if shown else {})
+                for document in sorted(places, key=places.__getitem__)
+            ]  # fmt: skip
+            for document, kind, at in acts:
+                if document in places:
+                    row = {"document": document, "position": places[document], "click": kind, TIME: max(at, time)}
+                    rows.append(keys | row)
+                else:
+                    self._count["on documents that their list does not show"] += 1
+            lists.append((time, rows))
+        self._count["of queries without a list"] += sum(map(len, self._acts.values()))
+        if not lists:
+            raise ReadError(f"{self._log.name}: no lists: neither events {_SHOWN!r} nor query_response_hit_ids")
+        self._say(len(lists), returned, from_zero)
+        return of_dicts([row for _, rows in sorted(lists, key=lambda one: one[0]) for row in rows])
+
+    def _say(self, n: int, returned: int, from_zero: set[Any]) -> None:
+        say = self._log.lines.append
+        for what, count in sorted(self._count.items()):
+            if count:
+                say(f"events left out: {count:,} {what}")
+        if returned:
+            say(f"{returned:,} of {n:,} queries have no impressions: what the engine returned is taken as shown, in its order")
+        if from_zero:
+            say(f"positions begin at 0 in {', '.join(map(repr, sorted(map(str, from_zero))))}: 1 is added to each")
+
+
+def _records(source: Any) -> Iterator[tuple[dict[str, Any], str]]:
+    """The records of a source, and the place of each; without what a bulk request or a dump wraps them in."""
+    path, text, fmt = path_of(source), None, "frame"
+    if path is not None or hasattr(source, "read"):
+        text = Text(source)
+        fmt = format_of(source, text.head)
+    try:
+        if text is not None and fmt == "json":
+            for number, line in text.lines():
+                record = json_of(text.name, number, line)
+                if isinstance(record.get("_source"), dict):
+                    record = record["_source"]
+                if not (len(record) == 1 and isinstance(next(iter(record.values())), dict)):
+                    yield record, f"{text.name}, line {number}"
+            return
+        for batch in Table(source, "csv" if fmt == "letor" else fmt, text, _ROWS).batches(()):
+            for i, record in enumerate(batch.rows.to_pylist()):
+                yield record, batch.where(i)
+    finally:
+        if text is not None:
+            text.close()
+
+
+def _kind(record: Mapping[str, Any]) -> str | None:
+    """The kind of a record, "event" or "query"; None for anything else."""
+    if "action_name" in record and any(name.partition(".")[0] == "event_attributes" for name in record):
+        return "event"
+    return "query" if "query_id" in record and "user_query" in record else None
+
+
+def _at(record: Any, path: str) -> Any:
+    """A nested field, or the column with its whole name; None without it."""
+    if path in record:
+        return record[path]
+    for name in path.split("."):
+        record = record.get(name) if isinstance(record, Mapping) else None
+    return record
+
+
+def _id(value: Any) -> str:
+    """An id as text, empty if it is missing."""
+    if isinstance(value, float):
+        value = int(value) if value.is_integer() else "" if value != value else value
+    return "" if value is None else str(value)
+
+
+def _position(value: Any, where: str) -> int | None:
+    if value is None or value == "" or value != value:
+        return None
+    try:
+        if int(value) == float(value) >= 0:
+            return int(value)
+    except (TypeError, ValueError):
+        pass
+    raise ReadError(f"{where}: {_ORDINAL} is {value!r:.60}; it is an integer >= 0")
+
+
+def _seconds(value: Any, where: str) -> float:
+    """A time: text in ISO 8601, a date, or milliseconds."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise ReadError(f"{where}: timestamp {value!r:.60} is not a time in ISO 8601") from None
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15:
+        return value / 1000.0
+    raise ReadError(f"{where}: timestamp is {value!r:.60}; it is a time in ISO 8601, or milliseconds")
+
+
+def _features(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What an impression says of its object: values by their names, such as "object.price"."""
+    flat = {name.removeprefix("event_attributes."): value for name, value in record.items() if name.startswith(_OBJECT + ".")}
+    waiting = [("object", _at(record, _OBJECT) or {})]
+    while waiting:
+        name, fields = waiting.pop()
+        for key, value in fields.items() if isinstance(fields, Mapping) else ():
+            if isinstance(value, Mapping):
+                waiting.append((f"{name}.{key}", value))
+            else:
+                flat[f"{name}.{key}"] = value
+    return {
+        name: value for name, value in flat.items()
+        if name.removeprefix("object.") not in _IDS and isinstance(value, str | int | float)
+    }  # fmt: skip

@@ -1,0 +1,131 @@
+"""`online-rank grades`: judgements from logs."""
+
+import csv
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from online_rank.cli import main
+from online_rank.feedback import Impression, judgements
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as left:
+        main([*map(str, arguments)])
+    return left.value.code, *capsys.readouterr()
+
+
+def log_of(n=900):
+    """Lists of 4 of 6 documents for 10 texts, by two rankers in turn; users look at position p with 1 / p."""
+    rng, rows = np.random.default_rng(3), []
+    for t in range(n):
+        text = int(rng.integers(10))
+        quality = np.random.default_rng([text, 7]).random(6)
+        order = np.argsort(-quality - 0.7 * np.random.default_rng([text, t % 2]).normal(size=6))[:4]
+        for place, d in enumerate(order.tolist(), start=1):
+            clicked = rng.random() < quality[d] / place
+            rows.append((f"r{t}", f"d{d}", place, int(clicked), f"text {text}", f"s{t // 3}", f"u{t % 100}"))
+    return pd.DataFrame(rows, columns=["query", "document", "position", "click", "text", "session", "who"])
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    path = tmp_path_factory.mktemp("logs") / "log.csv"
+    log_of().to_csv(path, index=False)
+    return path
+
+
+def lists_of(frame):
+    for _, rows in frame.groupby("query", sort=False):
+        clicks = Impression(rows.document).clicked(dict(zip(rows.document, rows.click.astype(float), strict=True)))
+        yield rows.text.iloc[0], clicks, {"session": rows.session.iloc[0], "who": rows.who.iloc[0]}
+
+
+def test_the_table_has_what_the_function_returns(log, tmp_path, capsys):
+    out = tmp_path / "judgements.csv"
+    caps = ("--per-session", 2, "--per-user", "who=5")
+    code, printed, err = run(capsys, "grades", log, "--topic", "text", "--out", out, *caps)
+    assert (code, err) == (0, "")
+    made = judgements(lists_of(log_of()), caps={"session": 2, "who": 5})
+    with out.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    expected = {(j.query, j.document): j for j in made.judged}
+    assert len(rows) == len(expected) > 30
+    for row in rows:
+        j = expected[row["query"], row["document"]]
+        assert [float(row[name]) for name in j._fields[2:]] == list(j[2:])
+    assert [row["query"] for row in rows] == sorted(row["query"] for row in rows)
+    assert f"{made.lists:,} lists counted" in printed
+    assert f"left out: {made.capped['session']:,} lists beyond the cap on 'session'" in printed
+    code, printed, _ = run(capsys, "grades", log, "--topic", "text", "--out", out, *caps, "--json")
+    report = json.loads(printed)
+    assert (report["capped"], report["scarce"], report["judged"]) == (made.capped, made.scarce, len(rows))
+    assert sum(report["grades"]) == len(rows)
+    assert report["examination"] == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4], abs=0.12)
+
+
+def test_the_examination_of_a_file(log, tmp_path, capsys):
+    (tmp_path / "looked").write_text("1 0.5 0.33")
+    given = ("--topic", "text", "--out", tmp_path / "j.csv", "--examination", tmp_path / "looked", "--json")
+    code, printed, _ = run(capsys, "grades", log, *given)
+    report = json.loads(printed)
+    # The fourth position of each list is not known.
+    assert (code, report["examination"], report["deep"]) == (0, [1.0, 0.5, 0.33], report["lists"])
+
+
+def ubi(folder):
+    """The log as UBI: queries and events, in no order."""
+    frame, records = log_of(), []
+    for q, rows in frame.groupby("query", sort=False):
+        about = {
+            "query_id": q,
+            "client_id": rows.who.iloc[0],
+            "timestamp": f"2025-01-01T{int(q[1:]) // 60:02d}:{int(q[1:]) % 60:02d}:00Z",
+        }
+        records.append({**about, "user_query": rows.text.iloc[0]})
+        for row in rows.itertuples():
+            place = {"object": {"object_id": row.document, "price": 3.0}, "position": {"ordinal": row.position}}
+            event = {**about, "session_id": row.session, "event_attributes": place}
+            records += [{**event, "action_name": kind} for kind in ("impression", *["click", "click"] * row.click)]
+    np.random.default_rng(0).shuffle(records)
+    (folder / "ubi.ndjson").write_text("".join(json.dumps(record) + "\n" for record in records))
+    return folder / "ubi.ndjson"
+
+
+def test_ubi_is_judged_as_its_table_is(log, tmp_path, capsys):
+    made = [tmp_path / "ubi.csv", tmp_path / "table.csv"]
+    assert run(capsys, "grades", ubi(tmp_path), "--out", made[0], "--per-session", 2)[0] == 0
+    assert run(capsys, "grades", log, "--topic", "text", "--out", made[1], "--per-session", 2)[0] == 0
+    assert made[0].read_text() == made[1].read_text()
+
+
+def test_ubi_trains_and_compares(tmp_path, capsys):
+    log, model = ubi(tmp_path), tmp_path / "m.npz"
+    code, printed, err = run(capsys, "train", log, "--clicks", "moved", "--save", model, "--json")
+    assert code == 0, err
+    assert "1 features: object.price" in err
+    report = json.loads(printed)
+    assert (report["lists"], report["documents"]) == (900, 3600)
+    assert report["examination"] == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4], abs=0.12)
+    code, _, err = run(capsys, "compare", model, tmp_path / "m.npz", log, "--clicks", "moved")
+    assert (code, "lists that were not random" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "--topic COLUMN names the text of the query"),
+        (["--topic", "no"], "no column 'no'"),
+        (["--topic", "text", "--per-user", 3], "no column 'user'"),
+        (["--topic", "text", "--per-user", "who=0"], "--per-user is 'who=0'; it is a number of lists from 1 on, or COLUMN=N"),
+        (["--topic", "text", "--per-session", "many"], "--per-session is 'many'"),
+        (["--topic", "text", "--feedback-window", "30m"], "window needs the column of times, event_time= (--event-time)"),
+    ],
+)
+def test_what_does_not_fit_is_refused(arguments, message, log, tmp_path, capsys):
+    code, out, err = run(capsys, "grades", log, "--out", tmp_path / "j.csv", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert not (tmp_path / "j.csv").exists()
