@@ -118,7 +118,10 @@ def serve(make: Callable[[], RankingService], place: Place, started: Callable[[A
     running = server(app, place.max_models if place.key is not None else 1)
     leave, begin = running.handle_exit, running.startup
 
+    over = threading.Event()
+
     def handle_exit(sig: int, frame: Any) -> None:
+        over.set()
         app.stop()
         leave(sig, frame)
 
@@ -136,7 +139,7 @@ def serve(make: Callable[[], RankingService], place: Place, started: Callable[[A
         with contextlib.ExitStack() as stack:
             if place.readers:
                 own = listening_sockets("127.0.0.1", 0)
-                stack.enter_context(readers(place, address, _address("127.0.0.1", own[0].getsockname()[1])))
+                stack.enter_context(readers(over, place, address, _address("127.0.0.1", own[0].getsockname()[1])))
                 sockets += own
             runner = stack.enter_context(asyncio.Runner(loop_factory=EventLoop))
             with contextlib.suppress(KeyboardInterrupt):
@@ -174,14 +177,14 @@ def _app(make: Callable[[], RankingService], place: Place, address: str) -> Any:
 
 
 @contextlib.contextmanager
-def readers(place: Place, address: str, learner: str) -> Iterator[None]:
-    """Readers of a learner on its port, as long as the context lasts; one that ends is started again."""
+def readers(over: threading.Event, place: Place, address: str, learner: str) -> Iterator[None]:
+    """Readers of a learner on its port, until it is over; one that ends before is started again."""
     host, _, port = address.removeprefix("http://").rpartition(":")
     options = {"reads-from": learner, "host": host.strip("[]"), "port": port, "max-request": place.max_request,
                "max-models": place.max_models if place.key is not None else None, "key": place.key,
                "tokens": place.tokens}  # fmt: skip
     given = [text for name, value in options.items() if value is not None for text in (f"--{name}", str(value))]
-    over, environment = threading.Event(), {**os.environ, SHARED: "1"}
+    environment = {**os.environ, SHARED: "1"}
 
     def keep_one() -> None:
         while not over.is_set():

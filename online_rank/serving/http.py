@@ -166,6 +166,7 @@ class RankingApp:
         """
         self._worker.claim()
         self._is_attended = True
+        await self.models.begin()
         watches = (
             self.models.watch_the_clock, self.models.watch_the_disk, self.models.watch_the_days, self.figures.watch_the_loop,
         )  # fmt: skip

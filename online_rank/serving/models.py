@@ -292,6 +292,9 @@ class Models:
     def _is_swept(self) -> bool:
         return self.by_key and (self._ttl is not None or self._max_bytes is not None)
 
+    async def begin(self) -> None:
+        """What has to be done before the server listens."""
+
     async def watch_the_clock(self) -> None:
         """Let time pass for the models in memory, once a second, as long as this runs."""
         while self._idle is not None:

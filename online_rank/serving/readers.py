@@ -33,6 +33,8 @@ _MOST_BYTES, _MOST_DROPPED = 1 << 26, 100_000
 _PATIENCE = 5.0
 #: Bits of the number of a draw that count; the others are the reader's.
 _COUNTED = 20
+#: What the learner answers to rankings that it will never take: those of a key that is gone, for one.
+_FINAL = (400, 404, 409, 413)
 _AWAY = 503, {"error": "the learner cannot be reached: nothing is learned now; send this again"}
 
 
@@ -55,7 +57,7 @@ class Outbox:
         self._ids: collections.Counter[tuple[str | None, Any]] = collections.Counter()
         self._dropped: dict[tuple[str | None, Any], None] = {}
         self._called = asyncio.Event()
-        self._number = 0
+        self._number, self._status = 0, 200
         self.n_bytes = self.n_sent = self.n_dropped = self.n_refused = 0
 
     def put(self, key: str | None, query_id: Any, message: bytes) -> None:
@@ -104,9 +106,13 @@ class Outbox:
             size += len(message)
         body = b"[" + b",".join([self._waiting[each] for each in some]) + b"]"
         status, answer = await self._send(key, body)
-        if status not in (200, 400, 413):
+        if status != 200 and status not in _FINAL:
+            if status != self._status:
+                _log.error("the learner takes no rankings now; they wait: %d: %s", status, answer.get("error"))
+            self._status = status
             return False
-        refused = {each["id"]: each["error"] for each in answer["refused"]} if status == 200 else {}
+        self._status = status
+        refused = {each["id"]: each["error"] for each in answer.get("refused", ())}
         for each in [each for each in some if each in self._waiting]:
             is_refused = status != 200 or each[1] in refused
             self.n_refused += is_refused
@@ -209,7 +215,7 @@ class ReaderModels(Models):
         self.by_key, self._key, self._learner = key is not None, key, learner.rstrip("/")
         self._max_open = max_open
         #: Nobody answers, or somebody who is no learner.
-        self._failures = httpx.TransportError, ValueError
+        self._failures = httpx.HTTPError, ValueError, TypeError, AttributeError
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._http: Any = httpx.AsyncClient(base_url=self._learner, headers=headers, timeout=_PATIENCE)
         self._cache = None if cache is None else Path(cache)
@@ -323,6 +329,7 @@ class ReaderModels(Models):
         except self._failures:
             status, content, etag = 503, b"", ""
         if status == 404:
+            self.open_models.pop(key, None)
             raise KeyRefused(404, "there is no model under this key")
         if status == 304:
             known.checked = began
@@ -362,6 +369,12 @@ class ReaderModels(Models):
         except OSError:
             return None
 
+    async def begin(self) -> None:
+        """Read the single model, if the learner or the cache has it."""
+        if not self.by_key:
+            with contextlib.suppress(KeyRefused):
+                await self.get(None)
+
     async def watch_the_clock(self) -> None:
         """Read models that have changed, once a second, and send what was ranked, as long as this runs."""
         sending = asyncio.create_task(self.outbox.send_all())
@@ -399,9 +412,9 @@ class ReaderModels(Models):
         try:
             response = await self._http.post(path, params=self._of(key), content=body, headers={"Content-Type": kind})
             answer = response.json()
+            answer.pop("request_id", None)
         except self._failures:
             return _AWAY
-        answer.pop("request_id", None)
         return response.status_code, answer
 
 

@@ -34,6 +34,7 @@ ROOMS = (
 
 #: Modules that are public by themselves, beside the rooms: they have API pages of their own.
 MODULES = (
+    "client",
     "distributed.dask",
     "distributed.keyed",
     "measures.own",

@@ -78,7 +78,7 @@ def soon(monkeypatch):
 
 
 async def until(condition):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not condition():
             await asyncio.sleep(0.01)
 
@@ -207,7 +207,15 @@ def test_keys_have_their_models_and_new_keys_are_made_by_the_learner(tmp_path):
         assert (await reader.post("/rank", {**RANK, "id": "q3"}, north))[1]["scores"] != [0.0, 0.0]
         assert (await reader.post("/rank", {**RANK, "id": "q3"}, south))[1]["scores"] == [0.0, 0.0]
         assert (await reader.post("/rank", RANK, {"shop": "a/b"}))[0] == 400
-        assert learner.models.open_models["north"].n_elsewhere == 1
+        await until(lambda: not reader.models.outbox.n_bytes)
+        assert learner.models.open_models["north"].n_elsewhere == 2
+        # What was ranked for a key that is gone holds up nothing.
+        link.is_away = True
+        await reader.post("/rank", {**RANK, "id": "q4"}, south)
+        await learner.models.delete("south")
+        link.is_away = False
+        await until(lambda: reader.models.outbox.n_refused == 1 and "south" not in reader.models.open_models)
+        assert (await reader.post("/learn", {**GRADES, "id": "q4"}, south))[0] == 409
 
     run(scenario, by_key=True, directory=tmp_path / "shops")
 
