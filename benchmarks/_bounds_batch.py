@@ -6,6 +6,7 @@ import numpy as np
 
 from benchmarks._common import table
 from online_rank import batch_weights, bounds
+from online_rank.evaluate import Spread
 from online_rank.surrogates import hinge, listnet, slam
 from tests.reference.bounds import gradient_l1_constant
 
@@ -35,12 +36,10 @@ def generalisation() -> str:
                 learned = batch_weights(draw(np.random.default_rng([m, n, repetition + 1]), n), measure="ndcg", lam=lam)
                 excess.append(float((_losses(learned.weights, test) - least).mean()))
             limit = bounds.theorem_8(n=n, norm=norm, lipschitz=lipschitz)
-            mean, error = float(np.mean(excess)), float(np.std(excess, ddof=1)) / REPETITIONS**0.5
-            if mean > limit:
-                raise SystemExit(f"Theorem 8 fails at m = {m}, n = {n}: {mean} > {limit}")
-            rows.append(
-                (f"m = {m}, n = {n:,}", f"{norm:.2f}", f"{least.mean():.3f}", f"{mean:.3f} ± {error:.3f}", f"{limit:.2f}")
-            )
+            found = Spread.of(excess)
+            if found.mean > limit:
+                raise SystemExit(f"Theorem 8 fails at m = {m}, n = {n}: {found.mean} > {limit}")
+            rows.append((f"m = {m}, n = {n:,}", f"{norm:.2f}", f"{least.mean():.3f}", f"{found:.3f}", f"{limit:.2f}"))
     header = ("documents, training queries", "B", "L(w*)", "L(ŵ) - L(w*)", "at most (Theorem 8)")
     return f"""SLAM with NDCG weights; queries of m documents with {FEATURES} features, R_X = 1, a noisy teacher, grades 0 to 2.
 ŵ: `batch_weights` on n queries with the lambda of the theorem; w*: the best weights of norm at most B on {MANY:,} other

@@ -107,6 +107,12 @@ CATALOGUE: dict[str, list[Entry]] = {
     "distributed_cost": [Entry("", "the number of the file", "20 minutes", times=True)],
     "distributed_mq2008": [Entry("", "orders 0 to 9", "10 minutes")],
     "drift": [Entry("", "0 to 2", "10 minutes", by="benchmarks.drift --seeds 3", reason="rows of another checkout")],
+    "exploring": [
+        Entry("Budget", "73, 1 for few documents", "5 minutes"),
+        Entry("A shop", "0 to 4", "30 minutes", reason="30 minutes"),
+        Entry("Wrong", "0 to 199", "15 minutes", reason="200 runs"),
+        Entry("", "0 to 4", "10 minutes", reason="10 minutes"),
+    ],
     "exports": [
         Entry("What a query takes", "0", "2 minutes", times=True),
         Entry("Curves as trees", f"{_FILES}; 300 and 301 for streams", "5 minutes"),
@@ -120,6 +126,10 @@ CATALOGUE: dict[str, list[Entry]] = {
         ),
     ],
     "files": [Entry("", "0", "10 minutes", times=True)],
+    "history": [
+        Entry("A feed", "0 to 4; nothing was chosen on them", "5 minutes"),
+        Entry("Memory", "0", "2 minutes", reason="memory and time of a process"),
+    ],
     "hybrid": [
         Entry("Certificate", "0 to 999"),
         Entry("Strength of the beginning", "0 and on", "20 minutes", reason="20 minutes of streams"),
@@ -134,6 +144,9 @@ CATALOGUE: dict[str, list[Entry]] = {
     ],
     "images": [
         Entry("", "0 to 2", "2 hours", reason="hours of networks, and torch, whose last digits depend on the processor")
+    ],
+    "judgements": [
+        Entry("", "0 to 4", "20 minutes", by="benchmarks.judgements --users ubm --seeds 1", reason="20 minutes of logs")
     ],
     "latency": [Entry("", "0", "5 minutes", reason="it needs another checkout", times=True)],
     "lifting": [Entry("", "0", "3 minutes", times=True)],

@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from benchmarks._common import table
 from benchmarks._kept import Kept
 from benchmarks._simulation import Chance, beginner, chance, pdgd_rounds, queries_in_one, swap_rounds, tables
 from online_rank import PlackettLuce, SwapRanker
+from online_rank.evaluate import Spread
 from online_rank.stream.clicks import User, user
 
 USERS = ("perfect", "navigational", "informational", "trust", "position")
@@ -154,5 +154,5 @@ def _difference(values: Sequence[float], digits: int) -> str:
     """Mean, its standard error, and a star if it is behind."""
     if len(values) < 2:
         return ""
-    mean, error = float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(len(values))
-    return f"{mean:+.{digits}f} ± {error:.{digits}f}{'*' if mean < -BAR * error else ''}"
+    found = Spread.of(values)
+    return f"{found:+.{digits}f}{'*' if found.mean < -BAR * found.error else ''}"

@@ -10,7 +10,8 @@ import numpy as np
 from benchmarks._clicks_data import K, Queries, offline, parts, queries_of
 from benchmarks._common import table
 from benchmarks._kept import Kept
-from online_rank import ClickPerceptron, Clicks, PerceptronRanker, PlackettLuce, StreamScaler, SwapRanker
+from online_rank import AdditiveRanker, Clicks, ExaminedRanker, PerceptronRanker, PlackettLuce, StreamScaler, SwapRanker
+from online_rank.evaluate import Spread
 from online_rank.feedback import Impression, NaturalVariation
 from online_rank.stream.clicks import User, user
 
@@ -84,7 +85,7 @@ def _swap(log: Log, seed: int) -> Any:
 
 
 def _by_propensities(log: Log, seed: int) -> Any:
-    return StreamScaler() | ClickPerceptron(credit="propensity")
+    return ExaminedRanker(AdditiveRanker(), seed=seed)
 
 
 def _by_harvest(log: Log, seed: int) -> Any:
@@ -92,21 +93,21 @@ def _by_harvest(log: Log, seed: int) -> Any:
     positions = NaturalVariation(K)
     for topic, clicks in zip(log.topics, log.lists, strict=True):
         positions.update(topic, clicks)
-    return StreamScaler() | ClickPerceptron(credit="propensity", examination=positions.examination)
+    return ExaminedRanker(AdditiveRanker(), examination=positions.known_examination, seed=seed)
 
 
 Draw = Callable[[np.ndarray, int, np.random.Generator], Impression]
-PERCEPTRON, HARVEST = '`ClickPerceptron(credit="propensity")`', "the same, with `NaturalVariation`"
+EXAMINED, HARVEST = "`ExaminedRanker(AdditiveRanker())`", "the same, with `NaturalVariation`"
 #: Of logs of others: how lists came about, what the log says of it, who learns from it.
 SHAPES: dict[str, tuple[Draw, str, str, Callable[[Log, int], Any]]] = {
     "uniform order": (_random, "`Impression.shuffled`", "`SwapRanker()`", _swap),
     "uniform order, with gaps": (_gaps, "`Impression.shuffled`, `positions`", "`SwapRanker()`", _swap),
-    "drawn around today's rankers": (_propensities, "`propensities`", PERCEPTRON, _by_propensities),
-    "the same, three shown": (functools.partial(_propensities, k=3), "`propensities`", PERCEPTRON, _by_propensities),
-    "probabilities at each position": (_placements, "`placements`", PERCEPTRON, _by_propensities),
+    "drawn around today's rankers": (_propensities, "`propensities`", EXAMINED, _by_propensities),
+    "the same, three shown": (functools.partial(_propensities, k=3), "`propensities`", EXAMINED, _by_propensities),
+    "probabilities at each position": (_placements, "`placements`", EXAMINED, _by_propensities),
     "today's rankers in turn, no chance": (_fixed, "nothing", HARVEST, _by_harvest),
     "one slot, uniform": (_slot, "`Impression.shuffled`, `held_back`", "`SwapRanker()`", _swap),
-    "one slot, with its probability": (_slot_with_propensity, "`propensities`", PERCEPTRON, _by_propensities),
+    "one slot, with its probability": (_slot_with_propensity, "`propensities`", EXAMINED, _by_propensities),
     "one ranker, no chance": (lambda X, t, rng: _fixed(X, 0, rng), "nothing", HARVEST, _by_harvest),
 }
 OURS = {"ours": K, "ours, one slot": 1}
@@ -161,7 +162,7 @@ def today(folder: Path, column: int, fold: int) -> float:
 def _cell(found: list[Any]) -> str:
     if "refused" in found:
         return f"refused in {found.count('refused')} of {len(found)}" if set(found) != {"refused"} else "refused"
-    return f"{np.mean(found):.3f} ± {np.std(found, ddof=1) / len(found) ** 0.5:.3f}"
+    return f"{Spread.of(found):.3f}"
 
 
 def section(folder: Path, kept: Kept) -> str:

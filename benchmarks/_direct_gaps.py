@@ -8,6 +8,7 @@ from benchmarks._data import LIGHTGBM, data_folder, folds
 from benchmarks._gaussians import GradedGaussians
 from benchmarks._pictures import neighbour_gaps
 from online_rank import StreamScaler
+from online_rank.evaluate import Spread
 from online_rank.rankers.direct import DirectRanker
 
 PASSES = 10
@@ -62,7 +63,7 @@ def on_web_data() -> str:
             ax.scatter(at, gaps[at], s=4, label=str(grade))
         ax.set(title=f"trained on {name}", xlabel="documents, best first")
         changes, largest = y[:-1] != y[1:], np.argsort(-gaps)[: int(test.y.max())]
-        means = [f"{part.mean():.4f} ± {part.std(ddof=1) / len(part) ** 0.5:.4f}" for part in (gaps[~changes], gaps[changes])]
+        means = [f"{Spread.of(part):.4f}" for part in (gaps[~changes], gaps[changes])]
         rows.append((name, *means, f"{changes.mean():.0%}", f"{changes[largest].sum()} of {len(largest)}"))
     axes[0].set_ylabel("gap to the next document")
     figure.legend(*axes[0].get_legend_handles_labels(), title="lower grade", markerscale=3, loc="outside right center")

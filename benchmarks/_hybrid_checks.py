@@ -10,6 +10,7 @@ from benchmarks._fusion_streams import KINDS, fusion_stream
 from benchmarks._retrievers import Fused
 from online_rank import BlendRanker, RunFeatures, Runs, hybrid
 from online_rank.base import ranker_of, transformers_of
+from online_rank.evaluate import Spread
 from online_rank.export import TARGETS, fusion_weights
 from online_rank.measures.learned import measure
 from online_rank.rankers.fixed import FixedRanker
@@ -91,7 +92,7 @@ def beginnings(worlds: int = 6, first: int = 20) -> str:
     for way in ways:
         ahead = [base - losses for base, losses in zip(lost["minmax"], lost[way], strict=True)]
         parts = ([x[:first].mean() for x in ahead], [x.mean() for x in ahead], [x[len(x) // 2 :].mean() for x in ahead])
-        rows.append((way, *(f"{np.mean(part):+.4f} ± {np.std(part, ddof=1) / worlds**0.5:.4f}" for part in parts)))
+        rows.append((way, *(f"{Spread.of(part):+.4f}" for part in parts)))
     header = ("", f"first {first}, less min-max", "all 100, less min-max", "second half, less min-max")
     return f"""## Which rule to begin with
 
@@ -125,7 +126,7 @@ def robust(worlds: int, length: int = 60, first: int = 20) -> str:
             found = np.array(gains)
             ahead.append((found[:first].mean(axis=0), found.mean(axis=0)))
         parts = np.array(ahead).transpose(1, 2, 0).reshape(-1, worlds)
-        rows.append((kind, *(f"{x.mean():+.4f} ± {x.std(ddof=1) / worlds**0.5:.4f}" for x in parts)))
+        rows.append((kind, *(f"{Spread.of(x):+.4f}" for x in parts)))
         print("|".join(rows[-1]), flush=True)
     own = ranker_of(hybrid(["a"])).prior[0]
     header = ("", *(f"{part}, {share:g}" for part in (f"first {first}", f"all {length}") for share in SHARES))

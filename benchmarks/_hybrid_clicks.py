@@ -1,7 +1,6 @@
 """Learning fusion from clicks: lists drawn around today's fusion, and what users of several kinds teach."""
 
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ from benchmarks._common import table
 from benchmarks._fusion_streams import fusion_stream
 from benchmarks._simulation import Learner, beginner, chance, queries_in_one, swap_rounds, tables
 from online_rank import Impression, RunFeatures, SwapRanker
+from online_rank.evaluate import Spread
 from online_rank.rankers.rules import FAST_SWAP_BEGINNING, SWAP_BEGINNING
 from online_rank.stream.clicks import CascadeUser, User, user
 
@@ -103,13 +103,12 @@ def courses(
 def summary(values: np.ndarray) -> str:
     """Mean and standard error over queries, of (runs, queries)."""
     means = values.mean(axis=0)
-    return f"{means.mean():+.4f} ± {means.std(ddof=1) / math.sqrt(len(means)):.4f}"
+    return f"{Spread.of(means):+.4f}"
 
 
 def over_runs(values: np.ndarray) -> str:
     """Mean and standard error over runs (runs,)."""
-    error = values.std(ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-    return f"{values.mean():+.4f} ± {error:.4f}"
+    return f"{Spread.of(values):+.4f}"
 
 
 def section(queries: Sequence[Prepared], runs: int) -> str:
@@ -160,11 +159,11 @@ def strengths(worlds: int) -> str:
         row = [f"{strength:g}", f"{wealth:g}"]
         for kind in WORLDS:
             own = np.array([found[kind, name][:, i] for name in USERS[:-1]])
-            means, errors = own.mean(axis=1), own.std(axis=1, ddof=1) / math.sqrt(worlds)
+            means = own.mean(axis=1)
             row.append(f"{means[:, 0].min():+.4f}")
             for mark in (1, len(MARKS)):
                 worst = int(np.argmin(means[:, mark]))
-                row.append(f"{means[worst, mark]:+.4f} ± {errors[worst, mark]:.4f}")
+                row.append(f"{Spread.of(own[worst, :, mark]):+.4f}")
                 row += [f"{means[:, mark].mean():+.4f}"] * (kind == "differ")
         rows.append(row)
     ends = [f"after {m:,}" for m in (MARKS[0], MARKS[-1])]
@@ -195,9 +194,8 @@ def logs(worlds: int) -> str:
     for kind, signals in WORLDS.items():
         for name in LOG_USERS:
             found = np.array([_from_log([*_world(seed, signals)], name, seed) for seed in range(worlds)])
-            means, errors = found.mean(axis=0), found.std(axis=0, ddof=1) / math.sqrt(worlds)
             for i, (strength, wealth) in enumerate(LOG_SETTINGS):
-                cells = (f"{mean:+.4f} ± {error:.4f}" for mean, error in zip(means[i], errors[i], strict=True))
+                cells = (f"{Spread.of(cell):+.4f}" for cell in found[:, i].T)
                 rows.append((f"{kind}, {name}", f"{strength:g}", f"{wealth:g}", *cells))
             print(kind, name, flush=True)
     strength, wealth = FAST_SWAP_BEGINNING["strength"], FAST_SWAP_BEGINNING["wealth"]

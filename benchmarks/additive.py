@@ -27,6 +27,7 @@ from benchmarks._on_pairs import AdaGrad, Arow
 from benchmarks._other import add_other, commit_of, scores_of
 from online_rank import AdditiveRanker, PerceptronRanker, StreamQuantileMap, measure, plot
 from online_rank.bounds import certificate_of
+from online_rank.evaluate import Spread
 from online_rank.storage.files import to_bytes
 from online_rank.support.progress import progress
 
@@ -78,8 +79,7 @@ def models(given: Any) -> dict[str, Run]:
 
 def paired(found: np.ndarray, other: np.ndarray) -> str:
     """The mean difference over seeds, and its standard error."""
-    away = np.asarray(found) - other
-    return f"{away.mean():+.4f}" + (f" ± {away.std(ddof=1) / len(away) ** 0.5:.4f}" if len(away) > 1 else "")
+    return f"{Spread.of(np.asarray(found) - other):+.4f}"
 
 
 def compared(given: Any, names: list[str], runs: dict[str, Run]) -> str:

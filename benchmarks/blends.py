@@ -20,6 +20,7 @@ from benchmarks._kept import Kept, add_keep
 from online_rank import AdditiveRanker, BoostedRanker, PerceptronRanker, RidgeRanker, StreamQuantileMap
 from online_rank import measure as parse_measure
 from online_rank._kernels import blend as kernels
+from online_rank.evaluate import Spread
 from online_rank.measures.learned import discounts
 from online_rank.rankers.blend import _grid
 from online_rank.rankers.hedge import choose, opening, shares_of, step_of
@@ -105,9 +106,8 @@ def measured(name: str, n_queries: int, orders: int) -> dict[str, list]:
 
 def cell(values: np.ndarray, k: int, reference: int) -> str:
     """Mean NDCG@10 of blend k, and its paired difference to the chosen one with its standard error."""
-    difference = values[:, k] - values[:, reference]
-    error = difference.std(ddof=1) / np.sqrt(len(difference))
-    return f"{values[:, k].mean():.4f}" + (f" ({difference.mean():+.4f} ± {error:.4f})" if k != reference else "")
+    difference = Spread.of(values[:, k] - values[:, reference])
+    return f"{values[:, k].mean():.4f}" + (f" ({difference:+.4f})" if k != reference else "")
 
 
 def main() -> None:

@@ -28,6 +28,7 @@ from online_rank import (
     StreamScaler,
     measure,
 )
+from online_rank.evaluate import Spread
 from online_rank.query import SparseRows
 
 Scores = Callable[[Any], Any]
@@ -128,9 +129,7 @@ def cells(found: dict[str, Any]) -> dict[str, str]:
     values = {name: np.array(own) for name, own in found["values"].items()}
     shown = {}
     for name, own in values.items():
-        better = values[DEFAULT] - own
-        error = better.std(ddof=1) / np.sqrt(len(better))
-        shown[name] = f"{own.mean():.4f}" + ("" if name == DEFAULT else f" ({better.mean():+.4f} ± {error:.4f})")
+        shown[name] = f"{own.mean():.4f}" + ("" if name == DEFAULT else f" ({Spread.of(values[DEFAULT] - own):+.4f})")
     return shown
 
 

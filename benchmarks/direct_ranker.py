@@ -35,6 +35,7 @@ from benchmarks._paper_network import PaperNetwork
 from benchmarks._timing import seconds_of
 from online_rank import StreamQuantileMap, StreamScaler
 from online_rank.base import Ranker
+from online_rank.evaluate import Spread
 from online_rank.metrics import MAP, NDCG
 from online_rank.rankers.direct import FIRST_WEIGHTS, DirectRanker
 from online_rank.rankers.gradient import GradientRanker
@@ -106,13 +107,11 @@ def sensitivity(n_documents: int, repetitions: int) -> str:
     rows = []
     for ax, (name, (_, values, settings)) in zip(axes.ravel(), curves.items(), strict=False):
         results = np.array([[ndcg_at_20(repetition, **settings(v)) for repetition in range(repetitions)] for v in values])
-        means = results.mean(axis=1)
-        errors = results.std(axis=1, ddof=1) / repetitions**0.5
         by_passes = {f"{p} pass{'es' if p > 1 else ''}": results[:, :, i] for i, p in enumerate(PASSES)}
         _pictures.sensitivity(name, values, by_passes, measured="NDCG@20", ax=ax)
         rows += [
-            (f"{name} = {value:g}", *(f"{mean:.3f} ± {error:.3f}" for mean, error in zip(*cells, strict=True)))
-            for value, *cells in zip(values, means, errors, strict=True)
+            (f"{name} = {value:g}", *(f"{Spread.of(cell):.3f}" for cell in found.T))
+            for value, found in zip(values, results, strict=True)
         ]
     for ax in axes.ravel()[len(curves) :]:
         ax.set_axis_off()
@@ -164,7 +163,7 @@ def noise(n_documents: int, repetitions: int, passes: int = 3) -> str:
             found.append([metric.get() for metric in metrics])
         values = np.array(found)
         default, ours, again, by_glorot, difference = (
-            f"{column.mean():{sign}.3f} ± {column.std(ddof=1) / repetitions**0.5:.3f}"
+            f"{Spread.of(column):{sign}.3f}"
             for column, sign in zip([*values.T, values[:, 1] - values[:, 2]], ["", "", "", "", "+"], strict=True)
         )
         within = "yes" if abs((values[:, 1] - values[:, 2]).mean()) <= WITHIN else "**no**"

@@ -27,6 +27,7 @@ from benchmarks._kept import Kept, add_keep
 from benchmarks._retrievers import Fused, read, retrieved
 from online_rank import RunFeatures, hybrid
 from online_rank.base import ranker_of
+from online_rank.evaluate import Spread
 from online_rank.rankers.fixed import FixedRanker
 from online_rank.rankers.rules import rule_weights
 
@@ -89,7 +90,7 @@ def paired(difference: np.ndarray) -> str:
     """Mean and standard error over questions of (orders, questions), NaN where a question does not count."""
     counted = ~np.isnan(difference).all(axis=0)
     means = np.nanmean(difference[:, counted], axis=0)
-    return f"{means.mean():+.4f} ± {means.std(ddof=1) / math.sqrt(len(means)):.4f}"
+    return f"{Spread.of(means):+.4f}"
 
 
 #: What can be measured alone; the page keeps its other sections.

@@ -21,6 +21,7 @@ import numpy as np
 from benchmarks._common import RESULTS, environment, parser, save, table
 from benchmarks._kept import Kept, add_keep
 from online_rank import DirectRanker, GradientRanker, TorchRanker
+from online_rank.evaluate import Spread
 from online_rank.metrics import NDCG, PairwiseAccuracy
 from online_rank.surrogates import logistic
 
@@ -271,8 +272,7 @@ def section(title: str, results: dict[str, np.ndarray]) -> str:
     for name, values in results.items():
         mean = values.mean(axis=0)
         behind = (results["RankCNN"] - values)[:, :, 0]
-        error = behind.std(axis=0, ddof=1) / math.sqrt(len(behind)) if len(behind) > 1 else np.zeros(len(PASSES))
-        leads = [f"{lead:+.4f} ± {e:.4f}" for lead, e in zip(behind.mean(axis=0), error, strict=True)]
+        leads = [f"{Spread.of(lead):+.4f}" for lead in behind.T]
         leads = ["" for _ in PASSES] if name == "RankCNN" else leads
         rows.append((name, *(f"{mean[p, k]:.4f}" for k in (0, 1) for p in range(len(PASSES))), *leads))
     passes = [f"{n} pass{'es' * (n > 1)}" for n in PASSES]

@@ -17,6 +17,7 @@ import numpy as np
 from benchmarks._common import parser, save, table
 from benchmarks._kept import Kept, add_keep
 from online_rank import AdditiveRanker, Clicks, ExaminedRanker, Impression, measure
+from online_rank.evaluate import Spread
 from online_rank.feedback import NaturalVariation, judgements
 from online_rank.stream.clicks import user
 
@@ -145,7 +146,7 @@ def measured(seed: int, who: str, bias: float, bots: float) -> list[float]:
 
 def paired(differences: np.ndarray) -> str:
     """The mean of differences (n,) and its standard error."""
-    return f"{differences.mean():+.3f} ± {differences.std(ddof=1) / len(differences) ** 0.5:.3f}"
+    return f"{Spread.of(differences):+.3f}"
 
 
 def report(options: argparse.Namespace) -> str:

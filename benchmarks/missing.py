@@ -12,7 +12,7 @@ import polars as pl
 
 from benchmarks._common import parser, save, table
 from online_rank import AdditiveRanker, PerceptronRanker, StreamQuantileMap, read
-from online_rank.evaluate import progressive
+from online_rank.evaluate import Repeated, repeat
 
 FEATURES, DOCUMENTS = 14, 20
 #: Models, and what they do with missing values.
@@ -41,25 +41,23 @@ def log(n_queries: int, seed: int, how: str, share: float) -> tuple[pl.DataFrame
     return whole, pl.DataFrame(ids | dict(zip(names, np.where(absent, np.nan, X).T, strict=True)))
 
 
-def quality(frame: pl.DataFrame, model: Any, missing: Any) -> float:
-    return progressive(read(frame, grade="grade", missing=missing), model, "ndcg@10").values["ndcg@10"]
-
-
 def report(n_queries: int, n_seeds: int) -> str:
     rows = []
     for how, share in CASES:
-        found = np.empty((n_seeds, len(MODELS)))
-        for seed in range(n_seeds):
-            whole, holed = log(n_queries, seed, how, share)
-            for k, (make, missing) in enumerate(MODELS.values()):
-                found[seed, k] = quality(whole if missing is None else holed, make(), missing)
-        rows.append((f"{share:.0%} {how}", *(f"{value:.4f}" for value in found.mean(axis=0))))
+
+        def runs(make: Any, missing: Any, how: str = how, share: float = share) -> Repeated:
+            def stream(seed: int) -> Any:
+                return read(log(n_queries, seed, how, share)[missing is not None], grade="grade", missing=missing)
+
+            return repeat(lambda seed: make(), stream, "ndcg@10", seeds=n_seeds)
+
+        rows.append((f"{share:.0%} {how}", *(f"{runs(*each).spread('model'):.4f}" for each in MODELS.values())))
     header = ("missing", *MODELS)
     return f"""# Missing values
 
-NDCG@10 of each of {n_queries:,} queries of {DOCUMENTS} documents before it is learned, mean over {n_seeds} seeds: curves by
-`AdditiveRanker()`, which takes missing values, weights by `StreamQuantileMap() | PerceptronRanker()`. The {FEATURES} features
-are positive and have heavy tails, so that 0 is an unlikely value.
+NDCG@10 of each of {n_queries:,} queries of {DOCUMENTS} documents before it is learned, mean ± standard error over {n_seeds}
+seeds: curves by `AdditiveRanker()`, which takes missing values, weights by `StreamQuantileMap() | PerceptronRanker()`. The
+{FEATURES} features are positive and have heavy tails, so that 0 is an unlikely value.
 
 {table(header, rows)}
 """

@@ -25,6 +25,7 @@ import numpy as np
 from benchmarks._common import RESULTS, environment, parser, save, table
 from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, RidgeRanker, StreamQuantileMap, measure
 from online_rank.base import Ranker
+from online_rank.evaluate import Spread
 from online_rank.stream import WebLike
 
 Query = tuple[np.ndarray, np.ndarray]
@@ -175,9 +176,7 @@ def rows_of(results: dict[str, Result]) -> list[list[str]]:
     best = max(RETRAINED, key=lambda name: results[name][0].mean())
     rows = []
     for name, (means, seconds, n_bytes) in results.items():
-        difference = means - results[best][0]
-        error = difference.std(ddof=1) / np.sqrt(len(difference))
-        compared = "" if name == best else f"{difference.mean():+.4f} ± {error:.4f}"
+        compared = "" if name == best else f"{Spread.of(means - results[best][0]):+.4f}"
         rows.append([name.replace("|", r"\|"), f"{means.mean():.4f}", compared, f"{seconds:.1f}", f"{n_bytes / 1e6:.1f}"])
     return rows
 

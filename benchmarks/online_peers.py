@@ -22,6 +22,7 @@ from benchmarks._contestants import PAIRS
 from benchmarks._data import LIGHTGBM, MQ2008, Fold, folds, known_folders, offsets_of, shuffled
 from benchmarks.quality import each_ndcg
 from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, StreamScaler
+from online_rank.evaluate import Spread
 
 REFERENCE = "AdditiveRanker()"
 
@@ -202,9 +203,7 @@ def main() -> None:
             values = values_of(name, parts, chosen.orders)
             mean = values.mean(axis=0)
             reference = mean if name == REFERENCE else reference
-            difference = (mean - reference)[~np.isnan(mean)]
-            error = difference.std(ddof=1) / np.sqrt(len(difference))
-            compared = "" if name == REFERENCE else f"{difference.mean():+.4f} ± {error:.4f}"
+            compared = "" if name == REFERENCE else f"{Spread.of(mean - reference):+.4f}"
             each = " / ".join(f"{value:.4f}" for value in np.nanmean(values, axis=1))
             rows[name] += [f"{np.nanmean(mean):.4f}", each, compared]
             print(f"{folder.name}: {name} {each}, {time.process_time() - start:.0f} s", file=sys.stderr, flush=True)

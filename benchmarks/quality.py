@@ -37,6 +37,7 @@ from online_rank import (
     StreamScaler,
 )
 from online_rank.base import Ranker
+from online_rank.evaluate import Spread
 from online_rank.measures.learned import gains, measure, query_values
 from online_rank.metrics import NDCG
 from online_rank.stream import Documents
@@ -185,8 +186,7 @@ def all_values(folder: Path, orders: int, keep: Path | None, other: Path | None)
 def difference_of(found: dict[str, dict[str, np.ndarray]], name: str, reference: str) -> str:
     """The mean difference of two methods, and its standard error, paired over queries."""
     difference = found[name]["values"].mean(axis=0) - found[reference]["values"].mean(axis=0)
-    difference = difference[~np.isnan(difference)]
-    return f"{difference.mean():+.4f} ± {difference.std(ddof=1) / np.sqrt(len(difference)):.4f}"
+    return f"{Spread.of(difference):+.4f}"
 
 
 def cells(found: dict[str, dict[str, np.ndarray]], name: str) -> tuple[str, str, str]:

@@ -13,6 +13,7 @@ import numpy as np
 from benchmarks._common import parser, save, table
 from online_rank import LossTracker, PerceptronRanker, StreamQuantileMap, metrics
 from online_rank.base.signs import signs_of_columns
+from online_rank.evaluate import Spread
 
 LEARNED, HELD_OUT, DOCUMENTS = 100, 300, 20
 
@@ -77,8 +78,7 @@ def gains(n_seeds: int) -> list[tuple[str, ...]]:
     for stream in STREAMS:
         free, signed = (np.array([quality(stream, seed, on) for seed in range(n_seeds)]) for on in (False, True))
         gain = signed - free
-        spread = gain.std(ddof=1) / np.sqrt(n_seeds)
-        rows.append((stream.title, f"{free.mean():.4f}", f"{signed.mean():.4f}", f"{gain.mean():+.4f} ± {spread:.4f}",
+        rows.append((stream.title, f"{free.mean():.4f}", f"{signed.mean():.4f}", f"{Spread.of(gain):+.4f}",
                      f"{np.count_nonzero(gain > 0)} of {n_seeds}"))  # fmt: skip
     return rows
 

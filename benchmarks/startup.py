@@ -107,7 +107,7 @@ class Place:
 def build(folder: Path) -> Path:
     """A wheel of what git tracks, with kernels for this machine."""
     subprocess.run([ROOT / ".ci" / "wheel", folder, loading.targets()[0]], check=True)
-    return next(folder.glob("*.whl"))
+    return next(folder.glob("*-manylinux_*.whl"))
 
 
 def install(wheel: Path, folder: Path) -> Path:

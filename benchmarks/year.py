@@ -24,6 +24,7 @@ import numpy as np
 from benchmarks._common import RESULTS, environment, parser, save, table
 from benchmarks._other import OtherModel, add_other, commit_of
 from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, StreamQuantileMap, measure
+from online_rank.evaluate import Spread
 from online_rank.stream import WebLike
 
 Query = tuple[np.ndarray, np.ndarray]
@@ -243,9 +244,7 @@ def rows_of(lives: dict[str, Life]) -> list[list[str]]:
     best = max(batch or lives, key=lambda name: np.mean(lives[name].means))
     rows = []
     for name, life in lives.items():
-        difference = np.array(life.means) - lives[best].means
-        error = difference.std(ddof=1) / np.sqrt(len(difference))
-        compared = "" if name == best else f"{difference.mean():+.4f} ± {error:.4f}"
+        compared = "" if name == best else f"{Spread.of(np.array(life.means) - lives[best].means):+.4f}"
         size = f"{life.contestant.n_bytes / 1e6:.2f}" if life.contestant.n_bytes else ""
         rows.append([name.replace("|", r"\|"), f"{np.mean(life.means):.4f}", compared, f"{life.seconds:.1f}", size])
     return rows

@@ -42,8 +42,8 @@ class SklearnRanker(BaseEstimator):
         What has learned.
     n_features_in_ : int
         Number of features that `fit` saw.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Their names, if X was a data frame with names that are all strings.
+    feature_names_in_ : ndarray
+        Their names, one for each, if X was a data frame with names that are all strings.
 
     Examples
     --------

@@ -1,6 +1,9 @@
 import os
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +32,13 @@ def test_importing_every_module_compiles_nothing():
     without_objects = {**os.environ, "ONLINE_RANK_JIT": "1"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=without_objects)
     assert done.stdout.strip() == "True []"
+
+
+def test_the_extra_all_has_every_extra_for_users():
+    extras = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (everything,) = extras.pop("all")
+    named = re.search(r"\[(.*)\]", everything)[1].split(",")
+    assert set(named) == extras.keys() - {"bench", "dev", "docs", "fuzz", "test"}
 
 
 def test_public_names():

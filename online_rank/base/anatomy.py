@@ -32,6 +32,8 @@ class Abilities(NamedTuple):
         It takes `Clicks` in place of grades.
     takes_served
         It takes scores that were served: `learn_one(x, y, served=scores)`.
+    takes_any_list
+        It learns from clicks on lists whose probabilities are not known, by the examination of positions.
     draws
         `show_one(x)` works without a policy given by the user.
     measures_answers
@@ -60,6 +62,7 @@ class Abilities(NamedTuple):
     takes_sparse: bool = False
     takes_clicks: bool = False
     takes_served: bool = False
+    takes_any_list: bool = False
     draws: bool = False
     measures_answers: bool = False
     wants_scale: bool = False

@@ -1,7 +1,7 @@
 """The public methods that rankers, transformers and pipelines share: each reads what it is given once, as a block."""
 
 import abc
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,7 @@ class Ranking(Able, abc.ABC):
         """The scores of a block, finite; float64 (n,)."""
 
     @abc.abstractmethod
-    def _show(self, query: Block, asked: Block, policy: Any) -> Any:
+    def _show(self, query: Block, asked: Block, policy: Any, **arranged: Any) -> Any:
         """Draw the ranking of a query, given as `asked`, and as `query` after some transformers."""
 
     def learn_one(
@@ -188,7 +188,16 @@ class Ranking(Able, abc.ABC):
         """Explain the difference between the scores of documents a and b: see `online_rank.base.explain.explain_one`."""
         return explain_one(self, x, a, b, context=context, at=at)
 
-    def show_one(self, x: Any, policy: Any = None, *, context: Any = None, at: Any = None) -> Any:
+    def show_one(
+        self,
+        x: Any,
+        policy: Any = None,
+        *,
+        pinned: Mapping[int, Hashable] | None = None,
+        excluded: Iterable[Hashable] = (),
+        context: Any = None,
+        at: Any = None,
+    ) -> Any:
         """Draw the ranking of a query to show to a user, so that the model can learn from the clicks on it.
 
         Draw number t depends only on t, which the ranker counts, and on the policy's seed. So a copy, or a replay of the same
@@ -200,6 +209,12 @@ class Ranking(Able, abc.ABC):
             The query.
         policy
             How to draw (`online_rank.feedback`); None for the ranker's own policy.
+        pinned
+            `{position: document}`, positions from 1: these documents have their places, and the others are drawn over the free
+            ones.
+        excluded
+            Documents that are not shown. They, and those that are pinned, leave before the draw, so that its probabilities are
+            exact. A list that is changed after the draw cannot be learned from.
         context
             What is known of the query itself, where a step of a pipeline looks at it.
         at
@@ -217,7 +232,7 @@ class Ranking(Able, abc.ABC):
         """
         block = read_for(self, x, context=context, at=at)
         with self._lock:
-            return self._show(block, block, policy)
+            return self._show(block, block, policy, pinned=pinned, excluded=excluded)
 
     def _answer(self, x: Any, context: Any, at: Any) -> tuple[np.ndarray, Block | None]:
         """Scores of a query, float64 (m,), and the query as it was read; None for an array that needed no conversion."""

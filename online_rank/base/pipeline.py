@@ -289,8 +289,8 @@ class RankingPipeline(Ranking, Transforming, compose.Pipeline):
         ranker = self._ranker
         return ranker._score_all(self._transform_block(block))
 
-    def _show(self, query: Block, asked: Block, policy: Any) -> Any:
-        return self._ranker._show(self._transform_block(query), asked, policy)
+    def _show(self, query: Block, asked: Block, policy: Any, **arranged: Any) -> Any:
+        return self._ranker._show(self._transform_block(query), asked, policy, **arranged)
 
 
 QueryStep._pipeline = RankingPipeline

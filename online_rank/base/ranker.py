@@ -325,11 +325,11 @@ class Ranker(Ranking, QueryEstimator):
         policy = self._own_policy
         return None if policy is None else policy.keep
 
-    def _show(self, query: Block, asked: Block, policy: Any) -> Any:
+    def _show(self, query: Block, asked: Block, policy: Any, **arranged: Any) -> Any:
         policy = self._own_policy if policy is None else policy
         if policy is None:
             raise TypeError(f"{type(self).__name__} has no policy of its own: show_one(x, policy=PlackettLuce(k=10))")
-        shown = policy.show(answer_in_kind(self._score_all(query), asked), self._n_shown, self._confidence())
+        shown = policy.show(answer_in_kind(self._score_all(query), asked), self._n_shown, self._confidence(), **arranged)
         self._n_shown += 1
         return shown
 

@@ -1,6 +1,6 @@
 """Checks of the contract of rankers and of transformers of queries, to run on your own classes.
 
-In a test suite, one test for each check:
+In a test suite, one test for each check::
 
     @pytest.mark.parametrize("check", yield_checks(MyRanker()), ids=str)
     def test_contract(check):

@@ -177,7 +177,8 @@ class Clicks(NamedTuple):
         ),
     ] = None
     topic: Annotated[
-        str | None, value("COLUMN", "For moved: what was asked, if documents answer several questions.", **OF_CLICKS)
+        str | None,
+        value("COLUMN", "For moved, and grades: what was asked, which a document answers well or badly.", **OF_CLICKS),
     ] = None
     examination: Annotated[
         str | None,
@@ -245,9 +246,9 @@ class Service(NamedTuple):
     clock_skew: Annotated[
         str, value("TIME", "By how much the time of a request may be ahead of the clock; beyond that it is refused.")
     ] = "5m"
-    challenger: Annotated[str | None, value("MODEL", "Compare this model on the same traffic with the one that serves.")] = None
-    promote_at: Annotated[
-        float | None, value("P", "Let the challenger serve once it is better at this confidence, such as .95.")
+    challenger: Annotated[
+        str | None,
+        value("MODEL", "Compare this model on the same traffic; it serves once the 95 % interval says that it is better."),
     ] = None
     feedback_window: Annotated[
         str | None,

@@ -9,6 +9,7 @@ from typing import Any
 
 from online_rank.base import ranker_of, steps_of
 from online_rank.rankers import ClickPerceptron, ExaminedRanker
+from online_rank.serving.protocol import RankingService
 
 ESTIMATED, NONE = "estimated", "none"
 #: The examination if positions do not matter.
@@ -58,13 +59,20 @@ def met(model: Any, reference: str) -> Any:
     return model
 
 
-def how_it_serves(model: Any, events: Sequence[str]) -> list[str]:
+def how_it_serves(service: RankingService, events: Sequence[str]) -> list[str]:
     """What a service shows, how much of the greedy DCG that keeps, and what feedback it can learn from, in lines."""
-    ranker = ranker_of(model)
+    ranker, challenge = ranker_of(service.model), service.challenge
     kinds = f" and events ({', '.join(events)})" if events else ""
     if not ranker.abilities.draws:
         corrected = ", as if positions did not matter" if events else ""
         return [f"ranks greedily; learns from grades{kinds}{corrected}"]
+    if challenge is not None and challenge.keep is not None:
+        serving = "the model that learned" if challenge.n_turns % 2 else "the ranking of today"
+        return [
+            f"draws the lists to show around {serving}; with votes on {challenge.share:.1%} of them, users see at least "
+            f"{challenge.keep:.1%} of its DCG; the other one takes over when it is better; learns from clicks{kinds} on what "
+            "it shows"
+        ]
     if ranker.keep == 1.0:
         shows = "ranks greedily"
     elif ranker.keep is not None:

@@ -257,7 +257,7 @@ def write_figures(
     rows = [(name, _shown(value)) for name, value in figures.items()]
     sections = [
         ("Figures", f"<p>{html.escape(figures['verdict'])}</p>" + _table([], rows)),
-        ("Weights", _weights(model, names, figures["features"]) if figures["features"] else "<p>No feature was met.</p>"),
+        _learned(model, names, figures["features"]),
         ("Settings", _table([], [(name, _shown(value)) for name, value in settings.items()])),
         ("Run it again", _reproduction(figures["files"])),
     ]
@@ -289,6 +289,19 @@ def _curves(ranker: Any, given: Sequence[str]) -> str:
         + folded
         + (f"<p>{left:,} more features vary less; <code>plot.curves</code> draws them.</p>" if left > 0 else "")
     )
+
+
+def _learned(model: Any, names: Sequence[str], n_features: int) -> tuple[str, str]:
+    """A heading, and pictures of what a model has learned of its features."""
+    ranker = serving_ranker(model)
+    if not n_features:
+        return "Features", "<p>No feature was met.</p>"
+    if has_shapes(ranker):
+        return "Curves", _curves(ranker, names)
+    try:
+        return "Weights", _weights(model, names, n_features)
+    except (TypeError, ValueError):
+        return "Features", f"<p>A {type(ranker).__name__} has neither weights nor curves of features to draw.</p>"
 
 
 def _weights(model: Any, given: Sequence[str], n_features: int) -> str:

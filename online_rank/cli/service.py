@@ -14,11 +14,12 @@ from online_rank.cli.declaring import is_given
 from online_rank.cli.events import events_of
 from online_rank.cli.files import behind, declared, histories_of, load_model
 from online_rank.cli.logs import say
-from online_rank.cli.options import Service
+from online_rank.cli.options import ServedKind, Service
 from online_rank.cli.positions import examination_in, met, with_examination
 from online_rank.cli.train import new_model
 from online_rank.limits import is_id
 from online_rank.serving import Challenge, FeedbackPlan
+from online_rank.serving.challenge import SURE, from_today
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.durable import DurableService, read_service
 from online_rank.serving.forgetting import without
@@ -52,15 +53,18 @@ def check(context: typer.Context, service: Service) -> None:
     for option, given, needed, there in (
         ("--replace-model", service.replace_model, "a MODEL", service.model),
         ("--strict", service.strict, "a MODEL, whose features are known", service.model),
-        ("--promote-at", service.promote_at is not None, "a --challenger", service.challenger),
         ("--event", service.event, "a --feedback-window", service.feedback_window),
     ):
         if given and there is None:
             raise typer.BadParameter(f"{option} needs {needed}")
 
 
-def maker(service: Service) -> Callable[[], RankingService]:
-    """A function that makes new services, each with a model of its own. Raises ValueError or OSError for unreadable files."""
+def maker(service: Service, today: str | None = None, keep: float = 0.98) -> Callable[[], RankingService]:
+    """A function that makes new services, each with a model of its own. Raises ValueError or OSError for unreadable files.
+
+    With `today`, the ranking by this feature serves within the budget `keep` until the model is better; a name that begins with
+    a minus is that of a feature of which less is better.
+    """
     events = events_of(service.event or ())
 
     def loaded(path: str) -> Any:
@@ -71,15 +75,19 @@ def maker(service: Service) -> Callable[[], RankingService]:
     challenge = None
     if service.challenger is not None:
         challenge = Challenge(
-            loaded(service.challenger), origin=_digest(service.challenger, service.examination), promote_at=service.promote_at
+            loaded(service.challenger), origin=_digest(service.challenger, service.examination), promote_at=SURE
         )
     origin = None
     if service.model is not None:
         model, origin = loaded(service.model), _digest(service.model, service.examination)
     else:
         histories = histories_of(service.history, examination_in(service.examination))
-        model = behind(histories, new_model(service.measure, service.ranker))
+        model = behind(histories, new_model(service.measure, service.ranker if today is None else ServedKind.swap))
         model = with_examination(model, service.examination, bool(events))
+    if today is not None:
+        field = today.removeprefix("-")
+        model, challenge = from_today({field: 1.0 if field == today else -1.0}, model, keep=keep)
+        challenge.origin, origin = origin, None
     plan = None
     if service.feedback_window is not None:
         window = seconds_of(service.feedback_window, "--feedback-window")

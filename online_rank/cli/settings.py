@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from online_rank.cli.files import histories_of
 from online_rank.cli.options import Training
 from online_rank.cli.reading import Reading, check_files
 from online_rank.export.table import TARGETS
@@ -109,6 +110,10 @@ class Settings(Training):
             raise ValueError(
                 "--history: no engine keeps it. Send what it adds as fields of the documents (History.transform_one), and "
                 "train for a target on these"
+            )
+        if self.reading.event_time is None and any(step.abilities.takes_time for step in histories_of(self.history)):
+            raise ValueError(
+                "--history needs the time of each query, --event-time COLUMN; or a half-life in queries: --history brand=1000"
             )
         if self.shards is not None:
             self._check_shards()

@@ -9,7 +9,6 @@ Otherwise it raises a TypeError with the reason and the targets that can.
 from online_rank.support.lazy import lazily
 
 _HOMES = {
-    "FORMATS": "formats",
     "KINDS": "table",
     "LinearForm": "linear",
     "TARGETS": "table",

@@ -141,6 +141,4 @@ def _xgboost_tree(tree: Tree, number: int, n_features: str, takes_missing: bool)
 
 def _trees(model: Any, to: str, names: Names) -> tuple[Prepared, tuple[Tree, ...]]:
     given = prepared(model, to, names)
-    if given.templates:
-        raise TypeError(f"names: {next(iter(given.templates))!r} has a template; trees take names")
     return given, as_trees(given)

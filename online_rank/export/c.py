@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from online_rank.base.form import Blend, Curves, Form, InQuery, Linear, Network, Scale, Take, Trees
+from online_rank.base.form import Blend, Curves, Form, InQuery, Linear, Network, Scale, Take, Trees, sources_of
 from online_rank.export.c_curves import curve_table
 from online_rank.export.c_functions import CALLED, HELPERS, TYPES
 from online_rank.export.linear import linear_form
@@ -168,7 +168,7 @@ static int {called}_scores(const double *x, int n, double *scores) {{
         for layer in layers:
             last = sums and layer is layers[-1]
             lines.append(self._layer(layer, width, "scores" if last else "b", int(last)))
-            width = _width(layer, width)
+            width = len(sources_of((layer,), width))
             widest = max(widest, width)
             lines += [] if last else [_SWAP]
         if not sums:
@@ -244,12 +244,6 @@ static int {called}_scores(const double *x, int n, double *scores) {{
 
 
 _SWAP = "swap = a; a = b; b = swap;"
-
-
-def _width(layer: Any, width: int) -> int:
-    """The number of columns after a layer."""
-    made = layer.columns if isinstance(layer, Take) else range(width) if isinstance(layer, Scale) else layer.sources
-    return len(made)
 
 
 def _starts(sizes: Sequence[int]) -> list[int]:

@@ -9,7 +9,6 @@ from online_rank.base import serving_steps
 from online_rank.base.asked import as_numbers, read_for
 from online_rank.base.form import Form, Trees
 from online_rank.export.ensembles import ZERO_FILLED, as_trees
-from online_rank.export.linear import linear_form
 from online_rank.export.reading import Names, Prepared, prepared
 from online_rank.export.table import TARGETS
 from online_rank.metrics import metric
@@ -105,11 +104,8 @@ def _raw(model: Any, form: Form, x: Any) -> np.ndarray:
 
 def _scorer(given: Prepared, to: str) -> Callable[[np.ndarray], np.ndarray]:
     """What gives the scores of a target to the raw features of a query."""
-    if given.kind == "linear":
-        weights = linear_form(given.form).weights
-        return lambda X: np.nan_to_num(X) @ weights
     computed: Form | Trees = given.form
-    if "document" not in TARGETS[to].kinds:
+    if given.kind in ("trees", "curves") and "document" not in TARGETS[to].kinds:
         computed = Trees(as_trees(given, zero_filled=ZERO_FILLED.get(to, "")))
     filled = to in ZERO_FILLED or not given.form.takes_missing
     return lambda X: computed(np.nan_to_num(X) if filled else X)

@@ -6,7 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from online_rank.base.form import Blend, Curves, Form, InQuery, Linear, Network, Scale, Take, Tree, Trees
+from online_rank.export.linear import linear_form
 from online_rank.export.normal import NORMAL_MIDDLE, NORMAL_SPLIT, NORMAL_TAIL, polynomial
+from online_rank.export.reading import Prepared
 
 
 class Dialect(NamedTuple):
@@ -176,10 +178,14 @@ class _Writer:
         raise TypeError(f"{type(head).__name__} has no expression")
 
 
-def definitions(form: Form, features: Sequence[str], dialect: Dialect, indicators: Iterable[str] = ()) -> Definitions:
-    """A form as definitions, given the texts of the raw features, of which some are 0 or 1."""
-    writer = _Writer(dialect, indicators)
-    return Definitions(writer.stages, writer.form(form, [*features]))
+def definitions(given: Prepared, columns: Sequence[str], dialect: Dialect) -> Definitions:
+    """A model as definitions, given the texts of the raw features; the score of a linear one is a sum of them."""
+    if given.kind == "linear":
+        form = linear_form(given.form)
+        terms = [f"{number(weight)} * {x}" for weight, x in zip(form.weights, columns, strict=True)]
+        return Definitions([], "\n+ ".join([*terms, number(form.constant)]))
+    writer = _Writer(dialect, [columns[j] for j in given.levels])
+    return Definitions(writer.stages, writer.form(given.form, [*columns]))
 
 
 def _sum(weights: np.ndarray, columns: Sequence[str]) -> str:

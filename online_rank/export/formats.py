@@ -9,9 +9,6 @@ from online_rank.export.reading import Names
 from online_rank.export.table import TARGETS
 from online_rank.query import Runs
 
-#: The names of the targets of `export`.
-FORMATS = tuple(TARGETS)
-
 
 def export(
     model: Any, to: str, *, name: str = "online_rank", names: Names = None, queries: Sequence[Runs] | None = None
@@ -23,7 +20,7 @@ def export(
     model
         A ranker, or a pipeline that ends in one.
     to
-        One of `FORMATS`.
+        One of `TARGETS`.
     name
         The name of the model in the target.
     names
@@ -60,7 +57,7 @@ def export(
     <BLANKLINE>
     """
     if to not in TARGETS:
-        raise ValueError(f"to is {to!r}; it must be one of {', '.join(map(repr, FORMATS))}")
+        raise ValueError(f"to is {to!r}; it must be one of {', '.join(map(repr, TARGETS))}")
     module, _, function = TARGETS[to].home.partition(":")
     options: dict[str, Any] = {"name": name, "names": names}
     if "fusion" in TARGETS[to].kinds:

@@ -127,9 +127,10 @@ def _onnx() -> tuple[Any, Any, Any]:
 
 def _form(graph: Graph, X: str, form: Form) -> str:
     """The scores of a form on the columns X."""
-    for number, layer in enumerate(form.layers):
-        width = len(sources_of(form.layers[:number], form.n_features))
+    width = form.n_features
+    for layer in form.layers:
         X = _LAYERS[type(layer)](graph, X, layer, width)
+        width = len(sources_of((layer,), width))
     return _HEADS[type(form.head)](graph, X, form.head)
 
 

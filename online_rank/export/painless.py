@@ -8,7 +8,6 @@ import numpy as np
 
 from online_rank.base.form import Trees
 from online_rank.export.expression import Dialect, definitions, number
-from online_rank.export.linear import linear_form
 from online_rank.export.reading import Names, Prepared, prepared
 
 _FIELD = re.compile(r"[\w@][\w@.-]*")
@@ -80,17 +79,9 @@ def to_painless(model: Any, *, name: str = "online_rank", names: Names = None) -
     return s < 0 ? 1 / (1 - s) : 1 + s;
     """
     given = prepared(model, "painless", names)
-    if given.templates:
-        raise TypeError(f"names: {next(iter(given.templates))!r} has a template; scripts take names of fields")
     columns = [f"x{j + 1}" for j in range(len(given.texts))]
     script = _Script()
-    stages: list[list[tuple[str, str]]] = []
-    if given.kind == "linear":
-        form = linear_form(given.form)
-        terms = [f"{number(weight)} * {x}" for weight, x in zip(form.weights, columns, strict=True)]
-        score = " + ".join([*terms, number(form.constant)])
-    else:
-        stages, score = definitions(given.form, columns, script.dialect, [columns[j] for j in given.levels])
+    stages, score = definitions(given, columns, script.dialect)
     values = [(x, _value(given, j)) for j, x in enumerate(columns)]
     values += [*(definition for stage in stages for definition in stage), ("s", score)]
     lines = [f"double {name} = {' '.join(text.split())};" for name, text in values]

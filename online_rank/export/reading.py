@@ -30,6 +30,8 @@ from online_rank.query.names import keys_in_nfc
 
 #: The target's names of the features: all in order, or a dict from the model's names for those that differ.
 Names: TypeAlias = Sequence[str] | Mapping[str, Any] | None
+#: Targets that compute features by templates.
+_COMPUTES_FEATURES = ("solr", "solr-normalized", "elasticsearch", "opensearch")
 
 
 class Level(NamedTuple):
@@ -85,7 +87,8 @@ def prepared(model: Any, to: str, names: Names = None) -> Prepared:
     Raises
     ------
     TypeError
-        The target cannot compute the model. The message gives the reason, and the targets that can.
+        The target cannot compute the model: the message gives the reason, and the targets that can. Or `names` has a template,
+        and the target computes no features.
     ValueError
         The model has no features yet, or `names` do not fit.
     """
@@ -104,6 +107,8 @@ def prepared(model: Any, to: str, names: Names = None) -> Prepared:
         others = ", ".join(name for name, other in TARGETS.items() if kind in other.kinds)
         raise TypeError(f"{title} cannot compute this model: {_reason(model, kind)}. Targets that can: {others}")
     texts, templates = feature_texts(form.names, form.n_features, names)
+    if templates and to not in _COMPUTES_FEATURES:
+        raise TypeError(f"names: {next(iter(templates))!r} has a template; {title} takes names")
     if any(getattr(part, "draws_candidates", False) for part in serving_chain(model)):
         warnings.warn("the blend draws one of its candidates for each query; what is exported is their mean", stacklevel=3)
     return Prepared(form, kind, texts, templates, _levels(form.names, texts, names))

@@ -3,8 +3,7 @@
 from typing import Any
 
 from online_rank.export.engines import quoted, require_columns
-from online_rank.export.expression import Dialect, definitions, number
-from online_rank.export.linear import linear_form
+from online_rank.export.expression import Dialect, definitions
 from online_rank.export.reading import Names, Prepared, prepared
 
 _DOUBLE = "DOUBLE PRECISION"
@@ -45,17 +44,9 @@ def to_select(model: Any, *, name: str = "online_rank", names: Names = None) -> 
     SELECT numbered.*, score FROM numbered JOIN scored USING (row_number) ORDER BY "query", score DESC
     """
     given = prepared(model, "postgresql", names)
-    if given.templates:
-        raise TypeError(f"names: {next(iter(given.templates))!r} has a template; SQL takes names of columns")
     require_columns(["query", "score", "row_number", *given.fields])
     columns = [f"x{j + 1}" for j in range(len(given.texts))]
-    stages: list[list[tuple[str, str]]] = []
-    if given.kind == "linear":
-        form = linear_form(given.form)
-        pairs = zip(form.weights, columns, strict=True)
-        score = "\n+ ".join([*(f"{number(weight)} * {x}" for weight, x in pairs), number(form.constant)])
-    else:
-        stages, score = definitions(given.form, columns, _DIALECT, [columns[j] for j in given.levels])
+    stages, score = definitions(given, columns, _DIALECT)
     values = ",\n    ".join(f"{_value(given, j)} AS {x}" for j, x in enumerate(columns))
     text = f'SELECT row_number, "query",\n    {values}\nFROM numbered'
     for k, stage in enumerate(stages):

@@ -5,8 +5,6 @@ import re
 from typing import Any
 
 from online_rank.export.expression import Dialect, definitions
-from online_rank.export.expression import number as literal
-from online_rank.export.linear import linear_form
 from online_rank.export.reading import Names, Prepared, prepared, require_different
 
 _ATTRIBUTE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -53,26 +51,14 @@ def to_vespa(model: Any, *, name: str = "online_rank", names: Names = None) -> s
     }
     """
     given = prepared(model, "vespa", names)
-    if given.templates:
-        raise TypeError(
-            f"names: {next(iter(given.templates))!r} has a template; Vespa takes names of attributes and rank features"
-        )
     if not _ATTRIBUTE.fullmatch(name):
         raise ValueError(f"name is {name!r}; the name of a rank profile has letters, digits and _")
     require_different(given.texts, [*map(canonical, given.texts)])
-    functions: list[tuple[str, str]] = []
-    if given.kind == "linear":
-        form = linear_form(given.form)
-        terms = [f"{literal(weight)} * {_operand(text, False)}" for weight, text in zip(form.weights, given.texts, strict=True)]
-        score = "\n+ ".join([*terms, literal(form.constant)])
-    else:
-        # Named functions, because raw features are used in many places.
-        functions, indicators = [], []
-        for j, text in enumerate(given.texts):
-            functions.append((f"x{j + 1}", _value(given, j, text)))
-            indicators += [f"x{j + 1}"] if j in given.levels else []
-        stages, score = definitions(given.form, [name for name, _ in functions], _DIALECT, indicators)
-        functions += [definition for stage in stages for definition in stage]
+    values = [_value(given, j, text) for j, text in enumerate(given.texts)]
+    # Named functions, where raw features are used in many places.
+    functions = [(f"x{j + 1}", value) for j, value in enumerate(values) if given.kind != "linear"]
+    stages, score = definitions(given, [name for name, _ in functions] or values, _DIALECT)
+    functions += [definition for stage in stages for definition in stage]
     blocks = [f"    function {function}() {{\n{_indented('expression', text, 8)}\n    }}\n" for function, text in functions]
     first = f"    first-phase {{\n{_indented('expression', score, 8)}\n    }}\n"
     return f"rank-profile {name} inherits default {{\n{''.join(blocks)}{first}}}"

@@ -2,14 +2,37 @@
 
 How to learn from a log depends on what it says about the origin of its lists:
 
-| the log | given as | learned by | assumption about users |
-|---|---|---|---|
-| lists of `show_one` | the `Impression` itself | `SwapRanker`, `ClickPerceptron` | nothing |
-| lists in random order | `Impression.shuffled` | the same | nothing |
-| probabilities given the documents above | `propensities` | `ClickPerceptron(credit="propensity")` | they read downwards |
-| probabilities at each position | `placements` | the same | a click depends only on a document and its position |
-| not random, but documents moved | nothing | the same, with `examination` of `NaturalVariation` | position-based clicks |
-| not random, nothing moved | nothing | refused | |
+.. list-table::
+   :header-rows: 1
+
+   * - the log
+     - given as
+     - learned by
+     - assumption about users
+   * - lists of `show_one`
+     - the `Impression` itself
+     - `SwapRanker`, `ClickPerceptron`
+     - nothing
+   * - lists in random order
+     - `Impression.shuffled`
+     - the same; `ExaminedRanker(..., examination=(1.0,))`
+     - nothing
+   * - probabilities given the documents above
+     - `propensities`
+     - `ExaminedRanker`
+     - they read downwards
+   * - probabilities at each position
+     - `placements`
+     - the same
+     - a click depends only on a document and its position
+   * - not random, but documents moved
+     - nothing
+     - the same, with `examination` of `NaturalVariation`
+     - position-based clicks
+   * - not random, nothing moved
+     - nothing
+     - the same, with `examination` from elsewhere; otherwise refused
+     - position-based clicks
 
 Where the same queries are asked again and again, `judgements` makes grades from clicks, for rankers that learn from grades.
 

@@ -33,15 +33,21 @@ _SHARPEST = 1e6
 _HALVINGS = 60
 
 
-def kept_share(logits: Sequence[float] | np.ndarray, k: int, newcomers: float = 0.0, *, whatever_scores: bool = False) -> float:
-    """Lower bound on the expected DCG@k of a draw as a share of the greedy list's, whichever documents are relevant.
+def kept_share(
+    logits: Sequence[float] | np.ndarray,
+    places: Sequence[int] | np.ndarray,
+    newcomers: float = 0.0,
+    *,
+    whatever_scores: bool = False,
+) -> float:
+    """Lower bound on the expected DCG of a draw as a share of the greedy list's, whichever documents are relevant.
 
     Parameters
     ----------
     logits
         (n,) logits of the documents that are drawn, in greedy order.
-    k
-        How many of them are shown: all n, or at most 2.
+    places
+        (k,) the positions on the page of those that are shown: all n, or at most 2.
     newcomers
         In this share of the lists another document takes the last place.
     whatever_scores
@@ -50,23 +56,27 @@ def kept_share(logits: Sequence[float] | np.ndarray, k: int, newcomers: float = 
 
     Examples
     --------
-    >>> round(kept_share([20.0, 10.0, 0.0], 3), 4)
+    >>> round(kept_share([20.0, 10.0, 0.0], [1, 2, 3]), 4)
     1.0
-    >>> round(kept_share([0.0, 0.0], 2), 4)  # both at place 1.5: 1 / log2(2.5), where the first had 1
+    >>> round(kept_share([0.0, 0.0], [1, 2]), 4)  # both at place 1.5: 1 / log2(2.5), where the first had 1
     0.7565
-    >>> kept_share([0.0, 0.0], 1)  # the first is not shown in half of the draws
+    >>> kept_share([0.0, 0.0], [1])  # the first is not shown in half of the draws
     0.5
     """
-    values = np.asarray(logits, np.float64)
-    if not len(values):
+    values, k = np.asarray(logits, np.float64), len(places)
+    if not k:
         return 1.0
-    discounts = 1.0 / np.log2(np.arange(2.0, k + 2.0))
+    discounts = 1.0 / np.log2(np.asarray(places, np.float64) + 1.0)
     if len(values) == k:
-        overtakes = 1.0 / (1.0 + np.exp(np.minimum(values[:, None] - values, 700.0)))
-        if whatever_scores:
+        overtakes, is_whole = 1.0 / (1.0 + np.exp(np.minimum(values[:, None] - values, 700.0))), places[-1] == k
+        if whatever_scores or not is_whole:
             overtakes[np.tri(k, k=-1, dtype=bool)] = 1.0
-        places = 0.5 + overtakes.sum(axis=1)  # half for the document itself
-        expected = 1.0 / np.log2(places + 1.0) - newcomers * discounts[-1]
+        expected_places = 0.5 + overtakes.sum(axis=1)  # half for the document itself
+        if is_whole:
+            expected = 1.0 / np.log2(expected_places + 1.0)
+        else:
+            expected = discounts - (expected_places - np.arange(1.0, k + 1.0)) * _steepest(discounts)
+        expected = expected - newcomers * discounts[-1]
     else:
         weights = np.exp(np.maximum(values - values.max(), -700.0))
         first = weights / weights.sum()
@@ -80,22 +90,35 @@ def kept_share(logits: Sequence[float] | np.ndarray, k: int, newcomers: float = 
     return float(min(1.0, np.min(expected / discounts)))
 
 
-@functools.lru_cache(maxsize=256)
-def sharpness(keep: float, k: int, newcomers: float = 0.0) -> float:
-    """The least tau with which a draw keeps at least the share `keep` of the greedy DCG@k, whatever the scores; by bisection.
+def _steepest(discounts: np.ndarray) -> np.ndarray:
+    """What each of k documents loses at most for each place further down.
+
+    With gaps on the page, discounts need not be convex; D_p - (q - p) max over r > p of (D_p - D_r) / (r - p) is at most D_q.
+    """
+    k = len(discounts)
+    lower = np.arange(k) - np.arange(k)[:, None]
+    steepest: np.ndarray = np.where(lower > 0, (discounts[:, None] - discounts) / np.maximum(lower, 1), 0.0).max(axis=1)
+    return steepest
+
+
+@functools.lru_cache(maxsize=1024)
+def sharpness(keep: float, places: tuple[int, ...], newcomers: float = 0.0) -> float:
+    """The least tau with which a draw keeps at least the share `keep` of the greedy DCG over these places, whatever the scores;
+    by bisection.
 
     Examples
     --------
-    >>> round(sharpness(0.9742, 10), 2), round(sharpness(0.98, 1), 2)
+    >>> round(sharpness(0.9742, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)), 2), round(sharpness(0.98, (1,)), 2)
     (2.0, 1.44)
     """
+    k = len(places)
     logs = -4.0 * np.log(np.arange(1.0, k + 1.0 + (HELD_BACK if k <= FEW else 0)))
     low, high = 0.0, 1.0
-    while high < _SHARPEST and kept_share(high * logs, k, newcomers, whatever_scores=True) < keep:
+    while high < _SHARPEST and kept_share(high * logs, places, newcomers, whatever_scores=True) < keep:
         low, high = high, 2.0 * high
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
-        if kept_share(middle * logs, k, newcomers, whatever_scores=True) < keep:
+        if kept_share(middle * logs, places, newcomers, whatever_scores=True) < keep:
             low = middle
         else:
             high = middle

@@ -49,6 +49,9 @@ class Impression:
     positions
         The positions of the documents on the page, from 1, rising; None for 1 to k. Gaps are advertisements, pinned documents
         and anything else that was not ranked.
+    pinned
+        The pinned documents, as pairs of a position and a document. They were not drawn; clicks on them are accepted, and teach
+        nothing.
     propensities
         The probability of each document at its position, given those above it.
     placements
@@ -85,6 +88,7 @@ class Impression:
     placements: tuple[float, ...] | None = None
     kept: float | None = None
     newcomer: bool = False
+    pinned: tuple[tuple[int, Hashable], ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("order", "held_back"):
@@ -93,7 +97,8 @@ class Impression:
                 if isinstance(value, str | bytes) or not isinstance(value, Iterable):
                     raise TypeError(f"{name} is of type {type(value).__name__}; it is ids of documents, best first")
                 object.__setattr__(self, name, tuple(value))
-        known = self.order + self.held_back
+        object.__setattr__(self, "pinned", _pinned(self.pinned))
+        known = self.order + self.held_back + tuple([document for _, document in self.pinned])
         if len(set(known)) < len(known):
             raise ValueError(f"order shows document {next(d for d in known if known.count(d) > 1)!r} twice")
         if type(self.newcomer) is not bool:
@@ -176,6 +181,15 @@ class Impression:
         return self.order[: self.n_compared] + self.held_back
 
     @property
+    def page(self) -> tuple[Hashable, ...]:
+        """The documents in the order of the page, with those that are pinned."""
+        if not self.pinned:
+            return self.order
+        places = range(1, len(self.order) + 1) if self.positions is None else self.positions
+        at = {**dict(zip(places, self.order, strict=True)), **dict(self.pinned)}
+        return tuple([at[place] for place in sorted(at)])
+
+    @property
     def chances(self) -> tuple[float, ...] | None:
         """The probability of each document at its position given those above it, from `propensities` or the logits; otherwise
         None.
@@ -212,6 +226,8 @@ class Impression:
             )
         gains = dict(clicks) if isinstance(clicks, Mapping) else dict.fromkeys(clicks, 1.0)
         values = tuple([gains.pop(document, 0.0) for document in self.order])
+        for _, document in self.pinned:
+            gains.pop(document, None)
         if gains:
             raise ValueError(f"clicks: document {next(iter(gains))!r} was not shown")
         return Clicks(self, values)
@@ -287,6 +303,15 @@ def _names(name: str, values: Any) -> tuple[str | int, ...]:
     if not isinstance(values, list | tuple) or not all(type(value) in (str, int) for value in values):
         raise TypeError(f"{name} is {str(values)[:80]}; it is one string or integer a document")
     return tuple(values)
+
+
+def _pinned(values: Any) -> tuple[tuple[int, Hashable], ...]:
+    """Pairs of a position and a document."""
+    if not isinstance(values, list | tuple) or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in values):
+        raise TypeError(f"pinned is {str(values)[:80]}; it is pairs of a position and a document")
+    for place, _ in values:
+        arguments.integer("pinned", place, 1)
+    return tuple([(int(place), document) for place, document in values])
 
 
 def _positions(values: Any) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 import abc
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,7 +44,13 @@ class Policy(base.Base, abc.ABC):
         return hash((type(self), *vars(self).values()))
 
     def show(
-        self, scores: Sequence[float] | np.ndarray | Mapping[Hashable, float], draw: int, confidence: float = 1.0
+        self,
+        scores: Sequence[float] | np.ndarray | Mapping[Hashable, float],
+        draw: int,
+        confidence: float = 1.0,
+        *,
+        pinned: Mapping[int, Hashable] | None = None,
+        excluded: Iterable[Hashable] = (),
     ) -> Impression:
         """Draw the ranking to show.
 
@@ -56,11 +62,18 @@ class Policy(base.Base, abc.ABC):
             Number of the draw: the same number gives the same randomness. Use a counter, or a number of the request.
         confidence
             How far to trust the scores, from 0 (not at all: a random order) to 1.
+        pinned
+            `{position: document}`, positions from 1: these documents have their places, and the others are drawn over the free
+            ones.
+        excluded
+            Documents that are not shown. As those that are pinned, they leave before the draw, so that its probabilities are
+            exact.
 
         Raises
         ------
-        ValueError
-            A score is not finite, or `confidence` is not between 0 and 1.
+        TypeError, ValueError
+            A score is not finite, `confidence` is not between 0 and 1, or a document is pinned that is not in the query, is
+            pinned twice or excluded, or is pinned below the places that are shown.
         """
         arguments.number("confidence", confidence, 0.0, 1.0)
         ids: Sequence[Hashable] = tuple(scores) if isinstance(scores, Mapping) else range(len(scores))
@@ -68,12 +81,23 @@ class Policy(base.Base, abc.ABC):
         if not np.isfinite(values).all():
             i = int(np.flatnonzero(~np.isfinite(values))[0])
             raise ValueError(f"scores: that of document {ids[i]!r} is {values[i]}; scores are finite")
-        rng = counted_generator(self, self.seed, draw)
-        return self.draw_list(values, ids, len(values) if self.k is None else min(self.k, len(values)), rng, confidence)
+        pins = _checked_pins(pinned or {}, ids, excluded := {*excluded})
+        leaving = excluded | {*pins.values()}
+        length = self.k or max(len(values) - len(leaving & {*ids}) + len(pins), *pins, 0)
+        if (last := max(pins, default=0)) > length:
+            raise ValueError(f"pinned has position {last}, but {length} documents are shown")
+        if leaving:
+            stay = [i for i, name in enumerate(ids) if name not in leaving]
+            values, ids = values[stay], [ids[i] for i in stay]
+        places = [place for place in range(1, length + 1) if place not in pins][: len(values)]
+        shown = self.draw_list(values, ids, np.array(places, np.int64), counted_generator(self, self.seed, draw), confidence)
+        if not pins:
+            return shown
+        return replace(shown, positions=tuple(places[: len(shown.order)]), pinned=tuple(sorted(pins.items())))
 
     @abc.abstractmethod
     def draw_list(
-        self, scores: np.ndarray, ids: Sequence[Hashable], k: int, rng: np.random.Generator, confidence: float
+        self, scores: np.ndarray, ids: Sequence[Hashable], places: np.ndarray, rng: np.random.Generator, confidence: float
     ) -> Impression:
         """Draw a list: what a policy of your own writes.
 
@@ -83,8 +107,8 @@ class Policy(base.Base, abc.ABC):
             Finite scores (m,), float64.
         ids
             The m documents.
-        k
-            How many to show, at most m.
+        places
+            The positions on the page to fill, from 1, rising; at most m. Without pinned documents, 1 to k.
         rng
             Where all randomness comes from.
         confidence
@@ -172,24 +196,26 @@ class PlackettLuce(Policy):
             The scores have no finite standard deviation, or `confidence` is not between 0 and 1.
         """
         arguments.number("confidence", confidence, 0.0, 1.0)
-        return self._mixed(np.asarray(scores, np.float64), confidence)
+        values = np.asarray(scores, np.float64)
+        return self._mixed(values, confidence, np.arange(1, min(self.k or len(values), len(values)) + 1))
 
-    def _mixed(self, values: np.ndarray, confidence: float) -> np.ndarray:
-        """`logits`, at a confidence from 0 to 1."""
-        sharp = float(confidence) if self.keep is None else sharpness(self.keep, self.k or 0, self.newcomers)
+    def _mixed(self, values: np.ndarray, confidence: float, places: np.ndarray) -> np.ndarray:
+        """`logits`, at a confidence from 0 to 1, for these places."""
+        sharp = float(confidence) if self.keep is None else sharpness(self.keep, tuple(places.tolist()), self.newcomers)
         logits = np.empty(len(values))
-        if self.keep is not None and self.k is not None and self.k <= FEW:
+        if self.keep is not None and len(places) <= FEW:
             logits[_greedy(values)] = -4.0 * sharp * np.log(np.arange(1.0, len(values) + 1.0))
         elif not kernels.mixed_logits(values, sharp, logits):
             raise ValueError("scores are too large for a deviation; scale the features")
         return logits
 
     def draw_list(
-        self, scores: np.ndarray, ids: Sequence[Hashable], k: int, rng: np.random.Generator, confidence: float
+        self, scores: np.ndarray, ids: Sequence[Hashable], places: np.ndarray, rng: np.random.Generator, confidence: float
     ) -> Impression:
         """As `Policy.draw_list`."""
+        k = len(places)
         n = min(k + (HELD_BACK if k <= FEW else 0), len(scores))
-        logits = self._mixed(scores, confidence)
+        logits = self._mixed(scores, confidence, places)
         candidates = None if self.keep is None else _greedy(scores)
         if candidates is not None:
             logits = logits[candidates[:n]]
@@ -201,8 +227,8 @@ class PlackettLuce(Policy):
         if candidates is None:
             return shown
         beyond = candidates[n:]
-        newcomers = self.newcomers if len(beyond) else 0.0
-        kept = kept_share(logits, k, newcomers)
+        newcomers = self.newcomers if k and len(beyond) else 0.0
+        kept = kept_share(logits, places, newcomers)
         if not newcomers:
             return replace(shown, kept=kept)
         *above, last = shown.chances or ()
@@ -257,10 +283,10 @@ class FairPairs(Policy):
         return 0.75 if self.k == 1 else second if self.k == 2 else first
 
     def draw_list(
-        self, scores: np.ndarray, ids: Sequence[Hashable], k: int, rng: np.random.Generator, confidence: float
+        self, scores: np.ndarray, ids: Sequence[Hashable], places: np.ndarray, rng: np.random.Generator, confidence: float
     ) -> Impression:
         """As `Policy.draw_list`."""
-        order = _greedy(scores)
+        order, k = _greedy(scores), len(places)
         n = min(k + (k <= FEW), len(order))
         first = int(rng.integers(2))
         swaps = rng.random(len(order) // 2) < 0.5
@@ -268,7 +294,13 @@ class FairPairs(Policy):
             if swap:
                 order[a], order[a + 1] = order[a + 1], order[a]
         drawn = tuple([ids[i] for i in order[:n].tolist()])
-        return Impression(drawn[:k], pairs_from=first, held_back=drawn[k:], kept=self.keep if len(order) > 1 else 1.0)
+        return Impression(drawn[:k], pairs_from=first, held_back=drawn[k:], kept=self._kept(places, len(order)))
+
+    def _kept(self, places: np.ndarray, m: int) -> float | None:
+        """What a draw of m documents keeps; None with pinned documents, where discounts need not be convex."""
+        if m <= 1:
+            return 1.0
+        return self.keep if places.tolist() == [*range(1, min(self.k or m, m) + 1)] else None
 
 
 class Greedy(Policy):
@@ -294,10 +326,26 @@ class Greedy(Policy):
     keep = 1.0
 
     def draw_list(
-        self, scores: np.ndarray, ids: Sequence[Hashable], k: int, rng: np.random.Generator, confidence: float
+        self, scores: np.ndarray, ids: Sequence[Hashable], places: np.ndarray, rng: np.random.Generator, confidence: float
     ) -> Impression:
         """As `Policy.draw_list`."""
-        return Impression(tuple(ids[i] for i in _greedy(scores)[:k].tolist()), kept=1.0)
+        return Impression(tuple(ids[i] for i in _greedy(scores)[: len(places)].tolist()), kept=1.0)
+
+
+def _checked_pins(pinned: Mapping[int, Hashable], ids: Sequence[Hashable], excluded: set[Hashable]) -> dict[int, Hashable]:
+    """Pinned documents by place. Raises TypeError or ValueError."""
+    if not isinstance(pinned, Mapping):
+        raise TypeError(f"pinned is of type {type(pinned).__name__}; it is {{position: document}}")
+    if not pinned:
+        return {}
+    known, seen = {*ids}, set[Hashable]()
+    for place, document in pinned.items():
+        arguments.integer("pinned", place, 1)
+        if document not in known or document in seen or document in excluded:
+            wrong = "is not in the query" if document not in known else "twice" if document in seen else "and excluded"
+            raise ValueError(f"pinned has document {document!r:.100}, which {'is pinned ' * (document in known)}{wrong}")
+        seen.add(document)
+    return {**pinned}
 
 
 def _greedy(scores: np.ndarray) -> np.ndarray:

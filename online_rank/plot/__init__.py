@@ -7,7 +7,18 @@ of colour vision can distinguish; lines are labelled directly, without a legend.
 
 from online_rank.plot.additive import curves
 from online_rank.plot.bars import certificate, explanation, importance, weights
-from online_rank.plot.losses import LossCurve, loss, trace
+from online_rank.plot.losses import LossCurve, bands, loss, trace
 from online_rank.plot.served import served_loss
 
-__all__ = ["LossCurve", "certificate", "curves", "explanation", "importance", "loss", "served_loss", "trace", "weights"]
+__all__ = [
+    "LossCurve",
+    "bands",
+    "certificate",
+    "curves",
+    "explanation",
+    "importance",
+    "loss",
+    "served_loss",
+    "trace",
+    "weights",
+]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from online_rank.bounds import LossTracker
-from online_rank.evaluate import Trace
+from online_rank.evaluate import Repeated, Trace
 from online_rank.plot._style import FONT, GREY, lines, logarithmic_axes, name_lines, scale_to_settled, styled
 
 if TYPE_CHECKING:
@@ -18,6 +18,44 @@ Curve: TypeAlias = tuple[Sequence[float] | np.ndarray, Sequence[float] | np.ndar
 
 #: A `LossCurve` records whenever the number of queries has grown by this factor: about 1000 records for a million queries.
 _SPACING = 1.01
+
+
+def bands(repeated: Repeated, *, metric: str | None = None, level: float = 0.95, ax: "Axes | None" = None) -> "Axes":
+    """Learning curves over several seeds, each with a band: an interval for the mean at each number of queries.
+
+    Parameters
+    ----------
+    repeated
+        The result of `evaluate.repeat`.
+    metric
+        The metric; None for the first.
+    level
+        The confidence of the bands.
+    ax
+        Axes to draw on.
+
+    Raises
+    ------
+    KeyError, ValueError
+        There is no such metric, or the level is not between 0 and 1.
+
+    Examples
+    --------
+    >>> from online_rank import PerceptronRanker, evaluate, plot
+    >>> query = [[1.0, 0.0], [0.0, 1.0]], [0, 1]
+    >>> runs = evaluate.repeat(lambda seed: PerceptronRanker(), lambda seed: [query] * 20, "ndcg", seeds=3)
+    >>> plot.bands(runs).get_ylabel()
+    'ndcg'
+    """
+    found = {name: repeated.curve(name, metric, level=level) for name in repeated.traces}
+    ax = styled(ax, "queries", metric or repeated.metrics[0])
+    curves = {name: (band.queries, band.mean) for name, band in found.items()}
+    lines(ax, curves)
+    for line, band in zip(ax.get_lines(), found.values(), strict=False):
+        ax.fill_between(band.queries, band.lower, band.upper, color=line.get_color(), alpha=0.2, linewidth=0)
+    scale_to_settled(ax, curves)
+    name_lines(ax, curves)
+    return ax
 
 
 def trace(

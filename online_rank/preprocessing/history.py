@@ -367,10 +367,11 @@ class History(QueryTransformer):
         if _is_infinite(X):
             require_finite(block)
         if isinstance(X, list):
-            if any(name in x for x in X for name in self._adds):
-                raise self._taken_name()
             rows = (dict(zip(self._adds, row, strict=True)) for row in values.tolist())
-            return block._replace(X=[x | row for x, row in zip(X, rows, strict=True)])
+            documents = [x | row for x, row in zip(X, rows, strict=True)]
+            if sum(map(len, documents)) < sum(map(len, X)) + values.size:
+                raise self._taken_name()
+            return block._replace(X=documents)
         names = numbers(X.shape[1]) if names is None else names
         if not {*self._adds}.isdisjoint(names):
             raise self._taken_name()

@@ -16,11 +16,11 @@ from online_rank.query import Block, SparseRows, require_finite
 
 
 class MaxAbsStreamScaler(QueryEstimator, QueryTransformer):
-    """Divide each feature by its largest absolute value in the stream so far, in one pass and without centring.
+    r"""Divide each feature by its largest absolute value in the stream so far, in one pass and without centring.
 
-    With a_j = max |x_ij| over all documents so far, this query's included, a value x becomes x / a_j, which lies in [-1, 1]; a
-    feature that has only been 0 stays 0. Zeros stay zeros, so sparse queries stay sparse, and a query takes time proportional
-    to its entries, however many features are known. Unknown features become 0.
+    With :math:`a_j = \max |x_{ij}|` over all documents so far, this query's included, a value x becomes x / a_j, which lies in
+    [-1, 1]; a feature that has only been 0 stays 0. Zeros stay zeros, so sparse queries stay sparse, and a query takes time
+    proportional to its entries, however many features are known. Unknown features become 0.
 
     See Also
     --------

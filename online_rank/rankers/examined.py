@@ -110,7 +110,7 @@ class ExaminedRanker(RankerOfOne):
     _forwards = ("takes_sparse",)
 
     def _abilities(self) -> Abilities:
-        return super()._abilities()._replace(takes_clicks=True, draws=True)
+        return super()._abilities()._replace(takes_clicks=True, takes_any_list=self._bias is None, draws=True)
 
     @property
     def _own_policy(self) -> Policy:

@@ -47,7 +47,8 @@ class ExploringRanker(LinearRanker):
         return self._confidence()
 
     def _abilities(self) -> Abilities:
-        return Abilities(takes_clicks=True, takes_sparse=self.signs is None, draws=True)
+        examined = getattr(self, "examination", None) is not None
+        return Abilities(takes_clicks=True, takes_sparse=self.signs is None, takes_any_list=examined, draws=True)
 
     @property
     def _own_policy(self) -> Policy:

@@ -12,6 +12,7 @@ from online_rank.base.form import Head, Linear
 from online_rank.base.growth import with_zeros
 from online_rank.base.rounds import largest_norm
 from online_rank.base.schema import Derived, Schema
+from online_rank.feedback.policies import Policy, require_policy
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import Block
@@ -30,6 +31,8 @@ class FixedRanker(Ranker):
         `{feature: weight}`, or d numbers for features known by their position; other features have weight 0.
     measure
         The measure of the loss (see `online_rank.measure`).
+    policy
+        How `show_one` draws. With a policy it takes clicks too, which change nothing either.
 
     Raises
     ------
@@ -47,11 +50,18 @@ class FixedRanker(Ranker):
 
     _schema = Schema(_measure=Derived(), _aligned=Derived("d"))
 
-    def __init__(self, weights: Mapping[Hashable, float] | tuple[float, ...], measure: str = "ndcg@10") -> None:
+    def __init__(
+        self,
+        weights: Mapping[Hashable, float] | tuple[float, ...],
+        measure: str = "ndcg@10",
+        policy: Policy | None = None,
+    ) -> None:
         super().__init__()
+        require_policy(policy)
         names, values = as_weights(weights)
         self.weights = weights
         self.measure = measure
+        self.policy = policy
         self._measure = parse_measure(measure)
         self._aligned = np.empty(0)
         # So that it ranks by them at once.
@@ -59,7 +69,11 @@ class FixedRanker(Ranker):
         self._derive()
 
     def _abilities(self) -> Abilities:
-        return Abilities(takes_sparse=True)
+        return Abilities(takes_sparse=True, takes_clicks=self.policy is not None, draws=self.policy is not None)
+
+    @property
+    def _own_policy(self) -> Policy | None:
+        return self.policy
 
     def _grow(self, n_new: int) -> None:
         self._aligned = with_zeros(self._aligned, n_new)
@@ -83,6 +97,9 @@ class FixedRanker(Ranker):
         y, w, losses, scores = query.y, query.w[0], np.zeros(1), self._score(query.X)
         if not (all_finite(scores) and 0.0 <= w < np.inf):
             return False
+        if isinstance(y, tuple):
+            row[:] = 0.0, np.nan, 0.0, 0.0, 0.0, w, query.n_documents, largest_norm(query.X), 0.0, True
+            return True
         levels = judge_rankings(*self._measure, scores[None], y, discounts(len(y)), losses)
         row[:] = losses[0], np.nan, 0.0, 0.0, 0.0, w, len(y), largest_norm(query.X), 0.0, levels < 2
         return levels >= 0

@@ -50,7 +50,7 @@ class TorchRanker(AveragedRanker):
     Parameters
     ----------
     module
-        A `torch.nn.Module` that maps documents (m, *shape) to scores (m,) or (m, 1), with parameters of one floating-point
+        A `torch.nn.Module` that maps documents `(m, *shape)` to scores (m,) or (m, 1), with parameters of one floating-point
         dtype on one device. Its parameters are the initial weights: call `torch.manual_seed` before creating it. It runs where
         it is, on a GPU after `module.cuda()`; what is learned stays on the CPU and goes there for each query.
     surrogate

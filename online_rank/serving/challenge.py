@@ -1,6 +1,8 @@
 """A second model beside the serving one: compared on the same traffic, and promoted once it is known to be better."""
 
 import copy
+import dataclasses
+from collections.abc import Hashable, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -10,16 +12,19 @@ from online_rank.arguments import number
 from online_rank.base import abilities_of, ranker_of
 from online_rank.base.anatomy import learned_measure
 from online_rank.base.draws import counted_generator
-from online_rank.base.schema import Array, Count, Schema
-from online_rank.feedback import Clicks, Impression
+from online_rank.base.schema import Array, Count, Schema, Text
+from online_rank.feedback import Clicks, Impression, PlackettLuce
 from online_rank.intervals import PairedLosses
 from online_rank.intervals.losses import served_loss
 from online_rank.intervals.paired import Difference
 from online_rank.measures.learned import AnyMeasure
 from online_rank.metrics.interleaving import draft, vote
 from online_rank.query import Block
+from online_rank.rankers.fixed import FixedRanker
 
 _NAMES = ("serving", "challenger")
+#: The share of lists that are drafted without a budget, and the confidence of `from_today`.
+_HALF, SURE = 0.5, 0.95
 
 
 def drafted_by_challenge(feedback: Any) -> bool:
@@ -36,6 +41,9 @@ class Challenge:
     that each would show, draws included (`online_rank.metrics.TeamDraft`), and clicks are votes. Neither model learns from
     those lists.
 
+    With a budget (`from_today`), a smaller share of the lists is drafted, both models order the documents that the serving one
+    would show, and the model that lost its place is the next challenger: it may come back.
+
     Parameters
     ----------
     model
@@ -44,6 +52,9 @@ class Challenge:
         Digest of its file.
     promote_at
         Confidence at which it replaces the serving model, at any time; None only compares.
+    keep
+        The budget: the least share of the serving model's DCG that users see in expectation, drafted lists included; None for
+        none.
     seed
         Seed of the drafts.
 
@@ -62,18 +73,39 @@ class Challenge:
     (True, {'x': 1.0})
     """
 
-    _schema = Schema(sums=Array(1, 3, low=0.0), n_drafted=Count(), n_asked=Count(), n_failed=Count(), since=Count())
+    _schema = Schema(
+        sums=Array(1, 3, low=0.0),
+        n_drafted=Count(),
+        n_asked=Count(),
+        n_failed=Count(),
+        since=Count(),
+        n_turns=Count(),
+        serving_origin=Text(optional=True),
+    )
 
     #: Number of the first waiting query whose draft is of this comparison. Older files lack it.
     since: int = 0
+    #: How often the two models have exchanged their roles, and the origin of the one that serves. Older files lack them.
+    n_turns: int = 0
+    serving_origin: str | None = None
 
-    def __init__(self, model: Any, *, origin: str | None = None, promote_at: float | None = None, seed: int = 0) -> None:
+    def __init__(
+        self,
+        model: Any,
+        *,
+        origin: str | None = None,
+        promote_at: float | None = None,
+        keep: float | None = None,
+        seed: int = 0,
+    ) -> None:
         number("promote_at", promote_at, above=0.5, below=1.0, optional=True)
+        number("keep", keep, above=0.0, below=1.0, optional=True)
         arguments.seed(seed)
         ranker_of(model)
         self.model = model
         self.origin = origin
         self.promote_at = promote_at
+        self.keep = keep
         self.seed = seed
         self.sums = np.zeros((1, 3))
         self.n_asked = 0
@@ -105,6 +137,20 @@ class Challenge:
         begun.sums, begun.n_drafted, begun.since = np.zeros((1, 3)), 0, since
         return begun
 
+    def turned(self, model: Any, since: int) -> Self | None:
+        """The comparison after the challenger took the place of `model`: with a budget, that model is the next challenger."""
+        if self.keep is None:
+            return None
+        turned = self.begun(since)
+        turned.model, turned.n_turns = model, self.n_turns + 1
+        turned.origin, turned.serving_origin = self.serving_origin, self.origin
+        return turned
+
+    @property
+    def share(self) -> float:
+        """The share of the lists that are drafted, if the models learn from clicks."""
+        return _HALF if self.keep is None else share_of_votes(self.keep, ranker_of(self.model).policy.k)
+
     def difference(self, level: float = 0.95) -> Difference:
         """By how much the loss of the serving model exceeds that of the challenger."""
         return self.paired.difference("challenger", "serving", level)
@@ -115,26 +161,40 @@ class Challenge:
         if serving is not None and challenger is not None:
             self._update({"serving": serving, "challenger": challenger})
 
-    def drafted(self, shown: Impression, model: Any, query: Block) -> Impression | None:
+    def drafted(self, shown: Impression, model: Any, query: Block, pins: Mapping[str, Any] | None = None) -> Impression | None:
         """A list drafted by both for the next query, which the serving model would show as `shown`; None if it is not drafted.
 
         What is drafted is what each would show, draws included: a challenger whose draws hide what it knows does not win.
         """
-        if self.n_asked % 2:
+        if self.n_asked * self.share % 1.0 >= self.share:
             return None
-        lists = [
-            [*each.order, *(document for document in rival.rank_one(query) if document not in {*each.order})]
-            for rival, each in ((model, shown), (self.model, self._would_show(query)))
-        ]
+        pins = pins or {}
+        gone = {*pins.get("excluded", ()), *pins.get("pinned", {}).values()}
         k = len(shown.order)
-        return draft(dict(zip(_NAMES, lists, strict=True)), k, counted_generator(self, self.seed, self.n_asked))
+        if self.keep is None:
+            lists, kept = self._drawn_lists(shown, model, query, pins, gone), None
+        else:
+            first = [document for document in model.rank_one(query) if document not in gone][:k]
+            place = {document: place for place, document in enumerate(self.model.rank_one(query))}
+            lists, kept = [first, sorted(first, key=place.__getitem__)], least_drafted(k)
+        drafted = draft(dict(zip(_NAMES, lists, strict=True)), k, counted_generator(self, self.seed, self.n_asked))
+        return dataclasses.replace(drafted, positions=shown.positions, pinned=shown.pinned, kept=kept)
 
-    def _would_show(self, query: Block) -> Impression:
+    def _drawn_lists(
+        self, shown: Impression, model: Any, query: Block, pins: Mapping[str, Any], gone: set[Any]
+    ) -> list[list[Any]]:
+        """What each model would show, draws included, and then all other documents."""
+        return [
+            [*each.order, *(document for document in rival.rank_one(query) if document not in gone | {*each.order})]
+            for rival, each in ((model, shown), (self.model, self._would_show(query, pins)))
+        ]
+
+    def _would_show(self, query: Block, pins: Mapping[str, Any]) -> Impression:
         """What the challenger would show for the next query; it does not count as shown."""
         ranker = ranker_of(self.model)
         before, ranker.n_shown = ranker.n_shown, self.n_asked
         try:
-            shown: Impression = self.model.show_one(query)
+            shown: Impression = self.model.show_one(query, **pins)
         finally:
             ranker.n_shown = before
         return shown
@@ -163,12 +223,77 @@ class Challenge:
             "level": level,
             "promote_at": self.promote_at,
             "failed": self.n_failed,
+            "share": self.share,
+            "turns": self.n_turns,
         }
 
     def _update(self, losses: dict[str, float]) -> None:
         paired = self.paired
         paired.update(losses)
         self.sums = paired.sums
+
+
+def from_today(
+    today: Mapping[Hashable, float] | tuple[float, ...], model: Any, *, keep: float = 0.98, k: int = 10, seed: int = 0
+) -> tuple[FixedRanker, Challenge]:
+    """The ranking of today, which serves, and the challenge of a model that learns from its lists until it takes its place.
+
+    Of what the budget may cost, draws around the serving ranking get one half, newcomers among them, and votes the other.
+
+    Parameters
+    ----------
+    today
+        The weights of the present ranking formula, as `FixedRanker` takes them: `{"score": 1.0}`, or `{"rank": -1.0}`.
+    model
+        The model that learns: a `SwapRanker` or a `ClickPerceptron`, or a pipeline that ends in one. From now on it draws
+        by the policy of today's ranking.
+    keep, k
+        The budget, and how many documents are shown, at least 3.
+    seed
+        Seed of the draws.
+
+    Examples
+    --------
+    >>> from online_rank import StreamQuantileMap, SwapRanker
+    >>> from online_rank.serving import RankingService
+    >>> from online_rank.serving.challenge import from_today
+    >>> today, challenge = from_today({"score": 1.0}, StreamQuantileMap() | SwapRanker())
+    >>> service = RankingService(today, challenge=challenge)
+    >>> round(challenge.share, 3), today.policy.newcomers, service.keep
+    (0.038, 0.005..., 0.98)
+    """
+    ranker = ranker_of(model)
+    if getattr(ranker, "credit", "swap") != "swap" or not hasattr(ranker, "policy"):
+        raise ValueError(
+            f"{type(ranker).__name__} does not learn from lists that are drawn around the ranking of today: SwapRanker does"
+        )
+    number("keep", keep, above=0.0, below=1.0)
+    arguments.integer("k", k, 3)
+    share = share_of_votes(keep, k)
+    drawn = (keep - share * least_drafted(k)) / (1.0 - share)
+    ranker.policy = PlackettLuce(k, keep=drawn, newcomers=0.25 * (1.0 - keep), seed=seed)
+    return FixedRanker(today, policy=copy.copy(ranker.policy)), Challenge(model, promote_at=SURE, keep=keep, seed=seed)
+
+
+def share_of_votes(keep: float, k: int) -> float:
+    """The share of drafted lists whose price is half of the budget; at most half of the lists."""
+    return min(_HALF, 0.5 * (1.0 - keep) / (1.0 - least_drafted(k)))
+
+
+def least_drafted(k: int) -> float:
+    """The least share of DCG@k that a list keeps which is drafted from two orders of k documents, whatever the other order is.
+
+    Document p is picked in round p at the latest: at place 2p - 1 or 2p with the same probability, or else at the last place.
+
+    Examples
+    --------
+    >>> round(least_drafted(10), 4)  # the second document, at place 3 or 4
+    0.7375
+    """
+    places = np.arange(1.0, k + 1.0)
+    first, second = np.minimum(2.0 * places - 1.0, k), np.minimum(2.0 * places, k)
+    lowest = 0.5 / np.log2(first + 1.0) + 0.5 / np.log2(second + 1.0)
+    return float(np.min(lowest * np.log2(places + 1.0), initial=1.0))
 
 
 def _loss(measure: AnyMeasure, model: Any, query: Block, y: Any) -> float | None:

@@ -23,8 +23,9 @@ from online_rank.query.blocks import ONE, with_feedback
 from online_rank.query.columns import Columns
 from online_rank.serving import answers, messages
 from online_rank.serving.challenge import drafted_by_challenge
+from online_rank.serving.evidence import count_evidence, is_limited
 from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
-from online_rank.serving.reading import digest_of, feedback_of, read, remembered_in, request_of
+from online_rank.serving.reading import digest_of, displayed_in, feedback_of, read, remembered_in, request_of
 from online_rank.serving.service_state import ServiceState
 
 #: Most rankings that wait under one id, of which a further one takes the place of the last; and what marks their ids.
@@ -33,10 +34,20 @@ _MOST_PAGES, _MARK = 10, "\x1f"
 NOT_CLICKS = "this service learns from grades: its ranker draws no rankings that clicks could be learned from"
 
 
-def learn(state: ServiceState, message: messages.Grades | messages.Clicks, request: bytes, at: float | None) -> Reply:
-    """Learn a query from the first feedback that comes for it, at a time, if the model asks for one. Raises ValueError."""
+def learn(
+    state: ServiceState,
+    message: messages.Grades | messages.Clicks,
+    request: bytes,
+    at: float | None,
+    day: int | None = None,
+) -> Reply:
+    """Learn a query from the first feedback that comes for it, at a time, if the model asks for one. Raises ValueError.
+
+    `day` is that of feedback that names its session or user.
+    """
     feedback, ungraded = feedback_of(message)
-    query_id, digest = meant(state, message.id, feedback), digest_of(message)
+    displayed = displayed_in(message)
+    query_id, digest = meant(state, message.id, () if displayed else feedback), digest_of(message)
     if (before := state.learned_as(query_id)) is not None:
         return _came_again(state, query_id, before, digest)
     number = state._pending.number(query_id)
@@ -44,9 +55,15 @@ def learn(state: ServiceState, message: messages.Grades | messages.Clicks, reque
         raise UnknownQuery(
             "no query is waiting under this id: it was never ranked, or dropped since (see stats: evicted, expired)"
         )
-    outcome = Outcome(("learn", query_id, number, at), feedback=request, gone=(number,), digest=digest)
+    outcome = Outcome(("learn", query_id, number, at, day), feedback=request, gone=(number,), digest=digest)
+    if is_limited(state, message, day):
+        answer = {"id": message.id, "learned": False, "limited": True}
+        return forget_query(state, query_id, "limited", Reply(answer, outcome, learned=True), digest)
     is_clicks = isinstance(message, messages.Clicks)
-    return learn_waiting(state, query_id, feedback, ungraded, outcome, at, is_clicks=is_clicks)
+    reply = learn_waiting(state, query_id, feedback, ungraded, outcome, at, is_clicks=is_clicks, displayed=displayed)
+    with all_or_nothing(state) as changes:
+        count_evidence(state, changes, message, day, len(feedback))
+    return reply
 
 
 def teach(state: ServiceState, message: messages.Teach, request: bytes, at: float | None, *, n_bytes: int | None) -> Reply:
@@ -72,9 +89,20 @@ def teach(state: ServiceState, message: messages.Teach, request: bytes, at: floa
 
 
 def learn_waiting(
-    state: ServiceState, query_id: Any, feedback: Any, ungraded: Any, outcome: Outcome, at: float | None, *, is_clicks: bool
+    state: ServiceState,
+    query_id: Any,
+    feedback: Any,
+    ungraded: Any,
+    outcome: Outcome,
+    at: float | None,
+    *,
+    is_clicks: bool,
+    displayed: Sequence[Any] | None = None,
 ) -> Reply:
-    """Learn a query that waits, which waits no longer. Raises ValueError."""
+    """Learn a query that waits, which waits no longer. Raises ValueError.
+
+    `displayed` are its documents as the client displayed them, if it says so.
+    """
     number = state._pending.number(query_id) or 0
     text, scores, drawn = state._pending.get(query_id)
     query = block_of(state, number, text)
@@ -86,15 +114,24 @@ def learn_waiting(
         by: np.ndarray | None = None
         y: Any
         if is_clicks:
-            feedback = y = Impression.from_dict(json.loads(drawn)).clicked(feedback)
+            shown = Impression.from_dict(json.loads(drawn))
+            changed = displayed is not None and tuple(displayed) != shown.page
+            if displayed is not None and changed:
+                answers.require_known(displayed, query.ids or ())
+                shown = Impression(tuple(displayed))
+            feedback = y = shown.clicked(feedback)
+            if changed and not abilities_of(state.model).takes_any_list:
+                answer = {"id": asked_as(query_id), "learned": False, "displayed": True}
+                return forget_query(state, query_id, "displayed", Reply(answer, outcome, learned=True), outcome.digest)
+            state._counts["displayed"] += changed
             if drafted_by_challenge(y) and (state.challenge is None or number < state.challenge.since):
                 # Its vote is for a comparison that has ended.
                 return forget_query(state, query_id, "late", too_late(query_id, outcome), outcome.digest)
         else:
             if drawn:
                 answers.require_few_pairs(query, len(text))
-                answered = answers.ranked(query_id, dict(zip(query.ids or (), scores, strict=True)), json.loads(drawn)["order"])
-                scores = answers.as_served(query.ids, answered["ranking"])
+                ranking = arranged(read(request_of(text)), dict(zip(query.ids or (), scores, strict=True)), drawn)["ranking"]
+                scores = answers.as_served(query.ids, ranking)
             query = _placed(query, scores)
             if ungraded == "skip":
                 of_all = dict(zip(query.ids or (), scores, strict=True))
@@ -119,6 +156,13 @@ def learn_waiting(
         state._served = account.sums
         _end(state, changes, query_id, outcome.digest, "learned")
     return reply
+
+
+def arranged(message: Any, scores: dict[Any, float], drawn: str | None) -> dict[str, Any]:
+    """The answer to a query, with the documents of its page first, without those that it excludes."""
+    excluded = () if message.excluded is UNSET else {*message.excluded}
+    left = {name: score for name, score in scores.items() if name not in excluded} if excluded else scores
+    return answers.ranked(message.id, left, None if drawn is None else Impression.from_dict(json.loads(drawn)).page)
 
 
 def query_of(state: ServiceState, message: Any, only: Any = None, *, n_bytes: int | None = None) -> Block:
@@ -199,7 +243,10 @@ def block_of(state: ServiceState, number: int, text: str) -> Block:
 def known_documents(state: ServiceState, number: int, waiting: Any) -> Any:
     """The documents that feedback may be about on a query that waits: text, scores, draw."""
     text, _, drawn = waiting
-    return json.loads(drawn)["order"] if drawn else block_of(state, number, text).ids or ()
+    if not drawn:
+        return block_of(state, number, text).ids or ()
+    found = json.loads(drawn)
+    return [*found["order"], *[document for _, document in found.get("pinned", ())]]
 
 
 def pages_of(query_id: str | int) -> list[Any]:

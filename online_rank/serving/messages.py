@@ -45,10 +45,19 @@ _Runs = Annotated[
 ]
 _Context = Annotated[
     dict[str, _Text | _Int64 | float | bool | None],
-    _about("what is known of the query itself, for models that look at it (`CrossFeatures`): `{name: value}`"),
+    _about("what is known of the query itself, for models that look at it (`CrossFeatures`, `History`): `{name: value}`"),
 ]
 _Explain = Annotated[tuple[str, str], _about("two documents: why the first scores higher or lower than the second")]
 _Greedy = Annotated[bool, _about("true: rank by the scores, draw nothing, expect no feedback")]
+_Pinned = Annotated[
+    dict[str, str], _about('documents that have their place, `{"1": document}`; the others are drawn around them')
+]
+_Excluded = Annotated[list[str], _about("documents that are not shown; they leave before the draw")]
+_Displayed = Annotated[
+    list[str],
+    _about("the documents in the order displayed, if the client changed the list; it is then left out of learning from swaps"),
+]
+_Whose = Annotated[_Text, _about("whose feedback it is: the evidence that one of them gives in a day is limited")]
 _Grade = Annotated[int, Meta(ge=0, le=MAX_GRADE)]
 _Grades = Annotated[dict[str, _Grade], _about("`{document: grade}` of all documents; of some, with `ungraded` or a window")]
 # Versions of msgspec before 0.22 cannot describe one `Literal` of both types.
@@ -108,6 +117,8 @@ class Rank(Query, kw_only=True):
     """ranks the documents of a query, which then waits for its feedback"""
 
     greedy: _Greedy | UnsetType = UNSET
+    pinned: _Pinned | UnsetType = UNSET
+    excluded: _Excluded | UnsetType = UNSET
     ts: _Time | UnsetType = UNSET
 
 
@@ -137,6 +148,9 @@ class Clicks(Message, kw_only=True):
     """learns the query from clicks on the documents that were shown; with none of them, nothing was clicked"""
 
     clicks: _Clicks
+    displayed: _Displayed | UnsetType = UNSET
+    session: _Whose | UnsetType = UNSET
+    user: _Whose | UnsetType = UNSET
     ts: _Time | UnsetType = UNSET
 
 
@@ -146,6 +160,9 @@ class Event(Message, kw_only=True):
     event: _Event
     doc: _Doc
     value: _Value | UnsetType = UNSET
+    displayed: _Displayed | UnsetType = UNSET
+    session: _Whose | UnsetType = UNSET
+    user: _Whose | UnsetType = UNSET
     ts: _Time | UnsetType = UNSET
 
 
@@ -196,7 +213,7 @@ class Forget(Struct, kw_only=True, forbid_unknown_fields=True):
     """what is to be forgotten, in one of the fields or several; names and values are compared as a whole"""
 
     ids: Annotated[list[Id], _about("queries, waiting or learned")] | UnsetType = UNSET
-    context: Annotated[_Entry, _about("queries with this entry, and features that `CrossFeatures` made")] | UnsetType = UNSET
+    context: Annotated[_Entry, _about("queries with this entry, and features and keys made of it")] | UnsetType = UNSET
     document: Annotated[str, _about("queries that have this document, and feedback on it")] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
@@ -251,6 +268,8 @@ class Learned(Answered):
     learned: bool
     loss: NotRequired[Annotated[float, _about("of the ranking that was served")]]
     duplicate: NotRequired[Annotated[bool, _about("it was learned before")]]
+    displayed: NotRequired[Annotated[bool, _about("the list was changed, and this model learns from drawn lists alone")]]
+    limited: NotRequired[Annotated[bool, _about("its session or user has given as much evidence today as counts")]]
     late: NotRequired[Annotated[bool, _about("other feedback was learned before, or a challenge has ended")]]
 
 
@@ -259,6 +278,7 @@ class Accepted(Answered):
 
     accepted: bool
     early: NotRequired[Annotated[bool, _about("its query has not come yet")]]
+    limited: NotRequired[Annotated[bool, _about("its session or user has given as much evidence today as counts")]]
     late: NotRequired[Annotated[bool, _about("its window has ended: not learned")]]
 
 

@@ -26,6 +26,8 @@ _COUNTERS = {
     "unknown_documents": "Early feedback on documents that its query, when it came, did not have",
     "unanswered": "Windows that ended without feedback",
     "refused": "Windows that ended with what the model cannot learn",
+    "displayed": "Lists that clients displayed otherwise than they were drawn",
+    "limited": "Feedback beyond what a session or a user may give in a day",
     "expired": "Early feedback whose query never came",
     "promotions": "Challengers that took the place of the serving model",
     "inputs": "Queries whose features were looked at",

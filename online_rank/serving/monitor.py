@@ -201,8 +201,8 @@ class Monitor:
 
     def _learned_clicks(self, query_id: Any, clicks: Clicks, model: Any, before: np.ndarray | None) -> None:
         order, gains = clicks.impression.order, clicks.gains
-        if clicks.impression.teams is None:
-            # Lists drafted by two models were not drawn by a policy, and say nothing of positions.
+        if clicks.impression.logits is not None or clicks.impression.pairs_from is not None:
+            # Other lists were not drawn by a policy, and say nothing of positions.
             if self._bias is None:
                 self._bias = PositionBias(max(1, min(len(order), _MAX_POSITIONS)))
             self._bias.update(clicks)

@@ -11,7 +11,7 @@ from online_rank.arguments import integer
 from online_rank.arguments import number as real
 from online_rank.base.schema import Count, Derived, DictOf, Plain, Real, Schema, Text, TupleOf
 from online_rank.base.undo import Undo, all_or_nothing
-from online_rank.serving.plan import FeedbackPlan, Given
+from online_rank.serving.plan import PLACE, FeedbackPlan, Given
 from online_rank.serving.waiting import WaitingQueries
 
 #: About what a value that was given takes.
@@ -220,6 +220,12 @@ class PendingQueries(WaitingQueries):
         """What the documents of a query are worth by what was given so far."""
         given = self._given.get(query_id)
         return {} if given is None or self.plan is None else self.plan.totals(given)
+
+    def displayed(self, query_id: Hashable) -> list[Hashable] | None:
+        """The documents of a query as a client displayed them last; None if no feedback has said that."""
+        places = [(kinds[PLACE], document) for document, kinds in self._given.get(query_id, {}).items() if PLACE in kinds]
+        last = max((at for (_, at), _ in places), default=None)
+        return sorted((d for (_, at), d in places if at == last), key=lambda d: self._given[query_id][d][PLACE]) or None
 
     def ungraded(self, query_id: Hashable) -> int | str | None:
         """What becomes of documents that were given nothing."""

@@ -10,6 +10,8 @@ from online_rank.query.grades import MAX_GRADE
 
 #: The kind of feedback given as a grade or an engagement rather than as an event. It replaces all events.
 GRADE = ""
+#: The kind by which a displayed list is kept: the place of each document. It is worth nothing.
+PLACE = "\x1fplace"
 _MAX_NAME = 100
 
 #: The feedback on the documents of a query: {document: {kind of event: (value, time)}}.
@@ -90,7 +92,8 @@ class FeedbackPlan:
 
     def totals(self, given: Given) -> dict[Hashable, float]:
         """The total value of each document's feedback."""
-        return {document: self._total(kinds) for document, kinds in given.items()}
+        valued = {document: kinds for document, kinds in given.items() if kinds.keys() != {PLACE}}
+        return {document: self._total(kinds) for document, kinds in valued.items()}
 
     def require_whole(self) -> None:
         """Raise ValueError if events have fractional values, since grades are integers."""
@@ -101,7 +104,7 @@ class FeedbackPlan:
     def _total(self, kinds: Mapping[str, tuple[float, float]]) -> float:
         if GRADE in kinds:
             return kinds[GRADE][0]
-        values = [value for value, _ in kinds.values()]
+        values = [value for kind, (value, _) in kinds.items() if kind != PLACE]
         # fsum: the order in which events came must not matter.
         return max(values) if self.total == "largest" else min(_plain(math.fsum(values), values), MAX_GRADE)
 

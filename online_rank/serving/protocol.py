@@ -18,7 +18,6 @@ window ends, from all that was given until then.
 """
 
 import contextlib
-import json
 import math
 from collections.abc import Collection
 from typing import Any
@@ -29,8 +28,8 @@ from online_rank.base.growth import growth_limited
 from online_rank.base.undo import all_or_nothing
 from online_rank.limits import MAX_COUNT, is_integer
 from online_rank.serving import learning, messages, ranking, windows
-from online_rank.serving.answers import ranked
 from online_rank.serving.clock import CLOCK
+from online_rank.serving.evidence import day_of
 from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
 from online_rank.serving.reading import RequestError, read
 from online_rank.serving.service_state import ServiceState
@@ -158,8 +157,8 @@ class RankingService(ServiceState):
             return Reply({"id": message.id, **done, "duplicate": True})
         text, scores, drawn = waiting
         ids = learning.block_of(self, self._pending.number(message.id) or 0, text).ids or ()
-        order = json.loads(drawn)["order"] if drawn else None
-        return Reply(ranked(message.id, dict(zip(ids, scores, strict=True)), order))
+        asked: Any = read(learning.request_of(text))
+        return Reply(learning.arranged(asked, dict(zip(ids, scores, strict=True)), drawn))
 
     def exchange_model(self, model: Any, content: bytes) -> Outcome:
         """Replace the model as `replace_model` does, between two requests.
@@ -198,7 +197,7 @@ class RankingService(ServiceState):
         if kind == "rank":
             self._rank_again(*rest, number=number, waiting=waiting)
         elif kind == "learn":
-            learning.learn(self, message, feedback, _times(rest[2:]))
+            learning.learn(self, message, feedback, _times(rest[2:3]), *rest[3:])
         elif kind == "teach":
             learning.teach(self, message, feedback, _times(rest[1:]), n_bytes=None)
         elif kind == "feedback":
@@ -215,7 +214,7 @@ class RankingService(ServiceState):
         else:
             now = _times(rest)
             with all_or_nothing(self) as changes:
-                self._count({"time": None, "late": "late"}.get(kind, "duplicates"))
+                self._count({"time": None, "late": "late", "limited": "limited"}.get(kind, "duplicates"))
                 if now is not None:
                     self._pending.advance(changes, now)
 
@@ -263,7 +262,7 @@ class RankingService(ServiceState):
             return windows.gather(self, message, request, own, now)
         if isinstance(message, messages.Event):
             raise ValueError("events are added up over a window, and this service has none: start it with --feedback-window")
-        return learning.learn(self, message, request, learned_at)
+        return learning.learn(self, message, request, learned_at, day_of(message, now))
 
     def _times(self, ts: float | None, at: float | None) -> tuple[float, float]:
         """A request's own time, and the time that it is, which is not ahead of the clock; `at` is when it arrived.

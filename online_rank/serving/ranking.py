@@ -2,16 +2,19 @@
 
 import functools
 import json
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET
 
 from online_rank.base import abilities_of, ranker_of
 from online_rank.base.undo import all_or_nothing
+from online_rank.feedback import Greedy
 from online_rank.query import Block
 from online_rank.serving import messages
-from online_rank.serving.answers import explained, ranked
-from online_rank.serving.learning import known_documents, page_for, query_of, remembering
+from online_rank.serving.answers import explained
+from online_rank.serving.learning import arranged, known_documents, page_for, query_of, remembering
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.reading import text_of
 from online_rank.serving.service_state import ServiceState
@@ -33,25 +36,31 @@ def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float,
     text = text_of(request, query.remembered)
     # Before anything is drawn, because a refused request must not change the next draw.
     state._pending.require_room(_size(query, text))
+    pins = _pins(message)
+    if pins and not (abilities_of(state.model).draws or message.greedy is True):
+        raise ValueError("pinned and excluded are for lists that are drawn, to learn from clicks; this service ranks by scores")
     if message.greedy is True:
-        return Reply(ranked(message.id, scores))
+        shown = Greedy(None).show(scores, 0, **pins) if pins else None
+        answer = arranged(message, scores, None if shown is None else json.dumps(shown.to_dict()))
+        return Reply({name: value for name, value in answer.items() if name != "shown"})
     with all_or_nothing(state) as changes:
-        answer, drawn, n_shown, kept, n_asked = ranked(message.id, scores), None, None, None, 0
+        answer, drawn, n_shown, kept, n_asked = arranged(message, scores, None), None, None, None, 0
+        known = query.ids or ()
         if abilities_of(state.model).draws:
             ranker, challenge = ranker_of(state.model), state.challenge
             changes.undo_by(functools.partial(vars(ranker).update, {"_n_shown": ranker.n_shown}))
-            shown = state.model.show_one(query)
+            shown = state.model.show_one(query, **pins)
             if challenge is not None:
-                shown = challenge.drafted(shown, state.model, query) or shown
+                shown = challenge.drafted(shown, state.model, query, pins) or shown
                 challenge.n_asked += 1
                 n_asked = challenge.n_asked
-            answer = ranked(message.id, scores, [*shown.order])
             drawn = json.dumps(shown.to_dict(), separators=(",", ":"))
+            answer, known = arranged(message, scores, drawn), shown.page
             n_shown, kept = ranker.n_shown, shown.kept
         # Clicks on the page before may still come.
         reply = waits(
-            state, changes, message, query, text, [*scores.values()], drawn, at, now, answer=answer, n_shown=n_shown, kept=kept,
-            n_asked=n_asked,
+            state, changes, message, query, text, [*scores.values()], drawn, at, now, known=known, answer=answer,
+            n_shown=n_shown, kept=kept, n_asked=n_asked,
         )  # fmt: skip
     state._pending.spill()
     return reply
@@ -77,15 +86,19 @@ def waits(
     at: float,
     now: float,
     *,
+    known: Collection[Any],
     answer: dict[str, Any],
     n_shown: int | None,
     kept: float | None,
     n_asked: int,
 ) -> Reply:
-    """A query that was ranked waits; the last of the changes, which undo it. Raises ValueError."""
+    """A query that was ranked waits, for feedback on the documents `known`; the last of the changes, which undo it.
+
+    Raises ValueError where there is no room.
+    """
     pending, size = state._pending, _size(query, text)
     pending.require_room(size)
-    query_id = page_for(state, message.id, json.loads(drawn)["order"] if drawn else query.ids or ())
+    query_id = page_for(state, message.id, known)
     waiting = (query_id, size, at, text, scores, drawn)
     number, gone = None, list[int]()
     replaced = pending.number(query_id)
@@ -106,6 +119,21 @@ def waits(
 def _size(query: Block, text: str) -> int:
     """About the bytes that a query takes while it waits."""
     return _ENTRY + len(text) * (1 if text.isascii() else 4) + _DOCUMENT * query.n_documents
+
+
+def _pins(message: messages.Rank) -> dict[str, Any]:
+    """What `show_one` is told of pinned and excluded documents, if a message has them. Raises ValueError."""
+    pins: dict[str, Any] = {}
+    if message.pinned is not UNSET:
+        wrong = next(
+            (place for place in message.pinned if not (place.isascii() and place.isdecimal() and len(place) < 10)), None
+        )
+        if wrong is not None or len({*map(int, message.pinned)}) < len(message.pinned):
+            raise ValueError(f"pinned has position {wrong!r:.40}; positions are whole numbers from 1, each once")
+        pins["pinned"] = {int(place): document for place, document in message.pinned.items()}
+    if message.excluded is not UNSET:
+        pins["excluded"] = message.excluded
+    return pins
 
 
 def let_wait(

@@ -301,6 +301,12 @@ def feedback_of(message: Any) -> tuple[Any, int | str | None]:
     return given, None if ungraded is UNSET else ungraded
 
 
+def displayed_in(message: Any) -> list[str] | None:
+    """The documents as the client displayed them, if a message says so."""
+    displayed = getattr(message, "displayed", UNSET)
+    return None if displayed is UNSET else displayed
+
+
 def digest_of(message: Any) -> int:
     """A digest of the feedback in a message, by which repeated feedback is distinguished from other feedback.
 

@@ -24,7 +24,18 @@ from online_rank.serving.pending import PendingQueries
 from online_rank.serving.plan import FeedbackPlan
 
 #: What is counted.
-_COUNTED = ("ranked", "learned", "duplicates", "accepted", "late", "unknown_documents", "unanswered", "refused")
+_COUNTED = (
+    "ranked",
+    "learned",
+    "duplicates",
+    "accepted",
+    "late",
+    "unknown_documents",
+    "unanswered",
+    "refused",
+    "displayed",
+    "limited",
+)
 
 #: Learned ids that are remembered without a store.
 _IN_MEMORY = 100_000
@@ -45,6 +56,8 @@ class ServiceState:
         _served=Array(3, low=0.0),
         _kept=Array(2, low=0.0),
         _longest_delay=Count(),
+        _evidence=DictOf(Text(), Count()),
+        _evidence_day=Count(),
         _promoted=Text(optional=True),
         replaced=Derived(),
         _target=Derived(),
@@ -54,6 +67,9 @@ class ServiceState:
 
     #: Number of the lists drawn, and the sum of the shares of the greedy DCG that they keep. Older files lack it: zeros.
     _kept: Any = None
+    #: How much evidence sessions and users have given on a day, the last one of which feedback came. Older files lack it.
+    _evidence: Any = None
+    _evidence_day: int = 0
 
     def __init__(
         self,
@@ -106,6 +122,8 @@ class ServiceState:
         self._served = np.zeros(3)
         self._kept = np.zeros(2)
         self._longest_delay = 0
+        self._evidence = {}
+        self._evidence_day = 0
 
     @property
     def now(self) -> float | None:
@@ -159,7 +177,8 @@ class ServiceState:
     def keep(self) -> float | None:
         """The budget of exploring: the least share of the greedy list's DCG@k that users see in expectation; None for none."""
         found: float | None = ranker_of(self.model).keep
-        return found
+        # Lists that are drafted without a budget may keep nothing.
+        return found if self.challenge is None or not self.draws else self.challenge.keep
 
     @property
     def kept_mean(self) -> float | None:

@@ -9,10 +9,11 @@ from online_rank.base.undo import all_or_nothing
 from online_rank.query.grades import MAX_GRADE
 from online_rank.serving import messages
 from online_rank.serving.answers import require_known
-from online_rank.serving.learning import NOT_CLICKS, forget_query, known_documents, learn_waiting, meant
+from online_rank.serving.evidence import count_evidence, day_of, is_limited
+from online_rank.serving.learning import NOT_CLICKS, block_of, forget_query, known_documents, learn_waiting, meant
 from online_rank.serving.outcomes import Outcome, Reply
-from online_rank.serving.plan import GRADE
-from online_rank.serving.reading import feedback_of
+from online_rank.serving.plan import GRADE, PLACE
+from online_rank.serving.reading import displayed_in, feedback_of
 from online_rank.serving.service_state import ServiceState
 
 #: Most queries that are learned after one request since their windows have ended; the others follow after the next ones.
@@ -21,8 +22,13 @@ _MOST_CLOSED = 32
 
 def gather(state: ServiceState, message: Any, request: bytes, at: float, now: float) -> Reply:
     """Take feedback that is learned when the window of its query ends; `at` may be ahead of `now`. Raises ValueError."""
-    given, pending = given_by(state, message), state._pending
-    query_id = meant(state, message.id, given)
+    given, pending, displayed, day = given_by(state, message), state._pending, displayed_in(message), day_of(message, now)
+    query_id = meant(state, message.id, () if displayed else given)
+    if is_limited(state, message, day):
+        with all_or_nothing(state) as changes:
+            state._count("limited")
+            pending.advance(changes, now)
+        return Reply({"id": message.id, "accepted": False, "limited": True}, Outcome(("limited", now)), learned=True)
     place = pending.placed(query_id, at) if state.learned_as(query_id) is None else "late"
     if place == "late":
         reply = Reply({"id": message.id, "accepted": False, "late": True}, Outcome(("late", now)), learned=True)
@@ -31,7 +37,10 @@ def gather(state: ServiceState, message: Any, request: bytes, at: float, now: fl
             pending.advance(changes, now)
         return reply
     if place == "waits":
-        require_known(given, known_documents(state, pending.number(query_id) or 0, pending.get(query_id)))
+        number, waiting = pending.number(query_id) or 0, pending.get(query_id)
+        if displayed is not None:
+            require_known(displayed, block_of(state, number, waiting[0]).ids or ())
+        require_known(given, known_documents(state, number, waiting) if displayed is None else displayed)
     else:
         pending.require_room_for_early(len(given))
     early = {"early": True} if place == "early" else {}
@@ -63,10 +72,14 @@ def given_by(state: ServiceState, message: Any) -> dict[Any, float]:
 def take(state: ServiceState, message: Any, given: dict[Any, float], at: float, now: float | None = None) -> None:
     """Feedback was accepted."""
     kind = message.event if isinstance(message, messages.Event) else GRADE
-    ungraded = None if kind else feedback_of(message)[1]
+    ungraded, displayed = None if kind else feedback_of(message)[1], displayed_in(message)
+    query_id = meant(state, message.id, () if displayed else given)
     with all_or_nothing(state) as changes:
         state._count("accepted")
-        state._pending.give(changes, meant(state, message.id, given), given, kind, at, ungraded, now)
+        count_evidence(state, changes, message, day_of(message, at if now is None else now), len(given))
+        state._pending.give(changes, query_id, given, kind, at, ungraded, now)
+        if displayed is not None:
+            state._pending.give(changes, query_id, {d: p for p, d in enumerate(displayed)}, PLACE, at, None, now)
 
 
 def close(state: ServiceState, query_id: Any, outcome: Outcome) -> Reply:
@@ -75,12 +88,13 @@ def close(state: ServiceState, query_id: Any, outcome: Outcome) -> Reply:
     totals = pending.totals(query_id)
     if plan is None or (not pending.has_feedback(query_id) and plan.unanswered == "skip"):
         return forget_query(state, query_id, "unanswered", Reply({}, outcome))
-    waiting = pending.get(query_id)
+    waiting, displayed = pending.get(query_id), pending.displayed(query_id)
     # Feedback that arrived before its query may name other documents.
-    documents = {*known_documents(state, pending.number(query_id) or 0, waiting)}
+    documents = {*(displayed or known_documents(state, pending.number(query_id) or 0, waiting))}
     known = {name: value for name, value in totals.items() if name in documents}
     ungraded = pending.ungraded(query_id) if totals else 0
-    return learn_waiting(state, query_id, known, ungraded, outcome, state._time(None), is_clicks=bool(waiting[2]))
+    is_clicks = bool(waiting[2])
+    return learn_waiting(state, query_id, known, ungraded, outcome, state._time(None), is_clicks=is_clicks, displayed=displayed)
 
 
 def drop(state: ServiceState, query_id: Any, outcome: Outcome) -> Reply:
@@ -109,8 +123,9 @@ def promote(state: ServiceState) -> None:
     """The challenger serves from now on."""
     with all_or_nothing(state):
         if state.challenge is not None:
-            state.replaced, state.model = state.model, state.challenge.model
-            state._promoted, state.challenge = state.challenge.origin or "", None
+            challenge, state.replaced = state.challenge, state.model
+            state.model, state._promoted = challenge.model, challenge.origin or ""
+            state.challenge = challenge.turned(state.replaced, state._pending.next_number)
             state._read.clear()
         state._count(None)
 

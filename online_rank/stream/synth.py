@@ -65,9 +65,8 @@ class Separable(SyntheticStream):
 
     Documents lie on the unit sphere, so R_X = 1. With the unit vector u = `teacher`, each grade has a range of values u . x,
     and the ranges of neighbouring grades are `margin` apart: u . (x_i - x_j) >= `margin` whenever R_i > R_j. The rest of x
-    points in a
-    random direction orthogonal to u. The mass theorem bounds the cumulative loss of a perceptron by 4 / `margin`^2, however
-    long the stream.
+    points in a random direction orthogonal to u. The mass theorem bounds the cumulative loss of a perceptron by :math:`4 /
+    margin^2`, however long the stream.
 
     Parameters
     ----------

@@ -4,6 +4,7 @@ Files hold queries, events, or both, in any order: JSON lines, also as a bulk re
 tables, whose nested fields may be columns such as `event_attributes.object.object_id`.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -18,10 +19,14 @@ TIME, TEXT, SESSION, USER = "time", "user_query", "session", "user"
 EVENTS = {"click": 1.0, "click_through": 1.0}
 
 _SHOWN = "impression"
+#: The fields of each key, the first that is not empty.
+_KEYS = {TEXT: ("user_query",), SESSION: ("session_id",), USER: ("user_id", "client_id")}
 _OBJECT, _ORDINAL = "event_attributes.object", "event_attributes.position.ordinal"
 #: Fields of an object that identify it.
 _IDS = ("object_id", "object_id_field", "object_id_type", "internal_id")
 _ROWS = 1 << 14
+#: The number of first records, one of which has the fields of UBI.
+_LOOKED_AT = 20
 
 
 class UbiLog:
@@ -54,10 +59,9 @@ def is_ubi(sources: Sequence[Any]) -> bool:
     if not sources or isinstance(sources[0], UbiLog) or is_stdin(sources[0]) or hasattr(sources[0], "read"):
         return False
     try:
-        record, _ = next(_records(sources[0]), ({}, ""))
-    except (ReadError, TypeError, ValueError):
+        return any(_kind(record) for record, _ in itertools.islice(_records(sources[0]), _LOOKED_AT))
+    except (TypeError, ValueError):
         return False  # whoever reads it says what is wrong
-    return _kind(record) is not None
 
 
 class _Shown(NamedTuple):
@@ -65,7 +69,7 @@ class _Shown(NamedTuple):
 
     position: int
     time: float
-    application: Any
+    application: str
     features: dict[str, Any]
 
 
@@ -89,35 +93,33 @@ class _Joined:
                     )
                 if kind == "event":
                     self._add_event(record, where)
-                elif kind == "query":
+                else:
                     time = None if record.get("timestamp") in (None, "") else _seconds(record["timestamp"], where)
-                    hits = [_id(hit) for hit in _at(record, "query_response_hit_ids") or ()]
-                    self._queries[self._note(record)] = time, [*dict.fromkeys(hit for hit in hits if hit)]
+                    query = self._note(record, where)
+                    if query:
+                        self._queries[query] = time, _hits(record, where)
+                    self._count["queries without an id"] += not query
 
-    def _note(self, record: Mapping[str, Any]) -> str:
+    def _note(self, record: Mapping[str, Any], where: str) -> str:
         """Note the text, the session and the user of a query as far as a record has them; returns the id of the query."""
-        query = _id(record.get("query_id"))
+        query = _id(record.get("query_id"), where)
         keys = self._keys.setdefault(query, {})
-        for name, fields in ((TEXT, ("user_query",)), (SESSION, ("session_id",)), (USER, ("user_id", "client_id"))):
-            value = next((text for field in fields if (text := _id(record.get(field)))), None)
-            if value is not None:
-                keys.setdefault(name, value)
+        for name, fields in _KEYS.items():
+            if name not in keys and (value := next((text for field in fields if (text := _id(record.get(field), where))), "")):
+                keys[name] = value
         return query
 
     def _add_event(self, record: Mapping[str, Any], where: str) -> None:
-        kind, query, document = (
-            str(record["action_name"]),
-            _id(record.get("query_id")),
-            _id(_at(record, f"{_OBJECT}.object_id")),
-        )
+        kind, query = _id(record["action_name"], where), _id(record.get("query_id"), where)
+        document = _id(_at(record, f"{_OBJECT}.object_id"), where)
         if not query or not document:
-            self._count["of no query or no object"] += 1
+            self._count["events of no query or no object"] += 1
             return
         if kind not in self._log.events:
-            self._count[f"{kind!r}, without a value"] += 1
+            self._count[f"events {kind!r}, which have no value"] += 1
             return
         time = _seconds(record.get("timestamp"), where)
-        self._note(record)
+        self._note(record, where)
         if kind != _SHOWN:
             self._acts.setdefault(query, []).append((document, kind, time))
             return
@@ -130,7 +132,7 @@ class _Joined:
         if before is not None and before.position != position:
             self._count["impressions of a document that their list shows elsewhere, earlier"] += 1
         if before is None or time < before.time:
-            shown[document] = _Shown(position, time, record.get("application"), _features(record))
+            shown[document] = _Shown(position, time, _id(record.get("application"), where), _features(record))
 
     def table(self) -> Any:
         """The rows as a table of Arrow. Raises ReadError if there are no lists."""
@@ -146,11 +148,11 @@ class _Joined:
             else:
                 places = {document: one.position + (one.application in from_zero) for document, one in shown.items()}
             if not places:
-                self._count["of queries without a list"] += len(acts)
+                self._count["events of queries without a list"] += len(acts)
                 continue
             if time is None:
                 time = min([one.time for one in (shown or {}).values()] + [at for _, _, at in acts], default=0.0)
-            keys = {"query": query, **dict.fromkeys((TEXT, SESSION, USER), ""), **self._keys[query]}
+            keys = {"query": query, **dict.fromkeys(_KEYS, ""), **self._keys[query]}
             rows = [
                 keys | {"document": document, "position": places[document], "click": _SHOWN, TIME: time}
                 | (shown[document].features if shown else {})
@@ -161,23 +163,23 @@ class _Joined:
                     row = {"document": document, "position": places[document], "click": kind, TIME: max(at, time)}
                     rows.append(keys | row)
                 else:
-                    self._count["on documents that their list does not show"] += 1
+                    self._count["events on documents that their list does not show"] += 1
             lists.append((time, rows))
-        self._count["of queries without a list"] += sum(map(len, self._acts.values()))
+        self._count["events of queries without a list"] += sum(map(len, self._acts.values()))
         if not lists:
             raise ReadError(f"{self._log.name}: no lists: neither events {_SHOWN!r} nor query_response_hit_ids")
         self._say(len(lists), returned, from_zero)
         return of_dicts([row for _, rows in sorted(lists, key=lambda one: one[0]) for row in rows])
 
-    def _say(self, n: int, returned: int, from_zero: set[Any]) -> None:
+    def _say(self, n: int, returned: int, from_zero: set[str]) -> None:
         say = self._log.lines.append
         for what, count in sorted(self._count.items()):
             if count:
-                say(f"events left out: {count:,} {what}")
+                say(f"left out: {count:,} {what}")
         if returned:
             say(f"{returned:,} of {n:,} queries have no impressions: what the engine returned is taken as shown, in its order")
         if from_zero:
-            say(f"positions begin at 0 in {', '.join(map(repr, sorted(map(str, from_zero))))}: 1 is added to each")
+            say(f"positions begin at 0 in {', '.join(map(repr, sorted(from_zero)))}: 1 is added to each")
 
 
 def _records(source: Any) -> Iterator[tuple[dict[str, Any], str]]:
@@ -215,26 +217,30 @@ def _at(record: Any, path: str) -> Any:
     if path in record:
         return record[path]
     for name in path.split("."):
-        record = record.get(name) if isinstance(record, Mapping) else None
+        record = record.get(name) if isinstance(record, dict) else None
     return record
 
 
-def _id(value: Any) -> str:
-    """An id as text, empty if it is missing."""
-    if isinstance(value, float):
-        value = int(value) if value.is_integer() else "" if value != value else value
-    return "" if value is None else str(value)
+def _id(value: Any, where: str) -> str:
+    """An id or a text, empty if it is missing."""
+    if value is None or value != value:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ReadError(f"{where}: {str(value)[:60]!r} is an id or a text of type {type(value).__name__}")
+    # Integers with missing values among them are floats in tables.
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _position(value: Any, where: str) -> int | None:
+    """A position, None if it is missing."""
     if value is None or value == "" or value != value:
         return None
     try:
-        if int(value) == float(value) >= 0:
-            return int(value)
-    except (TypeError, ValueError):
+        if not isinstance(value, bool) and 0.0 <= (number := float(value)) == int(number):
+            return int(number)
+    except (TypeError, ValueError, OverflowError):
         pass
-    raise ReadError(f"{where}: {_ORDINAL} is {value!r:.60}; it is an integer >= 0")
+    raise ReadError(f"{where}: {_ORDINAL} is {str(value)[:60]!r}; it is an integer >= 0")
 
 
 def _seconds(value: Any, where: str) -> float:
@@ -251,14 +257,22 @@ def _seconds(value: Any, where: str) -> float:
     raise ReadError(f"{where}: timestamp is {value!r:.60}; it is a time in ISO 8601, or milliseconds")
 
 
+def _hits(record: Mapping[str, Any], where: str) -> list[str]:
+    """What the engine returned, in its order."""
+    hits = record.get("query_response_hit_ids")
+    if hits is not None and not isinstance(hits, list):
+        raise ReadError(f"{where}: query_response_hit_ids is of type {type(hits).__name__}; it is a list of ids")
+    return [*dict.fromkeys(hit for one in hits or () if (hit := _id(one, where)))]
+
+
 def _features(record: Mapping[str, Any]) -> dict[str, Any]:
     """What an impression says of its object: values by their names, such as "object.price"."""
     flat = {name.removeprefix("event_attributes."): value for name, value in record.items() if name.startswith(_OBJECT + ".")}
     waiting = [("object", _at(record, _OBJECT) or {})]
     while waiting:
         name, fields = waiting.pop()
-        for key, value in fields.items() if isinstance(fields, Mapping) else ():
-            if isinstance(value, Mapping):
+        for key, value in fields.items() if isinstance(fields, dict) else ():
+            if isinstance(value, dict):
                 waiting.append((f"{name}.{key}", value))
             else:
                 flat[f"{name}.{key}"] = value

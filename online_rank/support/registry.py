@@ -139,7 +139,3 @@ def home_of(cls: type) -> str | None:
 def public_class(name: str) -> Any:
     """The listed class of that name. Raises KeyError."""
     return getattr(importlib.import_module(f"online_rank.{classes()[name]}"), name)
-
-
-if __name__ == "__main__":  # for `pdoc`, which looks for modules in `__all__`
-    print(*(f"online_rank.{module}" for module in sorted((*ROOMS, *MODULES))))

@@ -22,6 +22,8 @@ status is 1 if anything went wrong. `--write` puts the figures into `tests/campa
 - requests: hostile requests to every ranker: the state after an accepted one can be saved and gone on from, a refused one
   changes nothing (`rule`); what requests cost (`costs`); mutated LETOR text, JSON and bodies over HTTP (`hostile`).
 - threads: threads that rank, save, copy and pickle what another one teaches, share its steps, or change its arrays.
+- lifetime: ten million queries through the default, with categories, missing values, names that come and go, drift and grades
+  that come late: memory, files and time after each 100,000. It continues what the folder `LIFETIME` has, and draws it there.
 - soak: a long stream through the service of 20 tenants, with grades and with events in windows: memory, descriptors and files;
   workers of keys that are killed and change in number (`keyed`).
 """
@@ -56,6 +58,7 @@ from tests.campaigns import (
     kills_readers,
     kills_served,
     kills_windows,
+    lifetime,
     races,
     rows,
     rule,
@@ -116,6 +119,9 @@ PARTS: dict[str, dict[str, Campaign]] = {
     "threads": {
         "rankings": Campaign(10, lambda seed: threads.threads(6.0)),
         "files, copies, steps and arrays": Campaign(6, lambda seed: races.races(10.0)),
+    },
+    "lifetime": {
+        "ten million queries": Campaign(100, lambda seed: lifetime.lifetime(seed % 1000)),
     },
     "soak": {
         "grades": Campaign(1, lambda seed: soak.soak_grades(1_000_000, seed)),

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from benchmarks._common import in_memory
-from benchmarks._http import connectable, free_port
+from benchmarks._http import free_port
 from online_rank.serving.durable import read_service
 from tests.campaigns.found import Found
 from tests.campaigns.kills import command, forked, learned_in
@@ -22,8 +22,8 @@ from tests.campaigns.kills_served import import_server, pairs
 _READERS, _CLIENTS = 3, 200
 #: Seconds that the learner is up between two kills, at most, and away after one.
 _UP, _AWAY = 3.0, 1.0
-#: Seconds within which every piece of feedback has to be acknowledged once nobody is killed any more.
-_PATIENCE = 60.0
+#: Seconds within which processes have to be up, and every piece of feedback has to be acknowledged, on a busy machine.
+_PATIENCE = 300.0
 
 
 def kill_learner(n_kills: int, seed: int = 0, n_clients: int = _CLIENTS) -> Found:
@@ -33,8 +33,6 @@ def kill_learner(n_kills: int, seed: int = 0, n_clients: int = _CLIENTS) -> Foun
         ports = [free_port() for _ in range(1 + _READERS)]
         children = [_begun(ports, n, folder) for n in range(1 + _READERS)]
         try:
-            for port in ports:
-                connectable(port)
             load = _Load(ports, random.Random(seed), n_clients)
             # This thread forks: a loop of events shares its descriptors with children.
             clients = threading.Thread(target=lambda: asyncio.run(load.run()))
@@ -106,6 +104,8 @@ class _Load:
         watching.cancel()
 
     async def _client(self, teaches: bool) -> None:
+        while not self.has_begun:
+            await asyncio.sleep(0.1)
         while not self.over:
             self._number += 1
             number = self._number
@@ -115,10 +115,8 @@ class _Load:
                 self.found.count(not_ranked=1)
                 await asyncio.sleep(0.1)
                 continue
-            now = time.monotonic() if self.has_begun else math.inf
-            if self._last < math.inf:
-                self.longest_pause = max(self.longest_pause, now - self._last)
-            self._last = now
+            now = time.monotonic()
+            self.longest_pause, self._last = max(self.longest_pause, now - self._last), now
             self.found.count(rankings=1)
             await asyncio.sleep(0.2 * self.rng.random())
             until = time.monotonic() + _PATIENCE if teaches else 0.0

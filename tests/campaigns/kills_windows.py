@@ -20,6 +20,7 @@ from typing import NamedTuple
 from benchmarks._common import in_memory
 from benchmarks._http import connectable, free_port
 from online_rank import PerceptronRanker, StreamScaler, load, save
+from online_rank.cli import service as cli_service
 from online_rank.serving import Challenge, FeedbackPlan, RankingService
 from online_rank.serving.durable import read_service
 from online_rank.storage.files import to_bytes
@@ -163,7 +164,9 @@ def serve(place: Path, port: int, files: Files) -> None:
     quietly()
     events = [part for name, value in _EVENTS.items() for part in ("--event", f"{name}={value}")]
     where = (str(files.first), "--port", str(port), "--checkpoint", str(place), "--every", "50")
-    challenged = ("--challenger", str(files.challenger), "--promote-at", str(_PROMOTE_AT))
+    challenged = ("--challenger", str(files.challenger))
+    # In a process of its own: a promotion has to come within the queries between two replacements.
+    cli_service.SURE = _PROMOTE_AT
     command(("serve", *where, *challenged, "--feedback-window", str(_WINDOW), *events, "--examination", "none"))
 
 

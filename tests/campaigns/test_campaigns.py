@@ -1,5 +1,6 @@
 """The campaigns, with small numbers. What takes seconds is marked as slow."""
 
+import json
 import os
 import random
 import shutil
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from online_rank.base.undo import all_or_nothing
-from online_rank.storage.files import ModelFileError, from_bytes
+from online_rank.storage.files import ModelFileError, from_bytes, load, to_bytes
 from tests.campaigns import (
     children,
     costs,
@@ -29,6 +30,7 @@ from tests.campaigns import (
     kills_readers,
     kills_served,
     kills_windows,
+    lifetime,
     races,
     rows,
     soak,
@@ -334,3 +336,28 @@ def test_a_hang_is_noticed_and_compiling_is_none():
     compiler = types.FunctionType(_busy.__code__, {"__name__": "numba.core.compiler", "time": time})
     with hostile.at_most(1):
         compiler(1.3)
+
+
+@pytest.mark.slow
+def test_a_life_continues_where_it_stopped_and_complains_of_what_grows(tmp_path, monkeypatch):
+    monkeypatch.setenv("LIFETIME", str(tmp_path))
+    for number in range(2):
+        assert lifetime.lifetime(number, 1000).counts == {"queries": 1000}
+    assert lifetime.lifetime(1, 1000).counts == {}
+    assert [json.loads(line)[0] for line in (tmp_path / "readings.jsonl").read_text().splitlines()] == [1000, 2000]
+    assert (tmp_path / "lifetime.png").stat().st_size > 1000
+    same = lifetime.made()
+    lifetime.live(same, 0, 2, 0)
+    assert to_bytes(load(tmp_path / "model.npz")) == to_bytes(same)
+
+
+def test_readings_of_a_life_are_compared_with_their_median():
+    readings = [lifetime.Reading(100 * t, 200.0, 300.0, 2.0) for t in range(1, 21)]
+    for last, n in (
+        (readings[-1], 0),
+        (readings[-1]._replace(memory_mb=204.1), 1),
+        (readings[-1]._replace(file_kb=290.0, loops=2.11), 2),
+    ):
+        found = Found()
+        lifetime.look_at([*readings, last], found)
+        assert len(found.wrong) == n, found

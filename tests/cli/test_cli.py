@@ -21,6 +21,7 @@ from online_rank._kernels.ahead.loading import in_use
 from online_rank.base import steps_of
 from online_rank.cli import main
 from online_rank.cli.options import Service
+from online_rank.cli.positions import how_it_serves
 from online_rank.cli.service import maker
 from online_rank.cli.settings import SHUFFLE_BUFFER, shuffled
 from online_rank.evaluate import progressive
@@ -380,6 +381,33 @@ def test_what_a_service_begins_with(beginning, expected):
     assert " | ".join(type(step).__name__ for step in steps_of(service.model)) == expected
     assert service.model is not other.model
     assert (service.measure, service.wait, service.wait_bytes) == ("ap", 7200.0, 9000)
+
+
+@pytest.mark.parametrize("field", ["score", "-score"])
+def test_a_service_begins_with_the_ranking_of_today(files, field):
+    service = maker(Service(checkpoint="x"), field, 0.95)()
+    docs = {"a": {"score": 1.0}, "b": {"score": 2.0}, "c": {"score": 3.0}}
+    assert service.model.rank_one(docs) == [*("abc" if field[0] == "-" else "cba")]
+    assert " | ".join(type(step).__name__ for step in steps_of(service.challenge.model)) == "StreamQuantileMap | SwapRanker"
+    assert (service.keep, service.challenge.promote_at) == (0.95, 0.95)
+    (line,) = how_it_serves(service, [])
+    assert line.startswith(
+        "draws the lists to show around the ranking of today; with votes on 9.5% of them, users see at least 95.0%"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--from-today", "x", "--challenger", "m"), "--from-today has a challenger"),
+        (("--keep", ".9"), "--keep needs --from-today"),
+        (("--from-today", "x", "--keep", "1.5"), "keep is 1.5"),
+    ],
+)
+def test_options_of_today(files, run, options, message):
+    code, _, err = run("serve", *options)
+    assert code in (1, 2)
+    assert message in err
 
 
 #: The command on a terminal, with bars that appear at once, however fast it is.

@@ -74,6 +74,11 @@ def test_a_model_is_trained_for_a_target_and_checked(queries, tmp_path, capfdbin
     assert code == 0
     assert "of 40 queries, " in err
     assert "% with another first document; NDCG@10 0." in err
+    lines = [line.split(",") for line in queries.read_text().splitlines()]
+    (tmp_path / "other.csv").write_text("".join(f"{query},{price},{grade}\n" for query, price, _, grade in lines))
+    options = ("--to", "solr", "--out", tmp_path / "m.json", "--check", tmp_path / "other.csv", "--grade", "grade")
+    code, _, err = run(capfdbinary, "export", out, *options)
+    assert (code, "are not in the file" in err) == (0, True)
 
 
 def test_the_cost_of_a_target_is_printed_if_there_is_one(queries, capfdbinary):

@@ -22,7 +22,6 @@ from online_rank import (
     StreamScaler,
 )
 from online_rank.export import (
-    FORMATS,
     TARGETS,
     export,
     from_ranklib,
@@ -272,7 +271,7 @@ def test_the_c_header_compiles_and_computes_the_scores(tmp_path):
 OTHERS = {"onnx", "lightgbm", "xgboost"} | {name for name, target in TARGETS.items() if "fusion" in target.kinds}
 
 
-@pytest.mark.parametrize("to", [to for to in FORMATS if to not in OTHERS])
+@pytest.mark.parametrize("to", [to for to in TARGETS if to not in OTHERS])
 def test_every_format_writes_text(to):
     text = export(learned(PerceptronRanker()), to, name="shop", names=NAMES)
     assert isinstance(text, str)

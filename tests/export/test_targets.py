@@ -183,11 +183,17 @@ def test_scripts_take_names_of_fields_and_have_a_limit(monkeypatch):
     for name in ("a'] + 1 //", "", "a b", "a\\"):
         with pytest.raises(ValueError, match="is not the name of a field"):
             to_painless(ranker, names={"age": name})
-    with pytest.raises(TypeError, match="has a template; scripts take names of fields"):
+    with pytest.raises(TypeError, match="has a template; a script of Elasticsearch and OpenSearch takes names"):
         to_painless(ranker, names={"age": {"match": {}}})
     monkeypatch.setattr("online_rank.export.painless._MOST_BYTES", 60)
     with pytest.raises(ValueError, match=r"the script has .* bytes, and Elasticsearch takes 60"):
         to_painless(ranker)
+
+
+@pytest.mark.parametrize("to", ["c", "json", "onnx", "vespa", "duckdb"])
+def test_templates_are_refused_where_nothing_computes_features(to):
+    with pytest.raises(TypeError, match=r"names: .age. has a template; .* takes names"):
+        export(PerceptronRanker.from_weights({"age": 1.0}), to, names={"age": {"match": {}}})
 
 
 def test_every_entry_of_the_table_has_a_function():

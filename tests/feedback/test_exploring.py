@@ -23,9 +23,9 @@ def test_a_draw_keeps_at_least_the_share(logits, newcomers):
         kept[list(order)] += probability * brings
         places[list(order)] += probability * np.arange(1, k + 1)
     # A gain on one document alone: the worst case is one of these.
-    assert kept_share(logits, k, newcomers) <= (kept / discount).min() + 1e-12
+    assert kept_share(logits, range(1, k + 1), newcomers) <= (kept / discount).min() + 1e-12
     by_places = (1 / np.log2(places + 1) - newcomers * discount[-1]) / discount
-    assert kept_share(logits, k, newcomers) == pytest.approx(by_places.min(), abs=1e-9)
+    assert kept_share(logits, range(1, k + 1), newcomers) == pytest.approx(by_places.min(), abs=1e-9)
 
 
 @pytest.mark.parametrize("logits", [logits for logits in LOGITS if len(logits) > 2])
@@ -34,7 +34,7 @@ def test_of_one_or_two_the_share_is_exact(logits, k):
     discount, kept = 1 / np.log2(np.arange(2, k + 2)), np.zeros(len(logits))
     for order, probability in reference.rankings(np.array(logits) - max(logits), k):
         kept[list(order)] += probability * discount * np.r_[np.ones(k - 1), 0.9]
-    assert kept_share(logits, k, 0.1) == pytest.approx((kept[:k] / discount).min())
+    assert kept_share(logits, range(1, k + 1), 0.1) == pytest.approx((kept[:k] / discount).min())
 
 
 def test_the_table_of_theory():
@@ -46,9 +46,10 @@ def test_the_table_of_theory():
     }
     for k, row in table.items():
         for tau, kappa in zip(TAUS, row, strict=True):
-            logits = -4 * tau * np.log(np.arange(1, k + 1))
-            assert kept_share(logits, k, whatever_scores=True) == pytest.approx(kappa, abs=6e-5)
-            assert sharpness(kept_share(logits, k, whatever_scores=True), k) == pytest.approx(tau, rel=1e-6)
+            places = tuple(range(1, k + 1))
+            kept = kept_share(-4 * tau * np.log(places), places, whatever_scores=True)
+            assert kept == pytest.approx(kappa, abs=6e-5)
+            assert sharpness(kept, places) == pytest.approx(tau, rel=1e-6)
     # The first of a pair moves down half of the time in which its pair is formed, which is half of the time.
     assert FairPairs().keep == pytest.approx(0.75 * 1 + 0.25 / math.log2(3))
     # The second of two shown stays at its place half of the time, is first in a quarter, and is not shown in a quarter.
@@ -56,6 +57,19 @@ def test_the_table_of_theory():
     assert FairPairs(k=2).keep == pytest.approx((0.5 * second + 0.25) / second)
     assert FairPairs(k=1).keep == 0.75
     assert Greedy().keep == 1.0
+
+
+@pytest.mark.parametrize("places", [(1, 2, 3, 4, 9, 10), (2, 3, 5), (4,), (1, 7)])
+@pytest.mark.parametrize("newcomers", [0.0, 0.01])
+def test_pinned_documents_leave_the_budget(places, newcomers):
+    """The discounts of (1, 2, 3, 4, 9, 10) are not convex: D(e_p) would be more than is kept."""
+    tau, k = sharpness(0.9, places, newcomers), len(places)
+    discount, kept = 1 / np.log2(np.array(places) + 1), np.zeros(k + 4 * (k <= 2))
+    logits = -4 * tau * np.log(np.arange(1, len(kept) + 1))
+    for order, probability in reference.rankings(logits, k):
+        kept[list(order)] += probability * discount * np.r_[np.ones(k - 1), 1.0 - newcomers]
+    assert (kept[:k] / discount).min() >= kept_share(logits, places, newcomers) - 1e-12
+    assert kept_share(logits, places, newcomers) >= 0.9 - 1e-12
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 10, 20])
@@ -69,4 +83,4 @@ def test_no_scores_lose_more_than_the_budget(k, m):
 
 
 def test_nothing_to_explore():
-    assert kept_share([], 0) == kept_share([3.0], 1) == FairPairs().show([1.0], 0).kept == 1.0
+    assert kept_share([], []) == kept_share([3.0], [1]) == FairPairs().show([1.0], 0).kept == 1.0

@@ -1,5 +1,6 @@
 import collections
 import copy
+import json
 import math
 import pickle
 
@@ -149,7 +150,7 @@ def kept_by(policy, scores):
     """The exact expected discount of each document of the greedy list, by its greedy discount, from logits and newcomers."""
     m, greedy = len(scores), best_first(np.array(scores))
     k = min(policy.k, m)
-    n = min(k + (4 if policy.k <= 2 else 0), m)
+    n = min(k + (4 if k <= 2 else 0), m)
     logits = policy.logits(scores)[greedy[:n]].tolist()
     discounts, expected = 1.0 / np.log2(np.arange(2.0, k + 2.0)), np.zeros(n)
     for order, probability in reference.rankings(logits, k):
@@ -213,3 +214,36 @@ def test_a_ranker_that_begins_with_weights_has_a_budget():
     # Confidence does not flatten it.
     policy = PlackettLuce(keep=0.98)
     assert policy.show(SCORES, 0, confidence=0.0) == policy.show(SCORES, 0, confidence=1.0)
+
+
+def test_pinned_and_excluded_leave_before_the_draw():
+    policy, scores = PlackettLuce(k=4, keep=0.9, seed=1), {"a": 5.0, "b": 4.0, "c": 3.0, "d": 2.0, "e": 1.0, "f": 0.0}
+    shown = policy.show(scores, 3, pinned={2: "e"}, excluded=["b", "not in the query"])
+    alone = policy.show({"a": 5.0, "c": 3.0, "d": 2.0, "f": 0.0}, 3, pinned={2: "f"}, excluded=[])
+    assert (shown.page[1], len(shown.page), shown.positions, shown.pinned) == ("e", 4, (1, 3, 4), ((2, "e"),))
+    assert {*shown.order} == {"a", "c", "d"}
+    assert shown.logits is not None
+    assert Impression.from_dict(json.loads(json.dumps(shown.to_dict()))) == shown
+    # The law is of those that are left: the same as if the others had never been there.
+    assert (alone.positions, {*alone.order}) == ((1, 3, 4), {"a", "c", "d"})
+    clicks = shown.clicked(["e", "a"])
+    assert sum(clicks.gains) == 1.0
+    everything = PlackettLuce(k=None).show(scores, 0, pinned={6: "a"}, excluded="b")
+    assert len(everything.page) == 5
+    assert PlackettLuce(k=2, keep=0.9, newcomers=0.01).show(scores, 0, pinned={1: "a", 2: "b"}).page == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("arranged", "message"),
+    [
+        ({"pinned": {5: "a"}}, "pinned has position 5, but 3 documents are shown"),
+        ({"pinned": {1: "z"}}, "pinned has document 'z', which is not in the query"),
+        ({"pinned": {1: "a", 2: "a"}}, "pinned has document 'a', which is pinned twice"),
+        ({"pinned": {1: "a"}, "excluded": ["a"]}, "pinned has document 'a', which is pinned and excluded"),
+        ({"pinned": {0: "a"}}, "pinned is 0"),
+        ({"pinned": ["a"]}, "pinned is of type list"),
+    ],
+)
+def test_bad_pins(arranged, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        PlackettLuce(k=3).show(SCORES, 0, **arranged)

@@ -113,7 +113,7 @@ def of(by, x, i, context):
     return None if None in parts else parts
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=10)
 @pytest.mark.filterwarnings("ignore:History")
 @given(
     seed=st.integers(0, 10**6),
@@ -125,7 +125,7 @@ def test_it_is_the_sum_over_all_impressions(seed, by, half_life):
     seconds = {"3h": DAY / 8, "1d": DAY, "7d": 7 * DAY}[half_life]
     step, twin = History(by, half_life=half_life, examination=theta, prior=3.0), Impressions(seconds, 3.0, theta)
     latest = -np.inf
-    for x, y, context, at in stream(np.random.default_rng(seed), 40):
+    for x, y, context, at in stream(np.random.default_rng(seed), 25):
         found = features(step, x, context=context, at=at)
         for i, row in zip(x, found, strict=True):
             assert row == pytest.approx(twin.features(of(by, x, i, context), max(at, latest)), rel=1e-9, abs=1e-12)
@@ -145,7 +145,7 @@ def arrays(rng, n):
         yield np.column_stack([rng.random(m), rng.integers(0, 7, m).astype(float)]), rng.integers(0, 3, m), 1e6 + 1e5 * t
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=8)
 @given(seed=st.integers(0, 10**6), cut=st.integers(0, 20), max_keys=st.sampled_from([3, 100]))
 @pytest.mark.filterwarnings("ignore:History")
 def test_blocks_are_the_loop_bit_for_bit_and_copies_and_files_go_on(seed, cut, max_keys):
@@ -203,7 +203,7 @@ def learned_then_refused(step, block, known):
         raise Refusal
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=10)
 @given(seed=st.integers(0, 10**6), max_keys=st.sampled_from([2, 5, 1000]))
 @pytest.mark.filterwarnings("ignore:History")
 def test_nothing_is_half_learned(seed, max_keys):

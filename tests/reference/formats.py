@@ -2,8 +2,9 @@
 
     python -m tests.reference.formats
 
-adds a folder for the present version beside those that are there: `tests/storage/formats/VERSION`, one `.npz` for each model
-and `answers.json`. Run it once for each release, before it; a folder that exists is never written to.
+adds a file for each model that the folder of the present version lacks: `tests/storage/formats/VERSION`, with `answers.json`.
+A file that exists is never written again, so every later version must read it. Run it for each new kind of model, and before
+each release.
 """
 
 import json
@@ -13,10 +14,12 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from river import preprocessing
+from river import compose, feature_extraction, preprocessing, stats
 
 import online_rank
 from online_rank import (
+    AdditiveRanker,
+    BlendRanker,
     BoostedRanker,
     DirectRanker,
     ForEachDocument,
@@ -27,6 +30,7 @@ from online_rank import (
     MaxAbsStreamScaler,
     PerceptronRanker,
     QueryNormalizer,
+    RidgeRanker,
     SlamRanker,
     StreamQuantileMap,
     StreamScaler,
@@ -50,8 +54,26 @@ MODELS: dict[str, Callable[[], Any]] = {
     "direct": lambda: QueryNormalizer() | DirectRanker(hidden=(4,), seed=1, dtype="float64"),
     "boosted": lambda: BoostedRanker(depth=2, window=8, rate=10.0),
     "swap": lambda: SwapRanker(),
+    "additive": lambda: AdditiveRanker(),
+    "leaving": lambda: _bounded(AdditiveRanker()),
+    "blend": lambda: BlendRanker(),
+    "ridge": lambda: StreamScaler() | RidgeRanker(),
+    "groups": lambda: (
+        ForEachDocument(
+            (compose.Select("price", "kind") | feature_extraction.TargetAgg(by="kind", how=stats.BayesianMean(1.0, 2.0)))
+            + (compose.Select("kind") | preprocessing.OneHotEncoder())
+            + compose.Select("price", "age")
+        )
+        | PerceptronRanker()
+    ),
     "lifted": lambda: ForEachDocument(preprocessing.StandardScaler()) | PerceptronRanker(),
 }
+
+
+def _bounded(model: Any) -> Any:
+    """A model that features leave."""
+    model.max_features = 16
+    return model
 
 
 def queries(first: int, n: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -68,6 +90,13 @@ def in_form(name: str, X: np.ndarray) -> Any:
         return sp.csr_matrix(np.where(np.abs(X) > 0.4, X, 0.0))
     if name in ("hashed", "map-perceptron"):
         return [dict(zip(("price", "clicks", "age"), row, strict=True)) for row in X.tolist()]
+    if name in ("additive", "leaving", "groups"):
+        # Categories and missing values, and for the one that features leave, names that come and go.
+        t = round(100.0 * abs(float(X[0, 0])))
+        rows = [{"price": x, "kind": "abc"[i % 3], "age": z} for i, (x, _, z) in enumerate(X.tolist())]
+        if name == "additive":
+            rows = [{**row, "price": None if i == 1 else row["price"]} for i, row in enumerate(rows)]
+        return [{**row, f"shelf {(t + i) % 30}": 1.0} for i, row in enumerate(rows)] if name == "leaving" else rows
     return X
 
 
@@ -82,9 +111,12 @@ def answers(name: str, model: Any) -> list[list[float]]:
 
 def main() -> None:
     folder = FOLDER / online_rank.__version__
-    folder.mkdir(parents=True)
-    told = {}
+    folder.mkdir(parents=True, exist_ok=True)
+    answered = folder / ANSWERS
+    told = json.loads(answered.read_text()) if answered.exists() else {}
     for name, make in MODELS.items():
+        if name in told:
+            continue
         model = make()
         for X, y in queries(0, 40):
             if name == "swap":
@@ -94,7 +126,7 @@ def main() -> None:
                 model.learn_one(in_form(name, X), y)
         save(model, folder / f"{name}.npz")
         told[name] = answers(name, model)
-    (folder / ANSWERS).write_text(json.dumps(told) + "\n")
+    answered.write_text(json.dumps(told) + "\n")
 
 
 if __name__ == "__main__":

@@ -204,6 +204,7 @@ def test_the_service_learns_what_the_model_would_from_delayed_grades():
         "loss_sum": pytest.approx(loss), "loss_mean": pytest.approx(loss / 2),
         "loss_mean_interval": list(service.served_interval()[:2]), "longest_delay": 1,
             "accepted": 0, "late": 0, "unknown_documents": 0, "unanswered": 0, "refused": 0, "early": 0, "expired": 0,
+                "displayed": 0, "limited": 0,
     }  # fmt: skip
     assert service.served_interval().mean == pytest.approx(loss / 2)
     scores = model.predict_one(DOCS)

@@ -150,7 +150,7 @@ def test_the_queue_is_bounded_and_feedback_on_what_was_dropped_is_an_error(monke
         await until(lambda: not reader.models.outbox.n_bytes)
         link.is_away = True
         await reader.post("/rank", RANK)
-        monkeypatch.setattr(module, "_MOST_BYTES", reader.models.outbox.n_bytes)
+        monkeypatch.setattr(module, "_MOST_BYTES", reader.models.outbox.n_bytes + 50)
         await reader.post("/rank", {**RANK, "id": "q2"})
         link.is_away = False
         status, answer = await reader.post("/learn", GRADES)

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from river import compose, feature_extraction, preprocessing, stats, utils
 
+import online_rank
 from online_rank import ForEachDocument, PerceptronRanker, QueryNormalizer, StreamQuantileMap, StreamScaler, load, save
 from online_rank.base import Ranker
 from online_rank.base.schema import StateError
@@ -296,6 +297,17 @@ def test_versions(monkeypatch):
     # A file of today, read by the library of a later format.
     monkeypatch.setattr("online_rank.storage.files.FORMAT_VERSION", FORMAT_VERSION + 1)
     assert type(from_bytes(content)) is PerceptronRanker
+
+
+def test_an_error_names_the_version_that_wrote_the_file():
+    def other(header):
+        header["library"] = "0.0.9"
+        header["object"]["state"].pop("_weights")
+
+    with pytest.raises(
+        ModelFileError, match=rf"has no _weights.* \(online_rank 0\.0\.9 wrote it; this is {online_rank.__version__}\)"
+    ):
+        from_bytes(repacked(to_bytes(learned()), other))
 
 
 def test_every_missing_key_of_the_state_is_an_error():

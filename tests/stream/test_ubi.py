@@ -117,15 +117,15 @@ def test_queries_and_events_become_lists_and_clicks(form, tmp_path):
     (told,) = told
     assert sorted(str(told.message).partition(": ")[2].split("; ")) == [
         "1 of 3 queries have no impressions: what the engine returned is taken as shown, in its order",
-        "events left out: 1 'hover', without a value",
-        "events left out: 1 of no query or no object",
-        "events left out: 1 of queries without a list",
-        "events left out: 1 on documents that their list does not show",
+        "left out: 1 events 'hover', which have no value",
+        "left out: 1 events of no query or no object",
+        "left out: 1 events of queries without a list",
+        "left out: 1 events on documents that their list does not show",
     ]
 
 
 def test_without_values_clicks_count_and_a_window_ends(tmp_path):
-    with pytest.warns(ReadWarning, match="1 'purchase', without a value"):
+    with pytest.warns(ReadWarning, match="1 events 'purchase', which have no value"):
         lists = read_clicks(*forms(tmp_path)["lines"])
     assert [clicks.gains for _, clicks in lists] == [
         (1.0,),
@@ -157,8 +157,12 @@ def test_positions_from_0_are_found_for_each_application(tmp_path):
     [
         ({"timestamp": "yesterday"}, "line 2: timestamp 'yesterday' is not a time in ISO 8601"),
         ({"timestamp": None}, "line 2: timestamp is None"),
-        ({"event_attributes": {"object": {"object_id": "a"}, "position": {"ordinal": 1.5}}}, "line 2: .*ordinal is 1.5"),
-        ({"event_attributes": {"object": {"object_id": "a"}, "position": {"ordinal": -1}}}, "line 2: .*ordinal is -1"),
+        ({"event_attributes": {"object": {"object_id": "a"}, "position": {"ordinal": 1.5}}}, "line 2: .*ordinal is '1.5'"),
+        ({"event_attributes": {"object": {"object_id": "a"}, "position": {"ordinal": -1}}}, "line 2: .*ordinal is '-1'"),
+        ({"event_attributes": {"object": {"object_id": "a"}, "position": {"ordinal": 10**400}}}, "line 2: .*ordinal is '1000"),
+        ({"event_attributes": {"object": {"object_id": ["a"]}}}, r"line 2: \"\['a'\]\" is an id or a text of type list"),
+        ({"query_id": {"a": 1}}, "line 2: .* is an id or a text of type dict"),
+        ({"query_id": True}, "line 2: 'True' is an id or a text of type bool"),
         (
             {"event_attributes": {"object": {"object_id": "b"}, "position": {"ordinal": 1}}},
             "the list that begins there: positions is",
@@ -174,6 +178,8 @@ def test_what_cannot_be_read_is_named(change, message, tmp_path):
 def test_other_records_and_logs_without_lists_are_refused(tmp_path):
     with pytest.raises(ReadError, match="line 2: neither a query nor an event of UBI: it has 'a'"):
         read_clicks(lines(tmp_path / "log.jsonl", [QUERIES[0], {"a": 1}]))
+    with pytest.raises(ReadError, match="line 1: query_response_hit_ids is of type str; it is a list of ids"):
+        read_clicks(lines(tmp_path / "log.jsonl", [{**QUERIES[0], "query_response_hit_ids": "abc"}]))
     with pytest.raises(ReadError, match="no lists: neither events 'impression' nor query_response_hit_ids"):
         read_clicks(lines(tmp_path / "log.jsonl", QUERIES[:1]))
 

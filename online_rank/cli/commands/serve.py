@@ -16,6 +16,17 @@ Level = StrEnum("Level", ["debug", "info", "warning", "error"])
 def serve(
     context: typer.Context,
     service: Service,
+    from_today: Annotated[
+        str | None,
+        value(
+            "FIELD",
+            "Rank by this feature (-FIELD: less is better), and learn from clicks on lists drawn around that, until the "
+            "model is better.",
+        ),
+    ] = None,
+    keep: Annotated[
+        float | None, value("SHARE", "With --from-today: the least share of today's DCG that users see. .98")
+    ] = None,
     idle: Annotated[str | None, value("TIME", "Let windows end by the clock where no request comes for so long.")] = None,
     host: Annotated[str, value("ADDRESS", "Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, value("N", "0: any free port.", min=0, max=65535)] = 8000,
@@ -49,6 +60,10 @@ def serve(
 
     log_to_stderr(log_format, log_level)
     check(context, service)
+    if from_today is not None and service.challenger is not None:
+        raise typer.BadParameter("--from-today has a challenger: the model that learns")
+    if keep is not None and from_today is None:
+        raise typer.BadParameter("--keep needs --from-today: without a ranking of today there is nothing to keep")
     if idle is not None and service.feedback_window is None:
         raise typer.BadParameter("--idle needs a --feedback-window")
     if reads_from is not None:
@@ -71,4 +86,4 @@ def serve(
         seconds("--idle", idle), max_keys, max_bytes, seconds("--key-ttl", key_ttl), snapshots,
         seconds_of(service.remember, "--remember"), tokens, reads_from, cache, readers,
     )  # fmt: skip
-    listen(maker(service), place)
+    listen(maker(service, from_today, 0.98 if keep is None else keep), place)

@@ -1,0 +1,394 @@
+"""What does exploring within a budget cost users, how soon does a model take over from today's ranking, and what disturbs it?
+
+    python -m benchmarks.exploring --part budget|shop|wrong|gains|pins|clients
+
+- budget: the expected DCG@k of the lists as a share of the greedy list's, for the worst relevance: over all orders of up to 6
+  documents, and by draws for real queries (MQ2008).
+- shop: users meet the lists of `serve --from-today` (`from_today`). A query has 30 documents with 8 features; today's score
+  knows half of the truth. Value is DCG@10 of what was shown, by true grades.
+- wrong: today's ranking is the truth, and the model sees noise: how often it takes over all the same.
+- gains: how many lists a gain of .02 NDCG takes at given click rates, by what the model begins with.
+- pins: a log with pins and exclusions, before the draw or after it, next to a clean log.
+- clients: one that clicks at random, and one that always clicks one document, with and without limits.
+"""
+
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks._clicks_data import offline, parts, queries_of
+from benchmarks._common import parser, table
+from benchmarks._common import save as save_result
+from benchmarks._data import data_folder
+from benchmarks._kept import Kept, add_keep
+from online_rank import PlackettLuce, StreamQuantileMap, SwapRanker
+from online_rank.feedback import Impression
+from online_rank.serving.challenge import drafted_by_challenge, from_today
+from online_rank.serving.evidence import MOST_EVIDENCE
+from online_rank.stream.clicks import User, user
+
+PARTS = ("budget", "shop", "wrong", "gains", "pins", "clients")
+USERS = ("perfect", "navigational", "informational", "trust", "position")
+BUDGETS = ((0.9, 0.0), (0.9, 0.01), (0.95, 0.0), (0.95, 0.01), (0.98, 0.0), (0.98, 0.01), (0.99, 0.0), (0.99, 0.005))
+SHOWN = (1, 2, 5, 10, 20)
+K, DOCUMENTS, FEATURES, GRADES = 10, 30, 8, (0.6, 0.85)
+DISCOUNTS = 1.0 / np.log2(np.arange(2.0, K + 2.0))
+
+
+class Shop:
+    """Queries with a truth that is linear in 8 features; the first column is today's score."""
+
+    def __init__(self, seed: int, *, known: float = 0.5) -> None:
+        rng = np.random.default_rng([seed, 73])
+        self.truth, self.known = rng.normal(size=FEATURES), known
+        self.truth /= np.linalg.norm(self.truth)
+        self.wrong = rng.normal(size=FEATURES)
+        self.wrong -= self.wrong @ self.truth * self.truth
+        self.wrong /= np.linalg.norm(self.wrong)
+
+    def query(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Features (30, 9), and grades 0, 1, 2."""
+        Z = rng.normal(size=(DOCUMENTS, FEATURES))
+        utility = Z @ self.truth + 0.3 * rng.normal(size=DOCUMENTS)
+        today = self.known * (Z @ self.truth) + np.sqrt(1.0 - self.known**2) * (Z @ self.wrong)
+        y = np.searchsorted(np.quantile(utility, GRADES), utility)
+        return np.column_stack((today, Z)), y
+
+    def queries(self, seed: int, n: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """n queries, one after the other."""
+        rng = np.random.default_rng([seed, n, 74])
+        return (self.query(rng) for _ in range(n))
+
+
+class Rare(NamedTuple):
+    """A user, or with a click rate below 1 one who leaves without a look in most lists."""
+
+    who: User
+    rate: float = 1.0
+
+    def clicks(self, shown: Impression, y: np.ndarray, t: int) -> Any:
+        """Clicks on a list."""
+        if np.random.default_rng([t, 75]).random() >= self.rate:
+            return shown.clicked([])
+        return self.who.clicks(shown, y, t)
+
+
+class Live(NamedTuple):
+    """What became of a run: value of each list and of today's, when the models changed places, and both at the end."""
+
+    value: np.ndarray
+    today: np.ndarray
+    turns: list[int]
+    serving: Any
+    learner: Any
+
+
+def worth(y: np.ndarray, order: Sequence[Any]) -> float:
+    """DCG@10 of a list."""
+    gains = 2.0 ** y[list(order[:K])] - 1.0
+    return float(gains @ DISCOUNTS[: len(gains)])
+
+
+def live(shop: Shop, who: Any, n: int, seed: int, keep: float, learner: Any = None, hide: bool = False) -> Live:
+    """Serve n lists as a service with `--from-today` does."""
+    learner = StreamQuantileMap() | SwapRanker() if learner is None else learner
+    serving, challenge = from_today((1.0, *[0.0] * FEATURES), learner, keep=keep, k=K, seed=seed)
+    value, today, turns = np.empty(n), np.empty(n), []
+    for t, (X, y) in enumerate(shop.queries(seed, n)):
+        if hide:  # The model sees noise.
+            X = np.column_stack((X[:, 0], np.random.default_rng([seed, t]).normal(size=(DOCUMENTS, FEATURES))))
+        shown = serving.show_one(X)
+        shown = challenge.drafted(shown, serving, X) or shown
+        challenge.n_asked += 1
+        clicks = who.clicks(shown, y, t)
+        value[t], today[t] = worth(y, shown.order), worth(y, np.argsort(-X[:, 0], kind="stable"))
+        if not drafted_by_challenge(clicks):
+            serving.learn_one(X, clicks)
+            challenge.learn(X, clicks)
+            continue
+        challenge.count(clicks)
+        if challenge.is_won:
+            serving, challenge = challenge.model, challenge.turned(serving, 0)
+            turns.append(t + 1)
+    return Live(value, today, turns, serving, learner)
+
+
+def of_budget(draws: int) -> str:
+    """Exact shares for few documents, and measured ones for real queries."""
+    rows, queries = [], [(X, y) for X, y in queries_of(parts(data_folder() / "mq2008")[:1]) if len(y) >= 40][:5]
+    for (keep, newcomers), k in itertools.product(BUDGETS, SHOWN):
+        policy = PlackettLuce(k, keep=keep, newcomers=newcomers)
+        exact = min(least_exact(policy, scores) for scores in few_scores())
+        rng, measured, low, mean = np.random.default_rng(73), [], [], []
+        for X, _ in queries:
+            shares, errors = drawn_shares(policy, X[:, 24].astype(float), draws, rng)
+            worst = int(np.argmin(shares))
+            measured.append(shares[worst])
+            low.append(float(np.min((shares - keep) / np.maximum(errors, 1e-12))))
+            mean.append(shares.mean())
+        figures = (f"{share:.4f}" for share in (exact, min(measured), float(np.mean(mean))))
+        rows.append((f"{keep:g}", f"{newcomers:g}", k, *figures, f"{min(low):+.1f}"))
+    head = ("keep", "newcomers", "k", "exact, least", "drawn, least", "drawn, mean", "least in standard errors above keep")
+    return f"""## Budget
+
+Share of the greedy list's DCG@k that users see if one document alone is relevant. *Exact*: the least over all places, and
+over scores of 1 to 6 documents (equal, tied, far apart, one far ahead, random), by all orders. *Drawn*: {draws:,} draws for
+each of {len(queries)} queries of MQ2008 with 40 documents or more, ranked by one feature; the least over queries and places,
+and the mean. With k = 1 and 2 the budget is spent to the last, whatever the scores, so that measured shares are on both sides
+of it.
+
+{table(head, rows)}
+"""
+
+
+def few_scores() -> Iterator[np.ndarray]:
+    """Scores of few documents, ties and outliers among them."""
+    rng = np.random.default_rng(1)
+    for m in range(1, 7):
+        yield from (
+            np.zeros(m),
+            np.arange(m)[::-1] * 1.0,
+            np.r_[1e6, np.zeros(m - 1)],
+            rng.normal(size=m),
+            rng.normal(size=m) ** 3,
+        )
+
+
+def least_exact(policy: PlackettLuce, scores: np.ndarray) -> float:
+    """The least share over places, by all orders of the documents drawn."""
+    m, greedy = len(scores), np.argsort(-scores, kind="stable")
+    k = min(policy.k or m, m)
+    n = min(k + (4 if k <= 2 else 0), m)
+    logits = policy.logits(scores)[greedy[:n]]
+    expected, discounts = np.zeros(n), 1.0 / np.log2(np.arange(2.0, k + 2.0))
+    brings = discounts * np.r_[np.ones(k - 1), 1.0 - policy.newcomers * (m > n)]
+    for order in itertools.permutations(range(n), k):
+        left, chance = [*range(n)], 0.0
+        for i in order:
+            chance += logits[i] - np.logaddexp.reduce(logits[left])
+            left.remove(i)
+        expected[list(order)] += np.exp(chance) * brings
+    return float(np.min(expected[:k] / discounts))
+
+
+def drawn_shares(
+    policy: PlackettLuce, scores: np.ndarray, draws: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """The mean share of the discount of each greedy place that its document brings, and its standard error."""
+    m, greedy = len(scores), np.argsort(-scores, kind="stable")
+    k = min(policy.k or m, m)
+    n = k + 4 if k <= 2 else k
+    logits, discounts = policy.logits(scores)[greedy[:n]], 1.0 / np.log2(np.arange(2.0, k + 2.0))
+    places = np.argsort(np.argsort(-(logits + rng.gumbel(size=(draws, n))), axis=1), axis=1)[:, :k]
+    brings = np.where(places < k, discounts[np.minimum(places, k - 1)], 0.0)
+    brings[(places == k - 1) & (rng.random(draws) < policy.newcomers)[:, None]] = 0.0
+    shares = brings / discounts
+    return shares.mean(axis=0), shares.std(axis=0) / np.sqrt(draws)
+
+
+def of_shop(n: int, seeds: Sequence[int], kept: Kept) -> str:
+    """Users of five kinds at two budgets."""
+    rows = []
+    for keep, name in itertools.product((0.95, 0.99), USERS):
+        asked = [(keep, name, n, seed) for seed in seeds]
+        found = [kept.part(" ".join(map(str, ("shop", *given))), functools.partial(shop_run, *given)) for given in asked]
+        before, served, learned = (np.array([run[i] for run in found]) for i in (0, 1, 2))
+        turns = [run[3] for run in found]
+        blocks = np.array([run[4] for run in found]).mean(axis=0)
+        first = ", ".join(f"{t[0]:,}" if t else f"> {n:,}" for t in turns)
+        back = sum(max(len(t) - 1, 0) for t in turns)
+        value = " ".join(f"{share:.2f}" for share in blocks)
+        rows.append((f"{keep:g}", name, f"{before.mean():.3f}", level(served), level(learned), first, back, value))
+    head = ("keep", "users", "today", "served at the end", "learned", "take-over after lists", "later turns", "value")
+    return f"""## A shop
+
+{n:,} live lists, {len(seeds)} seeds. NDCG@10 on the true grades of 500 held-back queries: of today's ranking, of what serves
+at the end, and of the model that learns. Value: DCG@10 of what users saw in each 1,000 lists as a share of today's for the
+same queries.
+
+{table(head, rows)}
+"""
+
+
+def shop_run(keep: float, name: str, n: int, seed: int) -> list[Any]:
+    """Today's NDCG, that served and that learned, the exchanges, and the value of each 1,000 lists."""
+    shop = Shop(seed)
+    run = live(shop, user(name, max_grade=2, seed=seed), n, seed, keep)
+    held_back = list(shop.queries(seed + 10_000, 500))
+    ndcg = [offline(scores, held_back) for scores in (lambda X: X[:, 0], run.serving.predict_one, run.learner.predict_one)]
+    blocks = [
+        float(v.sum() / t.sum()) for v, t in zip(np.split(run.value, n // 1000), np.split(run.today, n // 1000), strict=True)
+    ]
+    return [*ndcg, run.turns, blocks]
+
+
+def of_wrong(runs: int, n: int, kept: Kept) -> str:
+    """How often a model that sees noise takes over from the truth."""
+    found = [kept.part(f"wrong 0.95 {n} {i}", functools.partial(wrong_run, n, i)) for i in range(runs)]
+    rows = [("0.95", runs, f"{n:,}", sum(map(bool, found)))]
+    return f"""## Wrong take-overs
+
+Today's ranking is by the truth; the other features are noise. Users of five kinds in turn.
+
+{table(("keep", "runs", "lists each", "runs in which the model took over"), rows)}
+"""
+
+
+def wrong_run(n: int, seed: int) -> int:
+    """How often a model that sees noise and today's ranking, which is the truth, changed places."""
+    who = user(USERS[seed % len(USERS)], max_grade=2, seed=seed)
+    return len(live(Shop(seed, known=1.0), who, n, seed, 0.95, hide=True).turns)
+
+
+def of_gains(n: int, seeds: Sequence[int], kept: Kept) -> str:
+    """How many lists a gain of .02 takes."""
+    rows = []
+    for rate, how in itertools.product((0.01, 0.03, 0.1), BEGINNINGS):
+        asked = [(rate, how, n, seed) for seed in seeds]
+        found = [kept.part(" ".join(map(str, ("gains", *given))), functools.partial(gain_run, *given)) for given in asked]
+        rows.append((f"{100 * rate:g} %", how, ", ".join(f"{lists:,}" if lists else f"> {n:,}" for lists in found)))
+    return f"""## Lists for a gain of .02
+
+Navigational users of whom a share looks at a list at all; lists are drawn around today's ranking at keep .95. How many lists
+until the NDCG@10 of the model that learns is .02 above today's, on 300 held-back queries, looked at every 500 lists;
+{len(seeds)} seeds.
+
+{table(("users who look", "the model", "lists"), rows)}
+"""
+
+
+BEGINNINGS: dict[str, Any] = {
+    "begins with nothing": lambda: StreamQuantileMap() | SwapRanker(),
+    "begins with today's score": lambda: SwapRanker.from_weights((1.0, *[0.0] * FEATURES)),
+    "begins with today's score, strength .3, wealth 1": lambda: SwapRanker.from_weights(
+        (1.0, *[0.0] * FEATURES), strength=0.3, wealth=1.0
+    ),
+}
+
+
+def gain_run(rate: float, how: str, n: int, seed: int) -> int:
+    """After how many lists the model is .02 better than today's ranking; 0 for never."""
+    shop, who = Shop(seed), Rare(user("navigational", max_grade=2, seed=seed), rate)
+    held_back = list(shop.queries(seed + 10_000, 300))
+    today, learner = offline(lambda X: X[:, 0], held_back), BEGINNINGS[how]()
+    serving, _ = from_today((1.0, *[0.0] * FEATURES), learner, keep=0.95, k=K, seed=seed)
+    for t, (X, y) in enumerate(shop.queries(seed, n), start=1):
+        learner.learn_one(X, who.clicks(serving.show_one(X), y, t))
+        if t % 500 == 0 and offline(learner.predict_one, held_back) >= today + 0.02:
+            return t
+    return 0
+
+
+def of_pins(n: int, seeds: Sequence[int]) -> str:
+    """What is learned from a log with pins and exclusions."""
+    ways = ("clean", "before the draw", "after the draw, left out", "after the draw, learned")
+    found = {way: [pins_run(way, n, seed) for seed in seeds] for way in ways}
+    clean = np.array([weights for weights, _ in found["clean"]])
+    rows = [
+        (way, level([ndcg for _, ndcg in runs]), level(np.linalg.norm(np.array([w for w, _ in runs]) - clean, axis=1)))
+        for way, runs in found.items()
+    ]
+    return f"""## Pins and exclusions
+
+{n:,} lists of position users, of which 20 % have the document of lowest score pinned to place 2 and 10 % exclude the first one;
+{len(seeds)} seeds. NDCG@10 on 500 held-back queries, and the distance of the weights, of length 1, from those of the clean log.
+
+{table(("pins and exclusions", "NDCG@10", "distance"), rows)}
+"""
+
+
+def pins_run(way: str, n: int, seed: int) -> tuple[np.ndarray, float]:
+    """The weights that are learned, of length 1, and their NDCG on held-back queries."""
+    shop, who, chance = Shop(seed), user("position", max_grade=2, seed=seed), np.random.default_rng([seed, 76])
+    policy, model = PlackettLuce(K, keep=0.9, seed=seed), SwapRanker()
+    for t, (X, y) in enumerate(shop.queries(seed, n)):
+        kind, greedy = chance.random(), np.argsort(-X[:, 0], kind="stable").tolist()
+        pinned = {2: greedy[-1]} if kind < 0.2 and way != "clean" else {}
+        excluded = greedy[:1] if 0.2 <= kind < 0.3 and way != "clean" else []
+        if way in ("clean", "before the draw"):
+            shown = policy.show(X[:, 0], t, pinned=pinned, excluded=excluded)
+            page = Impression(shown.page)
+            clicked = [d for d, gain in zip(page.order, who.clicks(page, y, t).gains, strict=True) if gain]
+            model.learn_one(X[:, 1:], shown.clicked(clicked))
+            continue
+        shown = policy.show(X[:, 0], t)
+        order = [d for d in shown.order if d not in {*pinned.values(), *excluded}]
+        for place, document in pinned.items():
+            order.insert(place - 1, document)
+        order = [*order, *[d for d in greedy if d not in order and d not in excluded]][:K]
+        clicked = [d for d, gain in zip(order, who.clicks(Impression(tuple(order)), y, t).gains, strict=True) if gain]
+        if tuple(order) == shown.order or way.endswith("learned"):
+            model.learn_one(X[:, 1:], shown.clicked([d for d in clicked if d in shown.order]))
+    return model.weights / np.linalg.norm(model.weights), offline(
+        lambda X: X[:, 1:] @ model.weights, list(shop.queries(seed + 10_000, 500))
+    )
+
+
+def of_clients(n: int, seeds: Sequence[int]) -> str:
+    """What users lose to clients that click without a look."""
+    rows = []
+    for client, limited in itertools.product(("none", "at random", "one document"), (False, True)):
+        if client == "none" and limited:
+            continue
+        found = [clients_run(client, limited, n, seed) for seed in seeds]
+        rows.append((client, "yes" if limited else "no", level([run[0] for run in found]), level([run[1] for run in found])))
+    return f"""## Clients that click without a look
+
+{n:,} lists in a day, drawn without a budget by a `SwapRanker` that begins with nothing, for navigational users. 30 % of the
+events are by one client, which clicks three documents at random, or always the document that has the largest first feature.
+With limits it gives {MOST_EVIDENCE} clicked documents a day. {len(seeds)} seeds. NDCG@10 on 500 held-back queries, and the
+mean DCG@10 of what users saw.
+
+{table(("client", "limits", "NDCG@10", "DCG@10 that users saw"), rows)}
+"""
+
+
+def clients_run(client: str, limited: bool, n: int, seed: int) -> tuple[float, float]:
+    """NDCG at the end, and what users saw."""
+    shop, who, chance = Shop(seed), user("navigational", max_grade=2, seed=seed), np.random.default_rng([seed, 77])
+    model, given, value = SwapRanker(PlackettLuce(K, seed=seed)), 0, []
+    for t, (X, y) in enumerate(shop.queries(seed, n)):
+        shown = model.show_one(X[:, 1:])
+        if client == "none" or chance.random() >= 0.3:
+            value.append(worth(y, shown.order))
+            model.learn_one(X[:, 1:], who.clicks(shown, y, t))
+            continue
+        favoured = [int(np.argmax(X[:, 1]))]
+        clicked = chance.choice(shown.order, 3, replace=False).tolist() if client == "at random" else favoured
+        clicked = [document for document in clicked if document in shown.order]
+        if not limited or given < MOST_EVIDENCE:
+            given += max(1, len(clicked))
+            model.learn_one(X[:, 1:], shown.clicked(clicked))
+    return offline(lambda X: model.predict_one(X[:, 1:]), list(shop.queries(seed + 10_000, 500))), float(np.mean(value))
+
+
+def level(values: Sequence[float] | np.ndarray) -> str:
+    """Mean and its standard error."""
+    error = np.std(values, ddof=1) / len(values) ** 0.5 if len(values) > 1 else float("nan")
+    return f"{np.mean(values):.3f} ± {error:.3f}"
+
+
+def main() -> None:
+    arguments = parser(__doc__)
+    arguments.add_argument("--part", default="budget", choices=PARTS, help="what to measure; the page keeps its other sections")
+    arguments.add_argument("--lists", type=int, help="lists of each run, in place of the default")
+    arguments.add_argument("--runs", type=int, help="seeds, or runs of `wrong`")
+    add_keep(arguments)
+    chosen = arguments.parse_args()
+    kept, seeds = Kept(chosen.keep), range(chosen.runs or 5)
+    section = {
+        "budget": lambda: of_budget(chosen.lists or 100_000),
+        "shop": lambda: of_shop(chosen.lists or 10_000, seeds, kept),
+        "wrong": lambda: of_wrong(chosen.runs or 200, chosen.lists or 2000, kept),
+        "gains": lambda: of_gains(chosen.lists or 10_000, seeds, kept),
+        "pins": lambda: of_pins(chosen.lists or 5000, seeds),
+        "clients": lambda: of_clients(chosen.lists or 5000, seeds),
+    }[chosen.part]
+    save_result("exploring", section(), part=True)
+
+
+if __name__ == "__main__":
+    main()

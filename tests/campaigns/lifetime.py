@@ -1,0 +1,161 @@
+"""Years of one model: queries with categories, missing values, names that come and go, drift, and grades that come late.
+
+Rounds continue one another: the model and the readings are kept in the folder that `LIFETIME` names, or in a new one. A round
+is a hundredth of the life, and ends in a reading: memory, the largest of its files, and processor time a query over that of a
+fixed loop that runs in between, which cancels what a slow machine does to both. After a tenth of the life all three must stay.
+"""
+
+import json
+import os
+import tempfile
+import time
+import warnings
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from online_rank import AdditiveRanker, load, save
+from online_rank.storage.files import to_bytes
+from tests.campaigns.found import Found
+from tests.campaigns.soak import resident_mb
+
+#: Queries between two looks at the fixed loop, and queries that wait for their grades.
+_CHUNK, _LATE = 1000, 50
+_DOCUMENTS, _NUMBERS, _NAMES = 8, 6, 40
+#: Most features of the model: names come and go, so the least recently used leave.
+_FEATURES = 160
+#: Shares by which memory and files, and time, may differ from their median after the first tenth.
+_SIZES, _TIME = 0.02, 0.05
+_SETTLED, _FEWEST = 0.1, 10
+
+
+class Reading(NamedTuple):
+    """After how many queries, and what the model takes then."""
+
+    queries: int
+    memory_mb: float
+    file_kb: float
+    loops: float
+
+
+def queries_of(chunk: int, seed: int) -> Iterator[tuple[list[dict[str, Any]], np.ndarray]]:
+    """The queries of a chunk of the stream, by its number."""
+    rng = np.random.default_rng([seed, chunk])
+    # The truth turns once in a hundred chunks; names are in use for about ten.
+    turn = 2.0 * np.pi * chunk / 100.0
+    teacher = np.cos(turn + np.arange(_NUMBERS))
+    for _ in range(_CHUNK):
+        X = np.exp(rng.normal(size=(_DOCUMENTS, _NUMBERS)))
+        kinds, names = rng.integers(0, 30, _DOCUMENTS), rng.integers(4 * chunk, 4 * chunk + _NAMES, _DOCUMENTS)
+        truth = np.log(X) @ teacher + np.cos(turn + kinds) + rng.normal(size=_DOCUMENTS)
+        missing = rng.random((_DOCUMENTS, _NUMBERS)) < 0.1
+        yield (
+            [
+                {
+                    **{f"n{j}": None if missing[i, j] else float(X[i, j]) for j in range(_NUMBERS)},
+                    "kind": f"k{kinds[i]}",
+                    "new": bool(names[i] % 2),
+                    f"shelf {names[i]}": float(X[i, 0]),
+                }
+                for i in range(_DOCUMENTS)
+            ],
+            np.digitize(truth, [0.0, 1.5]),
+        )
+
+
+def _loop() -> float:
+    """Processor time of a fixed piece of work, of Python and of numpy."""
+    started, total = time.process_time(), 0.0
+    values = np.arange(4000.0)
+    for i in range(1500):
+        total += float(values[i % 8 :: 8].sum()) + i % 7
+    return time.process_time() - started
+
+
+def live(model: Any, first: int, n_chunks: int, seed: int) -> tuple[float, int]:
+    """Let a model rank and learn some chunks; processor time of a chunk over that of a loop, and the size of the largest file.
+
+    A file has a sample of the latest documents, which grows up to 96 of them and begins again, so its size comes and goes.
+    """
+    spent, loop, largest = 0.0, 0.0, 0
+    for chunk in range(first, first + n_chunks):
+        queries = [*queries_of(chunk, seed)]
+        loop += _loop()
+        started = time.process_time()
+        waiting: deque[Any] = deque()
+        for x, y in queries:
+            waiting.append((x, y, model.predict_one(x)))
+            if len(waiting) > _LATE:
+                _grade(model, *waiting.popleft())
+        for late in waiting:
+            _grade(model, *late)
+        spent += time.process_time() - started
+        largest = max(largest, len(to_bytes(model)))
+    return spent / loop, largest
+
+
+def _grade(model: Any, x: Any, y: Any, served: Any) -> None:
+    model.learn_one(x, y, served=served)
+
+
+def made() -> AdditiveRanker:
+    """The model at the beginning of its life."""
+    model = AdditiveRanker()
+    model.max_features = _FEATURES
+    return model
+
+
+def lifetime(number: int, n_queries: int = 100_000, seed: int = 0) -> Found:
+    """A round of a life, by its number."""
+    warnings.simplefilter("ignore")
+    folder = Path(os.environ.setdefault("LIFETIME", tempfile.mkdtemp()))
+    folder.mkdir(parents=True, exist_ok=True)
+    file, kept = folder / "model.npz", folder / "readings.jsonl"
+    readings = [Reading(*json.loads(line)) for line in kept.read_text().splitlines()] if kept.exists() else []
+    if len(readings) > number:
+        return Found()  # An earlier run has lived it.
+    model = load(file) if file.exists() else made()
+    chunks = n_queries // _CHUNK
+    loops, largest = live(model, number * chunks, chunks, seed)
+    save(model, file)
+    readings.append(Reading((number + 1) * n_queries, resident_mb(), largest / 1000.0, loops))
+    with kept.open("a") as written:
+        written.write(json.dumps(readings[-1]) + "\n")
+    draw(readings, folder / "lifetime.png")
+    found = Found(queries=n_queries)
+    look_at(readings, found)
+    return found
+
+
+def look_at(readings: list[Reading], found: Found) -> None:
+    """Complain of the last reading if it is away from the median of all after the first tenth, of which there must be ten."""
+    settled = readings[max(1, round(_SETTLED * len(readings))) :]
+    for name, most in (("memory_mb", _SIZES), ("file_kb", _SIZES), ("loops", _TIME)) if len(settled) >= _FEWEST else ():
+        values = np.array([getattr(reading, name) for reading in settled])
+        usual = float(np.median(values))
+        found.expect(
+            abs(values[-1] / usual - 1.0) <= most,
+            f"after {readings[-1].queries:,} queries {name} is {values[-1]:.4g}, over {most:.0%} from its median {usual:.4g}",
+        )
+
+
+def draw(readings: list[Reading], path: Path) -> None:
+    """Draw memory, file and time over the queries, each over its median."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, ax = plt.subplots(figsize=(7.2, 3.6), layout="constrained")
+    for name, label in (("memory_mb", "memory"), ("file_kb", "file"), ("loops", "processor time, over a fixed loop")):
+        values = np.array([getattr(reading, name) for reading in readings])
+        ax.plot([reading.queries for reading in readings], values / np.median(values), label=label, linewidth=1.2)
+    ax.set_xlabel("queries")
+    ax.set_ylabel("over its median")
+    ax.set_ylim(0.8, 1.2)
+    ax.legend(frameon=False)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)

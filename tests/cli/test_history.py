@@ -1,0 +1,85 @@
+"""`--history`: rates and ages as features, from a log to a service."""
+
+import json
+
+import pytest
+
+from online_rank import load
+from online_rank.cli import main
+from online_rank.cli.options import Service
+from online_rank.cli.service import maker
+
+T = 1_760_000_000
+LOG = ("log.csv", "--query", "query", "--grade", "grade", "--document", "document", "--event-time", "time")
+
+
+@pytest.fixture
+def run(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = ["query,document,time,user,brand,price,grade"]
+    for t in range(12):
+        lines += [f"q{t},d{(t + k) % 5},{T + 3600 * t},u{t % 2},b{k},{k}.5,{int(k == t % 2)}" for k in range(3)]
+    (tmp_path / "log.csv").write_text("\n".join(lines) + "\n")
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as leaving:
+            main(list(arguments))
+        return leaving.value.code, *capsys.readouterr()
+
+    return run
+
+
+def test_a_log_is_learned_in_the_order_of_time_and_the_model_ranks_files_and_requests(run):
+    options = ("--history", "document=1d", "--history", "user+brand", "--exclude", "user")
+    code, _, err = run("train", *LOG, *options, "--save", "m")
+    assert code == 0, err
+    model = load("m")
+    assert [step.n_keys for step in list(model.steps.values())[:2]] == [5, 6]
+    assert model["History"]._at == T + 3600 * 11
+    code, out, err = run("evaluate", "m", *LOG[:-2], "--exclude", "user", "--json")
+    assert code == 0, err
+    assert json.loads(out)["queries"] == 12
+    asked = {"id": 1, "docs": {f"d{k}": {"brand": f"b{k}", "price": 0.5} for k in range(3)}, "context": {"user": "u0"}}
+    answers = answers_of(Service(model="m"), asked, {"id": 1, "grades": {"d0": 1, "d1": 0, "d2": 0}})
+    assert answers[1]["learned"]
+
+
+def answers_of(service, *requests):
+    made = maker(service)()
+    return [made.handle(json.dumps(request).encode()).answer for request in requests]
+
+
+def test_a_new_service_takes_histories_and_how_places_are_examined(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "theta.json").write_text("[1.0, 0.5]")
+    made = maker(Service(history=["document"], examination="theta.json"))
+    first, second = (next(iter(made().model.steps.values())) for _ in range(2))
+    assert first is not second
+    assert (str(first), first.examination) == ("History('document', half_life='7d')", (1.0, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("train", *LOG, "--history", "brnd"), "no column 'brnd'"),
+        (("train", *LOG[:-2], "--history", "brand"), "--history needs the time of each query, --event-time COLUMN; or"),
+        (("train", *LOG[:-4], "--history", "document=9"), "History('document') needs the id of each document"),
+        (("train", *LOG, "--history", "brand=0"), "--history brand=0: half_life is 0.0"),
+        (("train", *LOG, "--history", "brand", "--for", "solr"), "no engine keeps it. Send what it adds as fields"),
+        (("train", *LOG, "--history", "brand=9", "--shards", "2"), "counts the queries of one machine"),
+        (("stream", "m", "--history", "brand"), "--history is for a new model"),
+    ],
+)
+def test_what_cannot_be_is_told_with_a_remedy(run, arguments, told):
+    if arguments[0] == "stream":
+        run("train", *LOG, "--save", "m", "-q")
+    code, _, err = run(*arguments)
+    assert code != 0
+    assert told in " ".join(err.split())
+
+
+def test_exports_refuse_it_by_name_and_say_what_to_do(run):
+    run("train", *LOG, "--history", "brand", "--save", "m", "-q")
+    code, _, err = run("export", "m", "--to", "c", "--out", "m.c")
+    assert code != 0
+    assert "History('brand', half_life='7d') makes features of earlier feedback, which no engine keeps. Send them as" in err

@@ -1,0 +1,157 @@
+"""Lists that are not as they were drawn: pins, exclusions, lists that clients changed; and clients that give too much."""
+
+import json
+
+import pytest
+
+from online_rank import ClickPerceptron, ExaminedRanker, PerceptronRanker, PlackettLuce, SwapRanker
+from online_rank.feedback import Impression
+from online_rank.serving import Challenge, FeedbackPlan
+from online_rank.serving.clock import CLOCK
+from online_rank.serving.evidence import MOST_EVIDENCE
+from online_rank.serving.metrics import Figures
+from online_rank.serving.models import Models
+from online_rank.serving.protocol import RankingService
+from online_rank.storage.files import from_bytes, to_bytes
+
+DOCS = {name: {"x": float(i), "y": float(i % 3)} for i, name in enumerate("fedcba")}
+
+
+def request(**fields):
+    return json.dumps(fields).encode()
+
+
+def swaps(**options):
+    return RankingService(SwapRanker.from_weights({"x": 1.0}, policy=PlackettLuce(k=4, keep=0.9, seed=1)), **options)
+
+
+def replayed(saved, replies):
+    service = from_bytes(saved)
+    for reply in replies:
+        for outcome in reply.outcomes:
+            service.replay(json.loads(json.dumps(outcome.fields)), outcome.number, outcome.waiting, outcome.feedback)
+    return to_bytes(service)
+
+
+def test_pinned_and_excluded_documents():
+    service, model = swaps(), SwapRanker.from_weights({"x": 1.0}, policy=PlackettLuce(k=4, keep=0.9, seed=1))
+    answer = service.handle(request(id=1, docs=DOCS, pinned={"2": "f"}, excluded=["a", "sold out"])).answer
+    shown = model.show_one(DOCS, pinned={2: "f"}, excluded=["a"])
+    assert answer["shown"] == 4
+    assert tuple(answer["ranking"][:4]) == shown.page
+    assert shown.page[1] == "f"
+    assert {*answer["ranking"]} == {*"bcdef"}
+    assert service.answer_again(request(id=1, docs=DOCS)).answer["ranking"] == answer["ranking"]
+    # A click on the pinned document is accepted, and teaches nothing.
+    assert service.handle(request(id=1, clicks=["f", shown.order[1]])).answer["learned"]
+    model.learn_one(DOCS, shown.clicked([shown.order[1]]))
+    assert service.model.weights.tobytes() == model.weights.tobytes()
+    greedy = service.handle(request(id=2, docs=DOCS, pinned={"1": "f"}, excluded=["b"], greedy=True)).answer
+    assert greedy["ranking"] == [*"facde"]
+    assert "shown" not in greedy
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"pinned": {"0": "a"}}, "pinned is 0"),
+        ({"pinned": {"first": "a"}}, "pinned has position 'first'; positions are whole numbers from 1"),
+        ({"pinned": {"1": "a", "01": "b"}}, "positions are whole numbers from 1, each once"),
+        ({"pinned": {"1": "z"}}, "document 'z', which is not in the query"),
+        ({"pinned": {"9": "a"}}, "pinned has position 9, but 4 documents are shown"),
+        ({"excluded": "a"}, "excluded is"),
+    ],
+)
+def test_bad_pins_change_nothing(fields, message):
+    service = swaps()
+    before = to_bytes(service)
+    assert message in service.handle(request(id=1, docs=DOCS, **fields)).answer["error"]
+    assert to_bytes(service) == before
+
+
+def test_a_service_that_ranks_by_scores_has_no_places():
+    service = RankingService(PerceptronRanker())
+    assert "are for lists that are drawn" in service.handle(request(id=1, docs=DOCS, excluded=["a"])).answer["error"]
+
+
+@pytest.mark.parametrize("window", [None, 60.0])
+def test_a_changed_list_is_left_out_and_counted(window):
+    plan = None if window is None else FeedbackPlan(window=window, events={"click": 1})
+    service = swaps(plan=plan)
+    saved, weights, ts = to_bytes(service), service.model.weights.copy(), CLOCK.now()
+    replies = [service.handle(request(id=1, docs=DOCS, ts=ts - 200))]
+    page = replies[0].answer["ranking"][:4]
+    replies.append(service.handle(request(id=1, clicks=["f"], displayed=["f", *page[1:]], ts=ts - 190)))
+    replies.append(service.handle(request(id=2, docs=DOCS, ts=ts - 100)))
+    if window is None:
+        assert replies[1].answer == {"id": 1, "learned": False, "displayed": True}
+        assert service.handle(request(id=1, clicks=["f"])).answer == {"id": 1, "learned": False, "duplicate": True}
+        service._counts["duplicates"] -= 1
+        service.n_changes -= 1
+    assert service.stats()["displayed"] == 1
+    assert service.stats()["learned"] == 0
+    assert service.model.weights.tolist() == weights.tolist()
+    assert replayed(saved, replies) == to_bytes(service)
+    assert "online_rank_displayed_total 0.0" in Figures(Models(lambda: service), set()).text()
+
+
+def test_a_list_that_was_displayed_as_drawn_is_learned():
+    service = swaps()
+    page = service.handle(request(id=1, docs=DOCS)).answer["ranking"][:4]
+    assert service.handle(request(id=1, clicks=page[3:], displayed=page)).answer["learned"]
+    assert service.stats()["displayed"] == 0
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        ExaminedRanker(PerceptronRanker(), examination=(1.0, 0.5, 0.3), k=3),
+        ClickPerceptron(PlackettLuce(k=3), credit="propensity", examination=(1.0, 0.5, 0.3)),
+    ],
+)
+def test_examination_learns_from_what_was_displayed(model):
+    service = RankingService(model)
+    service.handle(request(id=1, docs=DOCS))
+    reply = service.handle(request(id=1, clicks=["a"], displayed=["d", "a", "f"]))
+    assert reply.answer["learned"]
+    assert reply.feedback.impression == Impression(("d", "a", "f"))
+    assert service.stats()["displayed"] == service.stats()["learned"] == 1
+    alone = model.clone()
+    alone.learn_one(DOCS, Impression(("d", "a", "f")).clicked(["a"]))
+    assert service.model.predict_one(DOCS) == alone.predict_one(DOCS)
+    service.handle(request(id=2, docs=DOCS))
+    assert "'z' is not among those" in service.handle(request(id=2, clicks=[], displayed=["z"])).answer["error"]
+
+
+def test_a_changed_draft_is_no_vote():
+    rival = SwapRanker.from_weights({"y": 1.0}, policy=PlackettLuce(k=4, keep=0.9))
+    service = swaps(challenge=Challenge(rival))
+    pinned = service.handle(request(id=1, docs=DOCS, pinned={"1": "f"}, excluded=["a"])).answer["ranking"][:4]
+    assert pinned[0] == "f"
+    assert "a" not in pinned
+    assert service.handle(request(id=1, clicks=["f"], displayed=pinned[::-1])).answer["displayed"]
+    assert service.challenge.n_drafted == 0
+
+
+@pytest.mark.parametrize("window", [None, 60.0])
+@pytest.mark.parametrize("whose", [{"user": "u17"}, {"session": "s1", "user": "u1"}])
+def test_one_user_gives_so_much_evidence_in_a_day(window, whose):
+    plan = None if window is None else FeedbackPlan(window=window, events={"click": 1})
+    service = swaps(plan=plan)
+    saved, replies, taken, ts = to_bytes(service), [], [], CLOCK.now() - 10 * 86_400
+    done = "learned" if window is None else "accepted"
+    for i in range(MOST_EVIDENCE + 3):
+        replies.append(service.handle(request(id=i, docs=DOCS, ts=ts)))
+        first = replies[-1].answer["ranking"][:1]
+        replies.append(service.handle(request(id=i, clicks=first, ts=ts, **whose)))
+        taken.append(replies[-1].answer[done])
+    assert taken == [True] * MOST_EVIDENCE + [False] * 3
+    assert replies[-1].answer["limited"]
+    assert service.stats()["limited"] == 3
+    assert b"u17" not in to_bytes(service)
+    # Others, and the same on the next day, count.
+    for i, (other, at) in enumerate((({"user": "u18"}, ts), ({}, ts), (whose, ts + 86_400)), start=1000):
+        replies.append(service.handle(request(id=i, docs=DOCS, ts=at)))
+        replies.append(service.handle(request(id=i, clicks=[], ts=at, **other)))
+        assert replies[-1].answer[done]
+    assert replayed(saved, replies) == to_bytes(service)

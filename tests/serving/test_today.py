@@ -1,0 +1,119 @@
+"""A service that begins with the ranking of today: the budget of draws and votes, taking over, and stepping back."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from online_rank import PlackettLuce, RidgeRanker, SwapRanker
+from online_rank.feedback import Impression
+from online_rank.metrics.interleaving import draft
+from online_rank.rankers.fixed import FixedRanker
+from online_rank.serving import RankingService
+from online_rank.serving.challenge import from_today, least_drafted
+from online_rank.storage.files import from_bytes, to_bytes
+
+
+class Coins:
+    """All outcomes of the coins of a draft, one after the other."""
+
+    def __init__(self, outcomes):
+        self.outcomes = iter(outcomes)
+
+    def random(self):
+        return 0.25 if next(self.outcomes) else 0.75
+
+
+@pytest.mark.parametrize("k", [3, 4, 5, 6])
+def test_the_price_of_a_vote_over_all_orders_and_coins(k):
+    discount, least = 1 / np.log2(np.arange(2, k + 2)), np.full(k, np.inf)
+    for other in itertools.permutations(range(k)):
+        kept = np.zeros(k)
+        for coins in itertools.product((0, 1), repeat=(k + 1) // 2):
+            order = draft({"a": range(k), "b": other}, k, Coins(coins)).order
+            kept[list(order)] += discount / 2 ** ((k + 1) // 2)
+        least = np.minimum(least, kept / discount)
+    assert least.min() >= least_drafted(k) - 1e-12
+    assert least.min() == pytest.approx(least_drafted(k), abs=0.06)
+
+
+@pytest.mark.parametrize("keep", [0.9, 0.95, 0.98, 0.99])
+@pytest.mark.parametrize("k", [3, 10, 20])
+def test_draws_and_votes_keep_the_budget_together(keep, k):
+    today, challenge = from_today({"x": 1.0}, SwapRanker(), keep=keep, k=k)
+    together = (1 - challenge.share) * today.policy.keep + challenge.share * least_drafted(k)
+    assert together == pytest.approx(keep)
+    assert challenge.share * (1 - least_drafted(k)) == pytest.approx((1 - keep) / 2)
+    assert challenge.model.policy == today.policy
+    assert RankingService(today, challenge=challenge).stats()["keep"] == keep
+
+
+def shop(good, seed, n=400, keep=0.9, **users):
+    """A service that is asked, and clicked by users who look for `good`; the replies that exchanged the models."""
+    rng, weights = np.random.default_rng(seed), users.get("weights", {"good": 1.0})
+    learner = SwapRanker.from_weights(weights, wealth=1e-9)
+    today, challenge = from_today({"today": 1.0}, learner, keep=keep, k=4, seed=seed)
+    service, promoted, replies = RankingService(today, challenge=challenge), [], []
+    saved = to_bytes(service)
+    for i in range(n):
+        x = rng.normal(size=(6, 2)).round(3)
+        docs = {f"d{j}": {"good": a, "today": b} for j, (a, b) in enumerate(x.tolist())}
+        replies.append(service.handle(json.dumps({"id": i, "docs": docs}).encode()))
+        best = max(replies[-1].answer["ranking"][:4], key=lambda d: docs[d][good(i)])
+        replies.append(service.handle(json.dumps({"id": i, "clicks": [best]}).encode()))
+        if replies[-1].promoted:
+            promoted.append((i, replies[-1].promoted))
+    return service, promoted, saved, replies
+
+
+def test_it_takes_over_and_steps_back():
+    """Users want what is good, until they want what today's ranking has first."""
+    service, promoted, saved, replies = shop(lambda i: "good" if i < 500 else "today", seed=1, n=1500, keep=0.5)
+    assert len(promoted) == 2
+    assert promoted[0][0] < 500 < promoted[1][0]
+    assert all(text.startswith("the challenger is better than the serving model: +") for _, text in promoted)
+    assert isinstance(service.model, FixedRanker)
+    figures = service.stats()["challenger"]
+    assert (figures["turns"], service.challenge.keep) == (2, 0.5)
+    assert service.stats()["kept_mean"] >= 0.5
+    back = from_bytes(saved)
+    for reply in replies:
+        for outcome in reply.outcomes:
+            back.replay(json.loads(json.dumps(outcome.fields)), outcome.number, outcome.waiting, outcome.feedback)
+    assert to_bytes(back) == to_bytes(service)
+
+
+def test_a_worse_one_never_takes_over():
+    service, promoted, *_ = shop(lambda _: "today", seed=2)
+    assert promoted == []
+    assert service.challenge.n_drafted == pytest.approx(400 * service.challenge.share, abs=1)
+
+
+def test_votes_are_within_what_today_would_show():
+    today, challenge = from_today({"today": 1.0}, SwapRanker.from_weights({"good": 1.0}), keep=0.5, k=3)
+    service = RankingService(today, challenge=challenge)
+    docs = {f"d{j}": {"today": -j, "good": j} for j in range(8)}
+    for i in range(8):
+        reply = service.handle(json.dumps({"id": i, "docs": docs}).encode())
+        drawn = Impression.from_dict(json.loads(reply.outcome.waiting[-1]))
+        assert drawn.newcomer or {*drawn.order} == {"d0", "d1", "d2"}
+        if drawn.teams is not None:
+            assert drawn.kept == least_drafted(3)
+    assert service.challenge.n_asked == 8
+
+
+def test_only_who_learns_from_draws():
+    with pytest.raises(ValueError, match="RidgeRanker does not learn from lists that are drawn around the ranking of today"):
+        from_today({"x": 1.0}, RidgeRanker())
+    with pytest.raises(ValueError, match="k is 2"):
+        from_today({"x": 1.0}, SwapRanker(), k=2)
+
+
+def test_a_fixed_ranker_with_a_policy_takes_clicks():
+    ranker = FixedRanker({"x": 1.0}, policy=PlackettLuce(k=2, keep=0.9))
+    docs = {"a": {"x": 1.0}, "b": {"x": 2.0}, "c": {"x": 0.0}}
+    shown = ranker.show_one(docs)
+    ranker.learn_one(docs, shown.clicked([shown.order[0]]))
+    assert ranker.rank_one(docs) == ["b", "a", "c"]
+    assert (ranker.keep, FixedRanker({"x": 1.0}).keep) == (0.9, None)
