@@ -1,4 +1,4 @@
-"""What does a request cost whose state is kept in PostgreSQL, beside one in SQLite?
+"""What does a request cost whose state is kept in PostgreSQL, compared with one in SQLite?
 
     python -m benchmarks.stores [--turns 6] [--seconds 3]
 

@@ -47,7 +47,7 @@ class ServiceError(RuntimeError):
     Attributes
     ----------
     status : int
-        The HTTP status; 0 if there was no answer.
+        The HTTP status; 0 without an answer.
     request_id : str
         What identifies the request in the log of the server.
     """
@@ -179,7 +179,7 @@ class Client(_Settings):
     def send_all(self, messages: Iterable[Message]) -> list[Any]:
         """The answers to requests that do not depend on one another, in their order, several at once.
 
-        In place of an answer there is the ServiceError, where there was none.
+        A request without an answer gets its ServiceError in the list.
         """
 
         def tried(message: Any) -> Any:

@@ -208,7 +208,7 @@ def readers(over: threading.Event, place: Place, address: str, learner: str) -> 
 
 
 def tokens(file: str | None) -> Any:
-    """The tokens of the environment and of a file; None if there are none. Raises ValueError, OSError."""
+    """The tokens of the environment and of a file; None without tokens. Raises ValueError, OSError."""
     from online_rank.serving.tokens import Tokens
 
     found = tokens_by_role(file)
