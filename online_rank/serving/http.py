@@ -23,6 +23,7 @@ import html
 import importlib.resources
 import json
 import logging
+import math
 import urllib.parse
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -352,7 +353,7 @@ class RankingApp:
 
     async def _get_model(self, exchange: Exchange) -> Response:
         model = await self._model(exchange)
-        version, model.is_read = f'"{model.version}"', True
+        version, model.read_until = f'"{model.version}"', math.inf
         if exchange.headers.get(b"if-none-match") == version.encode():
             return Response(status_code=304, headers={"ETag": version})
         headers = {"Content-Disposition": 'attachment; filename="model.npz"', "ETag": version}

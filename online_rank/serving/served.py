@@ -32,8 +32,9 @@ _log = logging.getLogger("online_rank.serving")
 #: A model is replaced if the disk has room for so many files of it: in the journal, in the next checkpoint, and to spare.
 _ROOM = 4
 
-#: Seconds for which feedback waits for a ranking that a reader may be sending.
-_ON_THE_WAY = 2.0
+#: Seconds for which feedback waits for a ranking that a reader may be sending, and seconds in which readers come back after a
+#: restart.
+_ON_THE_WAY, _AFTER_RESTART = 2.0, 10.0
 
 #: The outcomes that change the model.
 _TEACHING = ("learn", "teach", "close", "promote", "replace")
@@ -70,8 +71,10 @@ class ServedModel:
         self._file: tuple[str, bytes] | None = None
         #: How many rankings were made elsewhere, and how many of them with another model than the present one.
         self.n_elsewhere = self.n_older = 0
-        #: Whether somebody reads the model, from whom rankings may come; and what is set when more of them have come.
-        self.is_read = False
+        #: Until when rankings may come from elsewhere: always, once somebody has read the model, and for a while after a
+        #: restart; and what is set when more of them have come.
+        recovered = durable.store is not None and service.n_changes > 0
+        self.read_until = time.monotonic() + _AFTER_RESTART if recovered else 0.0
         self._arrival = asyncio.Event()
         self.kept = KeptModels(durable.store, snapshots)
         # Shares the service's account of losses, which outlives the process.
@@ -110,8 +113,8 @@ class ServedModel:
             while True:
                 before = self.monitor.before_learning(service.model)
                 reply = service.handle(request, kinds=kinds) if commits.is_working else self._without_change(request, kinds)
-                left = until - time.monotonic()
-                if not (reply.is_unknown and self.is_read and left > 0.0):
+                left = min(until, self.read_until) - time.monotonic()
+                if not reply.is_unknown or left <= 0.0:
                     break
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._arrival.wait(), left)
