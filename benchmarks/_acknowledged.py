@@ -1,4 +1,4 @@
-"""How many grades a second the HTTP service acknowledges, beside an earlier version; and how long rankings take while
+"""How many grades a second the HTTP service acknowledges, compared with an earlier version; and how long rankings take while
 checkpoints are written.
 """
 
@@ -41,8 +41,8 @@ int fdatasync(int file) { return slowly("fdatasync", file); }
 
 
 class Rates(NamedTuple):
-    """Grades a second of two versions with a number of clients, where syncs take so many milliseconds longer than those of the
-    disk, and the median of the ratios by turn.
+    """Grades a second of two versions with a number of clients, if syncs take `slower` milliseconds longer than the disk needs,
+    and the median of the ratios by turn.
     """
 
     slower: int
@@ -52,17 +52,17 @@ class Rates(NamedTuple):
     ratio: float
 
 
-def rates(beside: Path, seconds: float) -> list[Rates]:
+def rates(other: Path, seconds: float) -> list[Rates]:
     """Rankings and grades in turn, as fast as clients can, to the service of this checkout and of another one, in turn."""
-    return [row for slower in _SLOWER for row in _rates(beside, seconds, slower)]
+    return [row for slower in _SLOWER for row in _rates(other, seconds, slower)]
 
 
-def _rates(beside: Path, seconds: float, slower: int) -> list[Rates]:
+def _rates(other: Path, seconds: float, slower: int) -> list[Rates]:
     queries = bodies(200)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as running:
         preload = _slow_syncs(Path(folder), slower) if slower else None
-        old = Server(f"{folder}/before", root=beside, options=("--new",), preload=preload)  # no longer an option
-        servers = {beside: running.enter_context(old), None: running.enter_context(Server(f"{folder}/now", preload=preload))}
+        old = Server(f"{folder}/before", root=other, options=("--new",), preload=preload)  # no longer an option
+        servers = {other: running.enter_context(old), None: running.enter_context(Server(f"{folder}/now", preload=preload))}
         found: dict[tuple[int, Path | None], list[float]] = {(n, root): [] for n in _CLIENTS for root in servers}
         first = 0
         for turn in range(_ROUNDS + 1):
@@ -76,14 +76,14 @@ def _rates(beside: Path, seconds: float, slower: int) -> list[Rates]:
                         found[n, root].append(len(taken) / 2.0 / length)
     result = []
     for n in _CLIENTS:
-        before, now = found[n, beside], found[n, None]
+        before, now = found[n, other], found[n, None]
         ratio = statistics.median(b / a for a, b in zip(before, now, strict=True))
         result.append(Rates(slower, n, statistics.median(before), statistics.median(now), ratio))
     return result
 
 
 def _slow_syncs(folder: Path, slower: int) -> Path:
-    """A library whose syncs take so many milliseconds longer."""
+    """A library whose syncs take `slower` milliseconds longer."""
     source, library = folder / "slow.c", folder / "slow.so"
     source.write_text(_SLOW_SYNCS)
     subprocess.run(["cc", "-shared", "-fPIC", f"-DMILLISECONDS={slower}", "-o", library, source, "-ldl"], check=True)

@@ -43,7 +43,7 @@ def _of_letor(block: Any, seed: int) -> list[Query]:
 
 
 def _searches(seed: int) -> list[Query]:
-    """300 searches in a shop, without words: prices count beside those of the query, ratings from 4.2 on."""
+    """300 searches in a shop, without words: prices count relative to the query's other prices, ratings from 4.2 on."""
     rng, queries = np.random.default_rng([seed, 6]), []
     for _ in range(300):
         m = int(rng.integers(15, 40))
@@ -127,7 +127,7 @@ def with_holes(seed: int, share: float, how: str) -> tuple[list[Query], list[Que
 
 
 def shop(seed: int, n_queries: int = 600) -> list[Query]:
-    """Searches in a shop: prices, ratings and sales, 40 brands and 10 categories, each with a taste of its own."""
+    """Searches in a shop: prices, ratings and sales, 40 brands and 10 categories, each with its taste."""
     rng = np.random.default_rng([seed, 5])
     brands, categories = rng.normal(size=40), rng.normal(size=10)
     prices, chances = rng.normal(size=10), rng.dirichlet(np.ones(40))

@@ -1,8 +1,8 @@
 """Are the figures of a result the same when they are made again, and does its page say how they were made?
 
 A page is compared section by section, each with the command that wrote it. `benchmarks._catalogue` says which command makes a
-section again, the whole or a part of its rows, and gives the reason where none does. Times, and what follows from them, are not
-compared.
+section again, the whole or a part of its rows, and gives the reason if no command does. Times, and what follows from them, are
+not compared.
 """
 
 import os
@@ -29,7 +29,7 @@ _TIME = re.compile(
     r"µs|(?<!['\w])(?:ns|ms|s|seconds|minutes|MB|p50|p99|processor|clock|memory|speed|latency)\b"
     rf"|\btime\b|ratio of times|times as fast|{_SPEED.pattern}"
 )
-#: What a table of times may have besides: it is compared all the same.
+#: Columns of a table of times that are no times: they are compared all the same.
 _QUALITY = re.compile(r"NDCG|MAP\b|differs|error")
 _NUMBER = re.compile(r"\d[\d,]*\.?\d*(?:e-?\d+)?")
 #: Lines that say where and when something was measured, and pictures.
@@ -72,7 +72,7 @@ def unsaid(page: str) -> list[str]:
 
 
 def sections_of(page: str) -> list[Section]:
-    """The parts of a page; one without a command is written by the next that is named below it, or else by that of the page."""
+    """The parts of a page. A part without a command takes the next command below it, or else the command of the page."""
     texts = [text for text in re.split(r"(?m)^(?=##? )", page) if text.strip()]
     found = [tuple(_without_keep(shlex.split(named[-1]))) if (named := _MADE_BY.findall(text)) else () for text in texts]
     return [
@@ -89,7 +89,7 @@ def _without_keep(words: list[str]) -> list[str]:
 
 
 def compared(before: Section, after: str | None, *, times: bool = False, part: bool = False) -> Compared:
-    """The figures of a section beside those of the same section made again, or None.
+    """The figures of a section compared with the same section made again, or None.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def compared(before: Section, after: str | None, *, times: bool = False, part: b
     after
         The section made again.
     times
-        Whether all its figures are times, but those of ranking quality.
+        Whether all its figures are times, except figures of ranking quality.
     part
         Whether only some rows and columns were made again, and no text.
     """
@@ -161,7 +161,7 @@ class _Table(NamedTuple):
 
 
 class _Cells:
-    """The cells of a table by names of rows and columns: whatever their order, fast ones may stand first."""
+    """The cells of a table by names of rows and columns, in any order: fast ones may stand first."""
 
     def __init__(self, table: _Table, width: int) -> None:
         self.table = table

@@ -144,7 +144,7 @@ def least_squares(X: np.ndarray, y: np.ndarray, qid: np.ndarray) -> np.ndarray:
 
 
 def ranking_svm(X: np.ndarray, y: np.ndarray, qid: np.ndarray, most: int = 20_000) -> np.ndarray:
-    """Weights of a linear SVM on at most so many differences, drawn over all queries."""
+    """Weights of a linear SVM on at most `most` differences, drawn over all queries."""
     from sklearn.svm import LinearSVC
 
     better, worse = [], []

@@ -43,12 +43,12 @@ def generalisation() -> str:
     header = ("documents, training queries", "B", "L(w*)", "L(ŵ) - L(w*)", "at most (Theorem 8)")
     return f"""SLAM with NDCG weights; queries of m documents with {FEATURES} features, R_X = 1, a noisy teacher, grades 0 to 2.
 ŵ: `batch_weights` on n queries with the lambda of the theorem; w*: the best weights of norm at most B on {MANY:,} other
-queries. Expected losses are means over {MANY:,} new queries, those of ŵ also over {REPETITIONS} draws of the training queries
+queries. Expected losses are means over {MANY:,} new queries, for ŵ also over {REPETITIONS} draws of the training queries
 (± standard error). The bound does not grow with m, since L₂ = 2 R_X (Corollary 9); it is far from tight.
 
 {table(header, rows)}
 
-The largest l1 norm of gradients in the scores that was found in 2,000 random queries, beside its bound (Corollary 9):
+The largest l1 norm of gradients in the scores in 2,000 random queries, and its bound (Corollary 9):
 
 {_constants()}"""
 

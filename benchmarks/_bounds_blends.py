@@ -44,7 +44,7 @@ def queries_of(X: np.ndarray, y: np.ndarray, qid: np.ndarray) -> list[tuple[np.n
 
 
 def blends() -> str:
-    """What blends served, beside the best fixed blend in hindsight and what the certificate allows (section 18)."""
+    """The loss that blends served, the best fixed blend in hindsight, and what the certificate allows (section 18)."""
     rows = [_told(name, orders) for name, orders in streams().items()]
     return f"`BlendRanker()`, one pass in some orders:\n\n{table(_HEADER, rows)}\n\nCertified is what `certificate_of` says."
 
@@ -79,7 +79,7 @@ def _told(name: str, orders: list[list[tuple[np.ndarray, np.ndarray]]]) -> tuple
 
 
 def counterexample_of_blends(n: int = 2000) -> str:
-    """Two rankers that disagree, and grades against whatever a blend serves: how near it comes to its bound."""
+    """Two rankers that disagree, and grades against every ranking that a blend serves: how near the loss comes to the bound."""
     one, other = (PerceptronRanker.from_weights(w) for w in ([1.0, 0.0], [0.0, 1.0]))
     model = BlendRanker([one, other], measure="ndcg", grid=4)
     X = np.array([[1.0, -1.0], [-1.0, 1.0]])
@@ -91,14 +91,14 @@ def counterexample_of_blends(n: int = 2000) -> str:
     c = bounds.certificate_of(model)
     lost = 1.0 - 1.0 / np.log2(3.0)
     return (
-        f"{n:,} queries graded against whatever the mean of the candidates serves, in units of one lost query: served "
+        f"{n:,} queries graded against the ranking that the mean of the candidates serves, in units of one lost query: served "
         f"{c.loss / lost:,.0f}, best fixed blend {c.facts['least_loss'] / lost:,.0f}, certified "
         f"{c.bound('blend_bound') / lost:,.0f}, {c.totals['n_drawn']:,} draws."
     )
 
 
 def pairs() -> str:
-    """Paired intervals on MQ2008 beside those of two single ones, and what an interval costs (section 20)."""
+    """Paired intervals on MQ2008 compared with intervals of two single losses, and what an interval costs (section 20)."""
     rows = []
     for folder in known_folders(MQ2008):
         queries = queries_of(*shuffled(read(*mq2008_parts(folder)).all(), 0))

@@ -36,7 +36,7 @@ def _constant_values(rng: np.random.Generator, law: str, runs: int, rounds: int)
     if law == "extremes":
         return 0.5, np.where(rng.random(shape) < 0.1, 1.0, 0.4 / 0.9)
     differs = rng.random(shape) < (0.3 if law.endswith("0") else 1.0)
-    # The difference is .013 in the mean, as that of two good models.
+    # The difference is .013 in the mean, as between two good models.
     difference = np.clip(0.2 * rng.standard_normal(shape), -0.987, 0.987)
     return 0.5 + 0.5 * 0.013, 0.5 + 0.5 * (differs * difference + 0.013)
 
@@ -56,7 +56,7 @@ def _running_limits(variation: np.ndarray, alpha: float, deviation: Callable[[fl
 
 
 def gamma_exponential(variation: float, alpha: float, rho: float = 2.0) -> float:
-    """The deviation by a gamma-exponential mixture (Howard et al. 2021, proposition 9) in place of that of ten scales."""
+    """The deviation by a gamma-exponential mixture (Howard et al. 2021, proposition 9) instead of ten scales."""
     at, constant = variation + rho, rho * math.log(rho) - gammaln(rho) - math.log(gammainc(rho, rho))
 
     def excess(s: float) -> float:

@@ -26,7 +26,7 @@ class Tally:
         self.streams: set[int] = set()
 
     def add(self, stream: int, smaller: float, larger: float, size: float) -> None:
-        """Count a check on a stream that `smaller` is at most `larger`, but for rounding of numbers of this size."""
+        """Count a check on a stream that `smaller` is at most `larger`, up to rounding of numbers of this size."""
         self.n += 1
         self.streams.add(stream)
         self.violated += not smaller <= larger + 1e-9 * (1.0 + size)

@@ -92,7 +92,7 @@ def _least_hinge(D: np.ndarray, q: np.ndarray) -> float:
 
 
 def swaps(runs: int = 2, rounds: int = 1000) -> str:
-    """Why no regret of `SwapRanker` is certified: what is lost on swaps, beside the least hinge loss of linear weights."""
+    """Why no regret of `SwapRanker` is certified: what is lost on swaps, and the least hinge loss of linear weights."""
     rows = []
     for name in _USERS:
         found = []

@@ -18,7 +18,7 @@ class Entry(NamedTuple):
     reason: str = ""
     """Why the figures are not made again, or not those that `by` leaves out."""
     times: bool = False
-    """Whether all figures are times or what follows from them, but those of ranking quality."""
+    """Whether all figures are times or follow from times, except figures of ranking quality."""
 
 
 _NO_SEED = "none, nothing is drawn"
@@ -40,7 +40,7 @@ CATALOGUE: dict[str, list[Entry]] = {
             reason="40 minutes, and another checkout is needed",
         ),
     ],
-    "beside": [Entry("", "0", "20 minutes", times=True)],
+    "versions": [Entry("", "0", "20 minutes", times=True)],
     "blend_cost": [Entry("", "7", "3 minutes", times=True)],
     "blends": [
         Entry("", "100", "10 minutes", by="benchmarks.blends --queries 500 --orders 1 --sets linear", reason="10 minutes")
@@ -63,7 +63,7 @@ CATALOGUE: dict[str, list[Entry]] = {
         Entry("Intervals of", "the number of the law", "10 minutes", reason="ten minutes of runs"),
         Entry("MQ2008, one pass", _FILES),
         Entry("What tracking costs", "0", "2 minutes", times=True),
-        Entry("What blends served,", "0 and 1, orders of the files", "5 minutes"),
+        Entry("The loss that blends served,", "0 and 1, orders of the files", "5 minutes"),
         Entry("The batch estimator", "the documents, queries and repetition"),
         _STATEMENTS._replace(title="What certificates say without"),
         _STATEMENTS._replace(title="What blends serve"),
@@ -78,7 +78,7 @@ CATALOGUE: dict[str, list[Entry]] = {
     ],
     "calls": [Entry("", "1", "1 minute")],
     "clicks": [
-        Entry("Beside PDGD", "10 to 29", "5 hours", reason="hours of simulated users"),
+        Entry("Compared with PDGD", "10 to 29", "5 hours", reason="hours of simulated users"),
         Entry(
             "Peers", "10 and on", reason="the nine minutes of processor time of a sixth of the campaign, most of them of COLTR"
         ),
@@ -134,12 +134,12 @@ CATALOGUE: dict[str, list[Entry]] = {
         Entry("Certificate", "0 to 999"),
         Entry("Strength of the beginning", "0 and on", "20 minutes", reason="20 minutes of streams"),
         Entry("From clicks", "0 and on", "2 hours", reason="hours of streams"),
-        Entry("Lists in random order", "0 and on, those of users 50 and on", "30 minutes", reason="half an hour of logs"),
-        Entry("Cost beside ranx", "0", "2 minutes", times=True),
+        Entry("Lists in random order", "0 and on; of users 50 and on", "30 minutes", reason="half an hour of logs"),
+        Entry("Cost compared with ranx", "0", "2 minutes", times=True),
         Entry("Before any", "0 and on", "10 minutes"),
         Entry("Which rule", "10 to 15", "3 minutes"),
         Entry("How much of the prior", "100 and on", "15 minutes", reason="15 minutes of streams"),
-        Entry("Beside ranx", "orders from 0", "30 minutes", reason="half an hour, most of it the grids of ranx"),
+        Entry("Compared with ranx", "orders from 0", "30 minutes", reason="half an hour, most of it the grids of ranx"),
         Entry("", "orders and streams from 0", "10 minutes"),
     ],
     "images": [

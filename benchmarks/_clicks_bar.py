@@ -1,4 +1,4 @@
-"""`SwapRanker` beside PDGD: the same users, queries and draws."""
+"""`SwapRanker` compared with PDGD: the same users, queries and draws."""
 
 import functools
 import itertools
@@ -38,7 +38,7 @@ Found = dict[str, list[list[float]]]
 
 
 class Trial(NamedTuple):
-    """One user, fold and seed, with so many documents shown in so many impressions."""
+    """One user, fold and seed, the number of documents shown, and the number of impressions."""
 
     user: str
     slots: int
@@ -128,7 +128,7 @@ def section(folder: Path, minutes: float, kept: Kept) -> str:
     rows = [[slots, name, *_row(found, slots, name)] for slots in SLOTS for name in (*USERS, "pooled")]
     behind = sum(str(cell).endswith("*") for row in rows for cell in row[3:])
     header = ("slots", "users", "runs", *(f"{column}, less {THEIRS}" for column in _COLUMNS))
-    return f"""## Beside PDGD
+    return f"""## Compared with PDGD
 
 MQ2008. *Online*: the sum of NDCG of what was shown, discounted by {GAMMA}, up to 10,000 impressions, and up to 1,000. *After*:
 NDCG@10 on the test part of the ranking by scores. `SwapRanker()` less PDGD, paired by fold and seed, ± standard

@@ -1,4 +1,4 @@
-"""What click rankers learn from a log of every shape, beside learning from grades."""
+"""What click rankers learn from a log of every shape, compared with learning from grades."""
 
 import functools
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks._clicks_data import K, Queries, offline, parts, queries_of
 from benchmarks._common import table
 from benchmarks._kept import Kept
-from online_rank import AdditiveRanker, Clicks, ExaminedRanker, PerceptronRanker, PlackettLuce, StreamScaler, SwapRanker
+from online_rank import ClickPerceptron, Clicks, PerceptronRanker, PlackettLuce, StreamScaler, SwapRanker
 from online_rank.evaluate import Spread
 from online_rank.feedback import Impression, NaturalVariation
 from online_rank.stream.clicks import User, user
@@ -85,7 +85,7 @@ def _swap(log: Log, seed: int) -> Any:
 
 
 def _by_propensities(log: Log, seed: int) -> Any:
-    return ExaminedRanker(AdditiveRanker(), seed=seed)
+    return StreamScaler() | ClickPerceptron(credit="propensity")
 
 
 def _by_harvest(log: Log, seed: int) -> Any:
@@ -93,21 +93,21 @@ def _by_harvest(log: Log, seed: int) -> Any:
     positions = NaturalVariation(K)
     for topic, clicks in zip(log.topics, log.lists, strict=True):
         positions.update(topic, clicks)
-    return ExaminedRanker(AdditiveRanker(), examination=positions.known_examination, seed=seed)
+    return StreamScaler() | ClickPerceptron(credit="propensity", examination=positions.examination)
 
 
 Draw = Callable[[np.ndarray, int, np.random.Generator], Impression]
-EXAMINED, HARVEST = "`ExaminedRanker(AdditiveRanker())`", "the same, with `NaturalVariation`"
+PERCEPTRON, HARVEST = '`ClickPerceptron(credit="propensity")`', "the same, with `NaturalVariation`"
 #: Of logs of others: how lists came about, what the log says of it, who learns from it.
 SHAPES: dict[str, tuple[Draw, str, str, Callable[[Log, int], Any]]] = {
     "uniform order": (_random, "`Impression.shuffled`", "`SwapRanker()`", _swap),
     "uniform order, with gaps": (_gaps, "`Impression.shuffled`, `positions`", "`SwapRanker()`", _swap),
-    "drawn around today's rankers": (_propensities, "`propensities`", EXAMINED, _by_propensities),
-    "the same, three shown": (functools.partial(_propensities, k=3), "`propensities`", EXAMINED, _by_propensities),
-    "probabilities at each position": (_placements, "`placements`", EXAMINED, _by_propensities),
+    "drawn around today's rankers": (_propensities, "`propensities`", PERCEPTRON, _by_propensities),
+    "the same, three shown": (functools.partial(_propensities, k=3), "`propensities`", PERCEPTRON, _by_propensities),
+    "probabilities at each position": (_placements, "`placements`", PERCEPTRON, _by_propensities),
     "today's rankers in turn, no chance": (_fixed, "nothing", HARVEST, _by_harvest),
     "one slot, uniform": (_slot, "`Impression.shuffled`, `held_back`", "`SwapRanker()`", _swap),
-    "one slot, with its probability": (_slot_with_propensity, "`propensities`", EXAMINED, _by_propensities),
+    "one slot, with its probability": (_slot_with_propensity, "`propensities`", PERCEPTRON, _by_propensities),
     "one ranker, no chance": (lambda X, t, rng: _fixed(X, 0, rng), "nothing", HARVEST, _by_harvest),
 }
 OURS = {"ours": K, "ours, one slot": 1}

@@ -1,4 +1,4 @@
-"""`SwapRanker` beside the online learners of the literature: the same users and queries."""
+"""`SwapRanker` compared with the online learners of the literature: the same users and queries."""
 
 import functools
 import itertools
@@ -107,7 +107,7 @@ def _rows(learners: Sequence[str], runs: list[list[list[float]]]) -> list[list[o
 
 
 def _cell(column: int, ours: list[list[float]], found: list[list[float]], beside: bool) -> str:
-    """The mean of a column and, beside another learner, the difference."""
+    """The mean of a column and, next to another learner, the difference."""
     digits = 3 if column else 0
     text = f"{statistics.fmean(values[column] for values in found):.{digits}f}"
     if not beside or len(found) < 2:

@@ -91,7 +91,7 @@ def section(kept: Kept) -> str:
     return f"""## A hundred tenants
 
 {QUERIES:,} queries of {DOCUMENTS} documents with {FEATURES} features, {QUERIES // TENANTS} of each of {TENANTS} tenants. *Own*:
-the part of a tenant's taste (of the variance of its weights) that is not that of all. Grades are learned by
+the part of a tenant's taste (of the variance of its weights) that differs from the common taste. Grades are learned by
 `PerceptronRanker()`, clicks of navigational users by `SwapRanker()`. *Shared*: one model; *own*: a model for each tenant;
 *both*: `CrossFeatures("tenant")` in front of one model. NDCG@10 of rankings by scores, before each query is learned: of all
 queries / of the last fifth, {SEEDS} seeds.

@@ -98,14 +98,14 @@ def took() -> str:
 
 @contextlib.contextmanager
 def in_memory() -> Iterator[Path]:
-    """A folder in memory, where there is one: for what does not depend on this machine's disk."""
+    """A folder in memory if the system has one, for figures that do not depend on this machine's disk."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=memory) as folder:
         yield Path(folder)
 
 
 def merged(page: str, markdown: str, measured: Callable[[str], str]) -> str:
-    """A page whose sections are those of `markdown` where it has them; under each comes what `measured` says of its title."""
+    """A page with the sections that `markdown` has replaced; under each comes what `measured` says of its title."""
     fresh = {title: f"{text.rstrip()}\n\n{measured(title.lstrip('# '))}" for title, text in _sections(markdown)[1].items()}
     head, kept = _sections(page)
     return "\n\n".join([head.rstrip(), *(text.rstrip() for text in (kept | fresh).values())]) + "\n"

@@ -34,11 +34,11 @@ class Contestant(NamedTuple):
     is_peer: bool = False
     """Whether it is an online learner that is not ours."""
     timed: int = 1_000_000
-    """At most so many queries are timed: it is slow."""
+    """The most queries that are timed: it is slow."""
     learned: int = 1_000_000
-    """NDCG@10 is that after at most so many queries: it is very slow."""
+    """The most queries that are learned before NDCG@10 is measured: it is very slow."""
     streams: int = 5
-    """NDCG@10 is the mean over so many synthetic streams."""
+    """The number of synthetic streams, over which NDCG@10 is averaged."""
 
     @property
     def missing(self) -> bool:
@@ -46,7 +46,7 @@ class Contestant(NamedTuple):
         return importlib.util.find_spec(self.module) is None
 
 
-# The limits: what it costs to look at the features, whatever is learned from them.
+# The limits: what it costs to look at the features, without learning anything.
 
 
 def one_product(dtype: type) -> Callable[[Queries], Pass]:

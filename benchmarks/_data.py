@@ -20,12 +20,12 @@ Triple = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def data_folder() -> Path:
-    """The folder of data sets: `ONLINE_RANK_DATA`, or `../shared/data` beside the project."""
+    """The folder of data sets: `ONLINE_RANK_DATA`, or `../shared/data` next to the project."""
     return Path(os.environ.get("ONLINE_RANK_DATA", ROOT.parent / "shared" / "data"))
 
 
 def known_folders(*names: str) -> list[Path]:
-    """Those of the named data sets that are there."""
+    """The named data sets that are there."""
     return [folder for folder in (data_folder() / name for name in names) if folder.exists()]
 
 

@@ -25,7 +25,7 @@ N_HELD_OUT = 400
 def parts_of(name: str, n_queries: int, order: int) -> Iterator[Part]:
     """What is learned from, and what is ranked then; another `order` gives other queries, or another order of the same."""
     for train, held_out in _web_like(name, n_queries, order) if name in SYNTHETIC else _OTHERS[name](n_queries, order):
-        # What drifts has an order of its own.
+        # The order of a drifting stream stays.
         shuffle = np.random.default_rng(order).permutation if name != "drifting" else np.arange
         yield [train[i] for i in shuffle(len(train))], held_out
 

@@ -43,7 +43,7 @@ table: how many documents of the test queries get their true grade from `segment
 
 
 def on_web_data() -> str:
-    """Figures 3b and 3c, on the set at hand that is most like that of [DR]: trained on grades, and on binarised grades."""
+    """Figures 3b and 3c, on the set at hand that is most like the set of [DR]: trained on grades, and on binarised grades."""
     fold = next(iter(folds(data_folder() / LIGHTGBM)))
     train, test = fold.train, fold.test
     trained_on = {"grades": train.y, "binarised grades": (train.y >= RELEVANT).astype(np.int64)}

@@ -43,9 +43,9 @@ def fusion_stream(
     """Queries of result lists, with the grades of the candidates, from 0 to 2.
 
     The world: each retriever sees the relevance of a document with its own signal (drawn from the range `signals_of`, or
-    given), noise of its own, and noise that all share; its scores are a power of that, on its own scale. Each query shifts the
+    given), separate noise, and noise that all share; its scores are a power of the sum, on its own scale. Each query shifts the
     signals, so that no fusion is best for all. Lists have `depth` documents, or from `shortest` to `depth`; scores are rounded
-    to so many `levels`; and grades are above 0 for the most relevant documents alone, as many as `relevant` says.
+    to this many `levels`; and grades are above 0 for the most relevant documents alone, as many as `relevant` says.
     """
     rng = np.random.default_rng(seed)
     drawn, scales, powers = rng.uniform(*signals_of, n_runs), np.exp(rng.normal(size=n_runs)), rng.uniform(0.5, 2.0, n_runs)

@@ -1,4 +1,4 @@
-"""A server in a process of its own, clients of it, and requests for it."""
+"""A server in a separate process, clients of it, and requests for it."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,7 @@ def connectable(port: int) -> None:
 
 
 class Server:
-    """A server in a process of its own, on a free port.
+    """A server in a separate process, on a free port.
 
     Parameters
     ----------

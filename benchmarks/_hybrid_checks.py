@@ -32,7 +32,7 @@ def engines(n: int) -> str:
     return f"""## Before any feedback
 
 Random runs of one to five retrievers, with ties, missing documents, empty lists and negative scores; weights 1, 2, 3, 1/2, 1/4.
-The order of `hybrid` beside that of each engine's documented formula in exact arithmetic (`tests/reference/fusion.py`), all
+The order of `hybrid` compared with each engine's documented formula in exact arithmetic (`tests/reference/fusion.py`), all
 documents. Where sums of different terms are equal as fractions, as .25/63 + 2/72 and 2/63, rounding decides, here and in the
 engines.
 
@@ -96,7 +96,7 @@ def beginnings(worlds: int = 6, first: int = 20) -> str:
     header = ("", f"first {first}, less min-max", "all 100, less min-max", "second half, less min-max")
     return f"""## Which rule to begin with
 
-{worlds} synthetic fusion streams of 100 queries (`benchmarks/_fusion_streams.py`): NDCG@10 less that of the mean of min-max
+{worlds} synthetic fusion streams of 100 queries (`benchmarks/_fusion_streams.py`): NDCG@10 minus NDCG@10 of the mean of min-max
 scores, and its standard error over streams. Rank, then learn.
 
 {table(header, rows)}

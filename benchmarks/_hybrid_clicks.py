@@ -43,7 +43,7 @@ class Course(NamedTuple):
     Attributes
     ----------
     first
-        For each of the first lists, its NDCG@10 less that of today's fusion for the same query.
+        For each of the first lists, its NDCG@10 minus NDCG@10 of today's fusion for the same query.
     greedy
         (marks, queries): NDCG@10 of the greedy ranking.
     """
@@ -126,11 +126,12 @@ def section(queries: Sequence[Prepared], runs: int) -> str:
     header = ("users, learner", f"first {FIRST} lists shown", *(f"greedy after {m:,}" for m in MARKS))
     return f"""## From clicks
 
-NDCG@10 less that of the mean of min-max scores ({today.mean():.4f}), for the same queries. Each of {MARKS[-1]:,} impressions
-is a question drawn at random; `SwapRanker(PlackettLuce(k=10))` shows ten documents, and begins with that mean
-(`from_rule("minmax", runs)`: strength {STRENGTH:g}, wealth {WEALTH:g}) or with nothing. {runs} runs, cold ones
-{min(runs, COLD_RUNS)}; the standard error of the lists shown is over runs, of greedy rankings over questions. Adversarial users
-click documents that are not relevant. Compiled, draw by draw as by the interface (`benchmarks/_simulation.py`).
+NDCG@10 minus NDCG@10 of the mean of min-max scores ({today.mean():.4f}), for the same queries. Each of {MARKS[-1]:,}
+impressions is a question drawn at random; `SwapRanker(PlackettLuce(k=10))` shows ten documents, and begins with that mean
+(`from_rule("minmax", runs)`: strength {STRENGTH:g}, wealth {WEALTH:g}) or with nothing. {runs} runs, cold ones {
+        min(runs, COLD_RUNS)
+    }; the standard error of the lists shown is over runs, of greedy rankings over questions. Adversarial users click
+documents that are not relevant. Compiled, draw by draw as by the interface (`benchmarks/_simulation.py`).
 
 {table(header, rows)}
 """
@@ -172,11 +173,12 @@ def strengths(worlds: int) -> str:
     header += [f"as good: {end}" for end in ends]
     return f"""## Strength of the beginning
 
-On synthetic fusion streams (`benchmarks/_fusion_streams.py`): NDCG@10 of the greedy ranking less that of the mean of min-max
-scores, for the kind of user (of navigational, informational, position, trust) for whom it is smallest, and the mean over these
-users; {worlds} worlds whose retrievers differ, and as many whose retrievers are as good as one another, so that little can be
-learned. Standard errors over worlds. Chosen: {STRENGTH:g} and {WEALTH:g}, of the settings that are below by no more than .001
-after 300 and 3,000 impressions, and .01 in the first {FIRST} lists, the one with the largest mean gain after 3,000.
+On synthetic fusion streams (`benchmarks/_fusion_streams.py`): NDCG@10 of the greedy ranking, minus NDCG@10 of the mean of
+min-max scores, for the kind of user (of navigational, informational, position, trust) for whom it is smallest, and the mean
+over these users; {worlds} worlds whose retrievers differ, and as many whose retrievers are as good as one another, so that
+little can be learned. Standard errors over worlds. Chosen: {STRENGTH:g} and {WEALTH:g}, of the settings that are below by no
+more than .001 after 300 and 3,000 impressions, and .01 in the first {FIRST} lists, the one with the largest mean gain after
+3,000.
 
 {table(header, rows)}
 """
@@ -202,15 +204,15 @@ def logs(worlds: int) -> str:
     return f"""## Lists in random order
 
 The synthetic worlds of the section before, {worlds} of each kind: `SwapRanker` learns from clicks on the first ten documents by
-the mean of min-max scores, in random order. NDCG@10 of the greedy ranking less that of the mean; standard errors over worlds.
-Chosen by the same rule: {strength:g} and {wealth:g}.
+the mean of min-max scores, in random order. NDCG@10 of the greedy ranking, minus NDCG@10 of the mean; standard errors over
+worlds. Chosen by the same rule: {strength:g} and {wealth:g}.
 
 {table(("retrievers, users", "strength", "wealth", *(f"after {m:,}" for m in LOG_MARKS)), rows)}
 """
 
 
 def _from_log(queries: Sequence[Prepared], name: str, seed: int) -> list[list[float]]:
-    """For each setting, NDCG@10 of the greedy rankings less that of today's, after so many lists."""
+    """For each setting, NDCG@10 of the greedy rankings minus NDCG@10 of today's, after each number of lists."""
     ones = np.ones(queries[0].X.shape[1])
     today, rng = greedy(queries, ones).mean(), np.random.default_rng(seed)
     who = visitor(name, max(int(query.y.max()) for query in queries), 50 + seed)

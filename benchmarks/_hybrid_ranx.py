@@ -49,7 +49,7 @@ OPTIMISED = {
     **{name: Optimised(_equal, {"step": 0.25}) for name in ("wsum", "wmnz", "mixed")},
     "w_bordafuse": Optimised(_equal, {"step": 0.5}),
 }
-#: Parameters are optimised on all past queries whenever so many have come.
+#: The number of queries after which parameters are optimised again, on all past queries.
 EVERY = 25
 MEASURE = "ndcg_burges@10"
 #: ranx refuses empty lists.
@@ -192,7 +192,7 @@ def costs(n: int = 200, depth: int = 100) -> str:
     marks.append(time.process_time())
     one, whole = (1e3 * np.diff(marks) / n).tolist()
     rows += [("ranx's RRF, one query at a time", f"{one:.2f}", ""), (f"ranx's RRF, {n} queries at once", f"{whole:.2f}", "")]
-    return f"""## Cost beside ranx
+    return f"""## Cost compared with ranx
 
 Five runs of {depth} documents out of {4 * depth}: processor time for a query in ms, from dicts of scores to the ranking.
 One thread. {environment("ranx")}

@@ -142,8 +142,8 @@ def click_strengths(worlds: int, d: int = 400) -> str:
 
 The synthetic vectors of the section before, of {d} dimensions, {worlds} worlds of each kind:
 `SwapRanker.from_weights(np.ones(d))` shows ten documents and learns from clicks. NDCG@10 less the cosine; standard errors over
-worlds. Each dimension bets for itself, so a wealth that suits five retrievers stakes too much in all: what the first lists lose
-beyond the price of exploring grows with it. Chosen: {CLICK_STRENGTH:g} and {CLICK_WEALTH:g}, the defaults of `from_weights`.
+worlds. Step sizes are per dimension, so a wealth that suits five retrievers is too aggressive here: it raises the loss of the
+first lists beyond the price of exploring. Chosen: {CLICK_STRENGTH:g} and {CLICK_WEALTH:g}, the defaults of `from_weights`.
 
 {table(header, rows)}
 """

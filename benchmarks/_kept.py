@@ -63,7 +63,7 @@ class Kept:
 
 def add_keep(options: argparse.ArgumentParser) -> None:
     """The option `--keep FILE`."""
-    options.add_argument("--keep", type=Path, metavar="FILE", help="keep what is measured here, and go on from there")
+    options.add_argument("--keep", type=Path, metavar="FILE", help="keep measurements here, and continue from them")
 
 
 def commit(root: Path = ROOT) -> str:

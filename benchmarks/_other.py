@@ -31,7 +31,7 @@ while True:
 
 
 class OtherModel:
-    """A model of another checkout, in a process of its own.
+    """A model of another checkout, in a separate process.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class OtherModel:
 
     def __init__(self, python: Path, expression: str) -> None:
         command = [python.absolute(), "-c", _CODE, expression]
-        # Its kernels are others: it has a cache of its own.
+        # Its kernels are others: it has a separate cache.
         alone = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
         self.process = subprocess.Popen(command, cwd=root_of(python), env=alone, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.seconds = 0.0

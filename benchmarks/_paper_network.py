@@ -1,4 +1,4 @@
-"""The network of [DR], written again from the paper alone, in numpy: every pair of a query is an input of its own.
+"""The network of [DR], written again from the paper alone, in numpy: every pair of a query is a separate input.
 
 r(x_i, x_j) = tanh(w . (f(x_i) - f(x_j))), f two tanh layers, cost (1 - r)^2 over all pairs of neighbouring grades of a query,
 mean over pairs; Adam of Kingma & Ba (2015) with its published settings; standardised by the training part. It shares no code
@@ -23,7 +23,7 @@ class PaperNetwork:
     rate
         Adam's step size.
     first
-        Size of the initial weights of the first layer and of the output, relative to those of Glorot & Bengio 2010.
+        Size of the initial weights of the first layer and of the output, relative to Glorot & Bengio 2010.
     seed
         Seed of the initial weights.
     """

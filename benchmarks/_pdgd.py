@@ -1,8 +1,8 @@
 """PDGD in plain numpy, and a learner that takes every skipped document for a worse one: what clicks are compared with.
 
-PDGD is that of Oosterhuis & de Rijke, *Differentiable Unbiased Online Learning to Rank* (2018), linear, with the settings of
-their code (github.com/HarrieO/OnlineLearningToRank): rate 0.1, times 0.9999977 after each update, ten documents, weights 0 at
-first.
+PDGD is the algorithm of Oosterhuis & de Rijke, *Differentiable Unbiased Online Learning to Rank* (2018), linear, with the
+settings of their code (github.com/HarrieO/OnlineLearningToRank): rate 0.1, times 0.9999977 after each update, ten documents,
+weights 0 at first.
 """
 
 import numpy as np

@@ -97,7 +97,7 @@ class COLTR:
         if not clicks.any():
             return
         directions = _directions(self.rng, self.candidates, X.shape[1])
-        # As the authors compute it: chances are those of the first place, at temperature 1.
+        # As the authors compute it: chances of the first place, at temperature 1.
         scores = X @ np.vstack([self.weights, self.weights + directions]).T
         chances = np.exp(scores - scores.max())
         chances = (chances / chances.sum(axis=0))[ranking]

@@ -43,8 +43,8 @@ def sensitivity(
         The values that were tried, ascending. The axis is logarithmic when all are positive and range over more than a factor
         of 10.
     results
-        By model, one result for each value: a number, or several (repetitions), of which the mean is drawn as a line and the
-        range as a band.
+        By model, one result for each value: a number, or several (repetitions), whose mean is drawn as a line and whose range
+        as a band.
     measured
         The name of the results.
     ax
@@ -104,7 +104,7 @@ def neighbour_gaps(model: Any, x: Any, y: Any = None, *, n_grades: int | None = 
     positions = np.arange(1, len(gaps) + 1)
     ax.bar(positions, gaps, width=0.7, color=[COLOURS[1] if d else PALE_BLUE for d in differs], zorder=2)
     ax.set_ylim(0.0, 1.18 * max(gaps) or 1.0)
-    # A label is about as wide as this many bars on either side of its own, and must be above all of them.
+    # A label is about as wide as its bar and this many bars on either side, and must be above all of them.
     beside = len(gaps) // 30
     for position, (a, b) in zip(positions, itertools.pairwise(order), strict=True):
         if segments[a] != segments[b]:

@@ -65,7 +65,7 @@ def beginner(d: int, wealth: float = 0.1, beginning: Sequence[float] | np.ndarra
 
 
 def queries_in_one(queries: Sequence[tuple[np.ndarray, np.ndarray]], slots: int = K) -> Queries:
-    """Queries (X, y) as one block, of which so many documents are shown."""
+    """Queries (X, y) as one block; `slots` documents of each are shown."""
     y = np.concatenate([grades for _, grades in queries])
     offsets = np.cumsum([0, *(len(grades) for _, grades in queries)])
     discounts = 1.0 / np.log2(np.arange(2, slots + 2))
@@ -85,7 +85,7 @@ def chance(queries: Queries, drawn: np.ndarray, who: User, seed: int, counted: b
         k = min(m, slots)
         users[t, :rows, :k] = counted_generator(who, who.seed, t).random((rows, k))
     if isinstance(who, DependentUser):
-        # Who goes on where the draw is small; the others leave there.
+        # A user continues if the draw is small, and leaves otherwise.
         users[:, 1] = 1.0 - users[:, 1]
     return Chance(drawn, noise, users)
 

@@ -36,7 +36,7 @@ class ZipfText:
     exponent
         How steeply frequencies fall.
     noise
-        Standard deviation of the noise; that of the signal within a query is 1.
+        Standard deviation of the noise, relative to the signal's within a query.
     seed
         Seed of the queries.
     world_seed

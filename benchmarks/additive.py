@@ -300,7 +300,7 @@ def main() -> None:
         text = shown(given)
         code = given.kept.code if part in ("streams", "drift") else f"Measured on commit {commit()}."
         is_beside = given.other is not None and part in ("streams", "drift", "growth", "shop")
-        light = "" if not is_beside else f" The light blend is that of commit {commit_of(given.other)}."
+        light = "" if not is_beside else f" The light blend is from commit {commit_of(given.other)}."
         sections.append(f"## {title}\n\n{text}\n\n{code}{light}\n")
     save("additive", "\n".join(["# One curve for each feature\n", *sections]), part=len(sections) < len(PARTS))
 

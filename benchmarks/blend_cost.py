@@ -5,8 +5,8 @@
 Web-like queries of 60 documents with 136 raw features (`WebLike`, additive truth). Rankers take turns, 100 queries each, so
 that what else the machine does hits all alike; the default perceptron is among them. Shown are milliseconds of processor time
 of `learn_one`, which ranks the query before it learns it, over all queries after the first 100; memory is the growth of the
-peak of a process of its own, after a short run that compiles. Last comes the time by the clock of a whole pass, query by
-query, beside one fit of LightGBM's lambdarank of 200 rounds on two threads, on the same 4,000 queries.
+peak of a separate process, after a short run that compiles. Last comes the time by the clock of a whole pass, query by
+query, and of one fit of LightGBM's lambdarank of 200 rounds on two threads, on the same 4,000 queries.
 """
 
 import argparse
@@ -36,7 +36,7 @@ RANKERS: dict[str, Callable[[], Ranker]] = {
     BLEND: lambda: BlendRanker(),
 }
 TURN, FIRST = 100, 100
-#: A pass over so many queries is compared with a fit of so many rounds on so many threads.
+#: A pass over `PASS` queries is compared with a fit of `ROUNDS` rounds on `THREADS` threads.
 PASS, ROUNDS, THREADS = 4000, 200, 2
 
 
@@ -159,7 +159,7 @@ def run(chosen: argparse.Namespace) -> None:
         f"""# What the map, ridge, curves and the blend cost
 
 {chosen.queries} queries of 60 documents with 136 raw features; processor time of `learn_one`, which ranks before it learns.
-`map` is `StreamQuantileMap()`. The bars are those of a quiet machine; ratios to the default perceptron depend less on what
+`map` is `StreamQuantileMap()`. The bars are for a quiet machine; ratios to the default perceptron depend less on what
 else runs. The bar of the whole pass is one fit of LightGBM ({ROUNDS} rounds, {THREADS} threads) to the same queries; both in
 seconds by the clock. {environment("lightgbm")}
 

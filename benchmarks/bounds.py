@@ -1,4 +1,4 @@
-"""Losses beside their bounds: where the literature's bound fails, where ours is attained, and what certificates say.
+"""Losses and their bounds: where the literature's bound fails, where ours is attained, and what certificates say.
 
     python -m benchmarks.bounds [SECTION ...]
 
@@ -330,7 +330,7 @@ def overhead() -> str:
         y = np.digitize(X @ u + rng.normal(size=n * m), [0.7, 1.4, 2.0, 2.6]).astype(np.int64)
         qid = np.repeat(np.arange(n), m)
         alone, scaled = PerceptronRanker(), StreamScaler() | PerceptronRanker()
-        # Each beside what it is compared with.
+        # Each with what it is compared with.
         models: dict[str, tuple[Any, Any]] = {
             "tracked": (LossTracker(PerceptronRanker()), alone),
             "served loss too": (LossTracker(PerceptronRanker(), measure_served=True), alone),

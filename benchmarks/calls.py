@@ -2,7 +2,7 @@
 
     python -m benchmarks.calls [--by ROW]
 
-What is called in C, kernels included, does not count; files are those of online_rank. `--by` shows the functions behind
+Calls in C, kernels included, do not count, nor do files outside online_rank. `--by` shows the functions behind
 one row.
 """
 

@@ -7,13 +7,13 @@ documents, the user clicks, the ranker learns. *Offline*: NDCG@10 on the test pa
 of the NDCG@10 of what was shown, discounted by 0.9995 an impression; a query without a relevant document counts 0. Every
 ranker meets the same queries, fold by fold and seed by seed, so that differences are paired. PDGD is our port of the reference
 method of the field with its authors' settings (`benchmarks/_pdgd.py`). Nothing is tuned on these runs. Rankers run compiled
-(`benchmarks/_simulation.py`), draw by draw as by the interface. The parts, each a section of the page; `--keep FILE` goes on
+(`benchmarks/_simulation.py`), draw by draw as by the interface. The parts, each a section of the page; `--keep FILE` continues
 later:
 
-- bar, the default: `SwapRanker` beside PDGD, for 10, 3, 2, 1 slots;
+- bar, the default: `SwapRanker` compared with PDGD, for 10, 3, 2, 1 slots;
 - bias: what `PositionBias` measures while `SwapRanker` learns;
-- logs: what is learned from a log of every shape, beside learning from grades;
-- peers: `SwapRanker` beside PDGD, DBGD, MGD and COLTR;
+- logs: what is learned from a log of every shape, compared with learning from grades;
+- peers: `SwapRanker` compared with PDGD, DBGD, MGD and COLTR;
 - tenants: a hundred tenants, with shared weights, own weights, and both.
 """
 

@@ -1,11 +1,11 @@
-"""Is one default enough? Eight streams, the default without a setting beside what people might choose instead.
+"""Is one default enough? Eight streams, the default without a setting and what people might choose instead.
 
     python -m benchmarks.default [--queries 600] [--orders 2] [--streams mq2008 ...] [--other PYTHON] [--keep FILE]
 
 On development data alone (`benchmarks/_development.py`). Every online ranker learns the queries to learn from once, then ranks
-the held-out ones; LightGBM is trained on all of the former, its rounds chosen on the last fifth of them, and trained again with
-so many on all. PYTHON is that of the environment of another checkout, whose default and blends are compared. `--keep` continues
-from the streams that FILE has.
+the held-out ones. LightGBM is trained on all of the former: first its rounds are chosen on the last fifth of them, then it is
+trained again with these rounds on all. PYTHON is the interpreter of another checkout's environment, whose default and blends
+are compared. `--keep` continues from the streams that FILE has.
 """
 
 import json
@@ -47,7 +47,7 @@ OTHERS = {
     "BlendRanker()": "BlendRanker()",
 }
 TOO_WIDE = ("yeast", "text")
-#: Text stays sparse: it has a scaler of its own.
+#: Text stays sparse: it has another scaler.
 SPARSE = {"scaler \\| PerceptronRanker()": lambda: MaxAbsStreamScaler() | PerceptronRanker()}
 MOST_ROUNDS = 300
 

@@ -4,7 +4,7 @@
 
 All learn the same queries with raw features, in turns of 100: `PerceptronRanker()` on the features as they are,
 `StreamQuantileMap() | PerceptronRanker()`, and `AdditiveRanker()`. Processor time of the thread; the ratio is the median over
-turns after the first 300 queries, and that of all time spent, sketches of the first queries included.
+turns after the first 300 queries, and the ratio of all time spent, sketches of the first queries included.
 """
 
 import statistics

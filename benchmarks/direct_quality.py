@@ -1,5 +1,5 @@
-"""How do the systems of two papers do under one protocol? NDCG@10 and MAP beside run times: every row of the DirectRanker
-paper's tables ([DR], section 4.4), and classification and regression beside ranking as in [LW].
+"""How do the systems of two papers do under one protocol? NDCG@10, MAP and run times: every row of the DirectRanker
+paper's tables ([DR], section 4.4), and classification and regression compared with ranking as in [LW].
 
     python -m benchmarks.direct_quality [FOLDER ...] [--threshold 1] [--forest] [--keep FILE]
 
@@ -7,10 +7,11 @@ FOLDER: as in `benchmarks.quality`; without one, `../shared/data/mq2008`. Grades
 1 for MQ2007 and MQ2008, 2 for MSLR), queries without a relevant document left out, features mapped to a normal distribution of
 standard deviation 1/3 by the quantiles of the training part. Settings come from a grid search inside the training part alone: a
 fifth of its queries is held out, the setting with the best NDCG@10 there learns from the whole part, and is tested once.
-`--forest` adds river's adaptive random forests, which take minutes. With `--keep` an interrupted run goes on where it stopped.
+`--forest` adds river's adaptive random forests, which take minutes. With `--keep` an interrupted run continues where it
+stopped.
 
-The published figures of the evolution strategies are far below all others, as are those of a protocol that counts queries
-without a relevant document as 0. A table of its own follows that protocol: graded, features as they come, all queries.
+The published figures of the evolution strategies are far below all others, as a protocol's are that counts queries without a
+relevant document as 0. A separate table follows that protocol: graded, features as they come, all queries.
 
 [DR] Köppel et al., *Pairwise Learning to Rank by Neural Networks Revisited*, 2019.
 [IL] Ibrahim & Landa-Silva, *ES-Rank*, 2017, and their later initialisations, as [DR] quotes them.
@@ -40,8 +41,8 @@ from online_rank.stream import Documents
 
 _SYSTEMS = ("DirectRanker", "RankNet", "ListNet", "LambdaMART", "AdaRank", "ES-Rank", "IESR-Rank", "IESVM-Rank")
 
-#: Published NDCG@10 / MAP: tables 1 and 2 of [DR], by folder, in the order of `_SYSTEMS`. Those of the evolution strategies are
-#: [IL]'s own, which [DR] quotes.
+#: Published NDCG@10 / MAP: tables 1 and 2 of [DR], by folder, in the order of `_SYSTEMS`. Figures of the evolution strategies
+#: are [IL]'s, which [DR] quotes.
 PUBLISHED = {
     folder: dict(zip(_SYSTEMS, values, strict=True))
     for folder, values in {
@@ -285,7 +286,7 @@ def main() -> None:
 
 {table(header, first)}
 
-### Classes and numbers document by document, beside rankers ([LW])
+### Classes and numbers document by document, compared with rankers ([LW])
 
 {table([*header[:3], *header[4:]], second)}
 
@@ -299,12 +300,13 @@ AdaRank, the logs of RankLib that the authors of [DR] publish with their code.
         "direct_quality",
         f"""# Systems of the literature under one protocol
 
-That of the DirectRanker's paper [DR]: binarised grades, Gaussian features, inner grid search over the training part only; mean
-over folds ± standard deviation over folds. Times are seconds a fold. *Published* values are those of [DR]'s tables, not
-measured here; the ones of ES-Rank, IESR-Rank and IESVM-Rank are quoted there from [IL], and their level is that of a protocol
-that counts queries without a relevant document as 0 (see the last table). Table 1 of [LW] is NDCG@10 of these same rows on
-MSLR-WEB10K, so it stands beside none of another data set; see also [images](images.md). {kept.code}
-{environment("lightgbm", "xgboost-cpu", "scikit-learn")}
+The protocol of the DirectRanker's paper [DR]: binarised grades, Gaussian features, inner grid search over the training part
+only; mean over folds ± standard deviation over folds. Times are seconds a fold. *Published* values are from [DR]'s tables, not
+measured here. [DR] quotes the ones of ES-Rank, IESR-Rank and IESVM-Rank from [IL]; their level suggests a protocol that counts
+queries without a relevant document as 0 (see the last table). Table 1 of [LW] is NDCG@10 of these same rows on MSLR-WEB10K, so
+it is not shown next to another data set; see also [images](images.md). {kept.code} {
+            environment("lightgbm", "xgboost-cpu", "scikit-learn")
+        }
 
 {(chr(10) * 2).join(sections)}
 """,

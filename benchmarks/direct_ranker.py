@@ -6,7 +6,7 @@ Synthetic data ([DR], section 4.5): per grade and feature a Gaussian, mean unifo
 grades and 70 features unless they are what varies; label noise is a rounded Gaussian in the grades of both parts, as in [DR]
 and its authors' code. The test is NDCG@20 on 50 draws of 50 to 150 documents. [DR] trains on 10^5 documents (`--paper`), here
 on 3 * 10^4, in queries of 100 documents. Everything is `StreamScaler() | DirectRanker()` with default settings; label
-noise also with the cost of [DR]. *noise*: figure 2(c) beside a network written again from the paper
+noise also with the cost of [DR]. *noise*: figure 2(c) and a network reimplemented from the paper
 (`benchmarks/_paper_network.py`), with hidden layers of 70 and as many units as there are grades.
 *gaps*, *web*: figure 3, on these data and on web data (`benchmarks/_direct_gaps.py`).
 
@@ -246,7 +246,7 @@ def mq2008(shuffles: int) -> str:
     )  # fmt: skip
     return f"""## MQ2008
 
-{shuffles} orders of the training queries. The *published* values are those of [DR]: binarised grades, features mapped to a
+{shuffles} orders of the training queries. The *published* values are from [DR]: binarised grades, features mapped to a
 normal by a batch quantile transform, many epochs, and settings found by grid search; they were not measured here.
 
 {table(header, rows)}
@@ -254,7 +254,7 @@ normal by a batch quantile transform, many epochs, and settings found by grid se
 
 
 def cost_of_a_query(repetitions: int = 60) -> str:
-    """One learn_one beside the matrix products it consists of, interleaved; the best of many batches."""
+    """One learn_one compared with the matrix products it consists of, interleaved; the best of many batches."""
     rows = []
     for dtype, threads in itertools.product(("float32", "float64"), (1, None)):
         rng = np.random.default_rng(0)
@@ -290,9 +290,9 @@ def cost_of_a_query(repetitions: int = 60) -> str:
     header = ("120 x 136, hidden (70, 5)", "products, µs", "learn_one, µs", "predict_one, µs", "ratio of best", "median ratio")
     return f"""## What a query costs
 
-`learn_one` beside the six BLAS products of its forward and backward pass (numpy, preallocated), in turns. *Ratio of best*:
-fastest `learn_one` over fastest products. `predict_one` does not go through BLAS, so that a score depends on its document
-alone.
+`learn_one` compared with the six BLAS products of its forward and backward pass (numpy, preallocated), in turns. *Ratio of
+best*: fastest `learn_one` over fastest products. `predict_one` does not go through BLAS, so that a score depends on its
+document alone.
 
 {table(header, rows)}
 """

@@ -4,10 +4,10 @@
 
 quality  K shards that are mixed after every 16, 64 or 256 queries of each: NDCG@10 of what is then served, cumulative loss and
          its bound, on synthetic streams. Shards are learned one after the other here: their number is all that matters.
-real     The same on the folds of MQ2008, beside one process.
-cost     Processor and wall seconds of Dask with one and two workers beside a plain loop over the same files, bytes on the wire.
+real     The same on the folds of MQ2008, compared with one process.
+cost     Processor and wall seconds of Dask with one and two workers and of a plain loop over the same files, bytes on the wire.
 
-Each part writes a file of its own. No setting was chosen on any of these data.
+Each part writes its file. No setting was chosen on any of these data.
 """
 
 import hashlib
@@ -166,7 +166,7 @@ def digest(model: Any) -> str:
 def cost(n_files: int, n_queries: int, repeats: Sequence[int], turns: int) -> list[list[str]]:
     """Rows (MB read, who, processor s, of the plain loop, of it the client, wall s, MB sent, digest).
 
-    The files are read `repeats` times, as if there were so many more.
+    The files are read `repeats` times, as if there were this many copies.
     """
     from online_rank.distributed.dask import local_client, train
 
@@ -240,7 +240,7 @@ def own_seconds() -> float:
 
 
 def picture(found: dict[tuple[int, int], np.ndarray]) -> str:
-    """By the number of shards: NDCG@10 less that of one process, a line for each period; loss, mass and bound of one period."""
+    """By the number of shards: NDCG@10 minus NDCG@10 of one process, a line a period; loss, mass and bound of one period."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -255,7 +255,7 @@ def picture(found: dict[tuple[int, int], np.ndarray]) -> str:
         places = np.array(several) * 1.1 ** (n - 1)
         served.errorbar(places, less.mean(axis=1), error, marker="o", markersize=4, linewidth=1, label=f"{period} queries")
     served.axhline(0.0, color="black", linewidth=1)
-    served.set_ylabel("NDCG@10, less that of one process")
+    served.set_ylabel("NDCG@10 minus NDCG@10 of one process")
     served.legend(frameon=False, title="each between mixings", loc="upper left")
     served.margins(y=0.25)
     period = PERIODS[1]
@@ -302,7 +302,7 @@ def main(arguments: Any = None) -> None:
                 f"# Mixing on MQ2008\n\nFive folds, {given.seeds} orders of each; `StreamScaler() | PerceptronRanker()`, "
                 "shards mixed after every 64 queries of each, or at the end of a pass where a shard has fewer (471 queries: 29 "
                 "for each of 16). NDCG@10 on the test parts of the weights that "
-                "serve. Differences are paired, ± standard error over folds; beside it that over orders, which tells what "
+                "serve. Differences are paired, ± standard error over folds, then over orders, which shows what "
                 "another order of the same folds would change."
             )
             header = ["passes", "shards", "NDCG@10", "less one process", "± over orders"]

@@ -28,7 +28,7 @@ CONTESTANTS: dict[str, Callable[[], Ranker]] = {
     "last weights": lambda: PerceptronRanker(half_life=0),
     ADDITIVE: AdditiveRanker,
 }
-#: Those of another checkout.
+#: Rankers of another checkout.
 OTHERS = ("DriftAwareRanker(PerceptronRanker())", "DriftAwareRanker(BlendRanker())")
 
 
@@ -80,7 +80,7 @@ def report(given: Any) -> str:
         for name, runs in results.items()
     ]
     header = ("", "before the change", "after it", "after it, to the first row", f"after it, to {ADDITIVE}")
-    source = "" if given.other is None else f" `DriftAwareRanker` is that of commit {commit_of(given.other)}."
+    source = "" if given.other is None else f" `DriftAwareRanker` is from commit {commit_of(given.other)}."
     return f"""# A truth that changes at half time
 
 Progressive NDCG@10 on {given.queries:,} queries of 10 to 40 documents with 40 features (`stream.synth.Drifting`); at query

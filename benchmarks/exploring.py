@@ -137,7 +137,7 @@ def of_budget(draws: int) -> str:
 Share of the greedy list's DCG@k that users see if one document alone is relevant. *Exact*: the least over all places, and
 over scores of 1 to 6 documents (equal, tied, far apart, one far ahead, random), by all orders. *Drawn*: {draws:,} draws for
 each of {len(queries)} queries of MQ2008 with 40 documents or more, ranked by one feature; the least over queries and places,
-and the mean. With k = 1 and 2 the budget is spent to the last, whatever the scores, so that measured shares are on both sides
+and the mean. With k = 1 and 2 the budget is spent to the last, for any scores, so that measured shares are on both sides
 of it.
 
 {table(head, rows)}
@@ -252,9 +252,9 @@ def of_gains(n: int, seeds: Sequence[int], kept: Kept) -> str:
         rows.append((f"{100 * rate:g} %", how, ", ".join(f"{lists:,}" if lists else f"> {n:,}" for lists in found)))
     return f"""## Lists for a gain of .02
 
-Navigational users of whom a share looks at a list at all; lists are drawn around today's ranking at keep .95. How many lists
-until the NDCG@10 of the model that learns is .02 above today's, on 300 held-back queries, looked at every 500 lists;
-{len(seeds)} seeds.
+Today's score knows .9 of the truth. Navigational users of whom a share looks at a list at all; lists are drawn around today's
+ranking at keep .95. How many lists until the NDCG@10 of the model that learns is .02 above today's, on 300 held-back queries,
+looked at every 500 lists; {len(seeds)} seeds.
 
 {table(("users who look", "the model", "lists"), rows)}
 """
@@ -262,6 +262,7 @@ until the NDCG@10 of the model that learns is .02 above today's, on 300 held-bac
 
 BEGINNINGS: dict[str, Any] = {
     "begins with nothing": lambda: StreamQuantileMap() | SwapRanker(),
+    "begins with nothing, wealth 1": lambda: StreamQuantileMap() | SwapRanker(wealth=1.0),
     "begins with today's score": lambda: SwapRanker.from_weights((1.0, *[0.0] * FEATURES)),
     "begins with today's score, strength .3, wealth 1": lambda: SwapRanker.from_weights(
         (1.0, *[0.0] * FEATURES), strength=0.3, wealth=1.0
@@ -271,7 +272,7 @@ BEGINNINGS: dict[str, Any] = {
 
 def gain_run(rate: float, how: str, n: int, seed: int) -> int:
     """After how many lists the model is .02 better than today's ranking; 0 for never."""
-    shop, who = Shop(seed), Rare(user("navigational", max_grade=2, seed=seed), rate)
+    shop, who = Shop(seed, known=0.9), Rare(user("navigational", max_grade=2, seed=seed), rate)
     held_back = list(shop.queries(seed + 10_000, 300))
     today, learner = offline(lambda X: X[:, 0], held_back), BEGINNINGS[how]()
     serving, _ = from_today((1.0, *[0.0] * FEATURES), learner, keep=0.95, k=K, seed=seed)
@@ -294,7 +295,8 @@ def of_pins(n: int, seeds: Sequence[int]) -> str:
     return f"""## Pins and exclusions
 
 {n:,} lists of position users, of which 20 % have the document of lowest score pinned to place 2 and 10 % exclude the first one;
-{len(seeds)} seeds. NDCG@10 on 500 held-back queries, and the distance of the weights, of length 1, from those of the clean log.
+{len(seeds)} seeds. NDCG@10 on 500 held-back queries, and the distance of the weights, of length 1, from the weights of the
+clean log.
 
 {table(("pins and exclusions", "NDCG@10", "distance"), rows)}
 """

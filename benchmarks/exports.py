@@ -10,7 +10,7 @@ is ranked otherwise if two documents further apart than 1e-6 stand in the other 
 not measured again. Databases are in `tests/export`.
 
 `times`: what a query of 150 documents and 136 features takes. `leaves`: what changes where curves become trees. `shop`: the
-model of `train --for elasticsearch` beside LightGBM.
+model of `train --for elasticsearch` compared with LightGBM.
 """
 
 import sys
@@ -137,7 +137,7 @@ def _named(X: np.ndarray) -> list[dict[str, float]]:
 
 
 def compared(model: Any, to: str, queries: list[np.ndarray], expected: list[np.ndarray]) -> Cell:
-    """An export beside the model."""
+    """An export compared with the model."""
     try:
         content = export(model, to, name="model")
     except (TypeError, ValueError) as error:
@@ -172,7 +172,7 @@ def ranked_otherwise(expected: np.ndarray, found: np.ndarray, tie: float) -> boo
 
 
 def measured(make: Callable[[], Any], targets: list[str], learned: Any, asked: list[np.ndarray]) -> list[list[Any]]:
-    """The cells of a model, a target each; a single one that is refused if there is no such model."""
+    """The cells of a model, a target each; a single refused one if the model cannot be made."""
     try:
         model = taught(make, learned)
     except (TypeError, ValueError) as error:
@@ -205,7 +205,7 @@ def show_models(given: Any) -> str:
         print(*rows[-1], file=sys.stderr, flush=True)
     refused = "\n".join(f"- {count} x {reason}" for reason, count in reasons.most_common())
     return f"""{len(asked)} held-out queries of MQ2008. *equal*: scores within 1e-9 of the largest; *float32*: within 1e-5;
-*OTHERWISE*: so many queries in which two documents further apart than 1e-6 stand in another order; a number: the largest
+*OTHERWISE*: the number of queries in which two documents further apart than 1e-6 stand in another order; a number: the largest
 difference, where all are ranked alike. {len(rows)} of {n_models} models were measured; {n_otherwise} of their exports rank
 otherwise. {kept.code}
 
@@ -236,7 +236,7 @@ def main() -> None:
     add_keep(arguments)
     given = arguments.parse_args()
     sections = [f"## {heading}\n\n{show(given)}" for heading, show in (_PARTS[part] for part in given.part)]
-    save("exports", "\n\n".join(["# Exported models beside the models", *sections]), part=True)
+    save("exports", "\n\n".join(["# Exported models compared with the models", *sections]), part=True)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
     python -m benchmarks.files [--rows 1000000] [--repetitions 3] [--other PYTHON]
 
-Writes rows with 20 features, ids of queries and documents, and grades into a temporary folder, in queries of 20 documents, and
-reads each file in a fresh process for each figure, pinned to one core where the system allows it, the readers taking turns.
-Medians. pyarrow alone splits and converts a whole file, without queries, roles of columns, ids or messages. `--other` is the
+Writes rows with 20 features, ids of queries and documents, and grades into a temporary folder, in queries of 20 documents.
+Reads each file in a fresh process for each figure, pinned to one core if the system allows it. Readers take turns; figures are
+medians. pyarrow alone splits and converts a whole file, without queries, roles of columns, ids or messages. `--other` is the
 Python of another checkout, which reads the LETOR text too, by `iter_letor` if it has no `read`. Memory is read from /proc, so
 this runs on Linux.
 """
@@ -31,7 +31,7 @@ _MEASURE = """
 import json, re, sys, time
 {read}
 def most():
-    "The most memory so far, in MB; unlike that of getrusage, without what the parent had."
+    "The most memory so far, in MB; unlike getrusage's, without what the parent had."
     return int(re.search("VmHWM: *([0-9]+)", open("/proc/self/status").read().replace("\\t", " "))[1]) / 1024
 path, small = sys.argv[1:]
 read(small)
@@ -134,9 +134,9 @@ def main() -> None:
         "# Reading files",
         "",
         f"{given.rows:,} documents with {FEATURES} features in queries of {SIZE}, with ids of queries and documents. One core, "
-        "a fresh and warmed process for every reading, readers by turns, medians. The ratio is the processor time in that of "
-        "the last reader of the same file: pyarrow alone, which holds the whole file as columns in memory and makes no "
-        "queries; or, for LETOR text, which pyarrow does not read, another checkout.",
+        "a fresh and warmed process for every reading, readers by turns, medians. The ratio is the processor time divided by "
+        "the time of the last reader of the same file: pyarrow alone, which holds the file as columns in memory and makes "
+        "no queries; or, for LETOR text, which pyarrow does not read, another checkout.",
         "",
         table(heads, rows),
     ]

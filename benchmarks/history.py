@@ -5,7 +5,7 @@
 **Quality.** A feed of 40 new documents a day, each of which lives for four days. The appeal of a document is hidden: a
 quality, of which one feature shows half, a brand, and freshness, which wears off by half a logit a day. Each query has 20
 live documents, which the reader engages with or not (grades 1 and 0). Every query is ranked by what is known then; rankers
-that learn online then learn it. LightGBM's lambdarank is trained anew after each day on all rows so far, with the counters
+that learn online then learn it. LightGBM's lambdarank is retrained after each day on all rows so far, with the counters
 as they were when each query was ranked, and serves the next day; on the first it has no model. Counters by hand are
 dictionaries in plain Python. Shown are means of NDCG@10 over the queries with a relevant document from the second day on,
 and differences paired over seeds.
@@ -95,7 +95,7 @@ class ByHand:
 
 
 class Nightly:
-    """LightGBM, trained anew after each day, on rows as they were ranked."""
+    """LightGBM, retrained after each day, on rows as they were ranked."""
 
     def __init__(self) -> None:
         self.X: list[np.ndarray] = []

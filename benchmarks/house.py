@@ -4,8 +4,8 @@
 
 A line of code is a line that holds part of a statement: blank lines, comments and docstrings do not count. A public name is a
 name that a public module lists in `__all__`; a name that several modules list counts once. An option counts once for each
-command of `online-rank` that takes it. `--root` counts the lines of another checkout; names, options and parameters are always
-those of the package that is imported.
+command of `online-rank` that takes it. `--root` counts the lines of another checkout; names, options and parameters always
+come from the package that is imported.
 """
 
 import ast

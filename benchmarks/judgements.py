@@ -1,4 +1,4 @@
-"""What are grades made of clicks worth, beside clicks as grades, true grades, and LightGBM with the position as a feature?
+"""What are grades made of clicks worth, next to clicks as grades, true grades, and LightGBM with the position as a feature?
 
     python -m benchmarks.judgements [--users position trust ubm] [--seeds 5] [--keep FILE]
 
@@ -144,11 +144,6 @@ def measured(seed: int, who: str, bias: float, bots: float) -> list[float]:
     return [quality(learn(made), made.test) for learn in CONTESTANTS.values()]
 
 
-def paired(differences: np.ndarray) -> str:
-    """The mean of differences (n,) and its standard error."""
-    return f"{Spread.of(differences):+.3f}"
-
-
 def report(options: argparse.Namespace) -> str:
     kept, rows, every, names = Kept(options.keep), [], [], list(CONTESTANTS)
     seeds = range(options.first, options.first + options.seeds)
@@ -163,13 +158,13 @@ def report(options: argparse.Namespace) -> str:
                 )
                 every.append(found)
                 ours = found[:, names.index(OURS)]
-                others = [paired(ours - found[:, names.index(name)]) for name in names if name != OURS]
+                others = [f"{Spread.of(ours - found[:, names.index(name)]):+.3f}" for name in names if name != OURS]
                 rows.append((f"{who}, {bias:g}, {bots:.0%}", f"{ours.mean():.3f}", *others))
                 print(*rows[-1], flush=True)
     # All settings of a seed share its shop.
     pooled = np.mean(every, axis=0)
     ours = pooled[:, names.index(OURS)]
-    others = [paired(ours - pooled[:, names.index(name)]) for name in names if name != OURS]
+    others = [f"{Spread.of(ours - pooled[:, names.index(name)]):+.3f}" for name in names if name != OURS]
     rows.append(("all", f"{ours.mean():.3f}", *others))
     header = ("users, bias, bots", OURS, *(f"less {name}" for name in names if name != OURS))
     return f"""# Grades from clicks

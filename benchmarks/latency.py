@@ -1,10 +1,10 @@
-"""How long do answers over HTTP take, beside those of another version?
+"""How long do answers over HTTP take, compared with another version?
 
     python -m benchmarks.latency --other PYTHON [--turns 30] [--requests 200] [--clients 1]
 
-PYTHON is that of the environment of another checkout: `FOLDER/.venv/bin/python`. Both versions serve the model that `serve`
-begins with, with a journal on the disk. In each turn clients rank queries and send their grades, first to one version, then to
-the other. Ratios are medians over the turns of the ratio within a turn.
+PYTHON is the interpreter of another checkout's environment: `FOLDER/.venv/bin/python`. Both versions serve the model that
+`serve` begins with, with a journal on the disk. In each turn clients rank queries and send their grades, first to one version,
+then to the other. Ratios are medians over the turns of the ratio within a turn.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ def main(arguments: Any = None) -> None:
     rows = [row for shape in _SHAPES for row in rows_of(shape, given.other, given)]
     header = ["ms", "before", "now", "ratio", f"at most {_MOST:.2f}"]
     note = (
-        f"Beside commit {commit_of(given.other)}, in {given.turns} turns of {given.requests} queries, each "
+        f"Compared with commit {commit_of(given.other)}, in {given.turns} turns of {given.requests} queries, each "
         f"ranked and graded, from {given.clients} clients; with a journal on the disk."
     )
     save("latency", f"# Latency of the HTTP service\n\n{note}\n\n{table(header, rows)}")

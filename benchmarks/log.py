@@ -1,7 +1,7 @@
 """From a raw log to a deployed model: a million rows of parquet, unsorted, and the commands of one page of the guide.
 
-`python -m benchmarks.log` writes a log as a shop's would be (an index column, booleans, times, missing values, text, rows in no
-order), runs the commands of docs/data.md on it, and writes their time, memory and results to benchmarks/results/log.md.
+`python -m benchmarks.log` writes a log like a shop's: an index column, booleans, times, missing values, text, unordered rows.
+It runs the commands of docs/data.md on it, and writes their time, memory and results to benchmarks/results/log.md.
 """
 
 import json
@@ -72,7 +72,7 @@ _RUN = (
 
 
 def run(command: str, folder: str) -> Measured:
-    """Run a command in a process of its own."""
+    """Run a command in a separate process."""
     start = time.perf_counter()
     arguments = [sys.executable, "-c", _RUN, sys.executable, "-m", "online_rank", *shlex.split(command)]
     environment = os.environ | {"PYTHONPATH": os.getcwd(), "COLUMNS": "120", "TERM": "dumb"}
@@ -86,7 +86,7 @@ def run(command: str, folder: str) -> Measured:
 
 def report(n_rows: int) -> str:
     with tempfile.TemporaryDirectory() as folder:
-        # In a process of its own, whose memory the commands do not begin with.
+        # In a separate process, whose memory the commands do not begin with.
         writing = [sys.executable, "-m", "benchmarks.log", "--rows", str(n_rows), "--write", f"{folder}/log.parquet"]
         subprocess.run(writing, check=True)
         size = os.path.getsize(Path(folder) / "log.parquet") / 1e6

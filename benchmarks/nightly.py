@@ -4,7 +4,7 @@
 
 Streams of `WebLike` (136 raw features, 40 to 80 documents) with a linear and with an additive truth, which turns by a third of
 a right angle over the whole time and jumps half of one before day 11 and before day 21. Every query is ranked by what is known
-then. LightGBM's lambdarank is trained anew after each day, on all days so far or on the last seven, and serves all of the next
+then. LightGBM's lambdarank is retrained after each day, on all days so far or on the last seven, and serves all of the next
 day; online rankers learn from each query after they have ranked it. On the first day LightGBM has no model and ranks at random.
 
 Shown are the mean NDCG@10 of what was served, with standard errors of the differences to the better LightGBM, paired over days;
@@ -43,7 +43,7 @@ RETRAINED = {"LightGBM nightly, all days": None, "LightGBM nightly, last 7 days"
 
 
 class Nightly:
-    """LightGBM, trained anew after each day."""
+    """LightGBM, retrained after each day."""
 
     def __init__(self, keep_days: int | None, rounds: int) -> None:
         self.keep_days = keep_days

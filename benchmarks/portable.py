@@ -36,7 +36,7 @@ from benchmarks._kept import Kept, add_keep
 
 #: Models whose bits depend on the machine, and why.
 NOT_PORTABLE = {
-    "DirectRanker()": "its matrix products are those of the BLAS, whose order of additions depends on the processor"
+    "DirectRanker()": "the BLAS computes its matrix products, in an order of additions that depends on the processor"
 }
 
 #: What turns off the instructions that numpy's and OpenBLAS's own code would choose.
@@ -120,7 +120,7 @@ def main() -> None:
     text = f"""# The same bits everywhere
 
 Each model learned {given.queries:,} queries ({given.few} in plain Python) in processes of each kind. The digest is of its whole
-state and of its scores of another query; a cell says whether it is that of the first kind.
+state and of its scores of another query; a cell says whether it equals the digest of the first kind.
 
 {table(("model", first, *others), rows)}
 

@@ -1,14 +1,14 @@
-"""How good is the ranking after one pass? All rankers on real data, beside LightGBM and XGBoost with tuned rounds.
+"""How good is the ranking after one pass? All rankers on real data, compared with LightGBM and XGBoost with tuned rounds.
 
     python -m benchmarks.quality [FOLDER ...] [--orders 5] [--keep FILE] [--stream] [--other PYTHON]
 
 FOLDER: as `benchmarks._data.folds` reads it; without one, the sets in `../shared/data`. Online rankers see each training query
 once, with the same settings on every set. Batch learners have two settings each; their rounds are chosen on the validation part
-of each fold, or, where there is none, by training on four fifths of the training queries first. The *oracle* chooses them on
-the test part, which nobody can: it is what a batch learner could reach at best. `--stream` shows instead what is reached after
-so many training queries, and after so many seconds. `--keep` continues from the methods that FILE has. Queries without a
+of each fold, or, in sets without one, by training on four fifths of the training queries first. The *oracle* chooses them on
+the test part, which nobody can: it is what a batch learner could reach at best. `--stream` shows instead what is reached by
+the number of training queries, and by seconds. `--keep` continues from the methods that FILE has. Queries without a
 relevant document are left out of the mean; ties get their expected value. Standard errors are over queries, of the
-differences to the first LightGBM, query by query. PYTHON is that of the environment of another checkout, whose blends are
+differences to the first LightGBM, query by query. PYTHON is the interpreter of another checkout's environment, whose blends are
 compared too.
 """
 
@@ -64,7 +64,7 @@ FORMER = {"AdditiveRanker()": "BlendRanker('light')", "BlendRanker()": "BlendRan
 
 
 def lightgbm(leaves: int, rate: float) -> Callable[[Documents], Callable[[np.ndarray, int], np.ndarray]]:
-    """LightGBM's lambdarank: fits the most rounds, and then scores by the first so many."""
+    """LightGBM's lambdarank: fits the most rounds, and then scores by the first `rounds` of them."""
 
     def fit(block: Documents) -> Callable[[np.ndarray, int], np.ndarray]:
         import lightgbm
@@ -153,7 +153,7 @@ def tuned(fit: Callable, fold: Fold) -> tuple[np.ndarray, np.ndarray]:
 
 
 def values_of(parts: list[Fold], name: str, orders: int, other: Path | None) -> dict[str, np.ndarray]:
-    """NDCG@10 of every test query of all folds by a method: (orders, queries); and that of the oracle of a batch learner."""
+    """NDCG@10 of every test query of all folds by a method: (orders, queries); and NDCG@10 of the oracle of a batch learner."""
     if other is not None and name in FORMER.values():
         passes = [[one_pass_elsewhere(other, name, fold, seed) for fold in parts] for seed in range(orders)]
         return {"values": np.array([np.concatenate(each) for each in passes])}
@@ -237,7 +237,7 @@ validation parts; *oracle*: on the test parts, which nobody can. `map` is `Strea
 
 
 def along(folders: list[Path], orders: int) -> None:
-    """What is reached after so many queries, and after so many seconds."""
+    """What is reached by the number of queries, and by seconds."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -5,8 +5,8 @@
 Between `<!-- begin NAME -->` and `<!-- end NAME -->` comes the first table of benchmarks/results/NAME.md (of
 `<!-- begin NAME 2 -->` the second, of `<!-- begin NAME threads -->` that under the heading `threads`), and a line with date,
 machine and versions. Of the tables in `SHOWN` the pages have a part.
-The headline's figures and the bars of throughput come from its table. `--run` measures the named benchmarks anew before, or
-without a name all that the pages show; that can take long. `--check` makes results again, in a folder of their own,
+The headline's figures and the bars of throughput come from its table. `--run` measures the named benchmarks first, or
+without a name all that the pages show; that can take long. `--check` makes results again, in a separate folder,
 and compares every figure that is no time; it names what a page does not say, and how many figures are not made again, with the
 reason (`benchmarks/_catalogue.py`). It also names the figures of docs/papers.md that are not on the page of their command.
 """
@@ -153,7 +153,7 @@ class Table(NamedTuple):
 
 
 def _is(row: Sequence[str], name: str) -> bool:
-    """Whether a row has a name; one that ends in * may go on in any way."""
+    """Whether a row has a name; one that ends in * may continue in any way."""
     title = row[0].replace("\\|", "|")
     return title.startswith(name[:-1]) if name.endswith("*") else title == name
 
@@ -221,7 +221,7 @@ def block(name: str, which: int | str = 1, results: Path = RESULTS, linked: str 
 
 
 def _of_section(name: str, heading: str, results: Path, linked: str) -> str:
-    """The table under a heading of a result, and its command. Raises SystemExit when there is none."""
+    """The table under a heading of a result, and its command. Raises SystemExit when it is missing."""
     path = results / f"{name}.md"
     _, _, after = path.read_text().partition(f"\n## {heading}\n")
     section = after.partition("\n## ")[0]
@@ -232,7 +232,7 @@ def _of_section(name: str, heading: str, results: Path, linked: str) -> str:
 
 
 def headline(results: Path = RESULTS) -> str:
-    """The first screen's sentences on speed: of the default, and of a perceptron beside others."""
+    """The first screen's sentences on speed: of the default, and of a perceptron compared with others."""
     found = rates(results)
     rows = {row[0]: row for row in Table.parsed(_tables("default_cost", results)[0]).rows}
     least, most = (round(pick(float(row[4]) for row in rows.values()), 1) for pick in (min, max))
@@ -250,7 +250,7 @@ def headline(results: Path = RESULTS) -> str:
 
 
 def _tables(name: str, results: Path) -> list[str]:
-    """The tables of a result, as Markdown. Raises SystemExit when there is no such result."""
+    """The tables of a result, as Markdown. Raises SystemExit for an unknown result."""
     path = results / f"{name}.md"
     if not path.exists():
         raise SystemExit(f"there is no result {path}: run python -m benchmarks.{name}")

@@ -22,7 +22,7 @@ from online_rank import PerceptronRanker
 from online_rank.metrics import MAP, NDCG
 from online_rank.plot._style import SIZE, lines, logarithmic_axes, name_lines, styled
 
-#: Numbers in the features of a block: so many queries are made of them.
+#: Numbers in the features of a block, which limit its queries.
 BLOCK = 2_000_000
 
 Run = Callable[[], Any]

@@ -1,18 +1,18 @@
-"""How fast is the HTTP service beside a server that only parses the same requests?
+"""How fast is the HTTP service compared with a server that only parses the same requests?
 
-    python -m benchmarks.serving [--seconds 10] [--keep FILE] [--beside FOLDER]
+    python -m benchmarks.serving [--seconds 10] [--keep FILE] [--before FOLDER]
         [--only speed,cost,grades,checkpoints,forms]
 
 - speed: 32 connections send queries of 20 documents with 46 named features as JSON, over HTTP/1.1. Requests a second, and how
   long an answer takes, of a bare Starlette handler that parses the body and answers; of /rank; and of /rank and /learn in turn
-  with a journal on the disk. All are measured in turns, several times. Client and server are processes of their own.
+  with a journal on the disk. All are measured in turns, several times. Client and server are separate processes.
 - cost: processor time of the server for a ranking, and for learning its grades, from one client that waits for each answer; a
   journal is in memory.
-- grades: acknowledged grades a second of one client and of 32, beside those of the version in FOLDER, in turns, on the disk of
+- grades: acknowledged grades a second of one client and of 32, compared with the version in FOLDER, in turns, on the disk of
   temporary files, and where each sync takes some milliseconds longer.
 - checkpoints: how long rankings take while checkpoints are written, and while none is.
 - forms: what a query of 150 x 136 costs as an array, as dicts, and as a request by document, in columns and in binary, without
-  HTTP; beside `struct.pack` of its values and `orjson.loads` of the same body.
+  HTTP; with `struct.pack` of its values and `orjson.loads` of the same body for comparison.
 """
 
 import asyncio
@@ -100,7 +100,7 @@ async def _costs(server: Server, seconds: float) -> list[tuple[float, float]]:
 def main(arguments: Any = None) -> None:
     options = parser(__doc__)
     options.add_argument("--seconds", type=float, default=10.0)
-    options.add_argument("--beside", type=Path, metavar="FOLDER", help="a checkout of the version to compare with")
+    options.add_argument("--before", type=Path, metavar="FOLDER", help="a checkout of the version to compare with")
     options.add_argument("--only", default=",".join(PARTS))
     add_keep(options)
     given = options.parse_args(arguments)
@@ -110,8 +110,8 @@ def main(arguments: Any = None) -> None:
     for part in given.only.split(","):
         if part not in PARTS:
             raise SystemExit(f"--only {part}: there are {', '.join(PARTS)}")
-        if part == "grades" and given.beside is None:
-            raise SystemExit("grades needs --beside FOLDER: `git worktree add --detach FOLDER 3a8f3e3`")
+        if part == "grades" and given.before is None:
+            raise SystemExit("grades needs --before FOLDER: `git worktree add --detach FOLDER 3a8f3e3`")
         shown = kept.part(part, partial(PARTS[part], given))
         parts.append(f"## {part}\n\n{shown}\n\n{kept.code_of(part)}")
     save("serving", "\n\n".join(["# The HTTP service", *parts]), part=True)
@@ -144,11 +144,11 @@ def show_grades(given: Any) -> str:
     with tempfile.TemporaryDirectory() as folder:
         slow = sync_ms(folder)
     header = ["added to a sync, ms", "clients", "before", "now", "ratio"]
-    found = rates(given.beside, given.seconds)
+    found = rates(given.before, given.seconds)
     rows = [[r.slower, r.clients, f"{r.before:,.0f}", f"{r.now:,.0f}", f"{r.ratio:.2f}"] for r in found]
     note = (
-        f"Acknowledged grades a second of clients that rank a query of 20 x 46 and grade it, beside commit "
-        f"{commit(given.beside)}, in turns of {given.seconds:g} s; ratios are medians over turns. "
+        f"Acknowledged grades a second of clients that rank a query of 20 x 46 and grade it, compared with commit "
+        f"{commit(given.before)}, in turns of {given.seconds:g} s; ratios are medians over turns. "
         f"A sync of 4 KiB that were appended takes {slow:.1f} ms on this disk."
     )
     return f"{note}\n\n{table(header, rows)}"

@@ -1,8 +1,8 @@
-"""How fast, how small and how good is learning from millions of sparse features, beside other libraries?
+"""How fast, how small and how good is learning from millions of sparse features, compared with other libraries?
 
 `python -m benchmarks.sparse` learns queries of Zipf text (`_zipf.py`) at 10^5 and 10^6 words, by everybody in turn, and writes
 benchmarks/results/sparse.md. `--data DIR` takes the queries of a data.npz instead (indptr, indices, data, y, V, Q, m),
-of which the first are learned and the first held-out ones ranked.
+whose first queries are learned, and whose first held-out queries are ranked.
 """
 
 import itertools
@@ -130,7 +130,7 @@ def one_by_one(data: Texts) -> Pass:
 
 
 def as_dicts(X: SparseRows) -> list[dict[str, float]]:
-    """Documents as feature dicts; every name is an object of its own, as a parser would make it."""
+    """Documents as feature dicts; every name is a separate object, as a parser would make it."""
     features = [(f"word{j}", value) for j, value in zip(X.columns.tolist(), X.values.tolist(), strict=True)]
     return [dict(features[a:b]) for a, b in itertools.pairwise(X.starts.tolist())]
 
@@ -291,7 +291,7 @@ CONTESTANTS = [
     Contestant("scikit-learn SGDClassifier, CSR pairs", scikit_learn, f"{PAIRS} pairs a query", 100),
     Contestant("river LogisticRegression, dict pairs", river, f"{PAIRS} pairs a query", 10),
 ]
-#: What a contestant needs besides this library.
+#: What a contestant needs in addition to this library.
 NEEDS = {"Vowpal": "vowpalwabbit", "scikit-learn": "sklearn"}
 
 
@@ -327,7 +327,7 @@ def present(contestant: Contestant) -> bool:
 
 
 def alone(run: Pass, data: Texts, pipe: Any) -> None:
-    """One pass in a process of its own: NDCG@10, and the memory that the pass took."""
+    """One pass in a separate process: NDCG@10, and the memory that the pass took."""
     before = peak_megabytes()
     scores = run()
     memory = peak_megabytes() - before
@@ -382,7 +382,7 @@ def report(parts: dict[str, tuple[list[tuple], list[tuple]]], options: Any) -> s
 
 One pass over {options.queries} queries of 100 documents with about 150 words each, by contestants in turn on one thread;
 medians of {options.rounds} passes. NDCG@10 is of {options.held_out} held-out queries. Memory is by how much the largest memory
-of a process grows in a pass. Credits are those of `PerceptronRanker`; `adaptive` and `sort` go with mass="sqrt" and
+of a process grows in a pass. Credits are settings of `PerceptronRanker`; `adaptive` and `sort` go with mass="sqrt" and
 relative_margin=0.3. Peers have their default settings, nothing is tuned. Feature dicts are made just before they are learned,
 as a parser makes them.
 {environment()}.

@@ -34,7 +34,7 @@ from online_rank.stream.synth import NoisyTeacher
 
 HELD_OUT = 1000
 STREAMS = 5
-#: Who was timed for so many seconds in all is not timed again.
+#: Contestants that were timed for this many seconds in all are not timed again.
 ENOUGH = 10.0
 
 
@@ -137,7 +137,7 @@ class Figures(NamedTuple):
 
 
 def measure(train: Queries, repetitions: int, outcomes: dict[str, list[dict[str, float]]]) -> dict[str, Figures]:
-    """Time everybody of whom there are `outcomes`: one a stream, that of `train` first."""
+    """Time everybody of whom there are `outcomes`: one a stream, the stream of `train` first."""
     present = [contestant for contestant in CONTESTANTS if contestant.name in outcomes]
     runs = {}
     for contestant in present:

@@ -1,4 +1,4 @@
-"""How good is one pass over raw web-like features with linear, additive and forest truths, beside LightGBM of 200 rounds?
+"""How good is one pass over raw web-like features with linear, additive and forest truths, next to LightGBM of 200 rounds?
 
     python -m benchmarks.weblike [--cases additive:1000:0 ... forest:4000:1] [--keep FILE]
 
@@ -26,7 +26,7 @@ CASES = [
     *(f"{truth}:1000:{seed}" for truth in ("additive", "forest", "linear") for seed in range(4)),
     *(f"{truth}:4000:{seed}" for truth in ("additive", "forest") for seed in range(2)),
 ]
-#: Seeds of the held-out queries, less those of the stream; and how many there are.
+#: Seeds of the held-out queries minus the seeds of the stream; and the number of these queries.
 _HELD_OUT, _N_HELD_OUT = 10**6, 400
 LIGHTGBM, ROUNDS = "LightGBM lambdarank", 200
 ONLINE: dict[str, Callable[[], Ranker]] = {
@@ -108,7 +108,7 @@ def main() -> None:
         "weblike",
         f"""# One pass over web-like streams
 
-NDCG@10 on 400 held-out queries after so many queries, mean over seeds; in parentheses the difference to LightGBM's lambdarank
+NDCG@10 on 400 held-out queries after one pass, mean over seeds; in parentheses the difference to LightGBM's lambdarank
 of {ROUNDS} rounds on the same queries ± its standard error, paired, and the difference of each seed, from 0 on. Each seed is
 another truth. Seconds are of one thread, learning, for the last seed. `map` is `StreamQuantileMap()`.
 {environment("lightgbm")}

@@ -4,12 +4,12 @@
 
 Queries of `WebLike` with 20 documents and 30 raw features. The truth is additive with interactions; it turns by four right
 angles over a year and jumps half of one before days 121 and 241. Every query is ranked by what is known then. LightGBM and
-XGBoost are trained anew after each day on the last 7 or 30 days, and serve all of the next day; how many rounds is chosen every
+XGBoost are retrained after each day on the last 7 or 30 days, and serve all of the next day; how many rounds is chosen every
 30 days, by training without the last day and ranking it. Online rankers learn from each query after they have ranked it. On the
 first day the former have no model, and rank at random.
 
-PYTHON is that of the environment of another checkout, whose blends live along. With `--keep`, everybody's state but theirs is
-written to the folder every 30 days, and the next run goes on from there.
+PYTHON is the interpreter of another checkout's environment, whose blends live along. With `--keep`, everybody's state but
+theirs is written to the folder every 30 days, and the next run continues from there.
 """
 
 import pickle
@@ -71,7 +71,7 @@ class Elsewhere:
 
 
 class Nightly:
-    """A batch learner, trained anew after each day on the last days."""
+    """A batch learner, retrained after each day on the last days."""
 
     def __init__(self, make: Callable[[int], Any], n_days: int) -> None:
         self.make = make

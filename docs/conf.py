@@ -6,7 +6,6 @@ The whole clone is the source, so that a relative link leads to the same page or
 import importlib
 import inspect
 import re
-import tomllib
 from pathlib import Path
 
 import latex2mathml.converter
@@ -19,11 +18,10 @@ from online_rank.cli.app import app as commands
 from online_rank.support.registry import MODULES, ROOMS
 
 _ROOT = Path(__file__).parents[1]
-_PROJECT = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
 #: Pages that are written before each build: of the API, and of the commands.
 _WRITTEN = _ROOT / "docs" / "api"
 
-project = _PROJECT["name"]
+project = "online_rank"
 author = copyright = "The online_rank developers"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc", "sphinx_gallery.gen_gallery"]
 root_doc = "docs/index"
@@ -44,7 +42,7 @@ html_title = f"online_rank {__version__}"
 html_static_path = ["site.css"]
 html_css_files = ["site.css"]
 html_copy_source = False
-html_theme_options = {"source_repository": _PROJECT["urls"]["Source"], "source_branch": "main", "source_directory": ""}
+html_theme_options = {"top_of_page_buttons": []}
 html_math_renderer = "mathml"
 
 myst_heading_anchors = 4

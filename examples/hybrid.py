@@ -1,7 +1,7 @@
 """Four retrievers, and users whose clicks teach how to fuse them. Run: python examples/hybrid.py
 
 800 made-up documents: BM25 of titles and of bodies by SQLite, vectors by NumPy, and the newest of what these find. Each topic
-has words that all its documents use, and senses with words of their own, of which a document uses half: so vectors find
+has words that all its documents use, and senses with further words, of which a document uses half: so vectors find
 documents that share no word with a query. Every other title advertises another topic. A document of the sense of a query has
 grade 2, another one of its topic 1.
 """

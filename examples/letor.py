@@ -14,8 +14,8 @@ else:
     file = Path(folder.name) / "train.txt"
     write_letor(file, *NoisyTeacher(n_queries=800, n_features=25, n_documents=(10, 40), seed=3).block())
 
-# A bound compares with fixed weights, the comparator, which may even be chosen in hindsight. Here they are the weights of a
-# ranker at the end of a pass of its own, on features as they were mapped at each query.
+# A bound compares with fixed weights, the comparator, which may even be chosen in hindsight. Here they are the final weights of
+# another ranker after one pass, on features as they were mapped at each query.
 block = read(file).all()
 hindsight = StreamQuantileMap() | PerceptronRanker(credit="spread", relative_margin=1.0)
 hindsight.learn_many(block.X, block.y, block.qid)

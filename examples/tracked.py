@@ -1,4 +1,4 @@
-"""MLflow keeps a ranker with its settings and its NDCG@10, and gives it back to go on. Run: python examples/tracked.py
+"""MLflow keeps a ranker with its settings and its NDCG@10; loaded again, it continues. Run: python examples/tracked.py
 
 It needs mlflow and the extra `sklearn`. The model is pickled: load only what you trust, or log the file of `online_rank.save`.
 """
@@ -28,4 +28,4 @@ with tempfile.TemporaryDirectory() as folder:
     again = mlflow.sklearn.load_model(f"runs:/{run.info.run_id}/ranker")
     print("it scores as before:", (again.predict(X, qid) == ranker.predict(X, qid)).all())
     again.partial_fit(X[later], y[later], qid=qid[later])
-    print("it goes on:", again.model_.n_queries, "queries")
+    print("it continues:", again.model_.n_queries, "queries")

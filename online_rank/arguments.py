@@ -183,7 +183,7 @@ def seed(value: Any, name: str = "seed") -> None:
 
 
 def _range(low: float | None, high: float | None, above: float | None = None, below: float | None = None) -> str:
-    """The range in words, with a leading space; empty if there is no limit."""
+    """The range in words, with a leading space; empty without limits."""
     if low is not None and high is not None:
         return f" from {low:g} to {high:g}"
     limits = ((">=", low), ("<=", high), ("above", above), ("below", below))

@@ -1,8 +1,8 @@
 """A client of `online-rank serve`, synchronous and asynchronous (extra `client`).
 
-Requests are the typed messages of `online_rank.serving.messages`, answers its typed dicts. What gets no answer, or 429, 502, 503
-or 504, is sent again under its id until the patience is over. Feedback under an id is learned once, however often it comes: the
-answer to a repetition has `"duplicate": true`. So has the one after an answer that was lost on its way.
+Requests are the typed messages of `online_rank.serving.messages`, answers its typed dicts. What gets no answer, or 429, 502,
+503 or 504, is sent again under its id until the patience is over. Feedback under an id is learned once, however often it comes:
+the answer to a repetition has `"duplicate": true`. So has the one after an answer that was lost on its way.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class ServiceError(RuntimeError):
     Attributes
     ----------
     status : int
-        The HTTP status; 0 if there was no answer.
+        The HTTP status; 0 without an answer.
     request_id : str
         What identifies the request in the log of the server.
     """
@@ -179,7 +179,7 @@ class Client(_Settings):
     def send_all(self, messages: Iterable[Message]) -> list[Any]:
         """The answers to requests that do not depend on one another, in their order, several at once.
 
-        In place of an answer there is the ServiceError, where there was none.
+        A request without an answer gets its ServiceError in the list.
         """
 
         def tried(message: Any) -> Any:

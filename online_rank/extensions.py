@@ -110,7 +110,7 @@ def name_of(thing: Any) -> str | None:
 
 
 def called(thing: Any) -> str:
-    """What messages call a thing of the user's own: its registered name, or that of its class or function."""
+    """What messages call a user's object: its registered name, or the name of its class or function."""
     found = name_of(thing) or name_of(type(thing))
     return found or str(getattr(thing, "__qualname__", type(thing).__qualname__))
 

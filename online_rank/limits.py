@@ -1,4 +1,4 @@
-"""Limits on input, declared once. Every later step can handle whatever is within them.
+"""Limits on input, declared once. Every later step can handle all input within them.
 
 The service, schemas, files, tables and constructors read these declarations. So any value that is accepted can be learned,
 written to a file or a table, and read back.
@@ -63,7 +63,7 @@ MAX_DOCUMENTS = 5000
 #: At most two such arrays exist at a time, so they take 2 MiB plus 32 bytes for each byte.
 MAX_CELLS = 1 << 17
 CELLS_A_BYTE = 2
-#: So many documents may have an array of all features that the model knows, up to a size, whatever the request weighs.
+#: The number of documents that may have an array of all features that the model knows, up to a size, in any request.
 ALWAYS_DOCUMENTS = 50
 MAX_KNOWN_CELLS = 1 << 20
 

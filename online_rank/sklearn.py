@@ -98,7 +98,7 @@ class SklearnRanker(BaseEstimator):
         return self._learned(X, y, qid, self._new_model(), reset=True)
 
     def partial_fit(self, X: Any, y: Any, qid: Any = None) -> Self:
-        """Learn further queries; parameters, errors and result are as for `fit`, whose copy of the model goes on."""
+        """Learn further queries; the copy that `fit` made continues. Parameters, errors and result are as for `fit`."""
         is_new = not self.__sklearn_is_fitted__()
         return self._learned(X, y, qid, self._new_model() if is_new else self.model_, reset=is_new)
 
@@ -129,13 +129,13 @@ class SklearnRanker(BaseEstimator):
         return float(mean.get())
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters; with `deep` also those of the model, behind `model__`."""
+        """The parameters; with `deep` also the model's parameters, behind `model__`."""
         params: dict[str, Any] = super().get_params(deep=False)
         # What is no model is refused by `fit`, as scikit-learn wants it.
         return params | (_flat("model", self.model._get_params()) if deep and isinstance(self.model, Base) else {})
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters; those of the model, behind `model__`, are set in a new copy of it. Raises ValueError for others."""
+        """Set parameters; `model__NAME` sets one in a new copy of the model. Raises ValueError for unknown names."""
         own = {name: value for name, value in params.items() if not name.startswith("model__")}
         super().set_params(**own)
         known = self.get_params()
@@ -201,7 +201,7 @@ def _in_order(qid: Any) -> Any:
 
 
 def _flat(prefix: str, params: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a model, those of the steps of a pipeline behind the names of the steps."""
+    """The settings of a model; the settings of each step of a pipeline begin with the name of the step."""
     found: dict[str, Any] = {}
     for name, value in params.items():
         found |= _flat(f"{prefix}__{name}", value) if isinstance(value, dict) else {f"{prefix}__{name}": value}

@@ -11,7 +11,7 @@ from online_rank.support.registry import ROOMS
 
 
 def rooms():
-    """The public packages and modules that have names of their own to show."""
+    """The public packages and modules that list names."""
     yield online_rank
     for name in ROOMS:
         yield importlib.import_module(f"online_rank.{name}")

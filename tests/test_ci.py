@@ -17,16 +17,16 @@ SCRIPT = ROOT / ".ci" / "run"
 
 
 @pytest.mark.skipif(shutil.which("bash") is None or not SCRIPT.exists(), reason="for a checkout, and bash")
-def test_what_runs_beside_a_step_that_fails_ends_with_it(tmp_path):
+def test_what_runs_in_parallel_with_a_step_that_fails_ends_with_it(tmp_path):
     program, pid = tmp_path / "long.py", tmp_path / "pid"
     program.write_text(f"import os, time\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)\n")
     steps = f'''
 long() {{ echo before; "{sys.executable}" "{program}"; }}
 fails() {{ while ! [ -s "{pid}" ]; do sleep 0.05; done; false; }}
-beside long fails
+in_parallel long fails
 '''
     begin = SCRIPT.read_text().partition("\ncase ")[0]
-    # The output goes to a file: a pipe would stay open with a process that goes on.
+    # The output goes to a file: a pipe would stay open with a process that continues.
     with open(tmp_path / "output", "w") as output:
         done = subprocess.run(["bash", "-c", begin + steps, str(SCRIPT)], stdout=output, stderr=subprocess.DEVNULL, timeout=60)
     assert done.returncode != 0

@@ -109,7 +109,7 @@ from online_rank._kernels._jit import on_first_compilation
 
 class Half(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        # numba looks for a module of its own: half of it is imported.
+        # numba looks for one of its modules: half of numba is imported.
         if name == "numba.core.config":
             sys.meta_path.remove(self)
             asking.start()

@@ -61,7 +61,7 @@ def test_the_other_steps_are_commands_that_exist():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="signals of POSIX")
-def test_it_serves_is_healthy_and_stops_as_it_is_told(tmp_path):
+def test_it_serves_is_healthy_and_stops_on_a_signal(tmp_path):
     entry, options = json.loads(one("ENTRYPOINT")), json.loads(one("CMD"))
     assert entry == ["online-rank"]
     (port_inside,) = all_of("EXPOSE")

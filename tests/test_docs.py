@@ -23,7 +23,7 @@ SINGLE = [example for example in EXAMPLES if example[0] not in {page.name for pa
 
 
 def printed_by(language, code, folder):
-    """What an example prints, run in a folder of its own."""
+    """What an example prints, run in a separate folder."""
     commands = {"python": [sys.executable, "-c"], "sh": ["bash", "-c"]}
     if language == "sh":
         # In a subshell, which `&` begins, it takes the place of the shell, so that `kill $!` ends it.
@@ -125,7 +125,7 @@ def test_every_paper_of_the_table_is_among_the_references():
 
 
 def test_every_public_module_has_a_page():
-    """Modules that a guide imports from, and those of the rooms whose names their room does not repeat."""
+    """Modules that a guide imports from, and modules of rooms whose names their room does not repeat."""
     pages = {*registry.ROOMS, *registry.MODULES}
     imported = {name for page in PAGES for name in re.findall(r"from online_rank\.([\w.]+) import", page.read_text())}
     assert {name for name in imported if not {name, name.rpartition(".")[0]} & pages} == set()

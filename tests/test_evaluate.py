@@ -40,7 +40,7 @@ def test_every_query_is_ranked_before_it_is_learned_and_arguments_reach_the_mode
     assert (trace.n_queries, trace.n_documents, trace.loss) == (2, 4, 0.0)
 
 
-def test_figures_are_those_of_the_loop_by_hand():
+def test_figures_equal_the_loop_by_hand():
     trace = progressive(queries(), PerceptronRanker(), {"top": "ndcg@2", "all": NDCG(k=None)}, every=10)
     model, top, all_, loss, mistakes, skipped = PerceptronRanker(), NDCG(k=2), NDCG(k=None), 0.0, 0, 0
     for X, y in queries():
@@ -164,13 +164,13 @@ class Collected(river_metrics.base.Metric):
 
 
 class Careless(PerceptronRanker):
-    """A ranker that answers whatever it is asked."""
+    """A ranker that answers without checking its input."""
 
     def predict_one(self, x):
         return super().predict_one(np.nan_to_num(x))
 
 
-def test_the_interval_is_that_of_what_was_served():
+def test_the_interval_covers_what_was_served():
     rng = np.random.default_rng(3)
     stream = [(rng.normal(size=(5, 3)), rng.integers(0, 2, 5)) for _ in range(60)]
     stream[7] = (stream[7][0], np.ones(5, dtype=int))
@@ -341,7 +341,7 @@ def test_an_iterator_is_read_one_by_one():
 
 
 def test_clicks_are_learned_and_give_no_loss():
-    """A `Feedback` is a tuple with `_fields`, which were taken for those of a batch."""
+    """A `Feedback` is a tuple with `_fields`, which were taken for the fields of a batch."""
     rng, drawn = np.random.default_rng(0), SwapRanker(policy=PlackettLuce(seed=1))
     lists = [rng.normal(size=(5, 3)) for _ in range(6)]
     stream = [(X, drawn.show_one(X).clicked([int(rng.integers(5))])) for X in lists]

@@ -88,7 +88,7 @@ def test_tracked(run):
     out = run("tracked")
     assert numbers(out, "NDCG@10")[-1] > 0.9
     assert "it scores as before: True" in out
-    assert "it goes on: 300 queries" in out
+    assert "it continues: 300 queries" in out
 
 
 @pytest.mark.slow

@@ -108,7 +108,7 @@ def test_there_are_seven_and_none_has_more_than_40_lines():
     assert max(code.count("\n") for code in EXAMPLES.values()) <= 40
 
 
-def test_it_is_saved_loaded_and_goes_on(example, tmp_path):
+def test_it_is_saved_loaded_and_continues(example, tmp_path):
     model = taught(example, example.blank.clone())
     save(model, tmp_path / "model.npz")
     read = load(tmp_path / "model.npz")

@@ -1,4 +1,4 @@
-"""Whatever a constructor accepts, its object learns with, and a file of it is read back."""
+"""An object learns with all arguments that its constructor accepts, and its file is read back."""
 
 import inspect
 import random
@@ -22,7 +22,7 @@ X, Y = np.random.default_rng(0).normal(size=(6, 3)), [0, 1, 2, 1, 0, 2]
 NAMED = [dict(zip("abc", row, strict=True)) for row in X.tolist()]
 
 
-#: Arguments that tests of other contracts need not have.
+#: Arguments that tests of other contracts leave out.
 MORE = {
     "Challenge": {"model": PerceptronRanker()},
     "RankingService": {"model": PerceptronRanker()},

@@ -30,7 +30,7 @@ def test_sums_by_hand():
 
 @given(LOSSES)
 @settings(deadline=None)
-def test_sums_are_those_of_the_reference(losses):
+def test_sums_equal_the_reference(losses):
     one, many, parts = filled(losses), LossInterval(), LossInterval()
     add_losses(many.sums, losses)
     add_losses(parts.sums, losses[: len(losses) // 2])
@@ -143,7 +143,7 @@ def test_deviations_are_rounded_up(variation, alpha):
     assert 0 <= error < 1e-12
 
 
-def test_paired_intervals_are_those_of_half_differences():
+def test_paired_intervals_equal_intervals_of_half_differences():
     rng = np.random.default_rng(0)
     paired, halves = PairedLosses(["a", "b", "c"]), LossInterval()
     for _ in range(400):

@@ -24,7 +24,7 @@ DOCS = {"a": {"x": 3}, "b": {"x": 1}}
 
 
 def asked(service, query_id, docs, grades=None):
-    """What a service answers to a query and its grades; after each it must be possible to go on from a file."""
+    """What a service answers to a query and its grades; after each a service must be able to continue from a file."""
     grades = {name: i % 3 for i, name in enumerate(docs)} if grades is None else grades
     answers = []
     for fields in ({"id": query_id, "docs": docs}, {"id": query_id, "grades": grades}):
@@ -100,7 +100,7 @@ def test_what_a_scaler_of_river_cannot_add_up_is_refused_by_name(value):
     assert to_bytes(service) == before
 
 
-def test_whatever_a_transformer_of_river_raises_names_the_document():
+def test_any_error_of_a_transformer_of_river_names_the_document():
     service = RankingService(ForEachDocument(preprocessing.Normalizer()) | PerceptronRanker())
     answer = asked(service, 1, {"a": {"x": 1}, "b": {"x": 0}})[0]
     assert "cannot take document 'b': " in answer["error"]
@@ -129,7 +129,7 @@ def test_gains_of_clicks_whose_squares_would_be_0_are_refused():
     assert to_bytes(from_bytes(to_bytes(model))) == to_bytes(model)
 
 
-def test_documents_with_features_of_their_own_are_no_array_for_the_default_model():
+def test_documents_with_different_features_are_no_array_for_the_default_model():
     """A request of 83 kB took 324 MB: each document was a row of an array with the features of all others."""
     service = RankingService(AdditiveRanker())
     assert asked(service, "q", DOCS)[1]["learned"]

@@ -25,7 +25,7 @@ class Terminal(io.StringIO):
 
 
 def opened(monkeypatch):
-    """A terminal on which bars appear at once and show everything; not a fixture, as pytest opens stderr anew after those."""
+    """A terminal on which bars appear at once and show everything; no fixture: pytest opens stderr again after those."""
     monkeypatch.setattr(progress_module, "_PATIENCE", 0.0)
     monkeypatch.setattr(progress_module, "_REFRESH", 0.0)
     monkeypatch.setenv("TERM", "xterm")

@@ -81,7 +81,7 @@ def test_sparse_rows_and_a_single_query():
     assert one.score(X[:10], y[:10]) == one.score(X[:10], y[:10], qid=qid[:10])
 
 
-def test_parameters_are_those_of_the_model_too():
+def test_parameters_include_the_parameters_of_the_model():
     model = StreamScaler() | PerceptronRanker()
     ranker = SklearnRanker(model, measure="ap")
     assert ranker.get_params(deep=False) == {"model": model, "measure": "ap"}
@@ -118,7 +118,7 @@ def test_a_search_keeps_queries_together_and_knows_them():
 
 
 @pytest.mark.parametrize("how", ["pickle", "joblib"])
-def test_it_comes_back_from_files_and_goes_on(how):
+def test_it_comes_back_from_files_and_continues(how):
     ranker = SklearnRanker().fit(X[:200], y[:200], qid=qid[:200])
     file = io.BytesIO()
     (pickle if how == "pickle" else joblib).dump(ranker, file)

@@ -35,7 +35,7 @@ PAIRS = list(itertools.product(("all", "neighbours"), ("none", "grade", "differe
 @pytest.mark.parametrize(("pairs", "weight", "how"), PAIRS)
 @settings(deadline=None, max_examples=12)
 @given(query=queries(most=12))
-def test_pairwise_values_are_those_of_the_pair_loops(query, pairs, weight, how):
+def test_pairwise_values_equal_the_pair_loops(query, pairs, weight, how):
     s, y = query
     if not mixed(y):
         return
@@ -56,7 +56,7 @@ def test_pairwise_values_are_those_of_the_pair_loops(query, pairs, weight, how):
 
 @settings(deadline=None, max_examples=60)
 @given(query=queries())
-def test_listwise_values_are_those_of_the_equations(query):
+def test_listwise_values_equal_the_equations(query):
     s, y = query
     if not mixed(y):
         return
@@ -139,7 +139,7 @@ label = "{0.name}-{0.measure}-{0.output}-{0.pairs}-{0.pair_weight}-{0.within_gra
 
 
 @pytest.mark.parametrize("surrogate", ALL, ids=label)
-def test_gradient_is_that_of_finite_differences(surrogate):
+def test_gradient_equals_finite_differences(surrogate):
     rng = np.random.default_rng(5)
     for _ in range(25):
         # Random scores are away from kinks, and from swaps of the ranking, by far more than the step.

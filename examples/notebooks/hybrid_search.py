@@ -45,8 +45,8 @@ for name, each in values.items():
     print(f"{name:24} NDCG@10 of the last 500 searches: {np.mean(each[500:]):.4f}")
 
 # %%
-# The first ranking is that of the rule, so a search can switch over without a drop. How far the model can be behind the rule in
-# all is computed while it learns.
+# The model first ranks as the rule does, so a search can switch over without a drop. While it learns, it computes how far it
+# can be behind the rule in all.
 
 fig, ax = plt.subplots(figsize=(7, 3.2), layout="constrained")
 for (name, each), colour in zip(values.items(), ("#0072B2", "#D55E00"), strict=True):

@@ -45,7 +45,7 @@ print(metric)
 
 # %%
 # The curves, those that matter most first. The price has a peak near 25, which no linear model can have; the curve of the sales
-# is flat but for noise (look at its scale); a product without stars, the orange bar, counts as one with three.
+# is flat up to noise (look at its scale); a product without stars, the orange bar, counts as one with three.
 
 plot.curves(model)
 plt.show()

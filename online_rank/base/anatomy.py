@@ -121,7 +121,7 @@ class Wrapper(abc.ABC):
 
     @property
     def _serving(self) -> Any:
-        """The inner model whose scores are served; None if scores combine those of several models."""
+        """The inner model whose scores are served; None if the served scores combine several models."""
         return self._wrapped[0]
 
     @property
@@ -213,7 +213,7 @@ def serving_ranker(model: Any) -> Any:
 
 
 def learned_measure(model: Any) -> AnyMeasure:
-    """What a model learns for: the measure of its ranker, which for a wrapper without one is that of the ranker inside.
+    """What a model learns for: the measure of its ranker. A wrapper without a measure has the measure of the ranker inside.
 
     NDCG@10 if none has a measure.
 

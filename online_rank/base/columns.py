@@ -153,7 +153,7 @@ class QueryEstimator(Leaving):
 
     def _meet(self, block: Block) -> None:
         """Add the new features of a block `_with_names` to the state."""
-        if block.names is not None and block.n_documents:
+        if 2 * self._n_features >= self.max_features and block.names is not None and block.n_documents:
             self._use(block.names)
         if not (self._known or self.abilities).takes_sparse:
             require_array_room(block.X, self)
@@ -261,7 +261,8 @@ class QueryEstimator(Leaving):
         return self._placed(values, self._columns_of(other._own_names()))
 
     def _record(self, log: list[Undo], block: Any = None) -> None:
-        self._record_use(log, None if block is None else self._touched(block))
+        if self._used is not None:
+            self._record_use(log, None if block is None else self._touched(block))
         name = self._touched_only
         state: Any = None if name is None or block is None else getattr(self, name)
         rows = None if state is None else self._touched(block)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank.base.anatomy import serving_steps
+from online_rank.base.anatomy import names_added, serving_steps
 from online_rank.base.asked import as_numbers, read_for
 from online_rank.base.columns import as_array
 from online_rank.base.names import numbers
@@ -38,7 +38,7 @@ class Explanation(NamedTuple):
         list with one number a column.
     exact
         Whether the contributions follow from the model alone, as when a score is a sum of functions of one feature each. For
-        trees, networks and kernels they are shares: the changes of the score as the features of b are replaced by those of a
+        trees, networks and kernels they are shares: the changes of the score as the features of a replace the features of b
         one after another, averaged over 16 orders (Strumbelj & Kononenko 2010; Shapley values average over all orders).
     """
 
@@ -58,7 +58,7 @@ class Explanation(NamedTuple):
     def in_words(self, most: int = 10) -> str:
         """The difference, and a line for each of the largest contributions."""
         kind = "contributions" if self.exact else "shares"
-        lines = [f"{self.a} scores {self.difference:+.6g} beside {self.b}; {kind} of the features:"]
+        lines = [f"score of {self.a} minus score of {self.b}: {self.difference:+.6g}; {kind} of the features:"]
         ordered = self.largest_first()
         lines += [f"  {value:+.6g}  {name}" for name, value in ordered[:most]]
         if rest := [value for _, value in ordered[most:]]:
@@ -94,7 +94,7 @@ def explain_one(model: Any, x: Any, a: Hashable, b: Hashable, *, context: Any = 
     >>> model = PerceptronRanker.from_weights({"clicks": 2.0, "age": -0.5})
     >>> query = {"new": {"clicks": 3.0, "age": 1.0}, "old": {"clicks": 4.0, "age": 9.0}}
     >>> print(explain_one(model, query, "new", "old").in_words())
-    new scores +2 beside old; contributions of the features:
+    score of new minus score of old: +2; contributions of the features:
       +4  age
       -2  clicks
     """
@@ -137,25 +137,27 @@ def feature_weights(model: Any) -> dict[str, float]:
     {'clicks': 2.0, 'age': 0.5}
     """
     *transformers, ranker = serving_steps(model)
+    transformers, added = [step for step in transformers if not step._adds], names_added(model)
     names = getattr([*transformers, ranker][0], "feature_names", None) or ()
     if not names or not all(isinstance(name, str) for name in names):
         return {}
     block = Block(np.zeros((1, len(names))), None, single(1), np.ones(1), names=names)
     block, columns = _through(transformers, block, _columns_of(block))
     if ranker._linear_weights(slice(0)) is None:
-        return dict.fromkeys(names, math.nan)
+        return dict.fromkeys((name for name in names if name not in added), math.nan)
     columns = _arranged(ranker, columns, block)
     own = columns.own()
     found = np.bincount(own, np.abs(ranker._linear_weights()[: len(own)]), len(columns.names))
     weights = dict(zip(columns.names, found.tolist(), strict=True))
-    return {name: weights[name] for name in sorted(names, key=lambda name: -weights[name]) if weights[name]}
+    needed = [name for name in names if weights[name] and name not in added]
+    return {name: weights[name] for name in sorted(needed, key=lambda name: -weights[name])}
 
 
 class _Columns(NamedTuple):
     """The columns of a block: the features of which they are made, as indices into the names of all features.
 
-    Names are a range from 1 if there are none. Where `features` is None, each column is a feature of its own. Of the millions
-    of columns of hashed features few are used.
+    Columns without names are numbered from 1. Where `features` is None, each column is one feature. Of the millions of columns
+    of hashed features few are used.
     """
 
     names: Sequence[Hashable]
@@ -189,7 +191,7 @@ def _place(document: Any, block: Block) -> int:
 
 
 def _columns_of(block: Block) -> _Columns:
-    """The columns of a block as features of their own: their names, or numbers from 1, as in files."""
+    """The columns of a block, each one feature: their names, or numbers from 1, as in files."""
     n = block.X.shape[1] if hasattr(block.X, "shape") else 0
     return _Columns(range(1, n + 1) if block.names is None else block.names)
 
@@ -205,7 +207,7 @@ def _contributions(steps: Sequence[Any], block: Block, columns: _Columns, a: int
     own = ranker._split(block, a, b)
     if own is not None:
         names, values, exact = own
-        # Behind transformers that keep the columns in order, they are those of the raw features.
+        # Behind transformers that keep the columns in order, the names belong to the raw features.
         return columns if len(names) == columns.n and not isinstance(block.X, list) else _Columns(names), values, exact
     parts = ranker._blended()
     if parts is not None:
@@ -252,7 +254,7 @@ def _through(steps: Sequence[Any], block: Block, columns: _Columns) -> tuple[Blo
         made = step._transform_block(block)
         try:
             columns = columns.taken(step._sources(columns.n))
-        except (TypeError, AttributeError):  # The columns of such a step are explained as features of their own.
+        except (TypeError, AttributeError):  # The columns of such a step are explained as they are.
             columns = _columns_of(made)
         if block.names is None and made.names is not None and len(columns.names) in (0, len(made.names)):
             columns = _columns_of(made)  # The step names the columns of arrays, or makes columns of documents.
@@ -278,7 +280,7 @@ def _arranged(step: Any, columns: _Columns, block: Block) -> _Columns:
 def _of_blend(
     models: Sequence[Any], weights: np.ndarray, block: Block, columns: _Columns, a: int, b: int
 ) -> tuple[_Columns, np.ndarray, bool]:
-    """The contributions in a blend: those of each model, times its weight."""
+    """The contributions in a blend: the contributions in each model, times its weight."""
     names: dict[Hashable, int] | None = None
     features, values = [], [np.empty(0)]
     exact = True
@@ -300,7 +302,7 @@ def _of_blend(
 
 
 def shares_of_features(ranker: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The change of the score as each feature of b is replaced by that of a, (d,), averaged over several orders."""
+    """The change of the score as each feature of a replaces the same feature of b, (d,), averaged over several orders."""
     shares = np.zeros(len(a))
     differ = np.flatnonzero(a != b)
     if not len(differ):
@@ -320,7 +322,7 @@ def shares_of_features(ranker: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _scores_on_the_way(ranker: Any, a: np.ndarray, b: np.ndarray, way: np.ndarray) -> np.ndarray:
-    """The scores of b, and of b with the first feature of `way` replaced by that of a, with the first two, and so on."""
+    """The scores of b, then of b with the first feature of `way` taken from a, with the first two, and so on."""
     scores = np.empty(len(way) + 1)
     at_once = max(1, _AT_A_TIME // len(b))
     for first in range(0, len(scores), at_once):

@@ -13,7 +13,7 @@ _CONTAINERS = (list, tuple, set, frozenset)
 def forget_names(model: Any, is_forgotten: Callable[[str], bool]) -> int:
     """Take the names of features away from a model, everywhere in it. Returns the number of features.
 
-    Each column gets a name that no feature can have: a tuple with a number. What was learned with it stays where no query
+    Each column gets a name that no feature can have: a tuple with a number. What was learned with it stays, but no query
     reaches it any more.
 
     Parameters

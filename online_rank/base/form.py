@@ -16,7 +16,7 @@ class Take(NamedTuple):
     columns: np.ndarray
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        """The columns that it makes of those of one query."""
+        """The columns that it makes of the columns of one query."""
         return np.where(self.columns >= 0, X[:, self.columns], 0.0)
 
 
@@ -27,7 +27,7 @@ class Scale(NamedTuple):
     factors: np.ndarray
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        """The columns that it makes of those of one query."""
+        """The columns that it makes of the columns of one query."""
         return (X - self.means) * self.factors
 
 
@@ -52,7 +52,7 @@ class Curves(NamedTuple):
     lacked: np.ndarray | None = None
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        """The columns that it makes of those of one query."""
+        """The columns that it makes of the columns of one query."""
         made = np.empty((len(X), len(self.knots)))
         for k, (j, curve) in enumerate(zip(self.sources, self.knots, strict=True)):
             made[:, k] = np.interp(X[:, j], *curve)
@@ -92,7 +92,7 @@ class InQuery(NamedTuple):
     centred: np.ndarray | None = None
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        """The columns that it makes of those of one query."""
+        """The columns that it makes of the columns of one query."""
         X = X[:, self.sources]
         if not len(X):
             return X
@@ -174,7 +174,7 @@ def full_tree(columns: np.ndarray, thresholds: np.ndarray, leaves: np.ndarray) -
 
 
 def first_at_least(function: Callable[[np.ndarray], np.ndarray], targets: np.ndarray) -> np.ndarray:
-    """For each target the smallest float64 x with function(x) >= target; infinity if there is none.
+    """For each target the smallest float64 x with function(x) >= target; infinity if the function stays below it.
 
     The function maps arrays (n,) elementwise, and does not decrease.
     """

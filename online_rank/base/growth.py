@@ -9,9 +9,9 @@ GROWTH: contextvars.ContextVar[list[float] | None] = contextvars.ContextVar("GRO
 
 
 def growth_limited(numbers: float) -> contextvars.Context:
-    """A context in which learning adds at most so many numbers to states, or as many as the present context still allows.
+    """A context in which learning adds at most this many numbers to states, and no more than the present context still allows.
 
-    A context of its own is left whatever ends what runs in it. A limit that stayed would refuse what others learn.
+    The limit ends with the context, also after an exception. A limit that stayed would refuse what others learn.
 
     Examples
     --------
@@ -25,7 +25,7 @@ def growth_limited(numbers: float) -> contextvars.Context:
 
 
 def with_zeros(array: np.ndarray, n_new: int, axis: int = 0) -> np.ndarray:
-    """An array with so many zeros more along an axis, without another array for them.
+    """An array with `n_new` more zeros along an axis, without another array for them.
 
     Zeros that are not written to take no memory.
 

@@ -6,7 +6,7 @@ _LN_2 = 0.6931471805599453
 
 
 def halved(times: float) -> float:
-    """2^-times, to 2 ulp: what is left after so many half-lives. The powers of C libraries differ in their last bits.
+    """2^-times, to 2 ulp: what is left after `times` half-lives. The powers of C libraries differ in their last bits.
 
     Examples
     --------

@@ -58,8 +58,8 @@ class Leaving(QueryStep, abc.ABC):
     _n_features: int
 
     def _use(self, names: tuple[Hashable, ...]) -> None:
-        """Note that the features with these names are in the query that is learned, once half of the room is taken."""
-        if 2 * self._n_features < self.max_features or not self._lets_leave or self._columns is None:
+        """Note that the features with these names are in the query that is learned; half of the room is taken."""
+        if not self._lets_leave or self._columns is None:
             return
         if self._used is None:
             self._used = np.zeros(self._n_features, np.int64)
@@ -132,6 +132,6 @@ class Leaving(QueryStep, abc.ABC):
 
     def _record_use(self, log: list[Undo], columns: np.ndarray | None) -> None:
         """Add to a log what undoes a note on the use of some columns; None for all of them."""
-        if (used := self._used) is not None:
-            rows: Any = slice(None) if columns is None else columns.astype(np.intp)
-            log.append(functools.partial(used.__setitem__, rows, used[rows].copy()))
+        used: Any = self._used
+        rows: Any = slice(None) if columns is None else columns.astype(np.intp)
+        log.append(functools.partial(used.__setitem__, rows, used[rows].copy()))

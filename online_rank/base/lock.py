@@ -65,11 +65,11 @@ class Locked:
         return made
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy of the current state, which can be written while the model goes on learning."""
+        """A copy of the current state, which can be written while the model continues to learn."""
         if self._lock.is_private:
             return self.__dict__
         made = copy.deepcopy(self)
-        # The parts inside the state need no copies of their own.
+        # The parts inside the state are copied already.
         made._lock.is_private = True
         return made.__dict__
 

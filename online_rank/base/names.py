@@ -206,7 +206,7 @@ class Columns:
         """Give columns other names, which no column has."""
         renamed = {names.get(name, name): column for name, column in self._column.items()}
         if len(renamed) != len(self._column):
-            raise ValueError("a new name of a column is that of another one")
+            raise ValueError("two columns would get the same name")
         self._column = renamed
         self._has_others = self._has_others or not are_texts(renamed)
         self._table = self._found = self._names = self._are_numbers = None

@@ -39,7 +39,7 @@ class RankingPipeline(Ranking, Transforming, compose.Pipeline):
     Parameters
     ----------
     steps
-        Transformers of queries (those of `online_rank.preprocessing`, or any river transformer inside `ForEachDocument`) and
+        Transformers of queries (from `online_rank.preprocessing`, or any river transformer inside `ForEachDocument`) and
         functions of a query, then a ranker; each alone or as (name, step).
 
     Raises

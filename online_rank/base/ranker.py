@@ -80,7 +80,7 @@ class Ranker(Ranking, QueryEstimator):
     _supervised = True
 
     #: Whether `_learn` of one query is a single kernel, which writes the round last: an interrupt comes before it or after it.
-    #: Not inherited by a class that has a `_learn` of its own.
+    #: A class that defines `_learn` does not inherit it.
     _learns_atomically: bool = False
 
     #: Public methods of a subclass that are called while the lock is held, and do not take it.
@@ -168,7 +168,7 @@ class Ranker(Ranking, QueryEstimator):
         return scores
 
     def _head(self) -> Head:
-        """The closed form of the scores. Raises TypeError, with the reason, if there is none."""
+        """The closed form of the scores. Raises TypeError, with the reason, for scores without one."""
         raise TypeError("its scores have no closed form that engines can compute")
 
     def _own_layers(self) -> Sequence[Layer]:
@@ -269,7 +269,7 @@ class Ranker(Ranking, QueryEstimator):
 
     @n_shown.setter
     def n_shown(self, n: int) -> None:
-        """Go on from draw number n, an integer >= 0. Raises TypeError or ValueError for anything else."""
+        """Continue from draw number n, an integer >= 0. Raises TypeError or ValueError for anything else."""
         integer("n_shown", n, 0)
         with self._lock:
             self._n_shown = n
@@ -289,7 +289,7 @@ class Ranker(Ranking, QueryEstimator):
         with self._lock:
             return None if self._last_round is None else Round.from_row(self._last_round[0])
 
-    def learn_one(  # noqa: D102 (inherited)
+    def learn_one(  # noqa: D102 (copied below)
         self, x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, context: Any = None, at: Any = None, t: Any = None
     ) -> None:
         with self._lock:
@@ -302,6 +302,8 @@ class Ranker(Ranking, QueryEstimator):
                 if block is not None and self._learn(block, last):
                     return
             super().learn_one(x, y, w, served=served, context=context, at=at, t=t)
+
+    learn_one.__doc__ = Ranking.learn_one.__doc__
 
     def _answer(self, x: Any, context: Any, at: Any) -> tuple[np.ndarray, Block | None]:
         X = plain_array(x, self._n_features) if self._columns is None and context is at is None else None
@@ -328,7 +330,7 @@ class Ranker(Ranking, QueryEstimator):
     def _show(self, query: Block, asked: Block, policy: Any, **arranged: Any) -> Any:
         policy = self._own_policy if policy is None else policy
         if policy is None:
-            raise TypeError(f"{type(self).__name__} has no policy of its own: show_one(x, policy=PlackettLuce(k=10))")
+            raise TypeError(f"{type(self).__name__} has no policy: show_one(x, policy=PlackettLuce(k=10))")
         shown = policy.show(answer_in_kind(self._score_all(query), asked), self._n_shown, self._confidence(), **arranged)
         self._n_shown += 1
         return shown

@@ -44,7 +44,7 @@ class Round(NamedTuple):
     largest_norm
         The largest l2 norm of a document, max_i ||x_i||.
     v_max
-        Largest over smallest positive weight v_i of the surrogate for this query; 0 where there is none.
+        Largest over smallest positive weight v_i of the surrogate for this query; 0 without a positive weight.
     skipped
         Whether nothing could be learned (fewer than two documents, one grade only, or no relevant document).
     """

@@ -215,7 +215,7 @@ class Flag(Field):
 
 
 class Text(Field):
-    """A string, one of `choices` if there are any."""
+    """A string, one of `choices` if they are given."""
 
     def __init__(self, *choices: str, optional: bool = False) -> None:
         self.choices = choices
@@ -252,7 +252,7 @@ class Names(Field):
 
 
 class Nested(Field):
-    """An object with a declaration of its own.
+    """An object that has a declaration itself.
 
     Parameters
     ----------
@@ -333,7 +333,7 @@ class DictOf(Field):
 
 @functools.cache
 def schema_of(cls: Any) -> Mapping[str, Field] | None:
-    """The fields of a class, those of its base classes first; None when it declares none, or `_schema = None`."""
+    """The fields of a class, inherited ones first; None when it declares none, or `_schema = None`."""
     declared = [vars(base)["_schema"] for base in reversed(cls.__mro__) if "_schema" in vars(base)]
     if not declared or None in declared:
         return None
@@ -345,7 +345,7 @@ def settings_names(cls: Any) -> tuple[str, ...]:
     """Names of the constructor's arguments; an argument `*steps` too."""
     import inspect
 
-    # Without a constructor the signature is that of `__new__`, which takes anything where a base class makes a lock.
+    # Without a constructor the signature comes from `__new__`, which takes anything where a base class makes a lock.
     no_names = (inspect.Parameter.VAR_KEYWORD, *([inspect.Parameter.VAR_POSITIONAL] if cls.__init__ is object.__init__ else []))
     return tuple(name for name, p in inspect.signature(cls).parameters.items() if p.kind not in no_names)
 

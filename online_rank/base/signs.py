@@ -30,7 +30,7 @@ def signs_of_features(model: Any) -> list[Signs]:
 
 
 def signs_of_columns(transformers: Sequence[Any], signs: Signs) -> dict[Hashable, int]:
-    """The signs of the columns behind transformers, given those of features. Raises TypeError as `signs_of_features` does."""
+    """The signs of the columns behind transformers, from signs of features. Raises TypeError as `signs_of_features` does."""
     for step in transformers:
         signs = {column: sign for feature, sign in signs.items() for column in _columns(step, feature)}
     return dict(signs)
@@ -40,7 +40,7 @@ def _columns(step: Any, feature: Hashable) -> tuple[Hashable, ...]:
     columns = step._rising(feature)
     if columns is None:
         raise TypeError(
-            f"signs names {feature!r}, but the columns of {type(step).__name__} need not rise with the feature: a sign would "
+            f"signs names {feature!r}, but the columns of {type(step).__name__} may fall as the feature rises: a sign would "
             "say nothing about it. Signs hold behind StreamScaler, MaxAbsStreamScaler, StreamQuantileMap "
             "and QueryNormalizer"
         )

@@ -20,7 +20,7 @@ class QueryStep(Able, base.Estimator):
     _asks_blocks: ClassVar[bool] = False
 
     def _asks_blocks_of(self, n_features: int | None) -> bool:
-        """Whether it `_asks_blocks`, and is past its first query, for arrays of so many features (None: any) without names."""
+        """Whether it `_asks_blocks` of nameless arrays with `n_features` features (None: any), and is past its first query."""
         return self._asks_blocks
 
     #: Makes a pipeline of two steps; `online_rank.base.pipeline`, which knows rankers and transformers, sets it.
@@ -51,14 +51,14 @@ class QueryStep(Able, base.Estimator):
         """
         record_state(log, self, self._changes_in_place, self._replaced)
 
-    #: How many documents it keeps, whose products with those of a query it computes.
+    #: How many documents it keeps; it computes their products with the documents of a query.
     _n_documents_kept = 0
 
-    #: How many numbers of 64 bits a document has in an array that it makes of so many features; None for as many.
+    #: How many numbers of 64 bits a document has in the array that it makes, by the number of features; None for as many.
     _given: Callable[[int], int] | None = None
 
     def _cells(self, n_documents: int, n_features: int) -> int:
-        """How many numbers the largest array has that it makes of a query of so many documents and features."""
+        """How many numbers the largest array has that it makes of a query of this size."""
         return 0 if self.abilities.takes_sparse else n_documents * n_features
 
     def _fork(self) -> None:

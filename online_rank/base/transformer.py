@@ -28,7 +28,7 @@ class QueryTransformer(Transforming, QueryStep, base.Transformer):
         return None
 
     def _layers(self, n_features: int) -> tuple[Layer, ...]:
-        """The closed form of the step on this many columns. Raises TypeError, with the reason, if there is none."""
+        """The closed form of the step on this many columns. Raises TypeError, with the reason, for a step without one."""
         raise TypeError("its columns are not numbers made of one feature each in closed form")
 
     def _given_names(self, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:

@@ -24,14 +24,14 @@ class all_or_nothing:
 
     In the main thread SIGINT is held back: its handler is called at the end. Of several inside one another the outermost one
     holds it back. A second signal is not held back: its handler is called at once, and what it raises undoes the changes. Other
-    threads get no signals, and whoever ignores SIGINT, or lets it end the process, goes on doing so.
+    threads get no signals. A program that ignores SIGINT, or lets it end the process, still does.
 
     Parameters
     ----------
     *parts
         Rankers, transformers, metrics. More can be added in the body with `include`, each before it changes.
     goes_on
-        Whether more changes follow those of a model that is taught in the body, so that its last change keeps nothing yet.
+        Whether more changes follow after a model is taught in the body, so that its last change keeps nothing yet.
 
     Examples
     --------
@@ -121,7 +121,7 @@ class all_or_nothing:
 
 
 def roll_back(log: list[Undo]) -> None:
-    """Undo the changes in a log, the last one first, and go on after one that fails."""
+    """Undo the changes in a log, the last one first, and continue after one that fails."""
     try:
         while log:
             log.pop()()

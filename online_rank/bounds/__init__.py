@@ -69,13 +69,13 @@ uniform mixing; mixing by mass replaces K by kappa = max_p (sum_k V)^2 / sum_k V
 **Cut weights**. Errors e_t cost ||u|| sum ||e_t||; residuals of at most eta V_t weaken the bound by the factor 1 / (1 - eta
 ||u||). *Proof*: the master inequality.
 
-**Blends**. The loss of the rankings that a `BlendRanker` served is at most that of the best fixed blend, plus ln N / eta +
+**Blends**. The loss of the rankings that a `BlendRanker` served is at most the loss of the best fixed blend, plus ln N / eta +
 Delta + G. That holds on every path, at any time, and also for discounted losses.
 
 **Served rankings at any time** (`LossTracker.served_interval`). An interval for the mean loss of the rankings actually served,
 valid at all times at once and on any stream; the theorem and its proof are in `online_rank.intervals`.
 
-Full proofs are in the docstrings of the functions, and those of theorems that only certificates use in the modules of this
+Full proofs are in the docstrings of the functions. Theorems that only certificates use have theirs in the modules of this
 room. The functions take numbers, by name. A certificate takes the numbers of its run, and lists the bounds that do not cover
 it.
 

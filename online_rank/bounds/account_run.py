@@ -21,7 +21,7 @@ _LATE = (
 
 
 def keeps_account(ranker: Any) -> bool:
-    """Whether a ranker keeps an account of its own, which allows a certificate without a comparator: sparse rows have none."""
+    """Whether a ranker keeps an account, which allows a certificate without a comparator: sparse rows have none."""
     return blends(ranker) and getattr(ranker, "has_curves", True)
 
 

@@ -174,8 +174,8 @@ class _Problem:
         penalty = 0.5 * self.lam * float(w @ w)
         if value + penalty < self.best:
             self.best, self.weights = value + penalty, w.copy()
-        # alpha's own weights are -gradient / lambda, those of a wrong sign 0; its dual value is sum alpha less lambda / 2 times
-        # their squared norm.
+        # alpha's own weights are -gradient / lambda, 0 where the sign is wrong; its dual value is sum alpha less lambda / 2
+        # times their squared norm.
         own = np.clip(-gradient, *self.limits)
         self.lower = max(self.lower, mass - float(own @ own) / (2.0 * self.lam))
         self.n_evaluations += 1

@@ -2,7 +2,7 @@ r"""Bounds on the loss that a blend serves, against the best of its N fixed blen
 
 On query t candidate c would lose l_t(c) in [0, 1]; L(c) is their sum, L* the smallest. The shares pi_t(c) are
 proportional to pi_1(c) exp(-eta_t L_{t-1}(c)), with steps eta_t that never rise, h_t is the mean of the l_t(c) by pi_t,
-:math:`m_t = -\ln(\sum_c \pi_t(c) e^{-\eta_t l_t(c)}) / \eta_t`, Delta the sum of the h_t - m_t, and W that of the variances.
+:math:`m_t = -\ln(\sum_c \pi_t(c) e^{-\eta_t l_t(c)}) / \eta_t`, Delta the sum of the h_t - m_t, and W the sum of the variances.
 x_t is the loss of the served ranking, however it was chosen, and G the sum of the x_t - h_t.
 
 With a half-life, in queries or in seconds, they hold for the discounted losses: the proofs go from one query to the next, and
@@ -66,7 +66,7 @@ def blend_bound(*, best_loss: float, prior_cost: float, step: float, mixability_
 
 
 @bound(
-    "L* + ln N / eta + 2 sqrt(2 (e - 2) W ln N) + 1/4 + b + 1, but for the luck of draws", of=_BLENDS,
+    "L* + ln N / eta + 2 sqrt(2 (e - 2) W ln N) + 1/4 + b + 1, in expectation over the draws", of=_BLENDS,
     covers={"prior": (None,)}, runs=_ALONE, unless=_steps_may_be_large,
 )  # fmt: skip
 def blend_closed_bound(

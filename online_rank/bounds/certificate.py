@@ -1,4 +1,4 @@
-"""Certificates: a measured loss beside the bounds of the theorems."""
+"""Certificates: a measured loss and the bounds that the theorems give for it."""
 
 import math
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class Run(NamedTuple):
     totals
         The measured totals; "loss" is the loss that the bounds limit.
     facts
-        Further numbers that bounds take, by name, including those of the comparator.
+        Further numbers that bounds take, by name, including facts of the comparator.
     unknown
         Facts that cannot be known of this run, with the reason.
     size
@@ -94,7 +94,7 @@ class Certificate:
     settings
         The parameters of the ranker.
     totals
-        The measured totals; for perceptrons those of `LossTracker.totals`.
+        The measured totals; for perceptrons, as in `LossTracker.totals`.
     facts
         The other numbers that the bounds were computed from: F(u) is "comparator_loss".
     bounds

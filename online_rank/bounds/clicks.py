@@ -1,4 +1,4 @@
-r"""A bound for learning from clicks, in closed form. The other forms are those of the mass theorem (`mass_data_bound`).
+r"""A bound for learning from clicks, in closed form. The mass theorem (`mass_data_bound`) gives the other forms.
 
 The cost of a ranking is additive, :math:`C_t = \sum_i r_i \lambda(rank_i)` with relevances r_i in [0, 1] and lambda(1) = 0:
 rank - 1, or 1 - D(rank), the DCG lost. rank_i counts ties against document i: the number of documents with s_j >= s_i. A click

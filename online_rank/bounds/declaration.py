@@ -64,7 +64,7 @@ class Bound(NamedTuple):
     needs
         The facts that it takes: a dict from parameters to names of facts.
     optional
-        Those of its parameters that have a default.
+        Its parameters that have a default.
     unless
         Given a model, the reason why it is not covered although its settings are, or None.
     """
@@ -103,11 +103,11 @@ class Bound(NamedTuple):
         return None if reason is None else f"{self.name} {reason}"
 
 
-#: Settings of a perceptron without a cap, that learns from its own mistakes or those of served rankings; from its own alone.
+#: Settings of a perceptron without a cap: it learns from its own mistakes or those that were served; from its own alone.
 UNCAPPED: dict[str, tuple[Any, ...]] = {"norm_cap": (None,)}
 OWN_MISTAKES = UNCAPPED | {"served": ("current",)}
 
-#: Runs whatever weights they began with; and runs of every kind.
+#: Runs with any initial weights; and runs of every kind.
 ANY_BEGINNING: dict[str, tuple[str, ...]] = {"beginning": ("zero", "given")}
 ANY_RUN = {name: tuple(value for other, value in WORDS if other == name) for name in PLAIN}
 

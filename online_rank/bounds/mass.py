@@ -2,10 +2,10 @@
 
 Both are new in this library. Notation as in `online_rank.bounds`.
 
-If the run begins with given weights w_1 = w_0, those of another model or of a fusion rule, Q sums over the rounds of the run,
+If the run begins with given weights w_1 = w_0, from another model or a fusion rule, Q sums over the rounds of the run,
 and the sum of the updates is w_{T+1} - w_0. Initial weights in the direction of u, w_0 = lambda u, give a bound of F(u) + Q /
 (2 lambda): the longer they are, the smaller it gets. Initial weights in the opposite direction cost up to 2 ||u|| ||w_0|| more.
-To guard against that, put the ranker into a `BlendRanker` beside one that begins at zero.
+To guard against that, put the ranker into a `BlendRanker` together with one that begins at zero.
 """
 
 import math
@@ -72,7 +72,7 @@ def mass_hindsight_bound(*, comparator_loss: float, inner_product: float) -> flo
     r"""The mass theorem once the stream is over: :math:`\sum_t RML_t \le \sum_t V_t \le F(u) + \langle u, w_{T+1} \rangle`.
 
     It holds for clicks, with their estimates, for weights that were served late or averaged, for restarts, and for machines
-    that mix their weights, by whatever shares. Proof: `master_bound` with one comparator.
+    that mix their weights, by any shares. Proof: `master_bound` with one comparator.
 
     Parameters
     ----------

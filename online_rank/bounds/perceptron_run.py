@@ -18,7 +18,7 @@ _MOVING_FEATURES = (
     "covers scores by the weights that learn on exactly the features of the update, but transformers that learn precede "
     "the ranker"
 )
-_NO_SURROGATE = "covers measures of the library, whose losses a surrogate bounds, but the model learns for a measure of its own"
+_NO_SURROGATE = "covers measures of the library, whose losses a surrogate bounds, but the model learns for a user's measure"
 
 
 def run_of_perceptron(tracker: Any, comparator: str | None, delay: int | None) -> Run:

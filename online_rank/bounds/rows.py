@@ -22,9 +22,9 @@ class Row(NamedTuple):
     label
         A description in words, or the statement of a bound.
     value
-        The number, if there is one.
+        The number; None for a row without one.
     text
-        The text printed beside the label.
+        The text printed next to the label.
     verdict
         The verdict of a bound (`BoundCheck.verdict`), and whether it says anything.
     """

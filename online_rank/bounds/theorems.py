@@ -154,7 +154,7 @@ def corollary_6(*, gamma: float, m: int, R_X: float, v_max: float) -> float:
     gamma
         The margin of the stream: some u of norm 1 has u . (x_i - x_j) >= gamma whenever R_i > R_j.
     m, R_X, v_max
-        As in `theory_learning_rate`; the step is that of `theory_learning_rate` for margin 1.
+        As in `theory_learning_rate`, which gives the step for margin 1.
 
     Examples
     --------

@@ -109,7 +109,7 @@ class LossTracker(NestedRanker):
     _machines = 0
     #: Number of queries learned at the last mixing.
     _mixed_at = 0
-    #: The sum of all updates less the weights (d,); None if the weights are nothing but that sum.
+    #: The sum of all updates less the weights (d,); None if the weights equal that sum.
     _offset: np.ndarray | None = None
     #: The sum of all updates (d,) of a ranker with a cap of its norm, whose weights do not tell it; None for any other.
     _gained: np.ndarray | None = None
@@ -221,7 +221,7 @@ class LossTracker(NestedRanker):
 
     @locked
     def paired(self, comparator: str | None = None) -> PairedLosses:
-        """The served rankings ("the ranker") beside those by the weights of a comparator, on the same queries.
+        """The losses of the served rankings ("the ranker") and of the rankings by a comparator's weights, on the same queries.
 
         Its `difference` and `better` say at any time which of the two ranks better, on any stream; sample weights are left out.
         A comparator that was moved is compared with as it was at each query.
@@ -269,8 +269,8 @@ class LossTracker(NestedRanker):
         Raises
         ------
         KeyError, TypeError, ValueError
-            There is no such comparator, or `weights` is not a valid vector for it; or the weights before or after have other
-            signs than those of the ranker (`PerceptronRanker(signs=...)`), so that no bound would cover the path.
+            There is no such comparator, or `weights` is not a valid vector for it; or the weights before or after violate the
+            signs of the ranker (`PerceptronRanker(signs=...)`), so that no bound would cover the path.
         """
         with self._lock:
             row = self._row(name)
@@ -289,7 +289,7 @@ class LossTracker(NestedRanker):
         """Certify the loss so far, by every bound that covers the ranker's settings, against one of the comparators.
 
         Without comparators it shows how well any weights could have done on the pairs of the updates; around an
-        `AdditiveRanker` or a `BlendRanker` it compares the loss with that of the best fixed blend.
+        `AdditiveRanker` or a `BlendRanker` it compares the loss with the loss of the best fixed blend.
 
         Parameters
         ----------
@@ -461,7 +461,7 @@ class LossTracker(NestedRanker):
             add_losses(sums, (0.5 + 0.5 * (losses - served))[counted])
 
     def _round_is_served(self, block: Block, answered: bool) -> bool:
-        """Whether the loss of a round is that of the served ranking, because its scores decided the update (see `_add_up`)."""
+        """Whether a round counts the loss of the served ranking, because its scores decided the update (see `_add_up`)."""
         if self.abilities.takes_clicks:
             return False
         if block.served is not None or answered:

@@ -33,7 +33,7 @@ class Check(NamedTuple):
     Attributes
     ----------
     name
-        The name of the check; those of river begin with `river.`.
+        The name of the check; river's checks begin with `river.`.
     function
         The function, called with a clone of the model. Its docstring states the requirement.
     model
@@ -63,12 +63,15 @@ class Check(NamedTuple):
 def check_ranker(model: Any) -> None:
     """Check that a ranker, or a pipeline that ends in one, fulfils the contract of `online_rank.Ranker`.
 
-    It runs river's general checks, and the checks of this package on queries: answers come in
-    the form of the input; prediction changes nothing; no state is shared with the input; a block gives the same as a loop, bit
-    for bit; rejected input changes nothing; copies, clones and files; float32, read-only and strided arrays; scores do not
-    depend on the order of documents (Theorem 10 of [CT]); features may appear, vanish and change places; memory is bounded;
-    every public method takes one common lock; late features are learned as if they had always been there; weights of queries
-    count; the loss can be recomputed; the state stays finite.
+    It runs river's general checks, and the checks of this package on queries:
+
+    - Input: the model takes float32, read-only and strided arrays, and rejected input changes nothing. Features may appear,
+      vanish and change places; late features are learned as if they had always been there.
+    - Output: answers come in the form of the input and share no state with it. Prediction changes nothing. Scores do not depend
+      on the order of documents (Theorem 10 of [CT]).
+    - Learning: a block gives the same as a loop, bit for bit. Weights of queries count, and the loss can be recomputed.
+    - State: copies, clones and files equal the model. State stays finite, and memory bounded. Every public method takes one
+      common lock.
 
     Parameters
     ----------
@@ -109,7 +112,7 @@ def check_ranker(model: Any) -> None:
 def check_transformer(model: Any) -> None:
     """Check that a transformer of queries, or a pipeline of them, fulfils the contract of `QueryTransformer`.
 
-    The contract is that of `online_rank.base.transformer`; the checks are those of `check_ranker`, as far as they apply.
+    `online_rank.base.transformer` states the contract; the checks are the ones of `check_ranker` that apply.
 
     Parameters
     ----------
@@ -157,7 +160,7 @@ def yield_checks(model: Any) -> Iterator[Check]:
     for name, function in checks.items():
         if name.startswith("check_") and list(inspect.signature(function).parameters) == ["model"]:
             yield Check(f"river.{name}", function, model)
-    # The public functions of these modules are checks, of the last one those of rankers alone.
+    # The public functions of these modules are checks; the last module is for rankers alone.
     for module in (_input, _output, _threads, *([_learning] if is_ranker(model) else [])):
         for name, own in vars(module).items():
             is_check = inspect.isfunction(own) and own.__module__ == module.__name__ and not name.startswith("_")

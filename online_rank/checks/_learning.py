@@ -89,8 +89,8 @@ def sample_weights(model: Any) -> None:
 
 
 def honest_loss(model: Any) -> None:
-    """`last_round.loss` is 1 - measure of the ranking by the weights that learn, before the query was learned,
-    whatever the query's weight.
+    """`last_round.loss` is 1 - measure of the ranking by the weights that learn, before the query was learned. The weight of
+    the query does not change it.
     """
     ranker = _last_weights(ranker_of(model))
     if ranker is None or ranker.abilities.takes_clicks:

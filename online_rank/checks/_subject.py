@@ -86,7 +86,7 @@ def numbers(answer: Any) -> np.ndarray:
 
 
 def sorted_numbers(model: Any, x: Any) -> np.ndarray:
-    """The `numbers` that answer a query. Those of a transformer are sorted, which may give features in another order."""
+    """The `numbers` that answer a query. A transformer's numbers are sorted, since it may return features in another order."""
     answer = numbers(answer_of(model, x))
     return np.sort(answer, axis=-1) if answer.ndim == 2 else answer
 

@@ -57,11 +57,11 @@ def methods_hold_the_lock(model: Any) -> None:
 
 
 def one_lock(model: Any) -> None:
-    """A model shares one lock with all its parts; a copy has a lock of its own, shared with its parts."""
+    """A model shares one lock with all its parts; a copy shares another lock with its parts."""
     taught_by(model, make_queries())
     copies = [copy.deepcopy(model), pickle.loads(pickle.dumps(model)), model.clone()]
     for one in (model, *copies):
-        assert len({id(part._lock) for part in _lockable(one, set())}) <= 1, "parts of a model have locks of their own"
+        assert len({id(part._lock) for part in _lockable(one, set())}) <= 1, "a model and its parts have several locks"
     assert len({id(one._lock) for one in (model, *copies)}) == len(copies) + 1, "a copy shares the lock of its model"
 
 

@@ -66,7 +66,7 @@ def _interrupt(number: int, frame: Any) -> None:
 
 
 def _unraisable(otherwise: Callable[[Any], Any], about: Any) -> None:
-    """Handle an exception that nobody can catch."""
+    """Handle an exception that no caller can catch."""
     if issubclass(about.exc_type, KeyboardInterrupt):
         _interrupt_soon()
     else:

@@ -18,7 +18,7 @@ _FEWEST_ROWS = 50
 
 
 def advice(queries: Iterable[tuple[Any, ...]], of_table: bool) -> list[str]:
-    """Advice from the first queries (x, y, ...), which are those of a table or of LETOR text."""
+    """Advice from the first queries (x, y, ...) of a table or of LETOR text."""
     found, names = _arrays(queries)
     if not found:
         return []
@@ -56,7 +56,7 @@ def _arrays(queries: Iterable[tuple[Any, ...]]) -> tuple[list[tuple[np.ndarray, 
 
 
 def counters(X: np.ndarray, names: Sequence[str]) -> list[str]:
-    """A warning about columns of whole numbers of which no two are equal, as those of an index or an id are."""
+    """A warning about columns of whole numbers that are all different, as in an index or an id."""
     if len(X) < _FEWEST_ROWS:
         return []
     whole = np.flatnonzero((np.rint(X) == X).all(axis=0))
@@ -74,16 +74,17 @@ def leaks(queries: list[tuple[np.ndarray, np.ndarray]], names: Sequence[str]) ->
     found = {}
     for name, (share, of_pairs, has_ties) in _told(queries, names).items():
         if share >= _PERFECT:
-            of_all = f" that it tells apart, {of_pairs:.0%} of all" if has_ties else ""
+            of_all = f" with different values, {of_pairs:.0%} of all" if has_ties else ""
             found[name] = f"{name} ({share:.1%} of pairs{of_all})"
     return found
 
 
 def _told(queries: list[tuple[np.ndarray, np.ndarray]], names: Sequence[str]) -> dict[str, tuple[float, float, bool]]:
-    """How well each feature alone orders pairs of documents with different grades: the share of the pairs that it tells apart
-    which it orders, in one direction or the other; the share of all pairs that it tells apart; and whether that is not all.
+    """How well each feature alone orders pairs of documents with different grades.
 
-    Pairs of which a feature says nothing do not count: a purchase follows a click, though few clicks lead to one.
+    For each feature: the share that it orders, in one direction or the other, of the pairs with different values; the share of
+    all pairs that have different values; and whether some pairs have equal values. These do not count in the first share: a
+    purchase follows a click, though few clicks lead to one.
     """
     from online_rank.metrics import PairwiseAccuracy
 

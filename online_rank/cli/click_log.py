@@ -117,7 +117,7 @@ class ClickLog(NamedTuple):
         Raises
         ------
         ValueError
-            Its lists did not come about as is said (`OriginTest`), or nothing can be learned from them.
+            Its lists contradict their declared origin (`OriginTest`), or nothing can be learned from them.
         """
         from online_rank.feedback import OriginTest
 
@@ -170,8 +170,8 @@ class Seen(NamedTuple):
     Attributes
     ----------
     lists, clicked, documents, with_gaps, alone, late
-        The numbers of lists, of lists with a click, of documents shown, of lists with gaps, of lists with one candidate, and of
-        events left out because they came after the window of their list.
+        Numbers of lists: all, and with a click; of documents shown; of lists with gaps, and with one candidate; and of events
+        left out because they came after the window of their list.
     longest, deepest
         The most documents of a list, and the lowest position.
     largest
@@ -217,7 +217,7 @@ def against(old: Any, new: Any, what: str, rival: str) -> str:
 
 
 def learn(given: Clicks, settings: Settings, output: Output, ranker: str | None) -> None:
-    """Learn a model from a log of clicks, say from what and with what success, and save it; or show its columns.
+    """Learn a model from a log of clicks, print what it learned and how well it ranks, and save it; or show the columns.
 
     `ranker` is the kind of model that was named; None if none was.
     """
@@ -373,7 +373,7 @@ def _print(report: dict[str, Any]) -> None:
     console.print(gains)
     console.print(
         "In brackets, 95 % intervals that are valid at any time"
-        + ("; those of the model from the lists that begin as it would (OffPolicyValue)." if "value_first" in report else ".")
+        + ("; the model's from the lists that begin as it would (OffPolicyValue)." if "value_first" in report else ".")
     )
     if "dcg_of_model" in test:
         console.print(

@@ -61,7 +61,7 @@ def _print(paths: Sequence[str], measure: str, n_queries: int, losses: np.ndarra
     for path in paths:
         print(f"  {path:<{width}}  " + ("–" if means[path] is None else f"mean loss {means[path]:.4f}"))
     if n:
-        print(f"  loss of {paths[1]} less that of {paths[0]}: {difference}")
+        print(f"  loss of {paths[1]} minus loss of {paths[0]}: {difference}")
     for statement in better:
         print(f"  {statement}")
     if not better:

@@ -18,7 +18,7 @@ PRINTS_JSON = ContextVar("PRINTS_JSON", default=False)
 
 
 def grouped(function: Callable[..., None]) -> Callable[..., None]:
-    """A command that takes the fields of each group among the parameters of a function as options of their own."""
+    """A command that takes each field of the groups among the parameters of a function as an option."""
     groups: dict[str, tuple[Any, Sequence[str]]] = {}
     parameters: list[inspect.Parameter] = []
     hints = get_type_hints(function, include_extras=True)
@@ -77,7 +77,7 @@ def refuse_others(context: typer.Context, allowed: set[str], option: str) -> Non
 
 
 def shown(text: str) -> str:
-    """Text whose brackets are brackets, where help has markup."""
+    """Text with its brackets escaped, for help with markup."""
     return text.replace("[", r"\[")
 
 

@@ -111,7 +111,7 @@ def show(lists: Any) -> None:
         *lists.plan.in_words()[1:],
         *lines,
         f"{n_lists:,} lists" + (f"; {lists.n_bad:,} more have a row that cannot be read" if lists.n_bad else ""),
-        f"alone: of the pairs of different grades that a column tells apart, the share that it orders, in {LOOKED_AT} queries"
+        f"alone: of the pairs with different grades and values, the share that a column orders, in {LOOKED_AT} queries"
         if alone else "",
         f"missing: null and NaN; in text also {_MISSING}",
     ]:  # fmt: skip

@@ -52,7 +52,7 @@ def _ranked(model: Any, files: Sequence[str], reading: Reading, shown: bool | No
 
 
 def _measured(queries: Iterable[tuple[Any, Any]], measuring: Measuring) -> dict[str, Any]:
-    """Means of metrics over queries (grades, scores), and those of a random ranking, with numbers of queries, for JSON."""
+    """Means of metrics over queries (grades, scores), also of a random ranking, with numbers of queries, for JSON."""
     metrics, chance = measuring.metrics()
     values: dict[str, list[float]] = {name: [] for name in metrics}
     n_queries, n_graded = 0, 0

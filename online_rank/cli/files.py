@@ -40,7 +40,7 @@ def declared(model: Any, strict: bool = True, names: Sequence[str] | None = None
 
 
 def behind(transformers: Sequence[Any], model: Any) -> Any:
-    """A model behind transformers: a pipeline, if there are any."""
+    """A model behind transformers: a pipeline, or the model alone without transformers."""
     return functools.reduce(lambda rest, step: step | rest, reversed(transformers), model)
 
 

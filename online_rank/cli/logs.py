@@ -10,7 +10,7 @@ _log = logging.getLogger("online_rank")
 
 
 class _Lines(logging.Formatter):
-    """Lines as they were always: `online-rank: what happened`; warnings and errors say so."""
+    """Lines such as `online-rank: message`, with the level of warnings and errors."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line of a record."""
@@ -35,7 +35,7 @@ class _Json(logging.Formatter):
 
 
 class _Stderr(logging.StreamHandler):
-    """Writes to what stderr is at the time."""
+    """Writes to the present `sys.stderr`."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
@@ -74,7 +74,7 @@ def log_to_stderr(form: str = "text", level: str = "info") -> None:
 
 
 def say(message: str, level: int = logging.INFO) -> None:
-    """Say something to whoever started the command, in the log if there is one."""
+    """Print a message, or write it to the log if logging is set up."""
     if _log.handlers:
         _log.log(level, message)
     else:

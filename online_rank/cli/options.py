@@ -98,7 +98,7 @@ class Output(NamedTuple):
     save: Save = None
     report: Annotated[str | None, value("DIR", "Write a page about the run, DIR/index.html (extra 'plot').")] = None
     json: Json = False
-    quiet: Annotated[bool, flag("--quiet -q", "Print nothing but errors.")] = False
+    quiet: Annotated[bool, flag("--quiet -q", "Print only errors.")] = False
 
     def warn(self, message: str) -> None:
         """Print a line on stderr, unless output is switched off."""
@@ -172,7 +172,7 @@ class Clicks(NamedTuple):
         str | None,
         value(
             "TIME",
-            "Events count for so long after their list was shown: 30m, 12h or 7d. [dim]Without it: all.[/dim]",
+            "Events count for this time after their list was shown: 30m, 12h or 7d. [dim]Without it: all.[/dim]",
             **OF_CLICKS,
         ),
     ] = None
@@ -184,7 +184,8 @@ class Clicks(NamedTuple):
         str | None,
         value(
             "FILE|estimated|none",
-            "For moved: how often each position is looked at; none if positions do not matter. [dim]Default: estimated.[/dim]",
+            "With --clicks moved: how often each position is looked at; none if positions do not matter. "
+            "[dim]Default: estimated.[/dim]",
             **OF_CLICKS,
         ),
     ] = None
@@ -221,7 +222,7 @@ class Service(NamedTuple):
     ] = None
     ranker: Annotated[
         ServedKind,
-        value(None, f"Of a new model. {KINDS} swap draws the list to show and learns from the clicks on it."),
+        value(None, f"For a new model. {KINDS} swap draws the list to show and learns from the clicks on it."),
     ] = ServedKind.additive
     measure: Measure = "ndcg@10"
     history: Histories = None
@@ -237,7 +238,7 @@ class Service(NamedTuple):
         bool, flag("--replace-model", "If the checkpoint began with another MODEL, continue with this one.")
     ] = False
     remember: Annotated[
-        str, value("TIME", "Recognise repeated feedback for so long after a query was learned; it needs a --checkpoint.")
+        str, value("TIME", "Recognise repeated feedback for this time after a query was learned; it needs a --checkpoint.")
     ] = "24h"
     wait: Annotated[
         str, value("TIME", "How long a query waits for its feedback; with a window at least as long as the window.")

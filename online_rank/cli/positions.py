@@ -19,7 +19,7 @@ _ALIKE = (1.0,) * 20
 def with_examination(model: Any, given: str | None, has_events: bool) -> Any:
     """A model that learns from clicks as `--examination` says: a file, "estimated" or "none"; None if it was not given.
 
-    A model that learns from clicks by itself needs it only if it shows lists without chance.
+    A model that learns from clicks directly needs it only if it shows lists without chance.
 
     Raises
     ------

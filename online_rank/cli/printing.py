@@ -27,7 +27,7 @@ def of_queries(counted: int, n_queries: int) -> str:
 
 
 def measured(figures: Mapping[str, Any], trace: Trace) -> Iterator[tuple[str, str, str]]:
-    """What the measure says of a run, and of chance: what was measured, the mean, and the number of queries, as text."""
+    """The measure of a run, and of random rankings: its name, the mean, and the number of queries, as text."""
     measure, chance = figures["measure"], "a random ranking of the same queries"
     over = of_queries(figures["counted"], trace.n_queries)
     yield "progressive: each query ranked, then learned", f"{trace.values[measure]:.4f}", over

@@ -16,7 +16,7 @@ from online_rank.cli.declaring import flag, value
 Negative = StrEnum("Negative", ["error", "zero", "skip"])
 
 
-#: Where no ranking is better than another.
+#: If no ranking is better than another.
 NO_GRADES = (
     "in no query have two documents different grades, so there is nothing to learn or to measure: are the columns of queries "
     "(--query) and grades (--grade) the right ones?"
@@ -37,7 +37,7 @@ class Reading(NamedTuple):
     """How files of queries are read."""
 
     query: Annotated[
-        str | None, value("COLUMN", 'The column of a table with query ids. [dim]Default: "query", if there is one.[/dim]')
+        str | None, value("COLUMN", 'The column of a table with query ids. [dim]Default: "query", if the table has it.[/dim]')
     ] = None
     document: Annotated[str | None, value("COLUMN", "The column of a table with document ids.")] = None
     exclude: Annotated[list[str] | None, value("NAMES", "Columns of a table that are not features.", callback=_names)] = None
@@ -96,7 +96,7 @@ class Reading(NamedTuple):
         return queries
 
     def asked(self, files: Sequence[str], model: Any, with_ids: bool = False, graded: bool = True) -> Any:
-        """The queries of files for a model that has learned: tells what they lack, or have beside its features."""
+        """The queries of files for a model that has learned; prints which features they lack, and which the model lacks."""
         from online_rank.stream.plan import known_to, n_features_of
 
         queries = self.queries(files, model, with_ids, graded)

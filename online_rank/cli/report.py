@@ -191,7 +191,7 @@ def write_report(
     model
         The model at the end of the run.
     certificate
-        A certificate of the run, if there is one.
+        A certificate of the run, or None.
     feature_names
         Names of the features, starting with feature 1; features beyond the list are shown by number.
 

@@ -75,7 +75,7 @@ def names_of(files: Sequence[str]) -> list[str]:
     short = [in_nfc(os.path.splitext(os.path.basename(file))[0]) for file in files]
     names = short if len(set(short)) == len(short) else list(files)
     if len(set(names)) < len(names) or {*names} & {*RULES, LEARNED}:
-        raise ValueError(f"the runs are called {', '.join(names)}: they need names of their own, and not those of the rules")
+        raise ValueError(f"the runs are called {', '.join(names)}: they need different names, and no names of fusion rules")
     return names
 
 

@@ -140,7 +140,7 @@ def serve(make: Callable[[], RankingService], place: Place, started: Callable[[A
 
 
 def tokens(file: str | None) -> Any:
-    """The tokens of the environment and of a file; None if there are none. Raises ValueError, OSError."""
+    """The tokens of the environment and of a file; None without tokens. Raises ValueError, OSError."""
     from online_rank.serving.tokens import ROLES, Tokens, tokens_in
 
     found = {} if file is None else tokens_in(Path(file).read_text("utf-8"))

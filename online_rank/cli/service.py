@@ -45,7 +45,7 @@ def say_where_it_goes_on(durable: DurableService) -> None:
 
 
 def check(context: typer.Context, service: Service) -> None:
-    """Raise a usage error for options of a new model beside a MODEL, and for options that need another one."""
+    """Raise a usage error for options of a new model together with a MODEL, and for options that need another one."""
     if service.model is not None and is_given(context, "ranker"):
         raise typer.BadParameter(f"--ranker is for a new model; {service.model} has its own")
     if service.model is not None and service.history:
@@ -60,10 +60,10 @@ def check(context: typer.Context, service: Service) -> None:
 
 
 def maker(service: Service, today: str | None = None, keep: float = 0.98) -> Callable[[], RankingService]:
-    """A function that makes new services, each with a model of its own. Raises ValueError or OSError for unreadable files.
+    """A function that makes new services, each with a new model. Raises ValueError or OSError for unreadable files.
 
-    With `today`, the ranking by this feature serves within the budget `keep` until the model is better; a name that begins with
-    a minus is that of a feature of which less is better.
+    With `today`, the ranking by this feature serves within the budget `keep` until the model is better; a minus before
+    the name means that less is better.
     """
     events = events_of(service.event or ())
 
@@ -109,14 +109,14 @@ def maker(service: Service, today: str | None = None, keep: float = 0.98) -> Cal
 
 
 def _digest(path: str, examination: str | None) -> str:
-    """What tells the model of a file, as it is served, from others."""
+    """What identifies the model of a file, as it is served."""
     return hashlib.sha256(Path(path).read_bytes() + (examination or "").encode()).hexdigest()
 
 
 def forget(folder: str, ids: Sequence[str], context: str | None, document: str | None) -> None:
     """Forget queries, and features made of their context, in the folder of a service that does not run.
 
-    An id of digits is that of a text and of a number. Raises ValueError, OSError.
+    An id of digits stands for a text and for a number. Raises ValueError, OSError.
     """
     name, given, value = (context or "").partition("=")
     if context is not None and not (name and given):

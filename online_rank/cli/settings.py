@@ -42,7 +42,7 @@ class Settings(Training):
 
     @classmethod
     def of(cls, given: Training) -> "Settings":
-        """The settings that were given, with lists where there may be none."""
+        """The settings that were given, with empty lists in place of None."""
         return cls(*given._replace(files=given.files or [], test=given.test or []))
 
     @property
@@ -119,7 +119,7 @@ class Settings(Training):
             self._check_shards()
         # The others are compared with their own candidates while they learn.
         if self.certify and self.ranker == "perceptron" and (self.passes > 1 or "-" in self.files):
-            raise ValueError("--certify reads the queries twice for one pass of learning: give files, and --passes 1")
+            raise ValueError("--certify needs a re-readable file and --passes 1")
 
     def _check_shards(self) -> None:
         """Raise ValueError for input that cannot be divided, and for options that need one machine."""

@@ -57,7 +57,7 @@ def _new(settings: Settings) -> Any:
 
 
 def behind_map(ranker: Any, signs: Mapping[str, int] | None = None, **options: Any) -> Any:
-    """A new ranker of a class behind a quantile map; `signs` are those of features."""
+    """A new ranker of a class behind a quantile map; `signs` are signs of features."""
     from online_rank import StreamQuantileMap
 
     front = StreamQuantileMap()
@@ -202,7 +202,7 @@ def _default(settings: Settings, output: Output, workers: int | None, shown: boo
         output.warn(f"--for {settings.target}: the default model is left out, since standard input can be read once")
         return {}
     model = new_model(settings.measure, settings.ranker, settings.signs)
-    # The first model has told what is to be said of the files.
+    # The first model has warned about the files.
     with warnings.catch_warnings(action="ignore", category=UserWarning):
         traces, figures = _taught(settings, Checkpoints(), model, model, None, None, workers, shown)
     made = {"progressive": traces[0].values[settings.measure]}

@@ -86,9 +86,10 @@ def train(
         Files, as `online_rank.read` takes them.
     shards
         Number of copies that learn in a round; a multiple of the number of workers keeps all of them busy. There are fewer if
-        the files cannot be cut into so many parts.
+        the files cannot be cut into this many parts.
     rounds
-        Number of mixings in a pass. More of them bring the result closer to that of one machine, and send the model more often.
+        Number of mixings in a pass. More of them bring the result closer to the result of one machine, and send the model more
+        often.
     passes
         Number of passes over the files.
     measure

@@ -1,8 +1,7 @@
 """A ranker for each key of a topic, on Quix Streams (extra `quix`).
 
 Events of a key are requests of `online_rank.serving.protocol`: queries, and later their grades or clicks, joined by id. Each
-key has a `RankingService` of its own, whose state is kept by the engine: on disk and in a changelog topic, and moved with the
-key.
+key has its own `RankingService`. The engine keeps its state, on disk and in a changelog topic, and moves it with the key.
 
 Nothing is learned twice. After a failure the engine may redeliver an event that was learned but not acknowledged. So the state
 of a key has the position of the last event of each topic, and an earlier event is answered, but not learned.
@@ -45,7 +44,7 @@ _RECREATED_AFTER = 60_000
 
 
 class KeyedStateError(ValueError):
-    """The state of a key is not that of a service with these settings."""
+    """The state of a key does not come from a service with these settings."""
 
 
 class _Place(NamedTuple):
@@ -104,8 +103,8 @@ class KeyedRankers:
     max_services
         Number of services kept in memory; others are restored from their state when needed.
     ttl
-        Seconds without an event, by the timestamps of events, after which a key begins anew at its next one; None for never.
-        State that nobody asks for stays until then: a tombstone deletes it.
+        Seconds without an event, by the timestamps of events, after which a key begins again without state at its next one;
+        None for never. State that nobody asks for stays until then: a tombstone deletes it.
 
     Examples
     --------

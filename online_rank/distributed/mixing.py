@@ -3,7 +3,7 @@ r"""Iterative parameter mixing: K machines learn from K parts of a stream, and t
 .. math:: w_{p+1} = \frac{1}{K} \sum_k w_{pk}
 
 where w_pk are the weights that machine k learned from w_p. Statistics of features are pooled rather than averaged: they become
-those of all documents of all machines. `online_rank.bounds.mixing` has the bounds that hold for it.
+the statistics of all documents of all machines. `online_rank.bounds.mixing` has the bounds that hold for it.
 
 McDonald, Hall & Mann, *Distributed training strategies for the structured perceptron*, 2010.
 """
@@ -23,8 +23,8 @@ from online_rank.storage.tree import settings_of
 def fork(base: Any) -> Any:
     """A copy of a model that learns one part of a stream, to be mixed with copies that learn other parts.
 
-    It learns and ranks as the model would; a `StreamScaler` keeps the statistics of its own part separately, so that `mix`
-    counts those of the model once.
+    It learns and ranks as the model would; a `StreamScaler` keeps the statistics of the shard separately, so that `mix` counts
+    the statistics of the model once.
 
     Parameters
     ----------
@@ -47,12 +47,12 @@ def fork(base: Any) -> Any:
 def mix(models: Sequence[Any], base: Any = None) -> Any:
     r"""Mix several models that began alike and have each learned a part of a stream.
 
-    Weights that learn are averaged. Weights that serve are averages of vectors: they are averaged
-    by the number of vectors in them; with a half-life, which then counts queries of one machine, they are the average of the
-    mixed weights, as if the n-th last queries of all machines had come together. Means and variances of `StreamScaler` are
-    pooled by the formula of Chan, Golub & LeVeque, and the sums of `RidgeRanker` add up: both equal those of one machine with
-    all documents, up to rounding. Counters and the account of a `LossTracker` add up. The base counts once. All sums are taken
-    in the order of `models`, so equal models give equal bits.
+    Weights that learn are averaged. Weights that serve are averages of vectors: they are averaged by the number of vectors in
+    them. With a half-life, which then counts queries of one machine, they are the average of the mixed weights, as if the n-th
+    last queries of all machines had come together. Means and variances of `StreamScaler` are pooled by the formula of Chan,
+    Golub & LeVeque, and the sums of `RidgeRanker` and `History` add up. All equal the sums of one machine with all documents,
+    up to rounding; keys that left a machine count as in the base. Counters and the account of a `LossTracker` add up. The base
+    counts once. All sums are taken in the order of `models`, so equal models give equal bits.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def mix(models: Sequence[Any], base: Any = None) -> Any:
 
     Returns
     -------
-    A new model, which can go on learning and ranking, and may be the base of the next round.
+    A new model, which can continue to learn and rank, and may be the base of the next round.
 
     Raises
     ------

@@ -153,7 +153,7 @@ def learn_rounds(
 
 
 def _from(start: int, show: Callable[[int], None]) -> Callable[[int], None]:
-    """Shows how many parts are done, including those of earlier rounds."""
+    """Shows how many parts are done, including parts of earlier rounds."""
     return lambda done: show(start + done)
 
 

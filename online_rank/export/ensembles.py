@@ -45,10 +45,11 @@ def as_trees(given: Prepared, *, zero_filled: str = "", leaves: int = LEAVES) ->
 
 
 def lowest_values(form: Form) -> dict[int, float]:
-    """The lowest values of the features that have curves."""
+    """The lowest values of the features that have curves; a knot beside 0 stands for 0."""
     lowest: dict[int, float] = {}
     for j, xs, _, _ in _curves_of(form, 1.0):
-        lowest[j] = min(float(xs[0]), lowest.get(j, np.inf))
+        low = 0.0 if abs(xs[0]) < _BESIDE else float(xs[0])
+        lowest[j] = min(low, lowest.get(j, np.inf))
     return lowest
 
 

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank.base import best_first, serving_steps
-from online_rank.base.closed import form_of
 from online_rank.base.form import Linear
-from online_rank.export.reading import simplified
+from online_rank.export.reading import form_for
 from online_rank.export.table import TARGETS
 from online_rank.preprocessing import RunFeatures
 from online_rank.query import Runs
@@ -200,7 +199,7 @@ def fusion_weights(model: Any, to: str, *, queries: Sequence[Runs] | None = None
     engine, title = ENGINES[to], TARGETS[to].title
     steps = serving_steps(model)
     if type(steps[0]) is not RunFeatures:
-        kind = simplified(form_of(model))[1]
+        kind = form_for(model, title)[1]
         others = ", ".join(name for name, target in TARGETS.items() if kind in target.kinds)
         raise TypeError(f"{title} cannot compute this model: it does not begin with RunFeatures. Targets that can: {others}")
     features = steps[0]

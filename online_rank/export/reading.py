@@ -97,12 +97,7 @@ def prepared(model: Any, to: str, names: Names = None) -> Prepared:
         others = ", ".join(name for name, other in TARGETS.items() if "fusion" in other.kinds)
         reason = "RunFeatures makes features of the lists of retrievers"
         raise TypeError(f"{title} cannot compute this model: {reason}. Targets that can: {others}")
-    if histories := [step for step in serving_steps(model) if isinstance(step, History)]:
-        raise TypeError(
-            f"{title} cannot compute this model: {histories[0]} makes features of earlier feedback, which no engine keeps. "
-            "Send them as fields of the documents (History.transform_one), and export the ranker behind it: model[-1]"
-        )
-    form, kind = simplified(form_of(model))
+    form, kind = form_for(model, title)
     if kind not in TARGETS[to].kinds:
         others = ", ".join(name for name, other in TARGETS.items() if kind in other.kinds)
         raise TypeError(f"{title} cannot compute this model: {_reason(model, kind)}. Targets that can: {others}")
@@ -112,6 +107,16 @@ def prepared(model: Any, to: str, names: Names = None) -> Prepared:
     if any(getattr(part, "draws_candidates", False) for part in serving_chain(model)):
         warnings.warn("the blend draws one of its candidates for each query; what is exported is their mean", stacklevel=3)
     return Prepared(form, kind, texts, templates, _levels(form.names, texts, names))
+
+
+def form_for(model: Any, title: str) -> tuple[Form, str]:
+    """The closed form of a model, simplified, and its kind. Raises TypeError, for a target of this title, if it has none."""
+    if histories := [step for step in serving_steps(model) if isinstance(step, History)]:
+        raise TypeError(
+            f"{title} cannot compute this model: {histories[0]} makes features of earlier feedback, which no engine keeps. "
+            "Send them as fields of the documents (History.transform_one), and export the ranker behind it: model[-1]"
+        )
+    return simplified(form_of(model))
 
 
 def simplified(form: Form) -> tuple[Form, str]:

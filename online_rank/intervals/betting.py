@@ -16,7 +16,7 @@ means m_t of independent queries of different laws: E K_n at their mean m is the
 
 1 - x in place of x gives the upper limit; both hold together at alpha / 2 each. With few queries this is about half as wide as
 `online_rank.intervals.LossInterval`. But it is for one mean: where the model learns, or queries depend on each other or change
-as a file goes on, it may miss at some time, and only `LossInterval` and `PairedLosses` hold.
+in the course of a file, it may miss at some time, and only `LossInterval` and `PairedLosses` hold.
 
 References
 ----------
@@ -98,7 +98,7 @@ def log_wealth(x: np.ndarray, m: float) -> float:
 
 
 def _lower_limit(x: np.ndarray, target: float) -> float:
-    """The m at which ln K_n(m) is `target`, rounded down; 0 if there is none."""
+    """The m at which ln K_n(m) is `target`, rounded down; 0 if ln K_n stays below it."""
     low, high = 0.0, float(x.mean()) if len(x) else 0.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0

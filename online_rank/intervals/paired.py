@@ -134,7 +134,7 @@ class PairedLosses:
             add_losses(sums, (half,))
 
     def difference(self, a: str, b: str, level: float = 0.95) -> Difference:
-        """By how much the loss of `b` exceeds that of `a` (`Difference`); the interval is [-1, 1] before the first query.
+        """By how much the loss of `b` exceeds the loss of `a` (`Difference`); the interval is [-1, 1] before the first query.
 
         It is valid for this pair alone; use `better` for all pairs at once.
         """

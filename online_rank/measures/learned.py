@@ -179,7 +179,7 @@ def as_scores(scores: Any) -> np.ndarray:
         They are not a plain sequence.
     """
     if type(scores) is np.ndarray:
-        # A view, whose shape and type stay as they are: another thread may change those of the caller's array.
+        # A view, whose shape and type stay as they are: another thread may reshape the caller's array.
         scores = scores[...]
         if scores.dtype is _FLOAT64 and scores.ndim == 1:
             return _as_plain(scores)

@@ -75,7 +75,7 @@ class OwnMeasure:
 
     @property
     def name(self) -> str:
-        """Its name in messages: the one that it is registered under, or that of its class or function."""
+        """Its name in messages: the name that it is registered under, or the name of its class or function."""
         return extensions.called(self.given)
 
     def __eq__(self, other: object) -> bool:

@@ -88,7 +88,7 @@ def parsed(text: str, *, learned: bool = False) -> Written:
     Raises
     ------
     TypeError, ValueError
-        It is not a name, or not that of a suitable measure.
+        It is not a name, or the measure of this name is not suitable.
 
     Examples
     --------

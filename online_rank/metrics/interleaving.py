@@ -39,11 +39,11 @@ class TeamDraft(_Votes):
     As captains pick teams: in each round a coin decides which ranker picks first, and each picks its best document among those
     not picked yet. A click is a point for the ranker that picked the document. An impression counts 1 for the ranker with more
     points, or 1/2 for each if they are equal. A user to whom the rankings are equally good prefers neither in expectation,
-    whatever the position bias (Radlinski, Kurup & Joachims 2008). If one ranking runs out of documents, the other continues
+    under any position bias (Radlinski, Kurup & Joachims 2008). If one ranking runs out of documents, the other continues
     alone.
 
     The interval holds at all times at once, so you may stop or continue a comparison depending on it. Nothing is assumed about
-    queries and users, and the rankers may go on learning (`online_rank.intervals`).
+    queries and users, and the rankers may continue to learn (`online_rank.intervals`).
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Plots of learned models and their losses (extra `plot`).
 
 Every function takes the data, and optionally the Axes to draw on, and returns the Axes (`curves` several of one figure); no
-function shows or saves anything: `ax.figure.savefig("loss.svg")`. Colours are those of Okabe & Ito, which people with any kind
-of colour vision can distinguish; lines are labelled directly, without a legend.
+function shows or saves anything: `ax.figure.savefig("loss.svg")`. The colours are from Okabe & Ito: people with any kind
+of colour vision can distinguish them; lines are labelled directly, without a legend.
 """
 
 from online_rank.plot.additive import curves

@@ -17,17 +17,17 @@ __all__ = ["curves", "draw"]
 _ACROSS, _HEIGHT = 3, 1.9
 #: Most levels of a category, and most characters of a name.
 _LEVELS, _NAME = 8, 22
-#: Share of the axes that a bar of missing values takes, beside the curve, and of the highest bar of the density, below it.
+#: Share of the axes that a bar of missing values takes, next to the curve, and of the highest bar of the density, below it.
 _MISSING, _DENSITY = 0.07, 0.14
 
 
 def curves(model: Any, *, features: Sequence[Hashable] | None = None, n: int = 9) -> "list[Axes]":
     """The curves of the features by which an `AdditiveRanker` ranks, those that matter most first.
 
-    A line shows what a value adds to a score, relative to its mean over the stream, if its rank in the query is that in the
-    stream; and a band the range of the members that have a share in what is served, each on its own scale. Grey bars show how
-    many documents have such values, and an orange bar at the left what a missing value adds. A category has a bar for each
-    level, against documents without it, with the range of the members and the share of the documents.
+    A line shows what a value adds to a score, relative to its mean over the stream, if its rank in the query equals its rank in
+    the stream. A band shows the range of the members that have a share in the served curve, each on its own scale. Grey bars
+    show how many documents have such values, and an orange bar at the left what a missing value adds. A category has a bar for
+    each level, against documents without it, with the range of the members and the share of the documents.
 
     Parameters
     ----------

@@ -77,9 +77,8 @@ def explanation(explanation: Explanation, *, n: int = 15, ax: "Axes | None" = No
     if rest := [value for _, value in ordered[n:]]:
         shown[f"{len(rest)} others"] = sum(rest)
     kind = "contribution" if explanation.exact else "share"
-    title = (
-        f"{kind} of each feature to {explanation.difference:+.3g}, the score of {explanation.a} minus that of {explanation.b}"
-    )
+    compared = f"the score of {explanation.a} minus the score of {explanation.b}"
+    title = f"{kind} of each feature to {explanation.difference:+.3g}, {compared}"
     ax = bars(shown, [COLOURS[0] if value >= 0 else COLOURS[1] for value in shown.values()], title, ax, numbers="+.3g")
     ax.axvline(0.0, color=DARK, linewidth=0.8)
     return ax
@@ -91,8 +90,8 @@ def weights(model: Any, *, n: int = 15, names: Sequence[str] | None = None, ax: 
     Parameters
     ----------
     model
-        A linear ranker, a tracker of one, or a pipeline that ends in one: the weights are those of the features after the
-        transformers.
+        A linear ranker, a tracker of one, or a pipeline that ends in one: the weights belong to the columns that the
+        transformers return.
     n
         Number of features to show.
     names

@@ -67,7 +67,7 @@ def trace(
 ) -> "Axes":
     """The metrics of a progressive evaluation over the queries.
 
-    To draw a rolling window beside the mean over all queries, measure both: `{"so far": NDCG(k=10),
+    To draw a rolling window and the mean over all queries, measure both: `{"so far": NDCG(k=10),
     "last 500": Rolling(NDCG, 500, k=10)}`, with river's `utils.Rolling`.
 
     Parameters
@@ -176,7 +176,7 @@ class LossCurve:
 
 
 def loss(curve: LossCurve | Trace, *, bounds: Sequence[str] | None = None, ax: "Axes | None" = None) -> "Axes":
-    """The cumulative loss beside the comparator's loss and the bounds, over the queries learned.
+    """The cumulative loss, the comparator's loss and the bounds, over the queries learned.
 
     Parameters
     ----------

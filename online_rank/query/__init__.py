@@ -12,8 +12,8 @@ A query is m documents with d features each. It may come as
 
 Named features (dicts, frames) may appear, vanish and come back; a missing one is 0.
 
-What is known of a query itself, such as who asks, comes beside it as `context={name: value}`, for steps that join features of
-documents with it (`CrossFeatures`).
+Facts about the query itself, such as who asks, are passed as `context={name: value}`, for steps that join them with features of
+documents (`CrossFeatures`).
 """
 
 from online_rank.limits import MAX_FEATURES

@@ -48,7 +48,7 @@ class Block(NamedTuple):
         float64 (d,): the divisors that the pipeline's scalers applied to the features of one query, if the ranker wants them
         (`Abilities.wants_scale`).
     context
-        The context of each query, a tuple with one dict for each; None if there are none.
+        The context of each query, a tuple with one dict for each; None without contexts.
     at
         float64 (q,): the time of each query, in seconds; None where they have none.
     remembered
@@ -97,7 +97,7 @@ class Block(NamedTuple):
         return _new(Block, fields)
 
     def each(self) -> Iterator["Block"]:
-        """Each query as a block of its own."""
+        """Each query as a block of one query."""
         if len(self.w) == 1:
             yield self
             return
@@ -151,7 +151,7 @@ def require_no_tiny(name: str, weights: np.ndarray) -> None:
 
 
 def as_times(at: Any, n_queries: int) -> np.ndarray:
-    """Times of queries as float64 (n_queries,), in seconds; those of a datetime without a time zone are of UTC.
+    """Times of queries as float64 (n_queries,), in seconds; a datetime without a time zone is in UTC.
 
     Raises TypeError or ValueError if `at` is not one time for each query: a number of seconds, or a datetime.
 
@@ -170,7 +170,7 @@ def as_times(at: Any, n_queries: int) -> np.ndarray:
 
 
 def _of_queries(name: str, values: np.ndarray, n_queries: int, kinds: str, wanted: str) -> np.ndarray:
-    """The values of an argument as float64, one a query; `kinds` are those of dtypes."""
+    """The values of an argument as float64, one a query; `kinds` are kinds of dtypes."""
     if values.dtype.kind not in kinds:
         raise TypeError(f"{name} has dtype {values.dtype}; {wanted} a query")
     if values.shape != (n_queries,):
@@ -182,7 +182,7 @@ def as_array(name: str, value: Any) -> np.ndarray:
     """`np.asarray`, except that masked arrays are refused: their masked values would be used. Raises TypeError."""
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array; fill in or leave out what is missing first, as by {name}.filled(0)")
-    # A view, whose shape and type stay as they are: another thread may change those of the caller's array.
+    # A view, whose shape and type stay as they are: another thread may reshape the caller's array.
     return np.asarray(value)[...]
 
 

@@ -1,4 +1,4 @@
-"""The context of a query, besides its documents: the user, the language, its length."""
+"""The context of a query, apart from its documents: the user, the language, its length."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -478,7 +478,7 @@ def _from_frame(x: Any, documents: bool) -> _Features:
             raise TypeError(f"x: column {name!r} has dtype {dtype}; features are numbers")
     X = frame.to_numpy()
     if X.dtype.kind == "b" or X.dtype == object:
-        # Booleans beside numbers, or pandas' nullable types, which have their own missing value.
+        # Booleans mixed with numbers, or pandas' nullable types, which have their own missing value.
         X = X.astype(object)
         for j, name in enumerate(frame.columns):
             X[frame[name].is_null().to_numpy(), j] = np.nan

@@ -86,7 +86,7 @@ def in_rows_of(x: Any, name: str, values: Any) -> Any:
     if rows is None or labels is None or rows.equals(labels):
         return values
     if _counts(rows) or _counts(labels):
-        # One was numbered anew, or both were one table and only one of them was sorted: nothing tells which.
+        # One was renumbered, or both were one table and only one of them was sorted: nothing shows which.
         if len(rows) == len(labels) and not rows.difference(labels).size:
             raise ValueError(
                 f"{name} and x have the same numbers as labels, in another order: take {name}.loc[x.index], or "

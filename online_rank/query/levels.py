@@ -1,6 +1,6 @@
 """Documents with missing values, text, booleans and times, as an array with columns for numbers and levels of categories.
 
-A level is a feature of its own, `(feature, "is", level)`: 1 in the documents that have it and 0 in others. So a list of texts
+Each level is a feature, `(feature, "is", level)`: 1 in the documents that have it and 0 in others. So a list of texts
 has several levels, and a model keeps levels as it keeps features.
 """
 
@@ -65,7 +65,7 @@ class Levels:
         return made
 
     def name(self, feature: Hashable, level: str) -> Hashable:
-        """The feature of a level; beyond the most levels, that of all others."""
+        """The feature of a level; beyond the most levels, the feature of all others."""
         levels = self._levels.setdefault(feature, {})
         if level not in levels and len(levels) - (None in levels) >= self._most:
             level = None  # type: ignore[assignment]
@@ -143,7 +143,7 @@ def _cut(names: tuple[Hashable, ...], values: list[Any], n: int) -> _Features:
 
 
 def _read_feature(name: Hashable, rows: list[int], values: list[Any], ids: Any, levels: Levels, column: _Column) -> None:
-    """Write the values of one feature to its column, or to those of its levels; `column` makes those filled with a value."""
+    """Write the values of one feature to its column, or to columns of its levels; `column` makes one filled with a value."""
     kind = levels.kind_of(name)
     floats = None if kind == "category" else numbers(values)
     if floats is None:

@@ -181,7 +181,7 @@ def in_lines(names: Sequence[Hashable], as_bytes: Callable[[Any], bytes]) -> byt
 
 
 def encoded(text: str) -> bytes:
-    """A text in UTF-8, which need not be valid."""
+    """A text in UTF-8, which may be invalid."""
     return text.encode("utf-8", "surrogatepass")
 
 

@@ -41,8 +41,8 @@ class Runs:
     Raises
     ------
     TypeError, ValueError
-        A run has another form, a document twice, a score that is not a finite number, or a list in which scores ascend; a
-        document is an integer in one place and its text in another; or a feature has the name of a run.
+        A run has another form, a document twice, a score that is not a finite number, or a list in which scores ascend. A
+        document is an integer in one place and its text in another. A feature has the name of a run.
 
     Examples
     --------

@@ -225,7 +225,7 @@ def _draw_pairs(y: np.ndarray, n_pairs: int, rng: np.random.Generator) -> tuple[
     first, stop = np.searchsorted(ascending, y, side="left"), np.searchsorted(ascending, y, side="right")
     others = len(y) - (stop - first)
     # Pair number r belongs to document i, found in the cumulated numbers of pairs. Its rank among i's pairs gives j, counting
-    # documents in ascending order of grades and skipping those of i's own grade.
+    # documents in ascending order of grades and skipping the documents with i's grade.
     total = np.cumsum(others)
     r = rng.integers(total[-1], size=n_pairs)
     i = np.searchsorted(total, r, side="right")

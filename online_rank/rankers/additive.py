@@ -45,35 +45,35 @@ _NEWTON_HALF_LIFE, _MOST_COLUMNS = 30.0, 300
 _new = tuple.__new__
 #: A place that is still to be decided.
 _OPEN = -4
-#: From so many curves on it warns.
+#: It warns when it has this many curves.
 _MANY_CURVES = 1000
 _HINT = (
     "AdditiveRanker has 1,000 features and learns a curve of each, which takes time and 4 MB; if they are words, give it "
     'texts: BlendRanker([AdditiveRanker(), HashedFeatures(text=("title",), others=False) | PerceptronRanker()])'
 )
-#: A pause counts as at most so many half-lives.
+#: The longest pause that counts, in half-lives.
 _LONGEST_PAUSE = 10.0
 
 
 class AdditiveRanker(Hedged, CurvedRanker):
     r"""Learns one curve for each feature; what it serves is their sum. It takes raw features.
 
-    **Columns.** g is the normal score of a value among those of the stream (the sketches of `StreamQuantileMap`), q that of its
-    rank among the documents of the query. A feature has the columns g, 15 ramps :math:`r_k(g) - r_k(0)` with :math:`r_k(g) =
-    \mathrm{clip}((g - P_k) / D, 0, 1)` on 16 knots from -2 to 2, q, two target encodings, of g and of q, and presence. A target
-    encoding is :math:`10 S / (C + 20)`, S and C the sums of the standardised grades and of the weights of the documents that
-    were near, linear between 20 points, as they were before the query. So a score is :math:`\sum_j f_j(g_j) + h_j(q_j)`, and
-    `curve` gives f and h.
+    **Columns.** g is the normal score of a value among the values of the stream (the sketches of `StreamQuantileMap`), q the
+    normal score of its rank among the documents of the query. A feature has the columns g, 15 ramps :math:`r_k(g) - r_k(0)`
+    with :math:`r_k(g) = \mathrm{clip}((g - P_k) / D, 0, 1)` on 16 knots from -2 to 2, q, two target encodings, of g and of q,
+    and presence. A target encoding is :math:`10 S / (C + 20)`, S and C the sums of the standardised grades and of the weights
+    of the documents that were near, linear between 20 points, as they were before the query. So a score is :math:`\sum_j
+    f_j(g_j) + h_j(q_j)`, and `curve` gives f and h.
 
     **Members.** One perceptron learns all columns, as `PerceptronRanker(credit="adaptive", relative_margin=1.0)` does. Members
     are its last weights, two averages of them with different half-lives, and a Newton learner of the logistic loss of pairs on
     the columns g and presence: 300 of them have a whole Hessian, and g of the features beyond these its diagonal. They are
     blended, alone and in pairs, by the rule of `BlendRanker` on running scales: their sum is one curve for each feature.
-    `online_rank.bounds.certificate_of` compares the loss with that of the best candidate, and bounds it by the mass of the
+    `online_rank.bounds.certificate_of` compares the loss with the best candidate's, and bounds it by the mass of the
     updates (`additive_mass_bound`).
 
-    **Missing values.** NaN, None, null and absent names are missing: their columns are 0, except for an encoding and a weight
-    of their own. A feature that most documents lack needs nothing else. Features may come at any time.
+    **Missing values.** NaN, None, null and absent names are missing: their columns are 0, except for one encoding and one
+    weight of missing values. A feature that most documents lack needs nothing else. Features may come at any time.
 
     **Categories.** In dicts, and in frames with a column of texts or booleans, these are categories with a column of ones and
     zeros for each level, up to `max_levels`; all others share one. A list of texts has all of its levels. Dates and times are
@@ -396,7 +396,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
             return np.repeat(self._keep, n, axis=0)
         if block.at is None:
             raise ValueError(
-                f"half_life is {self.half_life!r}, with a time: learn_one and learn_many need at=, that of the query"
+                f"half_life is {self.half_life!r}, with a time: learn_one and learn_many need at=, the time of the query"
             )
         keep, latest = np.repeat(self._keep, n, axis=0), self._at
         for row, at in zip(keep, block.at.tolist(), strict=True):

@@ -67,7 +67,7 @@ class LinearRanker(AveragedRanker):
     """A ranker whose scores are linear in the features.
 
     Its state is two arrays (d,), or, from the first sparse query on, one array with a row for each feature (`_kernels.sparse`),
-    of which a query touches only the rows of its own features.
+    of which a query touches only the rows of its features.
     """
 
     _schema = Schema(
@@ -97,7 +97,7 @@ class LinearRanker(AveragedRanker):
     def from_weights(
         cls, weights: Sequence[float] | np.ndarray | Mapping[Hashable, float], *, strength: float = 1.0, **parameters: Any
     ) -> Self:
-        """A ranker that begins with given weights: those of a model trained offline, or of the present ranking formula.
+        """A ranker that begins with given weights, for example from a model trained offline or the present ranking formula.
 
         It ranks by them at once, and learns from there. The larger they are, the longer they prevail: an update of a perceptron
         adds at most the difference of two documents.
@@ -257,11 +257,11 @@ class LinearRanker(AveragedRanker):
         self._last_round = copy.copy(shards[-1]._last_round)  # Each instance overwrites its own row.
 
     def _mixed_average(self, shards: Sequence[Any], served: Sequence[np.ndarray], base: Any) -> tuple[np.ndarray, float]:
-        """The average of a mixture (d,), given those of its shards in its own columns, and the number of vectors in it.
+        """The average of a mixture (d,), given the averages of its shards in its own columns, and the number of vectors in it.
 
-        An average of all vectors is that of the vectors of all machines; those of `base` count once. With a half-life it is the
-        average of the mixed weights, as if the n-th last queries of all machines had come together: the sum of vectors, each
-        times its power of one half, is linear in them.
+        An average of all vectors is taken over the vectors of all machines; the vectors of `base` count once. With a half-life
+        it is the average of the mixed weights, as if the n-th last queries of all machines had come together: the sum of
+        vectors, each times its power of one half, is linear in them.
         """
         # The sum of the vectors, and their number behind it.
         sums = [shard._counters[AVERAGED] * np.append(own, 1.0) for shard, own in zip(shards, served, strict=True)]

@@ -54,7 +54,7 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
     (`online_rank.bounds`, "Blends"); losses of queries with weights above 1 are divided by the largest weight. A blend of
     blends may rank worse than all of them, and no deterministic rule could exclude that. So once the blends served have been
     worse than their candidates by more than the loss of one query, a candidate drawn from pi is served alone, until the excess
-    is made up. Then, on any stream and at any time: **the loss of what was served is at most that of the best fixed blend, plus
+    is made up. Then, on any stream and at any time: **the served loss is at most the loss of the best fixed blend, plus
     ln N / eta + Delta + G**, with G the sum of the served losses less the mean losses of the candidates.
     `online_rank.bounds.certificate_of` prints it. It speaks of fixed blends of the members and their scales as they were at
     each query: where a stream drifts, members that forget carry the blend along.
@@ -310,7 +310,7 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
         return bool(all_finite(values) or ((self._known or self.abilities).takes_missing and not np.isinf(values).any()))
 
     def _for_trees(self, X: Any, offsets: np.ndarray) -> np.ndarray:
-        """The columns that trees get: by the map of the curves; a missing value has a bin of its own."""
+        """The columns that trees get: by the map of the curves; missing values have a separate bin."""
         if self._curves is None or not self._curves.has_curves:
             return np.zeros((X.shape[0], 1), dtype=np.float32)
         table = self._curves._front.table

@@ -32,9 +32,9 @@ _FIRST = 8
 #: Shares of the queries and of the columns that a tree is grown from, and the largest number of columns.
 _QUERIES, _COLUMNS, _MOST_COLUMNS = 0.8, 0.3, 2000
 _LEAST_DOCUMENTS = 20
-#: Factors of a hash of at most so many numbers: powers of a prime, modulo 2^64.
+#: Factors of a hash of at most 64 numbers: powers of a prime, modulo 2^64.
 _FACTORS = np.uint64(0x9E3779B97F4A7C55) ** np.arange(1, 65, dtype=np.uint64)
-#: Columns are drawn in proportion to their splits in so many of the last trees; three tenths of the draws are of any column.
+#: The number of last trees: columns are drawn in proportion to their splits there; three tenths of the draws are of any column.
 _REMEMBERED = 200
 # Limits of query weights, leaves and scores, so that squares of their sums stay finite.
 _HEAVIEST, _LARGEST = 1e100, 1e120
@@ -45,7 +45,7 @@ _FASTEST = 1000.0
 _FADED = 5.0
 #: Most bytes of bins in the window.
 _MAX_BYTES = 1 << 24
-#: Queries of the window are joined into pages of at least so many documents.
+#: Queries of the window are joined into pages; the fewest documents of a page.
 _PAGE = 2048
 #: A tree grows in steps of a page or of 16 columns, spread over at most this many queries.
 _LONGEST_GROWTH = 64
@@ -89,8 +89,8 @@ class BoostedRanker(Ranker):
     t - (s - mean of s), where t has mean 0 and deviation 1. It grows level by level on 80 % of the queries of the window and
     30 % of the columns. A split gains G^2/(H + 50), with G the sum of the residuals and H the number of documents (both
     weighted by the queries' weights); a leaf has at least 20 documents and the value G/(H + 50): one of few documents is shrunk
-    towards 0. Columns are drawn in proportion to how often the last 200 trees split by them, but for three tenths of the
-    chances, which all columns share.
+    towards 0. Columns are drawn in proportion to how often the last 200 trees split by them; three tenths of the draws are of
+    any column.
 
     Columns are cut into 64 bins at fixed places between -2.6 and 2.6, the range of normal scores, so put `StreamQuantileMap` or
     a scaler in front. Trees then see raw features by their quantiles, and relative to the query.

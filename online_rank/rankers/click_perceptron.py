@@ -37,7 +37,7 @@ class ClickPerceptron(ExploringRanker):
 
     - `"swap"`: pairs and weights of `SwapRanker`, a_ij = rho (g_i - g_j): V_t is at least the weight of the shown pairs that
       the learning weights order wrongly or tie (`last_round.loss`). Nothing is assumed about users.
-    - `"propensity"`: users look at position p with the known probability `examination[p - 1]`, whatever the documents. A click
+    - `"propensity"`: users look at position p with the known probability `examination[p - 1]`, for all documents. A click
       on i has the mass lambda(rank_i) / examination, in equal parts on the documents j of the whole query. In expectation V_t
       is then at least the cost sum_i r_i lambda(rank_i) of the ranking by the learning weights, over the documents i that were
       shown, with r_i the probability that i attracts a click (of all documents, where all are shown). Without `examination` a
@@ -54,16 +54,16 @@ class ClickPerceptron(ExploringRanker):
     credit
         `"swap"` or `"propensity"`.
     examination
-        For `"propensity"`: the probability > 0 that each position is looked at, counted from the top of the page. Those of
-        `PositionBias` and `NaturalVariation` are relative to position 1: V_t is then relative to it too. None: the
+        For `"propensity"`: the probability > 0 that each position is looked at, counted from the top of the page.
+        `PositionBias` and `NaturalVariation` give it relative to position 1: V_t is then relative to it too. None: the
         probabilities stored in the impressions.
     cost
         lambda of `"propensity"`: `"rank"` is rank - 1, `"dcg"` the discount that is lost, 1 - 1/log2(rank + 1).
     relative_margin
         beta: tau is beta times the mean squared norm of the documents seen so far.
     half_life
-        That of the average of weights that serves rankings, in queries; None for the average of all weight vectors so far, 0
-        for the last weights.
+        Half-life of the average of weights that serves rankings, in queries; None for the average of all weight vectors so
+        far, 0 for the last weights.
     signs
         Known signs of weights, `{"price": -1}`, as for `PerceptronRanker`. Sparse queries are then learned as dense ones.
 

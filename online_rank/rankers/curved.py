@@ -23,7 +23,7 @@ __all__ = ["ALONE", "MEMBERS", "CurvedRanker", "as_read", "cells_of", "n_curves"
 #: The members, in the order of kernels.
 MEMBERS = ("last", "slow", "fast", "newton")
 ALONE = np.eye(len(MEMBERS))
-#: A first query with at least so many names, of which documents have less than this share, is sparse.
+#: A first query is sparse if it has at least this many names, and its documents have less than this share of them.
 _MANY_NAMES, _FILLED = 50, 0.25
 #: The scores at which curves bend, and one that no rank reaches.
 _BENDS, _FARTHEST = curves.FIRST + curves.STEP * np.arange(curves.POINTS), 40.0
@@ -49,7 +49,7 @@ class CurvedRanker(Ranker):
     _makes_rows = False
 
     _drawn: np.ndarray | None
-    #: The query that was scored last and the map that it was read by: often it is learned next, and need not be read again.
+    #: The query that was scored last and the map that it was read by: often it is learned next, without being read again.
     _read: tuple[curves.Read, Any] | None
     _known_levels: Levels | None
     _front: StreamQuantileMap
@@ -247,7 +247,7 @@ class CurvedRanker(Ranker):
         return _bent(values, scores) if len(values) else (values, scores)
 
     def _columns_of_features(self) -> dict[Hashable, list[int]]:
-        """The columns of each feature: one, or those of the levels of a category."""
+        """The columns of each feature: one, or one for each level of a category."""
         found: dict[Hashable, list[int]] = {}
         for j, name in enumerate(self._own_names()[: n_curves(self)]):
             found.setdefault(name[0] if is_level(name) else name, []).append(j)  # type: ignore[index]

@@ -73,7 +73,7 @@ class DirectRanker(AveragedRanker):
     measure
         The measure of `last_round.loss`, and the one that LambdaRank, SLAM and the structured margins approximate.
     half_life
-        That of the average of parameters that serves rankings, in steps; None for the average of all so far, 0 for the last.
+        Half-life of the average of parameters that serves rankings, in steps; None for the average of all, 0 for the last.
     dtype
         `"float32"` or `"float64"`: the precision of the network. Scores and costs are float64 in any case.
     seed

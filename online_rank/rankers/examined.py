@@ -33,9 +33,9 @@ class ExaminedRanker(RankerOfOne):
 
     .. math:: c \sum_i r_i \min(1, \theta_{p(i)} / \mathrm{clip}) \, \ell(i),
 
-    with :math:`\ell(i)` what is learned where i alone is relevant: but for c, what grades r_i would teach, if no theta is below
-    clip. **Clipping is biased**: documents at positions that are looked at more rarely count less, by the factor theta / clip.
-    Without any correction, clicks teach the positions at which documents were shown.
+    with :math:`\ell(i)` what is learned where i alone is relevant. Up to the factor c, grades r_i would teach the same if no
+    theta is below clip. **Clipping is biased**: documents at positions that are looked at more rarely count less, by the factor
+    theta / clip. Without any correction, clicks teach the positions at which documents were shown.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class ExaminedRanker(RankerOfOne):
     ) -> None:
         super().__init__(ranker)
         if ranker_of(ranker).abilities.takes_clicks:
-            raise TypeError(f"ranker is {ranker!r}, which learns from clicks by itself")
+            raise TypeError(f"ranker is {ranker!r}, which learns from clicks directly")
         if examination is not None and not (len(examination) and all(0.0 < p <= 1.0 for p in examination)):
             raise ValueError(f"examination is {examination}; it is one probability > 0 for each position")
         arguments.integer("k", k, 1)

@@ -8,7 +8,7 @@ from online_rank.base.halving import halved
 from online_rank.base.schema import Derived, Real, Schema
 from online_rank.query import Block
 
-#: A pause counts as at most so many half-lives, after which a thousandth is left of what was learned before.
+#: The longest pause that counts, in half-lives: after it a thousandth is left of what was learned before.
 _LONGEST_PAUSE = 10.0
 
 
@@ -58,5 +58,5 @@ class FadingRanker(Ranker):
 
     def _time_of(self, block: Block, t: int) -> float:
         if block.at is None:
-            raise ValueError(f"half_life is {self.half_life!r}, a time: learn_one and learn_many need at=, that of the query")
+            raise ValueError(f"half_life is {self.half_life!r}: learn_one and learn_many need at=, the time of the query")
         return float(block.at[t])

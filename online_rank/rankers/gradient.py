@@ -49,8 +49,8 @@ class GradientRanker(LinearRanker):
     l2
         Adds l2 ||w||^2 / 2 to the cost of every query. Not for `"scale_free"`, since a norm depends on the features' scale.
     half_life
-        That of the average of weights that serves rankings, in queries; 0 for the last weights. None for the average of all
-        weight vectors so far, but with `"scale_free"`, whose first weights are small bets, for the last weights.
+        Half-life of the average of weights that serves rankings, in queries; 0 for the last weights. None for the average of
+        all weight vectors so far; with `"scale_free"`, whose first weights are small bets, None is for the last weights.
 
     References
     ----------

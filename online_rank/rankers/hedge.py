@@ -13,7 +13,7 @@ BUDGET = 1.0
 
 
 class HedgeAccount(NamedTuple):
-    """The sums kept over all queries besides the loss of each candidate, discounted if losses are.
+    """The sums kept over all queries, apart from the loss of each candidate; discounted if losses are.
 
     In query t, candidate c has the loss l_t(c), the weights are pi_t, and x_t is the loss of the served ranking.
 

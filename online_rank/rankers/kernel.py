@@ -60,8 +60,8 @@ class KernelPerceptronRanker(AveragedRanker):
         beta: pairs ordered correctly by less than tau = beta sum ||P g||^2 / sum V, over the previous rounds, count as
         violated.
     half_life
-        That of the average of coefficients that serves rankings, as for `PerceptronRanker`. The bounds hold for the last ones,
-        which learn.
+        Half-life of the average of coefficients that serves rankings, as for `PerceptronRanker`. The bounds hold for the last
+        ones, which learn.
 
     References
     ----------

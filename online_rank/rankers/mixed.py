@@ -11,7 +11,7 @@ from online_rank.rankers.hedge import LEAST
 
 
 def mix_curves(mixed: Any, shards: Sequence[Any], base: Any) -> None:
-    """Mix the curves of the shards, which went on from `base`, into `mixed`, a copy of `base` with all of their features.
+    """Mix the curves of the shards, which continued from `base`, into `mixed`, a copy of `base` with all of their features.
 
     Maps are pooled, weights and Hessians averaged; encodings, counters, losses and accounts add up. The base counts once.
     """

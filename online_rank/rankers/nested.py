@@ -17,7 +17,7 @@ class NestedRanker(Wrapper, Ranker):
     """A ranker that holds others, which learn from its features; a rejected query leaves all of them unchanged.
 
     Copies of the constructor's arguments learn, so the arguments themselves never change. The copies are in `learner` or
-    `learners`. A ranker inside has the columns of this one; a pipeline reads each query by itself.
+    `learners`. A ranker inside has the columns of this one; a pipeline reads each query itself.
     """
 
     #: Abilities that it has if all inner rankers have them.

@@ -21,7 +21,7 @@ from online_rank.query import Block, SparseRows
 from online_rank.rankers.averaged import LinearRanker, averaging
 from online_rank.rankers.signs import checked_signs, clip, project, project_rows
 
-#: The measure whose pairs are learned from where the loss is that of the user's own measure.
+#: The measure whose pairs are learned from if a user's measure defines the loss.
 _BASE = measure("ndcg")
 
 _LOSS, _WEIGHT, _V_MAX = map(Round._fields.index, ("loss", "weight", "v_max"))
@@ -55,9 +55,9 @@ class PerceptronRanker(LinearRanker):
         a measure of your own: a function from the grades in the order of a ranking to its loss, an object with a method `loss`
         (`online_rank.measures.own`), or the name that it is registered under (Notes).
     credit
-        Which pairs get the mass. With v_i the mean, over the documents of i's grade, of what each adds to the bound on the loss
-        if a less relevant document outscores it ([CT]; `online_rank.surrogates.slam`), `"spread"` puts v_i in equal parts on
-        all violators of document i, and `"argmax"` on the best-scored one ([CT]'s subgradient). `"sort"`: all documents, by how
+        Which pairs get the mass. Let v_i be the mean, over the documents of i's grade, of what each adds to the bound on the
+        loss if a less relevant document outscores it ([CT]; `online_rank.surrogates.slam`). `"spread"` puts v_i in equal parts
+        on all violators of document i, `"argmax"` on the best-scored one ([CT]'s subgradient). `"sort"`: all documents, by how
         far they are from where they should be, in normal scores; better the more features there are. `"adaptive"`: a mixture of
         `"spread"` and `"sort"`, each weighted by the inverse square of its sum of ||z||^2 so far.
     mass
@@ -67,14 +67,14 @@ class PerceptronRanker(LinearRanker):
         beta: tau is beta times the sum of the ||z_t||^2 over the sum of the V_t so far, 0 before the first. It needs no scale,
         and works for few features or many. None: 0.3 for `adaptive` and `sort`, 0 for the others.
     half_life
-        That of the average of weights that serves rankings, in queries, so that it follows a truth that drifts; None for the
-        average of all weight vectors so far, 0 for the last weights. The last weights are the ones that learn, and the bounds
-        hold for them. 1000 is chosen on validation parts and synthetic streams: where the truth stays as it is, NDCG@10 is some
-        .001 lower than with None.
+        Half-life of the average of weights that serves rankings, in queries, so that it follows a truth that drifts; None for
+        the average of all weight vectors so far, 0 for the last weights. The last weights are the ones that learn, and the
+        bounds hold for them. 1000 is chosen on validation parts and synthetic streams: where the truth stays as it is, NDCG@10
+        is some .001 lower than with None.
     served
-        Whose mistakes to learn from if `learn_one` gets no served scores: `"current"`, those of the weights that learn;
-        `"average"`, those of the average that serves rankings, for which the bounds then hold (`averaged_bound`). This
-        certifies the rankings as served; rankings are worse on MQ2008 and better on drifting streams.
+        Whose mistakes to learn from if `learn_one` gets no served scores: `"current"`, the weights that learn; `"average"`,
+        the average that serves rankings, for which the bounds then hold (`averaged_bound`). `"average"` certifies the rankings
+        as served; rankings are worse on MQ2008 and better on drifting streams.
     norm_cap
         kappa, 0 < kappa <= 1: after each update the weights are scaled down to a norm of kappa times the square root of the sum
         of ||z||^2 + 2 tau V, so that they follow drift (`capped_bound`). It changes all weights, so sparse queries become dense
@@ -274,7 +274,7 @@ class PerceptronRanker(LinearRanker):
         return self._learn_in_turn(block, rounds, learn)
 
     def _watch(self, block: Block, rounds: np.ndarray, *watched: np.ndarray) -> int:
-        """Learn arrays, from served scores if there are any, and measure on the way what is `watched`."""
+        """Learn arrays, from served scores if they are given, and measure on the way what is `watched`."""
         X, y, offsets, w, _, _, served, *_ = block
         return kernels.learn_watched(
             X, y, offsets, w, discounts(len(y)), self._config, self._weights, self._average, self._counters, rounds,

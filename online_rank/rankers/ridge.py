@@ -208,7 +208,7 @@ class RidgeRanker(FadingRanker):
         return len(block.w)
 
     def _add(self, X: np.ndarray, y: np.ndarray, weight: float, keep: float) -> None:
-        """Add a query to the equations, of which the share `keep` is left."""
+        """Multiply the equations by `keep`, and add a query."""
         rows, moment = np.empty(X.shape), np.empty_like(self._moment)
         kernels.add_query(X, y, weight, keep, self._moment, rows, moment)
         if self._seconds is None:

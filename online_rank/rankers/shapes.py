@@ -28,7 +28,7 @@ class Level(NamedTuple):
     Attributes
     ----------
     name
-        The level; None for all that have no weight of their own.
+        The level; None for all levels that share a weight.
     height, low, high
         What it adds to the score of a document that has none, and the range of this over the members.
     share
@@ -117,7 +117,7 @@ def shapes_of(ranker: CurvedRanker, features: Sequence[Hashable] | None = None, 
 
 
 class _Drawn:
-    """The served curves of a ranker and those of its members, under its lock."""
+    """The served curves of a ranker and the curves of its members, under its lock."""
 
     def __init__(self, ranker: CurvedRanker) -> None:
         self._ranker, self._names = ranker, ranker._own_names()

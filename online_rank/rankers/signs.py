@@ -11,7 +11,7 @@ weights, or their distance to u. For v = w_t + z_t and any u in K, with p = Pi(v
   of the <u, z_t>, and V - F(u) is at most the latter: the hindsight forms hold.
 - ||Pi(v)|| <= ||v||: the norms grow no faster, so that ||w_{T+1}||^2 <= ||w_1||^2 + sum (||z_t||^2 + 2 tau_t V_t) as before.
 - ||Pi(v) - u|| <= ||v - u||: v - u = (Pi(v) - u) - p with <Pi(v) - u, p> = -<u, p> <= 0, since <Pi(v), p> = 0. The distance to
-  u does not grow: the forms of online gradient descent, and those of given initial weights in K, hold.
+  u does not grow: the bounds for online gradient descent, and for given initial weights in K, hold.
 - ||Pi(w_t + z_t) - w_t|| <= ||z_t|| for w_t in K, the same with u = w_t: forms for averages and late grades, which measure how
   far the weights have moved since, hold.
 
@@ -46,7 +46,7 @@ def checked_signs(signs: Any) -> Any:
 
 
 def require_in_array(signs: Mapping[Any, int] | None, n_features: int) -> None:
-    """Raise ValueError unless every feature with a sign is one of those of an array: "1" for column 0, and so on.
+    """Raise ValueError unless every feature with a sign is a column of an array: "1" for column 0, and so on.
 
     Arrays without columns, as before the first query, lack none.
     """
@@ -61,7 +61,7 @@ def require_in_array(signs: Mapping[Any, int] | None, n_features: int) -> None:
 def against_signs(
     signs: Mapping[Any, int] | None, names: Iterable[Hashable], weights: np.ndarray
 ) -> tuple[Hashable, float] | None:
-    """The first feature whose weight has the wrong sign, with the weight; None if there is none.
+    """The first feature whose weight has the wrong sign, with the weight; None if all signs are right.
 
     Parameters
     ----------

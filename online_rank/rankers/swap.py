@@ -28,8 +28,8 @@ class SwapRanker(ExploringRanker):
     .. math:: c_i \mathrel{+}= \rho\,\sigma'(s_i - s_j)\,(g_i - g_j - \beta_{ab}), \qquad
         c_j \mathrel{-}= \rho\,\sigma'(s_i - s_j)\,(g_i - g_j - \beta_{ab}), \qquad \rho = \frac{P(R^*)}{P(R) + P(R^*)},
 
-    with the logistic function sigma, P(R) the probability of the ranking that was shown and P(R*) that of the one with i and j
-    exchanged. :math:`\beta_{ab}`, the mean of :math:`g_i - g_j` so far, weighted by rho, is the average effect of the two
+    with the logistic function sigma, P(R) the probability of the ranking that was shown, and P(R*) of the same ranking with i
+    and j exchanged. :math:`\beta_{ab}`, the mean of :math:`g_i - g_j` so far, weighted by rho, is the average effect of the two
     positions; subtracting it removes most of the variance. A document gains nothing from its position: equally attractive
     documents are not pushed apart, for any users and any beta [PDGD]. If only one or two documents are shown, they are also
     compared with the documents drawn next and held back, whether or not anything is clicked.
@@ -124,7 +124,7 @@ class SwapRanker(ExploringRanker):
     def _scale_beginning(self, block: Block, shown: ShownBlock) -> None:
         """Scale the initial scores to a standard deviation of `strength`, in the first query in which they vary.
 
-        Bets are placed in units of scores, whatever the scale of the features, so the initial weights must be too.
+        Bets are in units of scores on every scale of the features, so the initial weights must be too.
         """
         scores = self._unaveraged_scores(block.X)
         for q, first in enumerate(block.offsets[:-1].tolist()):

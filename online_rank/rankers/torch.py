@@ -66,11 +66,11 @@ class TorchRanker(AveragedRanker):
     l2
         Adds l2 ||parameters||^2 / 2 to the cost of every step.
     measure
-        The measure of `last_round.loss`, and of a surrogate given by name. A `Surrogate` has its own. The loss is that of the
+        The measure of `last_round.loss`, and of a surrogate given by name. A `Surrogate` has its own. It measures the
         ranking that `predict_one` would give by the last parameters; with dropout or batch normalization, which score otherwise
         while they learn, this takes a second forward pass.
     half_life
-        That of the average of parameters that serves rankings, in steps; None for the average of all so far, 0 for the last.
+        Half-life of the average of parameters that serves rankings, in steps; None for the average of all, 0 for the last.
     seed
         Seed of dropout and other random parts of the module while learning.
 
@@ -164,7 +164,7 @@ class TorchRanker(AveragedRanker):
 
     @locked
     def load_state_dict(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go on from what `state_dict` gave of a ranker with the same module and optimizer.
+        """Continue from the `state_dict` of a ranker with the same module and optimizer.
 
         Raises
         ------
@@ -178,7 +178,7 @@ class TorchRanker(AveragedRanker):
             names = None if names is None else tuple(names)
             sound = type(n_features) is int and n_features >= 0 and (names is None or len(set(names)) == n_features)
         except Exception as error:
-            raise ValueError(f"state is not that of TorchRanker.state_dict: {error!r}") from None
+            raise ValueError(f"state does not come from TorchRanker.state_dict: {error!r}") from None
         if not sound:
             raise ValueError("state has impossible features")
         wanted, buffers = {f"online_rank{name}": getattr(self, name) for name in _LEARNED}, self._named_buffers()

@@ -105,7 +105,7 @@ def learn_waiting(
     """
     number = state._pending.number(query_id) or 0
     text, scores, drawn = state._pending.get(query_id)
-    query = block_of(state, number, text)
+    query = _asked_at(block_of(state, number, text), state._pending.time(query_id))
     if is_clicks and drawn is None:
         raise ValueError(NOT_CLICKS)
     account = LossInterval(state._served)
@@ -121,6 +121,7 @@ def learn_waiting(
                 shown = Impression(tuple(displayed))
             feedback = y = shown.clicked(feedback)
             if changed and not abilities_of(state.model).takes_any_list:
+                _count_impression(state, query, y, at, changes)
                 answer = {"id": asked_as(query_id), "learned": False, "displayed": True}
                 return forget_query(state, query_id, "displayed", Reply(answer, outcome, learned=True), outcome.digest)
             state._counts["displayed"] += changed
@@ -211,6 +212,21 @@ def remembering(state: ServiceState, query: Block, at: float) -> Block:
     """A query that is ranked at a time; what steps make of earlier feedback on it waits with it (`Block.remembered`)."""
     models = [state.model] if state.challenge is None else [state.model, state.challenge.model]
     return query._replace(remembered={AT: [at]}) if any(abilities_of(model).remembers for model in models) else query
+
+
+def _asked_at(query: Block, at: float | None) -> Block:
+    """A query that waits, with the time at which it was asked, which may have been set back (`stored_times`)."""
+    kept = query.remembered
+    return query if kept is None or at is None else query._replace(remembered=kept | {AT: [at]})
+
+
+def _count_impression(state: ServiceState, query: Block, y: Clicks, at: float | None, changes: all_or_nothing) -> None:
+    """Let the steps that remember feedback (`History`) count a list that the rankers cannot learn from."""
+    for model in [state.model] if state.challenge is None else [state.model, state.challenge.model]:
+        for step in steps_of(model)[:-1]:
+            if abilities_of(step).remembers:
+                changes.include(step, query)
+                step.learn_one(_at_time(step, query, at), y)
 
 
 def _placed(query: Block, scores: Sequence[float]) -> Block:

@@ -12,11 +12,13 @@ from online_rank.arguments import flag, integer
 from online_rank.arguments import number as real
 from online_rank.base import abilities_of, ranker_of, steps_of
 from online_rank.base.anatomy import learned_measure
+from online_rank.base.forgetting import parts_of
 from online_rank.base.schema import Array, Count, Derived, DictOf, Nested, Plain, Schema, Text, TupleOf
 from online_rank.base.undo import Undo, all_or_nothing
 from online_rank.intervals import Interval, LossInterval
 from online_rank.metrics import metric
 from online_rank.preprocessing._columns import ColumnTransformer
+from online_rank.preprocessing.history import History
 from online_rank.query import Block
 from online_rank.serving.challenge import Challenge
 from online_rank.serving.clock import CLOCK
@@ -160,6 +162,7 @@ class ServiceState:
         Losses are those of rankings whose grades arrived (`served_interval`): their sum, their mean, and its interval.
         """
         interval = self.served_interval()
+        histories = {str(step): {"keys": step.n_keys, "left": step.n_left} for step in parts_of(self.model, History)}
         return {
             **self.counts(),
             "pending": self.n_waiting,
@@ -171,6 +174,7 @@ class ServiceState:
             "longest_delay": self._longest_delay,
             **({"keep": self.keep, "kept_sum": float(self._kept[1]), "kept_mean": self.kept_mean} if self.draws else {}),
             **({} if self.challenge is None else {"challenger": self.challenge.figures()}),
+            **({"histories": histories} if histories else {}),
         }
 
     @property

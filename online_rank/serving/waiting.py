@@ -55,6 +55,10 @@ class WaitingQueries:
         found = self._queries.get(query_id)
         return None if found is None else found[0]
 
+    def time(self, query_id: Hashable) -> float | None:
+        """The time of the query waiting under an id, or None."""
+        return self._queries[query_id][2] if query_id in self._queries else None
+
     def get(self, query_id: Hashable) -> Any:
         """The query that waits under an id, or None."""
         number, _, _, query = self._queries.get(query_id, (0, 0, None, None))

@@ -32,7 +32,7 @@ ROOMS = (
     "surrogates",
 )
 
-#: Modules that are public by themselves, beside the rooms: they have API pages of their own.
+#: Public modules that are no rooms: they have API pages, too.
 MODULES = (
     "distributed.dask",
     "distributed.keyed",

@@ -24,13 +24,13 @@ def warm_up(*models: Any) -> None:
     A wheel for Linux contains compiled kernels, so there is nothing to do. In a checkout on Linux, a call without models
     compiles the kernels of all rankers into one file in the user's cache folder (or in `ONLINE_RANK_CACHE_DIR`), which later
     processes load in milliseconds and without numba; this takes one to two minutes. On other systems, and for given models,
-    numba compiles the kernels and caches them beside the package if that folder is writable, otherwise in its own cache folder
+    numba compiles the kernels and caches them next to the package if that folder is writable, otherwise in its own cache folder
     (`NUMBA_CACHE_DIR`). `online-rank --version` says which is in use.
 
     Parameters
     ----------
     *models
-        Rankers or pipelines; copies of them learn and rank two small queries. The default, where no file of kernels can be
+        Rankers or pipelines; copies of them learn and rank two small queries. The default, if no file of kernels can be
         used, is `PerceptronRanker()`, alone and behind a `StreamQuantileMap`, and `GradientRanker()`.
 
     Raises
@@ -206,7 +206,7 @@ def _use_streams() -> None:
 
 
 def _build(folder: Path, targets: Iterable[str], only: Iterable[str] = ()) -> int:
-    """Build the object files of some targets, each in a process of its own. Returns how many failed.
+    """Build the object files of some targets, each in a separate process. Returns how many failed.
 
     `only` names kernels, such as `dense.score`; if empty, all are built. A complete file for this machine is kept only after
     another process has called each of its kernels, because faulty machine code would crash that process and every later one.

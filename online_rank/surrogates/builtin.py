@@ -53,7 +53,7 @@ class Surrogate:
         # Rankers read the parameters and compute the loss in a kernel: an overridden method would silently have no effect.
         raise TypeError(
             "Surrogate cannot be subclassed: rankers compute it in compiled code, from its parameters; a class of your own "
-            "with a method value_and_gradient(s, y) is a surrogate by itself"
+            "with a method value_and_gradient(s, y) is a surrogate without subclassing anything"
         )
 
     def __post_init__(self) -> None:
@@ -292,7 +292,7 @@ def structured(measure: str = "ndcg@10") -> Surrogate:
 
     For (linear) NDCG, of Chapelle, Le & Smola 2007: :math:`F = \sum_i \max(0, k + 1 - \pi(i)) s_i`, k the cutoff or m; for
     :math:`\pi_R` averaged over its free choices within grades. The maximum is found by assignment, in O(k^2 m); the l1 constant
-    is k (k + 1), which grows with m where there is no cutoff.
+    is k (k + 1), which grows with m without a cutoff.
 
     For average precision, of Yue et al. 2007: :math:`F = \frac{1}{r (m - r)} \sum_{ij} \pm (s_i - s_j)`, + where :math:`\pi`
     puts i first. The maximum is found by their greedy argument, in O(r (m - r)); the l1 constant is 4.

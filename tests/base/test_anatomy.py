@@ -118,12 +118,12 @@ def test_a_pipeline_that_gets_another_step_says_what_it_can_do_then():
         lambda ranker: StreamScaler() | LossTracker(ranker),
     ],
 )
-def test_the_measure_of_a_wrapper_is_that_of_the_ranker_inside(wrapped):
+def test_a_wrapper_has_the_measure_of_the_ranker_inside(wrapped):
     model = wrapped(PerceptronRanker("ap>=2"))
     assert learned_measure(model).name == "ap>=2"
 
 
-def test_a_wrapper_may_be_told_another_measure():
+def test_a_wrapper_may_have_another_measure():
     assert learned_measure(BlendRanker([PerceptronRanker("ap")], measure="ndcg")).name == "ndcg"
     assert learned_measure(PointwiseRanker(linear_model.LinearRegression(), measure="ap")).name == "ap"
     assert learned_measure(SwapRanker()).name == "ndcg@10"

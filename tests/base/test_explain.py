@@ -76,7 +76,7 @@ def test_contributions_by_hand():
     found = model.explain_one([[4.0, 1.0], [1.5, 9.0]], 0, 1)
     assert found.contributions == [pytest.approx(w * ((4.0 - 2.0) - (1.5 - 2.0))), 0.0]
     assert found.largest_first() == [("1", found.difference)]
-    assert found.in_words().splitlines()[0].startswith("0 scores ")
+    assert found.in_words().splitlines()[0].startswith("score of 0 minus score of 1: ")
     with pytest.raises(ValueError, match="x has no document 'z'"):
         model.explain_one([[4.0, 1.0]], 0, "z")
 

@@ -1,4 +1,4 @@
-"""The closed form of a model beside the model."""
+"""The closed form of a model compared with the model."""
 
 import numpy as np
 import pytest

@@ -37,7 +37,7 @@ HOME = online_rank.__path__[0]
 
 
 def at_line(act, instant, do, but=()):
-    """Call `act`, and `do` before the line of this library with the number `instant`, if it has so many; returns whether.
+    """Call `act`, and `do` before the line of this library with the number `instant`; returns whether it came that far.
 
     Lines of the files called `but` do not count.
     """
@@ -162,7 +162,7 @@ def test_a_pipeline_that_refuses_a_query_keeps_the_round_before():
         assert answers(model) == before
 
 
-def test_a_class_with_a_learn_of_its_own_does_not_inherit_that_learning_is_one_kernel():
+def test_a_class_that_defines_learn_does_not_inherit_that_learning_is_one_kernel():
     class Chatty(PerceptronRanker):
         """Learns twice."""
 
@@ -236,7 +236,7 @@ def test_a_network_whose_first_documents_have_no_features():
 
 @pytest.mark.parametrize("name", ["scaler and perceptron", "map and perceptron", "scaler and ridge", "ridge", "blend"])
 def test_an_error_from_inside_is_undone(name):
-    """A lack of memory, or what the handler of another signal raises, before any line but those of the undo log."""
+    """A lack of memory, or what the handler of another signal raises, before any line outside the undo log."""
     model = MODELS[name]()
     model.learn_one(X, Y)
     after = copy.deepcopy(model)
@@ -253,13 +253,13 @@ def test_an_error_from_inside_is_undone(name):
                 break
         except MemoryError:
             assert answers(learner) in (before, after), instant
-        # A trace raises where no handler of signals runs, too: behind the body, before the log is left.
+        # A trace also raises at places without signal handlers: behind the body, before the log is left.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         instant += 1
     assert instant > 20
 
 
-def test_undoing_goes_on_after_a_step_that_fails():
+def test_undoing_continues_after_a_step_that_fails():
     undone = []
 
     def fails():
@@ -400,7 +400,7 @@ def test_another_signal_whose_handler_raises_at_the_door_leaves_the_handler_of_i
 @pytest.mark.slow
 def test_interrupts_arrive_in_a_test_run_that_was_started_with_sigint_ignored():
     """As by a shell script in the background: a Ctrl-C was lost, here and in the commands that tests start."""
-    name = "test_a_class_with_a_learn_of_its_own_does_not_inherit_that_learning_is_one_kernel"
+    name = "test_a_class_that_defines_learn_does_not_inherit_that_learning_is_one_kernel"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"{__file__}::{name}"]
     ignored = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

@@ -32,7 +32,7 @@ class Recent:
         self.most, self.last, self.t = most, {}, 0
 
     def meet(self, names):
-        """The names that leave for those of a query."""
+        """The names that leave when the names of a query come."""
         self.t += 1
         new = [name for name in names if name not in self.last]
         beyond = len(self.last) + len(new) - self.most
@@ -142,7 +142,7 @@ def learn(model, queries):
         model.learn_one(x, y)
 
 
-def test_it_is_said_once_and_counted():
+def test_it_warns_once_and_counts():
     model = PerceptronRanker()
     model.max_features = 4
     queries = [([{f"n{t}": 1.0, "a": 2.0}, {"a": 1.0}], [1, 0]) for t in range(8)]

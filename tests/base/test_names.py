@@ -65,13 +65,13 @@ def test_many_names_come_and_go(columns):
     assert len(columns._table._rows) <= 8 * (MANY + 2000)
 
 
-def test_columns_that_are_no_texts_are_told_apart_by_the_dict(columns):
+def test_columns_that_are_no_texts_are_distinguished_by_the_dict(columns):
     columns.add([5, ("a", "b"), np.str_("text")])
     assert looked_up(columns, ["5", "text"]) == [-1, MANY + 2]
     assert columns.of([5, ("a", "b"), "text"]).tolist() == [MANY, MANY + 1, MANY + 2]
 
 
-def test_a_copy_has_a_table_of_its_own(columns):
+def test_a_copy_has_another_table(columns):
     other = copy.deepcopy(columns)
     other.add(["new"])
     assert looked_up(other, ["new"]) == [MANY]

@@ -284,7 +284,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("make", WRONG.values(), ids=WRONG)
-def test_transformers_of_single_documents_are_told_apart(make):
+def test_transformers_of_single_documents_are_distinguished(make):
     with pytest.raises(TypeError, match=r"gets? whole queries: wrap it, ForEachDocument\("):
         make(PerceptronRanker())
 

@@ -23,7 +23,7 @@ RANKERS = {
 
 
 @pytest.mark.parametrize("make", RANKERS.values(), ids=RANKERS)
-def test_behind_a_moving_scaler_the_served_loss_is_that_of_what_was_answered(make):
+def test_behind_a_moving_scaler_the_served_loss_measures_what_was_answered(make):
     model, ndcg, expected, found, other = StreamScaler() | make(), measure("ndcg@10"), [], [], 0
     for X, y in moving_stream():
         scores = model.predict_one(X)

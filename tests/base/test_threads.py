@@ -1,4 +1,4 @@
-"""Threads beside one that learns: they meet the state after some query, never a part of one."""
+"""Threads that read while another one learns: they meet the state after some query, never a part of one."""
 
 import copy
 import itertools
@@ -71,7 +71,7 @@ def test_models_that_share_a_step_share_the_lock_with_all_of_theirs():
     assert locks(first) != locks(second)
     bridge = scaler | other | PerceptronRanker()
     assert len(locks(first) | locks(second) | locks(bridge)) == 1
-    # A copy has a scaler of its own.
+    # A copy has another scaler.
     assert locks(copy.deepcopy(first)) != locks(first)
 
 
@@ -108,7 +108,7 @@ def test_two_pipelines_that_share_a_scaler_in_two_threads():
 @pytest.mark.usefixtures("quick_switches")
 @pytest.mark.parametrize("taken", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m)), lambda m: from_bytes(to_bytes(m))])
 @pytest.mark.parametrize("name", ["pipeline", "tracker"])
-def test_a_copy_beside_a_learning_thread_is_the_model_after_some_query(name, taken):
+def test_a_copy_during_learning_in_a_thread_is_the_model_after_some_query(name, taken):
     stream, model = queries(), MODELS[name]()
     met, plain = {}, MODELS[name]()
     met[repr(state(plain))] = 0
@@ -138,7 +138,7 @@ def state(model):
     return [state_of(step) for step in steps_of(model)]
 
 
-def test_a_certificate_beside_a_learning_thread():
+def test_a_certificate_while_a_thread_learns():
     tracker, stream = LossTracker(PerceptronRanker(), {"u": np.ones(6)}), queries(1500)
     tracker.learn_one(*stream[0])
     thread = threading.Thread(target=lambda: [tracker.learn_one(X, y) for X, y in stream])
@@ -174,10 +174,10 @@ def test_the_contract_finds_a_public_method_without_the_lock():
         methods_hold_the_lock(Forgetful())
 
 
-def test_the_contract_finds_a_part_with_a_lock_of_its_own():
+def test_the_contract_finds_a_part_with_another_lock():
     model = LossTracker(PerceptronRanker())
     model._learner = copy.deepcopy(model._learner)
-    with pytest.raises(AssertionError, match="locks of their own"):
+    with pytest.raises(AssertionError, match="have several locks"):
         one_lock(model)
 
 
@@ -194,7 +194,7 @@ def test_locks_are_neither_state_nor_compared():
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
-def test_children_forked_beside_a_learner_have_whole_models_with_free_locks(quick_switches):
+def test_children_forked_while_a_thread_learns_have_whole_models_with_free_locks(quick_switches):
     """A child has only the thread that forked: a lock which another one held stayed taken, and the model torn."""
     model = StreamScaler() | PerceptronRanker()
     stream, done = queries(), threading.Event()

@@ -15,7 +15,7 @@ def test_a_union_gives_what_its_parts_give():
         assert np.array_equal(union.transform_one(X), np.hstack([scaler.transform_one(X), normalizer.transform_one(X)]))
 
 
-def test_names_are_told_apart():
+def test_names_are_distinguished():
     X, y = teacher_queries()[0]
     x, _ = as_dicts(X, y)
     answer = (StreamScaler() + QueryNormalizer()).transform_one(x)

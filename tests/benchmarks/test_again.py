@@ -67,14 +67,14 @@ def test_rows_may_come_in_another_order():
     assert both(PAGE, PAGE.replace(f"{one}\n{two}", f"{two}\n{one}")) == both(PAGE, PAGE)
 
 
-def test_rows_of_one_name_are_told_apart_by_the_next_cells_also_when_one_of_them_is_left_out():
+def test_rows_of_one_name_are_distinguished_by_the_next_cells_also_when_one_of_them_is_left_out():
     page = "# R\n\n| | at | value |\n|---|---|---|\n| a | x | 1 |\n| a | y | 2 |\n| b | x | 3 |\n"
     part = page.replace("| a | x | 1 |\n", "").replace("| b | x | 3 |\n", "")
     assert both(page, part, part=True) == Compared(same=2, left=4)
     assert both(page, part.replace("2 |", "5 |"), part=True).changed == ("R: a y, value: 2 became 5",)
 
 
-def test_columns_of_one_header_are_told_apart():
+def test_columns_of_one_header_are_distinguished():
     page = "# R\n\n| | own | shared | own |\n|---|---|---|---|\n| a | 1 | 2 | 3 |\n"
     assert both(page, page) == Compared(same=3)
     assert both(page, page.replace("3 |\n", "4 |\n")).changed == ("R: a, own (2): 3 became 4",)
@@ -94,7 +94,7 @@ def test_a_part_may_leave_out_rows_columns_and_text():
     assert compared(sections_of(PAGE)[0], None, times=True) == Compared(left=2, times=4)
 
 
-def test_the_command_of_a_section_is_the_next_below_it_or_that_of_the_page():
+def test_the_command_of_a_section_is_the_next_below_it_or_the_command_of_the_page():
     assert [section.command for section in sections_of(PAGE)] == [("benchmarks.rankers", "--seeds", "3")] * 2
     more = "\n## More\n\n1\n\n`python -m benchmarks.rankers --keep kept.json --seeds 5`\n\n## Last\n\n2\n"
     assert [section.command for section in sections_of(PAGE + more)][2:] == [("benchmarks.rankers", "--seeds", "5"), ()]
@@ -146,7 +146,7 @@ def test_a_command_that_fails_or_takes_too_long_is_named(monkeypatch):
     assert "it takes more than 60 s" in check_page("rankers", page, 60.0)[1][0]
 
 
-def test_a_page_is_told_its_seeds_and_about_how_long_it_takes(monkeypatch):
+def test_a_page_shows_its_seeds_and_about_how_long_it_takes(monkeypatch):
     monkeypatch.setitem(CATALOGUE, "rankers", [Entry("How", "0 to 2", "5 minutes")])
     took = "It took 0.1 minutes, 0.1 of the processor."
     bare = PAGE.replace(f"Seeds: 0 to 2. {took}\n", "")
@@ -159,7 +159,7 @@ def test_a_page_is_told_its_seeds_and_about_how_long_it_takes(monkeypatch):
 def test_every_page_says_how_it_was_made(path):
     page = path.read_text()
     assert unsaid(page) == []
-    assert report.described(path.stem, page) == page  # The seeds are under every section that was measured by itself.
+    assert report.described(path.stem, page) == page  # The seeds are under every section that was measured separately.
     for section in sections_of(page):
         assert section.command or compared(section, None).left == 0, section.title
         for table in _again._tables(section.text):

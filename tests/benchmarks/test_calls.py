@@ -6,7 +6,7 @@ from benchmarks import calls
 
 
 @pytest.mark.parametrize("row", calls.BARS)
-def test_a_query_takes_at_most_so_many_calls(row):
+def test_a_query_takes_no_more_calls_than_the_bar(row):
     found = calls.least(row)
     assert found.total() <= calls.BARS[row], found.most_common(10)
     assert calls.n_files(found) <= calls.MOST_FILES.get(row, 25)

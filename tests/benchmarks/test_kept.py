@@ -1,4 +1,4 @@
-"""Long benchmarks go on where they were interrupted."""
+"""Long benchmarks continue where they were interrupted."""
 
 import json
 

@@ -45,6 +45,6 @@ def usual(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["plain Python", "OPENBLAS_CORETYPE=Nehalem", "NPY_DISABLE_CPU_FEATURES"])
 def test_other_processes_learn_the_same_bits(name, usual, tmp_path, monkeypatch):
-    # With the kernels of this process, whatever they are.
+    # With the kernels of this process, compiled ahead or not.
     monkeypatch.setitem(portable.PROCESSES, name, (None, portable.PROCESSES[name][1]))
     assert portable.measured(name, [16], tmp_path, *MODELS)["digests"] == usual

@@ -1,4 +1,4 @@
-"""Compiled impressions are those of the public interface."""
+"""Compiled impressions equal impressions of the public interface."""
 
 import numpy as np
 import pytest

@@ -53,7 +53,7 @@ def test_no_beginning_violates_its_bounds(seed, scale, credit, against):
     assert from_bytes(to_bytes(tracker)).certificate("u").to_dict() == certificate.to_dict()
 
 
-def test_a_ranker_that_has_learned_goes_on_under_a_tracker():
+def test_a_ranker_that_has_learned_continues_under_a_tracker():
     teacher = np.array([1.0, -1.0, 0.5])
     ranker = PerceptronRanker()
     for X, y in queries(1, 20, teacher):

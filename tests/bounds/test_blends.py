@@ -1,4 +1,4 @@
-"""Certificates of blends: whatever is served, against the best in hindsight."""
+"""Certificates of blends: any served rankings, against the best in hindsight."""
 
 import math
 
@@ -55,8 +55,8 @@ def fixed(column):
 
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 12), keep=st.sampled_from([1.0, 0.9]), prior=st.booleans())
 @settings(deadline=None, max_examples=60)
-def test_whatever_is_served_the_bound_holds_at_all_times(seed, n, keep, prior):
-    """An independent account, from the definitions, beside the kernel; losses of any kind, the served one set to anything."""
+def test_the_bound_holds_at_all_times_for_any_served_rankings(seed, n, keep, prior):
+    """An independent account, from the definitions, next to the kernel; losses of any kind, the served one set to anything."""
     rng = np.random.default_rng(seed)
     first = rng.dirichlet(np.ones(n)) if prior else np.full(n, 1.0 / n)
     L, account, X, H, delta = np.zeros(n), opening(), 0.0, 0.0, 0.0
@@ -84,7 +84,7 @@ def test_the_counterexample_of_blends():
     model = BlendRanker([fixed(0), fixed(1)], measure="ndcg", grid=1)
     lost, best = 0.0, np.zeros(2)
     for _ in range(2000):
-        # The two rankers disagree, and whatever is served is wrong.
+        # The two rankers disagree, and every served ranking is wrong.
         X = np.array([[1.0, -1.0], [-1.0, 1.0]])
         scores = model.predict_one(X)
         y = [1, 0] if scores[0] <= scores[1] else [0, 1]

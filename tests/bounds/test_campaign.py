@@ -107,7 +107,7 @@ def query(rng, d, kind):
 
 
 def run(seed):
-    """One run of random settings. Returns the model, its account, and what may be said of it."""
+    """One run of random settings. Returns the model, its account, and what a certificate may state."""
     rng = np.random.default_rng(seed)
     d = int(rng.integers(2, 5))
     kind = rng.choice(["grid", "normal", "sparse"])

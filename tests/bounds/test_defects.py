@@ -47,7 +47,7 @@ def test_a_second_bound_of_one_name_is_refused():
 
 
 def test_an_idle_machine_does_not_set_comparators_to_zero():
-    """The scale of the comparators was that of the last machine, 0 for features it had not met: norm 0, VIOLATED."""
+    """The comparators took the scale of the last machine, 0 for features it had not met: norm 0, VIOLATED."""
     work = [named({"a": 1.0, "b": 0.0}, {"a": 0.0, "b": 1.0})] * 3
     for shards in ([work, []], [[], work]):
         certificate = mixed(*shards, u={"a": 1.0, "b": -1.0}).certificate()
@@ -66,7 +66,7 @@ def test_the_order_of_machines_changes_no_certificate():
     assert [value for _, value in values[0]] == pytest.approx([value for _, value in values[1]])
 
 
-def test_loss_is_called_that_of_what_was_served_only_where_it_is():
+def test_a_loss_is_called_the_served_rankings_only_where_it_is():
     """Behind a scaler the average was judged on other features than it had answered on."""
     pipeline = StreamScaler() | LossTracker(PerceptronRanker(served="average"), {"u": np.ones(3)}, measure_served=True)
     for t, (X, y) in enumerate(queries(2, 100)):
@@ -110,7 +110,7 @@ def test_raw_timestamps_are_not_violations():
     """Scores of 1e12 and more: rounding of a pair is of the size of ||u|| R_X, which V of them add up."""
     for seed in range(50):
         rng = np.random.default_rng(seed)
-        # The loss is V, and all margins are below 1, so that the hindsight form is V too, but for rounding.
+        # The loss is V, and all margins are below 1, so that the hindsight form is V too, up to rounding.
         tracker = LossTracker(PerceptronRanker(credit="spread"), {"u": 0.01 * rng.normal(size=3)})
         for t in range(40):
             X = rng.normal(size=(6, 3))

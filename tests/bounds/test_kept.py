@@ -15,7 +15,7 @@ def test_the_norm_of_a_comparator_before_its_first_move_counts():
     tracker.learn_one(np.eye(2), [1, 0])
     tracker.move_comparator("u", [0.3, 0.4])
     certificate = tracker.certificate()
-    # U is the largest norm, that of the beginning; kappa = 1/2, P = 4.5.
+    # U is the largest norm, at the beginning; kappa = 1/2, P = 4.5.
     Q = certificate.facts["Q"]
     assert certificate.facts["largest_norm"] == 5.0
     assert math.isclose(certificate.bound("capped_bound"), certificate.pair_loss + math.sqrt(Q) * (0.5 * 4.5 + 5.0 / 0.5))

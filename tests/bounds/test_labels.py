@@ -15,8 +15,8 @@ NDCG = measure("ndcg@10")
 def short_run(seed):
     """A run of a few queries.
 
-    Returns its certificate, whether each query's loss was that of what was served, and what was done: the number of queries,
-    that of those learned from given scores, and whether the others were learned as they were answered.
+    Returns its certificate, whether each query's loss measured the served ranking, and what was done: the number of queries,
+    the number of queries learned from given scores, and whether the others were learned as they were answered.
     """
     rng = np.random.default_rng(seed)
     half_life, served = [(0, "current"), (None, "current"), (3.0, "current"), (3.0, "average")][rng.integers(4)]
@@ -52,8 +52,8 @@ def assert_labels_are_true(seeds):
     return by_totals
 
 
-def test_a_loss_is_called_that_of_the_served_rankings_only_if_their_scores_decided():
-    assert assert_labels_are_true(range(100)) > 0  # So many would have been mislabelled by the equality of totals.
+def test_a_loss_is_called_the_served_rankings_only_if_their_scores_decided():
+    assert assert_labels_are_true(range(100)) > 0  # Equality of totals would have mislabelled these.
 
 
 @pytest.mark.slow
@@ -69,7 +69,7 @@ def members(kind):
 
 @pytest.mark.parametrize("kind", ["additive", "plain", "mapped", pytest.param("default", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("around", ["alone", "tracked", "behind a map"])
-def test_the_account_of_a_blend_is_that_of_what_was_served_only_where_it_says_so(kind, around):
+def test_the_account_of_a_blend_measures_what_was_served_only_where_it_says_so(kind, around):
     """A member's own map learns before the blend judges its candidates: certified 168.745, served 168.857."""
     blend = BlendRanker() if kind == "default" else members(kind)
     model = LossTracker(blend, measure_served=True) if around == "tracked" else blend

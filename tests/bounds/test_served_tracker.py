@@ -71,7 +71,7 @@ def test_the_delayed_bound_is_attained_through_the_library(T, D, loss):
 )
 @settings(deadline=None, max_examples=40)
 def test_served_scores_decide_and_are_certified(seed, half_life, beta, delay, credit):
-    """Late grades, out of order: the tracker beside a slow learner that is told the same scores."""
+    """Late grades, out of order: the tracker compared with a slow learner that gets the same scores."""
     rng = np.random.default_rng(seed)
     teacher = rng.normal(size=3)
     ranker = PerceptronRanker("ndcg", credit=credit, half_life=half_life, relative_margin=beta)
@@ -113,7 +113,7 @@ def test_learning_from_the_average_is_learning_from_what_it_served():
 
 @pytest.mark.parametrize("half_life", [None, 0])
 @pytest.mark.parametrize("given_scores", [False, True])
-def test_behind_a_moving_scaler_the_served_loss_is_that_of_what_predict_one_answered(half_life, given_scores):
+def test_behind_a_moving_scaler_the_served_loss_measures_what_predict_one_answered(half_life, given_scores):
     """D: the second column is multiplied by 100 every 25 queries."""
     pipeline = StreamScaler() | LossTracker(PerceptronRanker(half_life=half_life), {"u": np.ones(3)}, measure_served=True)
     ndcg, answered, differ = measure("ndcg@10"), 0.0, 0
@@ -244,7 +244,7 @@ def test_a_comparator_is_copied():
     assert tracker.certificate().to_dict() == before
 
 
-def test_a_learner_that_is_taught_by_itself_is_noticed():
+def test_a_learner_that_learns_without_its_tracker_is_noticed():
     """F: `tracker.model.learn_one(...)` went unnoticed."""
     tracker = LossTracker(PerceptronRanker(), {"u": np.ones(2)})
     tracker.learn_one(np.eye(2), [1, 0])
@@ -343,7 +343,7 @@ def test_a_block_with_a_feature_that_is_not_finite_is_refused_whole(transformer,
 
 @pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("given", [False, True])
-def test_a_tracker_beside_a_comparator_says_which_ranks_better(scaled, given):
+def test_a_tracker_with_a_comparator_says_which_ranks_better(scaled, given):
     names = {"teacher": np.array([1.0, -1.0, 0.5]), "against": np.array([-1.0, 1.0, -0.5])}
     tracker = LossTracker(PerceptronRanker("ndcg"), names, measure_served=True)
     model, scaler = (StreamScaler() | tracker if scaled else tracker), StreamScaler()

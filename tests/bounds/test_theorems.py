@@ -68,7 +68,7 @@ def test_a_bound_knows_the_settings_that_it_covers(names, covered, not_covered):
         assert not issubclass(object, BOUNDS[name].of)
 
 
-def test_the_margin_of_a_model_is_that_of_its_bound():
+def test_the_margin_of_a_model_matches_its_bound():
     """`relative_margin` meant two things: 0.3, the default, gave 4.6, but the margin of the model grows to 4 beta B R_X^2."""
     numbers = {"comparator_loss": 0.0, "norm": 1.0, "R_X": 1.0}
     valid = 4.0 * (1.0 + 2.0 * 0.3)
@@ -224,7 +224,7 @@ def bounds_ap(v, r, n):
 
 
 def test_the_weights_of_average_precision_are_not_the_least_as_equation_8_says():
-    """[CT, eq. 8]: every v that bounds 1 - AP is said to be at least v_MAP, document by document."""
+    """[CT, eq. 8] states that every v that bounds 1 - AP is at least v_MAP, document by document."""
     v_map, even = [Fraction(1, 4), Fraction(1, 6)], [Fraction(5, 24), Fraction(5, 24)]
     assert perceptron_reference.weights_by_position("ap", [1, 1, 0]) == pytest.approx([*map(float, v_map), 0.0])
     assert bounds_ap(v_map, 2, 1)
@@ -235,7 +235,7 @@ def test_the_weights_of_average_precision_are_not_the_least_as_equation_8_says()
         assert reference.slam([5 / 24, 5 / 24, 0.0], s, [1, 1, 0]) >= perceptron_reference.loss("ap", s, [1, 1, 0]) - 1e-12
 
 
-def test_weights_bound_average_precision_if_the_sums_of_their_smallest_are_those_of_v_map():
+def test_weights_bound_average_precision_if_the_sums_of_their_smallest_equal_the_sums_of_v_map():
     """docs/papers.md, "Equation 8 of [CT]"."""
     rng, seen = np.random.default_rng(0), [0, 0]
     for r, n in itertools.product((1, 2, 3), (1, 2)):

@@ -42,7 +42,7 @@ def state(estimator):
 
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("options", [*SETTINGS, *SLAM_SETTINGS], ids=lambda o: "-".join(map(str, o.values())))
-def test_losses_of_comparators_are_those_of_the_reference(options, measure):
+def test_losses_of_comparators_equal_the_reference(options, measure):
     comparators = {"a": np.array([0.3, -0.2, 0.1]), "zero": np.zeros(3), "large": np.array([-5.0, 4.0, 7.0])}
     tracker = LossTracker(ranker_with(measure, options), comparators)
     margin = {name: options[name] for name in ("margin", "margin_scale") if name in options}
@@ -125,7 +125,7 @@ def test_slam_loss_is_the_reference(seed):
 @pytest.mark.slow
 @given(seed=st.integers(0, 10**6), m=st.integers(2, 60), offset=st.sampled_from([0.0, 0.7]))
 @settings(deadline=None, max_examples=60)
-def test_hinges_of_spread_are_those_of_its_pairs(seed, m, offset):
+def test_hinges_of_spread_equal_the_hinges_of_its_pairs(seed, m, offset):
     rng = np.random.default_rng(seed)
     query, work = graded(rng.integers(0, 5, m)), workspace(m)
     level = query.level

@@ -2,7 +2,7 @@
 
     python -m tests.campaigns PART [--minutes 75] [--size 1] [--seed 0] [--write]
 
-A part has campaigns, and a campaign has rounds with seeds of their own. The rounds come in turn until all are done, or until
+A part has campaigns, and a campaign has rounds with different seeds. The rounds come in turn until all are done, or until
 the minutes are over; what they count adds up. `--size` is the share of the rounds; with 0.01 each campaign has one. The exit
 status is 1 if anything went wrong. `--write` puts the figures into `tests/campaigns/results.md`.
 
@@ -13,10 +13,10 @@ status is 1 if anything went wrong. `--write` puts the figures into `tests/campa
   that leads, its connections and the database are killed, or it is stopped until another one leads (PostgreSQL's programs are
   needed).
 - faults: a library between the process and the system lets writes, syncs and renames fail, kills at each such call, and takes
-  back what was not synced (`faults`); what a disk may hold after power is lost at any instant, with and without calls that
-  failed before (`crashes`). Linux and a C compiler are needed.
-- files: files of services with flipped bits, cuts and zeros (`damage`); files of all models and services, mutated, and with
-  right digests and wrong contents (`files`); folders whose rows were changed (`rows`); queries of extreme values (`extremes`).
+  back what was not synced (`faults`). Disks with anything they may hold after power is lost at any instant, with and without
+  calls that failed before (`crashes`). Linux and a C compiler are needed.
+- files: files of services with flipped bits, cuts and zeros (`damage`). Files of all models and services, mutated, and with
+  right digests and wrong contents (`files`). Folders whose rows were changed (`rows`). Queries of extreme values (`extremes`).
   Numba checks the indices of all kernels.
 - interrupts: Ctrl-C at random instants, and errors in each call, over all models, metrics and services (`interrupts`).
 - requests: hostile requests to every ranker: the state after an accepted one can be saved and gone on from, a refused one

@@ -1,9 +1,9 @@
 """What requests cost beyond their weight, over all models: the worst that were found, for each kind of request.
 
 A request may cost 16 kB and a millisecond, and the time that the model itself needs for a query of that shape. It may cost the
-memory that a request with two documents of a known and a new feature takes (learning may copy a model's state), two of the
-arrays that `online_rank.limits` grants to any request, and what it grants to new features of any request, twice where it is
-learned. The rest is divided by the size of the request. Each request is answered in a fork of this process, where everything
+memory of a request with two documents of a known and a new feature (learning may copy a model's state), and two of the arrays
+that `online_rank.limits` grants to any request. For new features it may cost what the limits grant to any request, twice if it
+is learned. The rest is divided by the size of the request. Each request is answered in a fork of this process, where everything
 it needs is loaded and compiled; its time is the least of three, if the first is not little, and its resident memory if that is
 much. The lines of `stream` and the bodies of `/rank`, `/learn` and `/explain` go through the same `handle`.
 """
@@ -45,7 +45,7 @@ _LITTLE = 0.25e-6
 
 #: Bytes for each byte, beyond what is granted, above which resident memory is measured again.
 _MUCH = 50
-#: Resident memory that a fork takes for its first request, whatever it is.
+#: Resident memory that a fork takes for any first request.
 _NOISE = 1 << 20
 #: What models are called that know many features.
 WIDE = ", of 2,000 features"
@@ -172,7 +172,7 @@ def _line(**fields: Any) -> bytes:
 
 
 def _many(n_bytes: int, item: Callable[[int], tuple[str, Any]]) -> dict[str, Any]:
-    """As many items as take about so many bytes."""
+    """As many items as take about `n_bytes`."""
     found: dict[str, Any] = {}
     each = len(_line(**dict([item(10_000)]))) - 1
     for i in range(max(1, n_bytes // each)):
@@ -182,20 +182,20 @@ def _many(n_bytes: int, item: Callable[[int], tuple[str, Any]]) -> dict[str, Any
 
 
 def _documents(limit: int, item: Callable[[int], dict[str, Any]]) -> Callable[[int], dict[str, Any]]:
-    """Documents of about so many bytes; there may be 5,000."""
+    """Documents of about the given number of bytes; there may be 5,000."""
     return lambda n: _many(min(n, limit), lambda i: (str(i), item(i)))
 
 
-#: Documents of a query of so many bytes, by what they are made of.
+#: Documents of a query of a given number of bytes, by what they are made of.
 _DOCUMENTS: dict[str, Callable[[int], dict[str, Any]]] = {
     "documents without features": _documents(45_000, lambda i: {}),
     "documents with a feature": _documents(74_000, lambda i: {"f1": i % 9}),
-    "documents with a feature of their own": _documents(94_000, lambda i: {f"g{i}": i % 9}),
+    "documents with different features": _documents(94_000, lambda i: {f"g{i}": i % 9}),
     "two documents with many features": lambda n: {each: _many(n // 2, lambda i: (f"g{i}", 1)) for each in "ab"},
     "two documents with other features": (
         lambda n: {each: _many(n // 2, lambda i, each=each: (f"{each}{i}", 1)) for each in "ab"}
     ),
-    "as many documents as there may be with a feature of their own": _documents(7_400, lambda i: {f"g{i}": i % 9}),
+    "as many documents with different features as there may be": _documents(7_400, lambda i: {f"g{i}": i % 9}),
     "documents with forty features": _documents(1 << 30, lambda i: {f"f{j}": j for j in range(40)}),
     "long names of features": lambda n: {each: {each * (n // 2): 1} for each in "ab"},
     "long texts": lambda n: {each: {"f1": each * (n // 2)} for each in "ab"},
@@ -205,7 +205,7 @@ _FEW = {"a": {"f1": 1}, "b": {"f1": 2}}
 
 
 def _columns(cells: str, n_features: int, first: str | None = None) -> Callable[[int], bytes]:
-    """Documents in columns that hold the same cell everywhere, but for the first."""
+    """Documents in columns that hold the same cell everywhere, except in the first."""
 
     def line(n: int) -> bytes:
         d = min(n_features, n // 20)
@@ -227,7 +227,7 @@ def _binary(n: int) -> bytes:
     return BINARY_BEGINS + head + b"\n" + X.tobytes()
 
 
-#: Queries in columns of so many bytes.
+#: Queries in columns of a given number of bytes.
 _COLUMNS: dict[str, Callable[[int], bytes]] = {
     "columns of digits": _columns("1", 100),
     "columns of little but names": _columns("1", 1 << 30),
@@ -240,7 +240,7 @@ _COLUMNS: dict[str, Callable[[int], bytes]] = {
 
 
 def kinds() -> dict[str, Callable[[int], list[bytes]]]:
-    """Requests of about so many bytes, by name; where there are several lines, the last one is measured."""
+    """Requests of about a given number of bytes, by name; where there are several lines, the last one is measured."""
     found: dict[str, Callable[[int], list[bytes]]] = {}
     for what, docs in _DOCUMENTS.items():
         found[f"rank, {what}"] = lambda n, docs=docs: [_line(id="x", docs=docs(n))]
@@ -256,7 +256,7 @@ def kinds() -> dict[str, Callable[[int], list[bytes]]]:
     fields: dict[str, Callable[[int], dict[str, Any]]] = {
         "a run of many documents": lambda n: {"runs": {"r": [[str(i), 1] for i in range(min(n // 11, 5000))]}},
         "runs of a document": lambda n: {"runs": _many(n, lambda i: (str(i), [["a", 1]]))},
-        "runs of documents of their own": lambda n: {"runs": _many(min(n, 90_000), lambda i: (str(i), [[str(i), 1]]))},
+        "runs of different documents": lambda n: {"runs": _many(min(n, 90_000), lambda i: (str(i), [[str(i), 1]]))},
         "a context of many fields": lambda n: {"docs": _FEW, "context": _many(n, lambda i: (f"c{i}", "v"))},
         "a user and forty features": lambda n: {"docs": forty(n), "context": {"user": "u", "length": 2}},
         "a long context": lambda n: {"docs": _FEW, "context": {"user": "u" * n, "length": 1}},

@@ -1,6 +1,6 @@
 """What a folder holds after power was lost: states of a simulated file system, and faults with and without restarts between.
 
-A service runs beside the library of `tests.campaigns.faults`, which writes down what reaches its files. From that, what a disk
+A service runs with the library of `tests.campaigns.faults`, which writes down what reaches its files. From that, what a disk
 may hold when power is lost at any instant is made up:
 
 - what was synced is there, names too;
@@ -70,7 +70,7 @@ class Disk:
         self.acknowledged: set[int] = set()
 
     def take(self, number: int, step: Step) -> None:
-        """Go on by one call."""
+        """Continue by one call."""
         if step.kind == "A":
             self.acknowledged.add(step.offset)
         elif step.kind == "U":
@@ -274,7 +274,7 @@ def crashes(n_states: int, seed: int = 0, n_queries: int = 40) -> Found:
 
 
 def points(n: int, seed: int = 0, **settings: Any) -> Found:
-    """As `_points`, in a process of its own: services that gave up leave their files open, and the library sees 1,024."""
+    """As `_points`, in a separate process: services that gave up leave their files open, and the library sees 1,024."""
     fork = multiprocessing.get_context("fork")
     with concurrent.futures.ProcessPoolExecutor(1, mp_context=fork) as one:
         return one.submit(_points, n, seed, **settings).result()

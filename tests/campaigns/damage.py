@@ -97,7 +97,7 @@ def _files(place: Path) -> Files:
 
 
 def _damages(files: Files, rng: random.Random, flips: int, cuts: int) -> Iterator[Damage]:
-    """Every flip and every cut of small files, samples of those of large ones, zeroed sectors, and missing files."""
+    """Every flip and every cut of small files, samples of large ones, zeroed sectors, and missing files."""
     for name, content in files.items():
         size = len(content)
         is_small = size <= _SMALL and flips >= _FLIPS
@@ -135,7 +135,7 @@ def _looked_at(before: Before, name: str, damage: Damage) -> str:
                 return "untold" if name == _LATE and is_earlier else "another service"
             if not _is_previous(place):
                 return "refused" if damage.name == "previous.npz" else "another previous model"
-            return "harmless" if _goes_on(durable, place) == before.went_on else "goes on as another service"
+            return "harmless" if _goes_on(durable, place) == before.went_on else "continues as another service"
         except (OSError, ValueError) as error:
             return f"found out late: {error}"
         finally:

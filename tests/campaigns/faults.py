@@ -1,7 +1,7 @@
 """Faults of the disk: calls that fail, processes killed at each call, and power lost with what was not synced.
 
-A library that stands between the process and the C library (LD_PRELOAD) counts the calls that write, sync and rename, and does
-at one of them what it was told; it also writes down what reaches the files of a folder (`tests.campaigns.crashes`). It is
+A library that stands between the process and the C library (LD_PRELOAD) counts the calls that write, sync and rename, and
+injects a fault at one of them; it also writes down what reaches the files of a folder (`tests.campaigns.crashes`). It is
 compiled here, where there is a C compiler.
 """
 
@@ -247,7 +247,8 @@ def faults(most: int, seed: int = 0) -> Found:
             learned = learned_in(place / "state")
             lost = sum(int(line.split(b":")[1].split(b",")[0]) not in learned for line in acknowledgements)
             found.expect(not lost, f"{name}: {lost} acknowledged are lost")
-            # Rankings are answered before they are synced: after power loss one may be unknown, which its grades are told.
+            # Rankings are answered before they are synced: after power loss one may be unknown, as the answer to its grades
+            # says.
             told = any(b'"error"' in line for line in answers + again)
             found.expect(told or to_bytes(state.model) == expected, f"{name}: another model")
     return found

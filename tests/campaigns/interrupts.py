@@ -2,7 +2,7 @@
 
 Ctrl-C is a real signal: a timer of the system sends SIGINT to this process at a random instant of a call. It has to arrive, at
 the latest when the call returns, and the state is as before the call or as after it. An error, MemoryError, is raised where the
-library calls one of its own functions; its changes are undone, or they were complete. Calls that the undo log makes are left
+library calls one of its functions; its changes are undone, or they were complete. Calls that the undo log makes are left
 out: it promises nothing while it is entered and left.
 
 Afterwards no lock is held, and the next call ends as it does for a model that nobody interrupted. The process is as before, too
@@ -63,7 +63,7 @@ class _Timer:
             raise OSError("there is no timer")
 
     def start(self, nanoseconds: int) -> None:
-        """The signal comes after so many nanoseconds; 0 stops the timer."""
+        """Send the signal after `nanoseconds`; 0 stops the timer."""
         when = (ctypes.c_long * 4)(0, 0, nanoseconds // 10**9, nanoseconds % 10**9)
         self._libc.timer_settime(self._id, 0, when, None)
 
@@ -116,7 +116,7 @@ def errors(n: int, seed: int) -> Found:
 
 
 def _of_all(work: Callable[[Scenario, random.Random], Found], seed: int) -> Found:
-    """What happens to each scenario, in a child process of its own."""
+    """What happens to each scenario, in a separate child process."""
     _warm_up()
     found = Found()
     for name, make in scenarios().items():
@@ -265,7 +265,7 @@ def _found(scenario: Scenario, learner: Subject, error: Any, given: Any, expecte
         went_on = _told(scenario.go_on(learner)), look(learner)
     except Exception as failure:
         return f"as {known[0][0]}, but then {failure!r}"
-    return next((which for which, then in known if then == went_on), f"as {known[0][0]}, but goes on otherwise")
+    return next((which for which, then in known if then == went_on), f"as {known[0][0]}, but continues differently")
 
 
 def _locked(subject: Subject) -> Iterator[Any]:

@@ -46,7 +46,7 @@ def make_service() -> RankingService:
 
 
 def events_of(n: int, seed: int = 0) -> list[list[Event]]:
-    """About `n` events of all partitions, those of both topics of a partition in the order of their timestamps."""
+    """About `n` events of all partitions; events of both topics of a partition are in the order of their timestamps."""
     rng = random.Random(seed)
     coming: list[tuple[int, int, str, bytes, bytes]] = []
     numbers = collections.Counter[bytes]()
@@ -186,7 +186,7 @@ class _Workers:
                 partition.commit()
 
     def kill(self, number: int, rng: random.Random, keeps_directory: bool) -> int:
-        """Kill a worker, and let another one go on. Returns how many events come again."""
+        """Kill a worker, and let another one continue. Returns how many events come again."""
         own = [partition for partition in self._partitions if partition.number % len(self.handlers) == number]
         self.handlers[number] = KeyedRankers(make_service, every=_EVERY)
         return sum(partition.lose(rng, keeps_directory) for partition in own)

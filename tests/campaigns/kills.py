@@ -105,7 +105,7 @@ def figures(path: Path) -> object:
 
 
 def readable(descriptor: int, seconds: float) -> bool:
-    """Wait until something can be read. Unlike `select.select`, whatever the number of the descriptor."""
+    """Wait until something can be read. Unlike `select.select`, for a descriptor of any number."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(1000.0 * seconds))
@@ -155,7 +155,7 @@ def kill_stream(
 ) -> Found:
     """Kill the service again and again; a client sends again what was not answered.
 
-    With clicks, a ranking that is asked for again is drawn anew, so only what was lost or learned twice is looked at.
+    With clicks, a ranking that is asked for again is drawn again, so only what was lost or learned twice is looked at.
     """
     rng, found = random.Random(seed), Found()
     model_of = ("--ranker", "swap") if feedback is clicked else ()
@@ -190,7 +190,7 @@ def kill_stream(
 def talk(arguments: tuple[str, ...], lines: list[bytes], limit: int, rng: random.Random) -> tuple[list[bytes], bool]:
     """Send requests to a service, and kill it soon after `limit` answers.
 
-    Returns the answers that came through, and whether the service ended by itself, after the last one.
+    Returns the answers that came through, and whether the service ended unasked, after the last one.
     """
     to_child, from_parent = os.pipe()
     to_parent, from_child = os.pipe()
@@ -242,7 +242,7 @@ def warm_up() -> None:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "train.txt").write_text(letor_text(20))
         for extra in ((), ("--shuffle", "1")):
-            # In a process of its own: a fork of one that has threads may not compile.
+            # In a separate process: a fork of one that has threads may not compile.
             command_line = [sys.executable, "-m", "online_rank", "train", f"{folder}/train.txt", "--json", *extra]
             subprocess.run(command_line, check=True, capture_output=True, cwd=root)
         learning = [sys.executable, "-m", "online_rank", "stream", "--ranker", "swap"]

@@ -79,7 +79,7 @@ def kill_leaders(n_kills: int, seed: int = 0) -> Found:
 
 
 class Cluster:
-    """Servers of one state, and what their clients were told."""
+    """Servers of one state, and the answers that their clients got."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -131,7 +131,7 @@ class Cluster:
         raise AssertionError("no server leads")
 
     def _ask(self, n: int, method: str, path: str, body: bytes | None = None, timeout: float = 10.0) -> tuple[int, int, Any]:
-        """The status, the epoch and the answer to a request, on a connection of its own."""
+        """The status, the epoch and the answer to a request, on a new connection."""
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.ports[n], timeout=timeout)) as connection:
             connection.request(method, path, body, {"Content-Type": "application/json"})
             answer = connection.getresponse()

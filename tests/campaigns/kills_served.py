@@ -174,7 +174,7 @@ class _KeptState:
 
 
 def kill_keyed(n_kills: int, seed: int = 0, n_queries: int = 300) -> Found:
-    """Kill a worker of `KeyedRankers` again and again; the topic goes on from its last commit."""
+    """Kill a worker of `KeyedRankers` again and again; the topic continues from its last commit."""
     rng, found = random.Random(seed), Found()
     while found.counts["kills"] < n_kills:
         events = requests(n_queries, rng.randrange(1 << 30))

@@ -2,7 +2,7 @@
 
 One client sends queries, events of three kinds, repeated and corrected ones, and new models. Where it gets no answer it sends
 all of that query again. A challenger takes the place of the model that the server begins with. At the end the model
-is compared with that of a service in one process that nobody killed, bit for bit.
+is compared with the model of a service in one process that nobody killed, bit for bit.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ from tests.campaigns.kills_served import import_server
 
 _WINDOW = 25.0
 _EVENTS = {"click": 1, "like": 2, "purchase": 3}
-#: Every so many queries the model is replaced.
+#: The number of queries after which the model is replaced.
 _REPLACED = 40
 _PROMOTE_AT = 0.6
 #: What must be counted as without kills.
@@ -165,7 +165,7 @@ def serve(place: Path, port: int, files: Files) -> None:
     events = [part for name, value in _EVENTS.items() for part in ("--event", f"{name}={value}")]
     where = (str(files.first), "--port", str(port), "--checkpoint", str(place), "--every", "50")
     challenged = ("--challenger", str(files.challenger))
-    # In a process of its own: a promotion has to come within the queries between two replacements.
+    # In a separate process: a promotion has to come within the queries between two replacements.
     cli_service.SURE = _PROMOTE_AT
     command(("serve", *where, *challenged, "--feedback-window", str(_WINDOW), *events, "--examination", "none"))
 

@@ -1,8 +1,9 @@
 """Years of one model: queries with categories, missing values, names that come and go, drift, and grades that come late.
 
 Rounds continue one another: the model and the readings are kept in the folder that `LIFETIME` names, or in a new one. A round
-is a hundredth of the life, and ends in a reading: memory, the largest of its files, and processor time a query over that of a
-fixed loop that runs in between, which cancels what a slow machine does to both. After a tenth of the life all three must stay.
+is a hundredth of the life, and ends in a reading: memory, the largest of its files, and processor time a query over the time of
+a fixed loop that runs in between, which cancels what a slow machine does to both. After a tenth of the life all three must
+stay.
 """
 
 import json
@@ -76,7 +77,7 @@ def _loop() -> float:
 
 
 def live(model: Any, first: int, n_chunks: int, seed: int) -> tuple[float, int]:
-    """Let a model rank and learn some chunks; processor time of a chunk over that of a loop, and the size of the largest file.
+    """Let a model rank and learn some chunks; processor time of a chunk over a loop's, and the size of the largest file.
 
     A file has a sample of the latest documents, which grows up to 96 of them and begins again, so its size comes and goes.
     """

@@ -1,4 +1,4 @@
-"""Threads beside one that learns: they save, copy and pickle its model, share its steps, or change the arrays that it reads.
+"""Threads that save, copy or pickle a learning model, share its steps, or mutate its inputs.
 
 Each kind runs in a child process, where a crash is noticed.
 
@@ -29,7 +29,7 @@ from tests.campaigns.children import Died, in_child
 from tests.campaigns.found import Found
 from tests.campaigns.threads import growing
 
-#: After so many queries of new features a new model begins.
+#: The number of queries of new features after which a new model begins.
 _LONGEST = 300
 
 

@@ -1,7 +1,7 @@
-"""Folders of services whose rows were changed, with right digests and wrong contents: refused, or services that go on.
+"""Folders of services whose rows were changed, with right digests and wrong contents: refused, or services that continue.
 
-Rows are what waits, what was learned, the journal, and the notes and lists of generations: JSON inside SQLite. Whatever is
-opened has to answer requests, learn what waits and be saved; it may refuse by errors of this library.
+Rows are waiting queries, learned ids, the journal, and the notes and lists of generations: JSON inside SQLite. A service that
+opens them has to answer requests, learn waiting queries and be saved; it may raise this library's errors.
 """
 
 import copy

@@ -115,7 +115,7 @@ def clicks(rng: random.Random, known: list[str]) -> Any:
 
 
 def sequence(make: Callable[[], Any], rng: random.Random, length: int, reopen: float) -> Found:
-    """Send `length` requests to a service of its own, and look after each; with probability `reopen`, at its folder too."""
+    """Send `length` requests to a new service, and look after each; with probability `reopen`, at its folder too."""
 
     def new() -> RankingService:
         return RankingService(make(), wait_bytes=30_000)
@@ -160,7 +160,7 @@ def sequence(make: Callable[[], Any], rng: random.Random, length: int, reopen: f
                             service.handle(probe, at=1e9).answer,
                             to_bytes(service),
                         ):
-                            found.wrong.append(f"request {n}: another service goes on: {line[:200]!r}")
+                            found.wrong.append(f"request {n}: another service continues: {line[:200]!r}")
                         again.close()
                 before = after
             except Exception as error:

@@ -236,7 +236,7 @@ def test_queries_of_extreme_values_are_learned_or_refused():
 
 
 @pytest.mark.parametrize("kind", [pytest.param(kind, marks=[pytest.mark.slow] * ("changed" in kind)) for kind in races.KINDS])
-def test_threads_beside_a_learner_tear_nothing(kind, monkeypatch):
+def test_threads_during_learning_tear_nothing(kind, monkeypatch):
     monkeypatch.setattr(races, "_LONGEST", 40)
     found = races.KINDS[kind](0.2)
     assert found.wrong == []
@@ -294,7 +294,7 @@ def test_a_disk_holds_what_was_synced_and_any_of_the_rest():
         disk.take(number, step)
     sizes = {len(disk.after_power_loss(rng, ordered=True)["/x"]) for _ in range(50)}
     assert sizes == {0, 512, 1024}
-    disk.take(3, crashes.Step("F", "/x", 0, b""))  # what was to be written never is, whatever is synced later
+    disk.take(3, crashes.Step("F", "/x", 0, b""))  # what was to be written never is, even if more is synced later
     disk.take(4, crashes.Step("W", "/x", 1024, b))
     disk.take(5, crashes.Step("S", "/x", 0, b""))
     assert disk.after_power_loss(rng, ordered=False) == {"/x": bytes(1024) + b}

@@ -1,4 +1,4 @@
-"""Threads that rank beside one that learns."""
+"""Threads that rank while another one learns."""
 
 import bisect
 import threading

@@ -142,7 +142,7 @@ class LearnsBeforeItLooks(Plain):
 
 
 class Swallows(Plain):
-    """Bad input is ignored in silence."""
+    """Bad input is silently ignored."""
 
     def learn_one(self, x, y, w=1.0):
         with contextlib.suppress(ValueError):
@@ -313,7 +313,7 @@ class Unlocked(Plain):
 
 
 class HoldsWithoutSharing(Plain):
-    """A ranker inside has a lock of its own."""
+    """A ranker inside has another lock."""
 
     def __init__(self):
         super().__init__()
@@ -405,7 +405,7 @@ class MeasuresAnotherMeasure(Plain):
 
 
 class TellsOfTheQueryBefore(Plain):
-    """`last_round` is that of the query before."""
+    """`last_round` belongs to the query before."""
 
     @property
     def last_round(self):
@@ -419,7 +419,7 @@ class TellsOfTheQueryBefore(Plain):
 
 
 class CountsFeatures(Plain):
-    """The number of documents is reported as that of features."""
+    """The number of documents is reported as the number of features."""
 
     def _learn(self, block, rounds):
         learned = super()._learn(block, rounds)

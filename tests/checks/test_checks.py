@@ -96,7 +96,7 @@ def test_a_correct_ranker_of_the_users_own_passes():
 
 
 class Addressed:
-    """Parameters whose pickle differs each time, as that of a module of torch, which has addresses in it."""
+    """Parameters whose pickle differs each time, as the pickle of a torch module, which contains addresses."""
 
     pickled = 0
 

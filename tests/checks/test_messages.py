@@ -135,7 +135,7 @@ CALLS = {
     "a function that drops documents": (lambda: ((lambda x: x[:1]) | new()).learn_one(X, y), "must return the documents"),
     # Trackers and bounds
     "a tracker around a pipeline": (lambda: LossTracker(StreamScaler() | new()), "scaler | LossTracker(ranker)"),
-    "a learner taught beside its tracker": (
+    "a learner taught without its tracker": (
         lambda: taught_beside(LossTracker(new())).learn_one(X, y), "taught without the tracker", "through the LossTracker",
     ),
     "comparators without names": (lambda: LossTracker(new(), [1.0, 2.0]), "comparators", "{name: weights}"),

@@ -35,7 +35,7 @@ def test_models_pass_rivers_checks_on_streams(name, check):
     model = REGISTRY[name]()
     skipped = {skip for part in parts_of(model) for skip in part._unit_test_skips()}
     if check in skipped or (check == "check_seeding_is_idempotent" and not model._is_stochastic):
-        pytest.skip("the model says that it need not pass")
+        pytest.skip("the model declares that it may fail")
     random.seed(0)
     queries = [as_dicts(X, y) for X, y in make_queries()]
     if check in RIVER_ON_QUERIES:

@@ -71,7 +71,7 @@ def test_each_kind_of_log_is_learned(origin, folder, capsys):
         "--json",
     )
     assert code == 0
-    # The index that `to_csv` added is none, and what is a feature is said.
+    # The index that `to_csv` added is no feature; the command prints the features.
     assert "1 features: x\n" in err
     assert "(unnamed) (the index of a pandas frame)" in err
     report = json.loads(out)
@@ -278,7 +278,7 @@ def test_logs_that_compare_nothing_are_refused(arguments, message, folder, model
 
 
 def wrong(folder, name, change):
-    """A log that is not what it is said to be."""
+    """A log that contradicts its declared origin."""
     log = log_of(False, 300)
     change(log).to_csv(folder / f"{name}.csv", index=False)
     return str(folder / f"{name}.csv")
@@ -304,7 +304,7 @@ def only_shown(log):
         ("shuffled", lambda log: log.assign(position=log.position - 1), "has exactly one row at position 0"),
     ],
 )
-def test_a_log_that_is_not_what_it_is_said_to_be_is_refused(origin, change, message, tmp_path, models, capsys):
+def test_a_log_that_contradicts_its_declared_origin_is_refused(origin, change, message, tmp_path, models, capsys):
     log = wrong(tmp_path, "log", change)
     options = ("--clicks", origin, "--exclude", "topic,above,place", "--event", "click=1")
     for command, given in (("train", [log, "--save", str(tmp_path / "m")]), ("compare", [*models, log])):
@@ -326,7 +326,7 @@ def test_an_outcome_is_no_feature_and_a_leak_is_named(folder, tmp_path, capsys):
     assert code == 0
     assert "online-rank: 1 features: x\n" in err
     assert "purchase (an outcome by its name" in err
-    assert re.search(r"foretells the clicks, .*: later \(100.0% of pairs that it tells apart, 39% of all\); left out", err)
+    assert re.search(r"foretells the clicks, .*: later \(100.0% of pairs with different values, 39% of all\); left out", err)
 
 
 def test_what_graded_training_takes(folder, tmp_path, capsys, monkeypatch):

@@ -93,7 +93,7 @@ def test_negative_grades(run):
     assert counts == [121, 120]
 
 
-def test_a_run_continues_from_nothing_but_its_checkpoint(run):
+def test_a_run_continues_from_its_checkpoint_alone(run):
     run("train", "train.txt", "-q", "--ranker", "perceptron", "--passes", 2, "--checkpoint", "c", "--every", 7, "--save", "a")
     out, _ = run("train", "--checkpoint", "c", "--save", "b", "--json")
     with open("a", "rb") as a, open("b", "rb") as b:
@@ -209,7 +209,7 @@ COLUMNS = ("--query", "search", "--grade", "rel")
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_nothing_in_a_log_is_learned_or_dropped_in_silence(run, log, kind):
+def test_nothing_in_a_log_is_learned_or_dropped_silently(run, log, kind):
     file = f"log.{kind}"
     getattr(log, f"to_{kind}")(file)
     with pytest.raises(AssertionError, match=r"query [0-9]+ comes back after another one; sort the rows by 'search', or "):
@@ -356,7 +356,7 @@ def test_a_document_that_comes_twice_in_a_query_is_named(run, log):
     assert "judges document 'same' twice, with grades " in err
 
 
-def test_ids_that_a_run_cannot_hold_are_told_and_stay_different(run):
+def test_ids_that_a_run_cannot_hold_are_printed_and_stay_different(run):
     rows = ["red shoes,1,x y,1", "red shoes,0,x_y,2", "red  shoes,1,100%,1", "red%20shoes,1,\N{NO-BREAK SPACE},1"]
     Path("log.csv").write_text("\n".join(["q,g,d,a", *rows, "lamp,1,u,1", "lamp,0,NA,2", ""]))
     run("train", "log.csv", "--query", "q", "--grade", "g", "--exclude", "d", "-q", "--save", "m")
@@ -396,7 +396,7 @@ def test_files_without_queries_are_no_success(run, options):
     assert f"{empty}: no queries to rank" in err
 
 
-def test_the_range_of_a_column_of_ids_is_that_of_its_numbers(run, log):
+def test_the_range_of_a_column_of_ids_covers_its_numbers(run, log):
     log.assign(search=np.arange(400) // 8 + 1).to_csv("log.csv", index=False)
     found = json.loads(run("train", "log.csv", *COLUMNS, "--dry-run", "--json")[0])
     ids = next(column for column in found["columns"] if column["name"] == "search")
@@ -531,7 +531,7 @@ def test_why_a_document_ranks_above_another(run, log):
     log.sort_values("search").fillna(0.0).to_csv("log.csv", index=False)
     run("train", "log.csv", *COLUMNS, "-q", "--save", "t")
     out, _ = run("explain", "t", "log.csv", *COLUMNS[:2], "--document", "url", "--id", "3", "--a", "u25", "--b", "u30")
-    assert out.startswith("u25 scores ")
+    assert out.startswith("score of u25 minus score of u30: ")
     assert "  clicks" in out
     for arguments, message in [
         (("--id", "77"), "there is no query '77'"),

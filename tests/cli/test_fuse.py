@@ -69,7 +69,7 @@ def test_learning_begins_with_the_rule_and_leaves_it(folder, capsys):
     assert model.rank_one(Runs({"bm25": BM25, "vector": VECTOR}))[0] == "r"
 
 
-def test_what_was_served_is_certified_beside_today_s_rule(folder, capsys):
+def test_served_rankings_are_certified_against_todays_rule(folder, capsys):
     code, out, _ = run(capsys, "bm25.run", "vector.run", "--qrels", "qrels", "--today", "minmax", "--json")
     assert code == 0
     certified = json.loads(out)["certificate"]
@@ -135,8 +135,8 @@ def test_people_see_rules_and_differences(folder, capsys):
     ("arguments", "message"),
     [
         (["bm25.run"], "give at least two runs"),
-        (["bm25.run", "bm25.run"], "need names of their own"),
-        (["bm25.run", "rrf.run"], "need names of their own"),
+        (["bm25.run", "bm25.run"], "need different names"),
+        (["bm25.run", "rrf.run"], "need different names"),
         (["bm25.run", "vector.run", "--out", "bm25.run"], "that is an input file"),
         (["bm25.run", "vector.run", "--out", "new", "--save", "./new"], "another file is written there"),
         (["bm25.run", "other.run"], "judges none"),
@@ -161,8 +161,8 @@ def test_refused(folder, capsys, arguments, message):
         (lambda qid, docid: (qid, f"doc{docid}"), "judges no document of other"),
     ],
 )
-def test_ids_written_otherwise_are_told(folder, capsys, renamed, message):
-    """The other run was taken for one that finds nothing, in silence."""
+def test_ids_written_differently_raise_a_warning(folder, capsys, renamed, message):
+    """The other run was silently taken for one that finds nothing."""
     other = {}
     for i in range(30):
         for docid, score in VECTOR.items():
@@ -177,7 +177,7 @@ def test_ids_written_otherwise_are_told(folder, capsys, renamed, message):
     assert "judges no document of the runs" in err
 
 
-def test_judged_queries_without_a_run_are_told(folder, capsys):
+def test_judged_queries_without_a_run_are_printed(folder, capsys):
     with (folder / "qrels").open("a") as file:
         file.write("q98 0 r 1\nq99 0 r 1\n")
     code, _, err = run(capsys, "bm25.run", "vector.run", "--qrels", "qrels")

@@ -70,7 +70,7 @@ def test_a_new_service_takes_histories_and_how_places_are_examined(tmp_path, mon
         (("stream", "m", "--history", "brand"), "--history is for a new model"),
     ],
 )
-def test_what_cannot_be_is_told_with_a_remedy(run, arguments, told):
+def test_impossible_settings_raise_errors_with_a_remedy(run, arguments, told):
     if arguments[0] == "stream":
         run("train", *LOG, "--save", "m", "-q")
     code, _, err = run(*arguments)

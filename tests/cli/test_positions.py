@@ -81,7 +81,7 @@ def test_a_click_model_takes_an_examination_where_it_lacks_one(tmp_path):
     assert with_examination(SwapRanker(), str(tmp_path / "e"), True).confidence == 0.0
 
 
-def test_it_is_said_what_is_shown_and_learned():
+def test_it_prints_what_is_shown_and_learned():
     assert how_it_serves(RankingService(PerceptronRanker()), []) == ["ranks greedily; learns from grades"]
     assert how_it_serves(RankingService(BlendRanker()), ["click"]) == [
         "ranks greedily; learns from grades and events (click), as if positions did not matter"

@@ -124,7 +124,7 @@ def test_the_log_shows_relevant_documents_that_were_missed():
 
 
 @pytest.mark.parametrize(("n_features", "pictures"), [(3, 3), (14, 4), (40, 5)])
-def test_curves_are_shown_those_of_few_features_at_once(tmp_path, n_features, pictures):
+def test_curves_of_few_features_are_shown_in_one_picture(tmp_path, n_features, pictures):
     rng, model = np.random.default_rng(0), AdditiveRanker()
     queries = [(rng.normal(size=(6, n_features)), rng.integers(0, 3, 6), f"q{t}", []) for t in range(15)]
     log = QueryLog("ndcg@10")
@@ -132,7 +132,7 @@ def test_curves_are_shown_those_of_few_features_at_once(tmp_path, n_features, pi
     figures = {"files": [], "measure": "ndcg@10", "features": n_features, "counted": 15, "passes": [trace.to_dict()]}
     path = write_report(tmp_path, figures=figures, settings={}, trace=trace, log=log, model=model, feature_names=["<b>"] * 2)
     page = Page(path.read_text())
-    # Of the measure, the served loss and the cumulative loss; then those of the curves, 12 in each.
+    # Of the measure, the served loss and the cumulative loss; then the curves, 12 in each picture.
     assert len(page.images) == 3 + pictures - 2
     assert ("Further features" in page.text) == (n_features > 12)
     assert any("4 more features" in text for text in page.text) == (n_features == 40)

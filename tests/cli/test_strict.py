@@ -1,4 +1,4 @@
-"""`--strict`: a file whose features are not those of the model is refused; without it there is a warning that names them."""
+"""`--strict` rejects a file with other features than the model; without it a warning names them."""
 
 import pytest
 
@@ -39,12 +39,12 @@ def run(capsys, tmp_path, monkeypatch):
     return run
 
 
-#: What each command takes besides the model and the file.
+#: What each command takes in addition to the model and the file.
 COMMANDS = {"rank": (), "evaluate": (), "explain": ("--id", "3")}
 
 
 def table(command):
-    """The columns that a command is told."""
+    """The options that name the columns for a command."""
     return TABLE if command == "evaluate" else RANKED
 
 
@@ -57,7 +57,7 @@ def table(command):
         ("letor", "one.txt", "1 of the 2 features that the model has learned from are not in the file"),
     ],
 )
-def test_features_that_differ_are_told_or_refused(run, command, model, file, told):
+def test_features_that_differ_raise_a_warning_or_an_error(run, command, model, file, told):
     options = (*COMMANDS[command], *(table(command) if model == "m" else ()))
     code, _, err = run(command, model, file, *options)
     assert code == 0

@@ -1,4 +1,4 @@
-"""Files with the wrong column of queries or grades, or with features that are not those of the model."""
+"""Files with the wrong column of queries or grades, or with other features than the model."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def written(name, rows):
         [(*row[:3], 3) for row in ROWS],
     ],
 )
-def test_files_that_order_no_documents_are_told(run, rows):
+def test_files_that_order_no_documents_raise_a_warning(run, rows):
     file = written("same.csv", rows)
     for command in (("train", file, "--ranker", "perceptron"), ("evaluate", "weights", file)):
         code, _, err = run(*command, *COLUMNS)

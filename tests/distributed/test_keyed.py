@@ -1,4 +1,4 @@
-"""A ranker for each key: nothing lost, nothing learned twice, whatever is delivered again."""
+"""A ranker for each key: nothing lost, nothing learned twice, whichever events are delivered again."""
 
 import hashlib
 import json
@@ -123,7 +123,7 @@ def test_a_query_that_waits_is_answered_again_as_it_was():
     assert handle.service("k", state).stats()["ranked"] == 1
     handle.event(b'{"id": 1, "grades": {"a": 0, "b": 1}}', "k", state, "events", 0, 7)
     assert handle.event(query, "k", state, "events", 0, 5) == {"id": 1, "duplicate": True}
-    # Another partition counts anew.
+    # Another partition has another count.
     assert "ranking" in handle.event(query, "k", state, "events", 1, 0)
     drawn, state = KeyedRankers(clicked), State()
     shown = drawn.event(query, "k", state, "events", 0, 1)
@@ -227,7 +227,7 @@ def test_places_of_several_topics_are_kept_apart():
     assert handle.service("k", state).stats()["learned"] == 10
 
 
-def test_a_topic_that_was_made_again_begins_anew():
+def test_a_topic_that_was_made_again_begins_again():
     handle, state = KeyedRankers(graded), State()
 
     def at(i, offset, timestamp):
@@ -257,7 +257,7 @@ def test_a_tombstone_deletes_the_key(n):
     assert KeyedRankers(graded).event(None, "new", State(), "events", 0, 0) == {"deleted": True}
 
 
-def test_a_key_begins_anew_after_its_time_and_the_same_after_a_failure():
+def test_a_key_begins_again_after_its_time_and_the_same_after_a_failure():
     def send(handle, i, seconds):
         return handle.event(json.dumps(long_query(i, 3)).encode(), "k", state, "events", 0, i, int(1000 * seconds))
 

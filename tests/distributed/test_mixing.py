@@ -71,7 +71,7 @@ def test_two_machines_by_hand():
 
 
 @pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
-def test_an_average_with_a_half_life_is_that_of_the_mixed_weights(form):
+def test_an_average_with_a_half_life_averages_the_mixed_weights(form):
     """Its sum of vectors, by hand: each machine's own, after the base's, at the machine's share."""
     half_life, queries = 3.0, [(form(X), y) for X, y in linear_queries(30, d=3, seed=4) if len(set(y)) > 1]
     forget = 0.5 ** (1 / half_life)
@@ -93,7 +93,7 @@ def test_an_average_with_a_half_life_is_that_of_the_mixed_weights(form):
 
 @given(st.integers(0, 2**32), st.integers(1, 6), st.integers(1, 3), st.sampled_from([1e-9, 1.0, 1e9]))
 @settings(deadline=None, max_examples=40)
-def test_scalers_are_those_of_all_documents(seed, n_machines, n_rounds, offset):
+def test_scalers_equal_one_scaler_of_all_documents(seed, n_machines, n_rounds, offset):
     rng = np.random.default_rng(seed)
     shift = np.array([0.0, offset, 0.0])
     queries = [rng.normal(size=(int(rng.integers(0, 5)), 3)) + shift for _ in range(24)]
@@ -136,7 +136,7 @@ def test_one_machine_is_the_model_itself():
     assert one["PerceptronRanker"].weights == pytest.approx(alone["PerceptronRanker"].weights, rel=1e-12)
 
 
-def test_ridge_sums_are_those_of_all_queries():
+def test_ridge_sums_cover_all_queries():
     queries = linear_queries(40)
     base = learned(RidgeRanker(), queries[:8])
     mixed = mix([learned(fork(base), part) for part in cut(queries[8:], 4)], base)

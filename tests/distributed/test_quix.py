@@ -104,7 +104,7 @@ class Workers:
     def __init__(self, setting, folder, keep_state):
         self.setting, self.folder, self.keep_state = setting, folder, keep_state
         self.n = 0
-        # A process of its own for each, without its imports.
+        # A separate process for each, without this one's imports.
         self.processes = multiprocessing.get_context("forkserver")
         self.processes.set_forkserver_preload([work.__module__])
 
@@ -133,7 +133,7 @@ def create(setting, folder, *topics):
 
 
 def messages_of(app, topic, done):
-    """Keys and values of a topic, those of aborted transactions not, until `done(messages)`."""
+    """Keys and values of a topic, without aborted transactions, until `done(messages)`."""
     found, end = [], time.monotonic() + PATIENCE
     with app.get_consumer() as consumer:
         # Assigned: to subscribe would be to join the group of the workers.

@@ -38,7 +38,7 @@ class Killed(Exception):
 
 
 @pytest.mark.parametrize("after", [0, 1, 2])
-def test_a_killed_run_goes_on_and_ends_with_the_same_bits(tmp_path, after):
+def test_a_killed_run_continues_and_ends_with_the_same_bits(tmp_path, after):
     whole = model()
     expected = learn_rounds(whole, ROUNDS)
     calls = []

@@ -81,7 +81,7 @@ def test_a_model_is_trained_for_a_target_and_checked(queries, tmp_path, capfdbin
     assert (code, "are not in the file" in err) == (0, True)
 
 
-def test_the_cost_of_a_target_is_printed_if_there_is_one(queries, capfdbinary):
+def test_the_cost_of_a_target_is_printed_if_it_is_known(queries, capfdbinary):
     code, printed, _ = run(capfdbinary, "train", queries, "--grade", "grade", "--for", "vespa", "--test", queries)
     assert code == 0
     assert printed.decode().count("by the default model") == 2

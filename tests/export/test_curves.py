@@ -226,7 +226,7 @@ def test_trees_are_balanced_and_have_no_more_leaves_than_they_may(taught):
     assert max(int((tree.columns < 0).sum()) for tree in as_trees(given, leaves=100)) <= 101
 
 
-def test_levels_have_features_of_their_own_in_engines(taught):
+def test_levels_are_separate_features_in_engines(taught):
     model = taught("few levels", positive=True)
     made = {feature["name"]: feature for feature in solr_features(model, names={"brand": "brand_s"})}
     acme = {"class": "org.apache.solr.ltr.feature.SolrFeature", "params": {"fq": ["{!field f='brand_s'}acme"]}}
@@ -260,3 +260,12 @@ def test_a_feature_and_a_level_of_one_name_are_refused():
 
 def test_at_least_12_targets_take_curves_of_single_documents():
     assert len([to for to, target in TARGETS.items() if "curves" in target.kinds]) >= 12
+
+
+def test_a_feature_that_is_often_0_has_not_been_negative():
+    rng, model = np.random.default_rng(0), AdditiveRanker(relative=False)
+    for _ in range(60):
+        sales = np.where(rng.random(12) < 0.7, 0.0, rng.exponential(size=12))
+        model.learn_one([{"sales": float(x)} for x in sales], (sales > 0.5).astype(int))
+    assert min(layer.knots[0][0][0] for layer in form_of(model).layers if hasattr(layer, "knots")) < 0.0
+    assert to_elasticsearch(model)

@@ -87,7 +87,7 @@ def test_folding_by_hand():
     assert form.constant == -(w / 1.0) * 2.0
 
 
-def test_names_follow_the_features_whatever_their_order_and_late_ones_too():
+def test_names_follow_the_features_in_any_order_and_late_ones_too():
     model = StreamScaler() | PerceptronRanker()
     model.learn_one({"a": {"clicks": 3.0, "age": 1.0}, "b": {"clicks": 1.0, "age": 7.0}}, {"a": 2, "b": 0})
     model.learn_one({"a": {"bm25": 3.0, "age": 1.0}, "b": {"bm25": 1.0, "age": 2.0}}, {"a": 0, "b": 2})
@@ -412,7 +412,7 @@ class TestMQ2008:
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 def test_c_takes_values_at_a_threshold_to_the_side_that_the_model_does(tmp_path):
-    """A value that is the mean of its query is 0, and trees have learned thresholds one bit beside it."""
+    """A value that is the mean of its query is 0, and trees have learned thresholds one bit away."""
     rng = np.random.default_rng(0)
 
     def query(m):

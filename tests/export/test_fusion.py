@@ -188,7 +188,7 @@ def test_sql_adds_all_parts_and_features(database):
     for seed, lists in enumerate([*PECULIAR, *queries(20, distinct=False)]):
         rng = np.random.default_rng(seed)
         features = {d: float(rng.normal()) for d in fusion.appeared(lists)[::2]}
-        # Without lists, equal scores share the mean of their ranks: so do those of SQL.
+        # Without lists, equal scores share the mean of their ranks, as in SQL.
         documents = {d: {} for d in fusion.appeared(lists)}
         for run, entries in lists.items():
             for d, score in entries:

@@ -131,7 +131,7 @@ def test_columns_of_candidates_stay_apart(names):
 
 
 def test_columns_of_sql_stay_apart():
-    """SQLite and DuckDB ignore capitals, PostgreSQL cuts names at 63 bytes, and a result has columns of its own."""
+    """SQLite and DuckDB ignore capitals, PostgreSQL cuts names at 63 bytes, and a result has further columns."""
     for names in PAIRS[:-1]:
         refused = _refused("sql", names)
         if refused is not None:

@@ -15,6 +15,7 @@ from online_rank import (
     DirectRanker,
     GradientRanker,
     HashedFeatures,
+    History,
     KernelPerceptronRanker,
     MaxAbsStreamScaler,
     PerceptronRanker,
@@ -25,6 +26,7 @@ from online_rank import (
     StreamScaler,
     SwapRanker,
 )
+from online_rank.base import steps_of
 from online_rank.export import TARGETS, export
 from online_rank.query import Runs
 
@@ -34,7 +36,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "export.md"
 
 _relative = r"scores documents relative to their query, and the target sees one document at a time; relative=False does not"
 _in_query = "scales by what else is in the query, and the target sees one document at a time"
-#: For each row, by its first words: models, and what targets say that do not take them.
+#: For each row, by its first words: models, and what targets say that do not take them; FIRST is the first step.
 ROWS = {
     "`AdditiveRanker()`": ([AdditiveRanker, BlendRanker], _relative),
     "`AdditiveRanker(relative=False)`": (
@@ -81,8 +83,9 @@ ROWS = {
             lambda: KernelPerceptronRanker(budget=5),
             lambda: HashedFeatures(bits=6) | PerceptronRanker(),
             lambda: CrossFeatures("user") | PerceptronRanker(),
+            lambda: History("a", half_life=1000) | PerceptronRanker(),
         ],
-        "has no closed form",
+        r"FIRST has no closed form|FIRST\(.*\) makes features of earlier feedback",
     ),
 }
 
@@ -116,8 +119,9 @@ def taught(make):
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize(("first", "takers"), [pytest.param(*cell, id=cell[0]) for cell in cells()])
 def test_a_cell(first, takers):
-    makes, reason = next(row for words, row in ROWS.items() if first.startswith(words))
+    makes, of_all = next(row for words, row in ROWS.items() if first.startswith(words))
     for model in map(taught, makes):
+        reason = of_all.replace("FIRST", type(steps_of(model)[0]).__name__)
         for to in TARGETS:
             if to == "onnx":
                 pytest.importorskip("onnx")

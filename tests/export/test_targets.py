@@ -156,7 +156,7 @@ def test_a_script_of_elasticsearch_gives_scores_above_0_and_takes_other_fields(m
                 np.testing.assert_allclose(engines.painless(body, (*NAMES[:3], "made.in-year"), X), expected, rtol=1e-6)
 
 
-def test_a_blend_that_draws_is_exported_as_its_mean_which_is_told(tmp_path, capsys):
+def test_a_blend_that_draws_is_exported_as_its_mean_with_a_warning(tmp_path, capsys):
     model = BlendRanker([StreamScaler() | DirectRanker(hidden=(2,)), RidgeRanker()], seed=3)
     for X, y in queries(30):
         # As if the blend had been much worse than its parts.

@@ -1,4 +1,4 @@
-"""Whether the lists of a log came about as is said."""
+"""Whether the lists of a log came about as declared."""
 
 import math
 
@@ -132,7 +132,7 @@ def test_the_expectations_are_at_most_one():
 
 
 @pytest.mark.slow
-def test_a_true_log_is_refused_as_rarely_as_is_said():
+def test_a_true_log_is_refused_as_rarely_as_stated():
     refused = 0
     for seed in range(200):
         rng, test = np.random.default_rng(seed), OriginTest(alpha=0.05)

@@ -88,7 +88,7 @@ def test_a_draw_follows_from_seed_and_number(policy, tmp_path):
 def test_any_ranker_can_show():
     model = PerceptronRanker()
     query = {"a": {"x": 1.0}, "b": {"x": 2.0}, "c": {"x": 3.0}}
-    with pytest.raises(TypeError, match="PerceptronRanker has no policy of its own: show_one"):
+    with pytest.raises(TypeError, match="PerceptronRanker has no policy: show_one"):
         model.show_one(query)
     model.learn_one(query, {"a": 0, "b": 1, "c": 2})
     policy = PlackettLuce(k=3, seed=1)
@@ -139,7 +139,7 @@ def test_a_budget_is_kept_for_every_relevance(scores, k, keep, newcomers):
     # By enumeration of all lists: what a document that alone is relevant brings, for each document of the greedy list.
     policy, m = PlackettLuce(k=k, keep=keep, newcomers=newcomers), len(scores)
     shares = kept_by(policy, scores)
-    assert shares.min() >= keep - 1e-12  # at k <= 2 exactly keep, but for rounding
+    assert shares.min() >= keep - 1e-12  # at k <= 2 exactly keep, up to rounding
     shown = policy.show(scores, 0)
     assert keep - 1e-12 <= shown.kept <= shares.min() + 1e-12
     if m == 6 and k <= 2 and not newcomers:

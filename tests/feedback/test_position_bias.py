@@ -32,7 +32,7 @@ def test_by_hand():
         bias.update(shown.clicked(["a"]))
     # 20 matches won by the first position and 10 by the second, and one more in either direction.
     assert bias.examination == pytest.approx((1.0, 11 / 21))
-    # Variance of the log: 1/11 + 1/21, more than that of the jackknife over groups that are all alike.
+    # Variance of the log: 1/11 + 1/21, more than the variance of the jackknife over groups that are all alike.
     low, high = bias.interval(z=0.5)
     assert low == pytest.approx((1.0, 11 / 21 * math.exp(-0.5 * math.sqrt(1 / 11 + 1 / 21))))
     assert high == pytest.approx((1.0, 11 / 21 * math.exp(0.5 * math.sqrt(1 / 11 + 1 / 21))))

@@ -2,7 +2,7 @@
 
     python -m tests.fuzz [--seconds 60] [--seed 0] [TARGET...]
 
-Each target has a process of its own and an equal share of the seconds. What made one fail is written to the folder `--found`,
+Each target has a separate process and an equal share of the seconds. What made one fail is written to the folder `--found`,
 and belongs into `corpus/TARGET/`, with the fix. The exit status is 1 if a target failed, and 0 if Atheris is not installed.
 """
 

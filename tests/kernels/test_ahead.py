@@ -30,7 +30,7 @@ def run(code, **variables):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with an object file of some small kernels, made as those of all are."""
+    """A folder with an object file of some small kernels, made like the full ones."""
     folder = tmp_path_factory.mktemp("objects")
     command = [sys.executable, "-m", "online_rank.support.warm_up", str(folder), loading.targets()[0], *ENTRIES]
     done = subprocess.run(command, capture_output=True, text=True, env=PLAIN)
@@ -113,7 +113,7 @@ def test_errors_keep_their_kind(folder):
 
 
 def test_arrays_without_rows_are_taken(tmp_path):
-    """Gradient descent keeps no state beside its weights: an array of no rows, whose strides numpy gives as 0."""
+    """Gradient descent keeps no state except its weights: an array of no rows, whose strides numpy gives as 0."""
     target = loading.targets()[0]
     made = (
         "import numba\n"
@@ -138,7 +138,7 @@ def test_arrays_without_rows_are_taken(tmp_path):
 
 
 def test_named_tuples_are_taken(tmp_path):
-    """Arrays that travel together are one argument, by name in the kernel; nothing but their number and types is checked."""
+    """Arrays that travel together are one argument, by name in the kernel; only their number and types are checked."""
     target = loading.targets()[0]
     made = (
         "import numba, numpy as np\n"
@@ -302,11 +302,11 @@ def test_a_file_that_cannot_be_trusted_is_not_run_and_the_answer_is_the_same(fol
     assert ("others can write" if damage == "writable" else "truncated or damaged") in said
 
 
-def test_where_no_cache_can_be_written_that_is_said_once():
+def test_an_unwritable_cache_raises_one_warning():
     """Every start compiled for a minute, silently."""
     code = (
         "import numpy as np, numba.core.caching\n"
-        "numba.core.caching.CacheImpl._locator_classes = []\n"  # As where no folder can be written: root can write to all.
+        "numba.core.caching.CacheImpl._locator_classes = []\n"  # As if no folder were writable: root can write to all.
         "from online_rank._kernels import arrays\n"
         "print(arrays.all_finite(np.ones(3)))\n"
     )

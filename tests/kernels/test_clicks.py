@@ -29,7 +29,7 @@ def exponentials(order, logits):
 
 
 def drawn(kind, gains, logits, rest, n_shown=None):
-    """Documents drawn, of which the first were shown, all unless `n_shown` says otherwise."""
+    """Documents drawn; the first `n_shown` were shown, by default all."""
     n = len(gains)
     shown = n if n_shown is None else n_shown
     places, no_chances = np.arange(n), np.empty(0)

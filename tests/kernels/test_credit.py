@@ -100,5 +100,5 @@ def test_a_credit_without_hinges_is_refused():
         dispatch.hinge(update, pairs_of_none, np.zeros(2), work)
 
 
-def test_every_credit_has_a_code_of_its_own():
+def test_every_credit_has_another_code():
     assert [credit.code for credit in CREDITS.values()] == list(range(len(CREDITS)))

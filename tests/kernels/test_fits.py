@@ -276,7 +276,7 @@ def test_arrays_of_clicks_names_and_text_that_do_not_fit_are_refused(kernel, arg
 
 @pytest.mark.parametrize("scores", [[np.nan] * 5, [1.0, np.nan, 2.0, np.nan, 0.0], [-np.inf, np.inf, np.nan, 0.0, 1.0]])
 @pytest.mark.parametrize("depth", [1, 3, 5])
-def test_a_ranking_ends_whatever_the_scores(scores, depth):
+def test_a_ranking_ends_for_any_scores(scores, depth):
     rank = Module(graded).rank_pessimistically
     order, query, work = np.full(5, 10**9), graded_query([0, 1, 2, 1, 0]), workspace(5)
     rank(np.array(scores), query, depth, order, work)
@@ -287,7 +287,7 @@ def test_a_ranking_ends_whatever_the_scores(scores, depth):
 
 
 def test_grades_are_copied():
-    """Kernels index by grades that they have checked: those of the caller may change after that."""
+    """Kernels index by grades that they have checked: the caller's array may change after that."""
     for y in (np.array([0, 1, 2, 0]), np.array([0, 9, 1, 9, 2, 9, 0])[::2], np.array([0, 1, 2, 0], np.int32)):
         assert not np.shares_memory(as_grades(y, 4), y)
         assert as_grades(y, 4).tolist() == [0, 1, 2, 0]

@@ -1,4 +1,4 @@
-"""Functions that only kernels call have no machine code of their own, also when they come from numba's cache."""
+"""Functions that only kernels call have no separate machine code, also when they come from numba's cache."""
 
 import importlib
 import sys
@@ -30,7 +30,7 @@ def total(values):
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    """Three functions that numba has not seen, and a cache of their own."""
+    """Three functions that numba has not seen, and an empty cache."""
     monkeypatch.setattr(numba.config, "CACHE_DIR", "")
     (tmp_path / "linked_example.py").write_text(SOURCE)
     monkeypatch.syspath_prepend(tmp_path)

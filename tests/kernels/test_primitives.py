@@ -41,7 +41,7 @@ def in_lanes(terms):
 
 @given(seed=st.integers(0, 10**6), n=st.integers(0, 23), single=st.booleans(), strided=st.booleans())
 @settings(deadline=None, max_examples=60)
-def test_sums_are_those_of_four_lanes(seed, n, single, strided):
+def test_sums_equal_sums_in_four_lanes(seed, n, single, strided):
     rng = np.random.default_rng(seed)
     X = (rng.normal(size=(6, 2 * n)) * 10.0 ** rng.integers(-12, 12, (6, 2 * n))).astype(np.float32 if single else np.float64)
     X = X[:, ::2] if strided else X[:, :n].copy()

@@ -38,7 +38,7 @@ def test_two_documents_in_the_wrong_order():
     assert mass == c[0]
 
 
-def test_equals_share_whatever_their_order():
+def test_equals_share_in_any_order():
     # All tie. The less relevant come first, so p = 3, 4 and n = 1, 2 for the relevant; each gets the mean of both differences.
     phi = [-ndtri((p - 0.375) / 4.25) for p in range(1, 5)]
     share = (phi[0] + phi[1] - phi[2] - phi[3]) / 2

@@ -10,7 +10,7 @@ from online_rank._kernels.ahead import loading
 from online_rank._kernels.ahead.trust import Distrusted, make_folder, read_sealed, say_distrust, write_sealed
 
 needs_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away")
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_what_was_written_is_read(path):
     assert os.listdir(path.parent) == ["code.o"]
 
 
-def test_nobody_else_can_write_what_was_written_whatever_the_umask(tmp_path):
+def test_nobody_else_can_write_what_was_written_under_any_umask(tmp_path):
     before = os.umask(0)
     try:
         write_sealed(tmp_path / "a" / "b" / "code.o", b"machine code")
@@ -95,7 +95,7 @@ def test_a_link_is_followed_to_where_it_leads(path, tmp_path):
         read_sealed(tmp_path / "link" / "code.o")
 
 
-def test_beside_the_sources_only_damage_counts(path):
+def test_next_to_the_sources_only_damage_counts(path):
     path.chmod(0o666)
     assert read_sealed(path, anyones=True) == b"machine code"
     path.write_bytes(b"")
@@ -113,7 +113,7 @@ def test_relative_folders_are_ignored(monkeypatch, tmp_path, relative):
     assert loading.cache_folder() == tmp_path / "caches" / "online_rank"
 
 
-def test_what_is_not_used_is_said_once_in_one_line():
+def test_unused_objects_raise_one_warning_of_one_line():
     with pytest.warns(RuntimeWarning, match="compiled code is not used: of one test") as caught:
         say_distrust("of one test")
     assert warnings.formatwarning(caught[0].message, RuntimeWarning, caught[0].filename, 0).count("\n") == 1

@@ -43,7 +43,7 @@ def test_draft_by_hand():
 
 
 def test_draft_of_different_candidates():
-    # The team that has documents left goes on alone: a picks p, b has q, and then a alone r and s.
+    # The team that has documents left continues alone: a picks p, b has q, and then a alone r and s.
     longer, shorter = ["p", "q", "r", "s"], ["q"]
     assert draft({"a": longer, "b": shorter}, None, Coins(0.1, 0.1, 0.1)) == Impression(
         ("p", "q", "r", "s"), teams=("a", "b", "a", "a")
@@ -88,7 +88,7 @@ def test_points_decide():
 
 
 @pytest.mark.parametrize("name", ["perfect", "trust", "position2"])
-def test_the_better_ranker_is_found_and_equal_ones_are_not_told_apart(name):
+def test_the_better_ranker_is_found_and_equal_ones_are_not_distinguished(name):
     grades = [0, 2, 0, 1, 0, 0]
     good, bad = Fixed(1, 3, 0, 2, 4, 5), Fixed(0, 2, 4, 1, 3, 5)
     for a, b, better in (

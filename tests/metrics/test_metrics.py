@@ -71,7 +71,7 @@ def block(n=60, seed=1):
 
 @settings(deadline=None, max_examples=60)
 @given(query=queries, k=st.integers(1, 7))
-def test_ndcg_is_that_of_scikit_learn(query, k):
+def test_ndcg_equals_scikit_learn(query, k):
     scores, grades = np.array([s for s, _ in query]), np.array([g for _, g in query])
     if grades.any():
         exponential = ndcg_score([2**grades - 1], [scores], k=k)

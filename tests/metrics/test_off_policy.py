@@ -28,7 +28,7 @@ def one_update(weights, clicks, ranking, **options):
 @pytest.mark.parametrize("weights", [(1.0,), (0.0, 0.0, 1.0), (0.5, 0.3, 0.2)])
 @pytest.mark.parametrize("name", ["navigational", "position", "dbn", "ubm"])
 def test_without_bias_for_users_who_read_downwards(weights, name):
-    # The expectation over all rankings of the law and all answers is that of the other ranking.
+    # The expectation over all rankings of the law and all answers equals the value of the other ranking.
     target, k = (1, 3, 4, 0, 2), 3
     attraction = (0.05, 0.5, 0.95)
 
@@ -139,7 +139,7 @@ OPEN_BANDIT = json.loads((Path(__file__).parents[1] / "reference" / "open_bandit
 
 
 @pytest.mark.parametrize("expected", OPEN_BANDIT["values"], ids=lambda values: f"{len(values['weights'])} places")
-def test_values_are_those_of_the_open_bandit_pipeline(expected):
+def test_values_equal_the_open_bandit_pipeline(expected):
     # Made by tests/reference/open_bandit.py: IPS, SNIPS and doubly robust for users who read downwards.
     value = OffPolicyValue(expected["weights"])
     for each in OPEN_BANDIT["log"]:

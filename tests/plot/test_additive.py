@@ -20,7 +20,7 @@ def model():
     return model
 
 
-def test_curves_and_bars_are_those_of_the_model(model):
+def test_curves_and_bars_equal_the_model(model):
     axes = plot.curves(model, features=["price", "brand"])
     assert [ax.get_title(loc="left") for ax in axes] == ["price", "brand"]
     values, own, ranked = model.curve("price")

@@ -167,7 +167,7 @@ def test_nothing_is_imported_before_the_first_picture():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
-def test_losses_stand_beside_bounds():
+def test_losses_are_drawn_with_bounds():
     ax = losses({"loss": ([1, 10], [1.0, 2.0])}, bounds={"bound": ([1, 10], [3.0, 2000.0])}, x_label="rounds", logarithmic=True)
     assert [line.get_linestyle() for line in ax.lines] == ["-", "--"]
     assert (ax.get_xscale(), ax.get_yscale(), ax.get_xlabel()) == ("log", "log", "rounds")

@@ -49,7 +49,7 @@ def dicts_of(block):
     return nonzero([dict(zip(block.names, row, strict=True)) for row in block.X.toarray().tolist()])
 
 
-def test_a_stream_without_any_context_is_told_once(recwarn):
+def test_a_stream_without_any_context_raises_one_warning(recwarn):
     def told() -> list[str]:  # not what Python says about objects of other tests that it collects meanwhile
         return [str(each.message) for each in recwarn if issubclass(each.category, UserWarning)]
 
@@ -185,7 +185,7 @@ class TestRefusals:
 
 
 class TestLearning:
-    def test_shared_and_own_weights_are_those_of_the_joined_features(self):
+    def test_shared_and_own_weights_equal_the_joined_features(self):
         model, twin = CrossFeatures("user") | PerceptronRanker(), PerceptronRanker()
         rng = np.random.default_rng(0)
         for t in range(40):
@@ -226,7 +226,7 @@ class TestLearning:
             model.learn_one(query, {"a": 0, "b": 1}, context={"language": "de"})
         assert [model.rank_one(query, context={"language": language})[0] for language in ("en", "de")] == ["a", "b"]
 
-    def test_a_file_goes_on_as_the_model(self, tmp_path):
+    def test_a_file_continues_as_the_model(self, tmp_path):
         model = CrossFeatures("user", numbers=("n",)) | PerceptronRanker()
         model.learn_one(QUERY, {"a": 0, "b": 2}, context={"user": "ada", "n": 2})
         save(model, tmp_path / "model")

@@ -1,4 +1,4 @@
-"""Hashed features: where names go, what texts become, and that nothing but the name decides."""
+"""Hashed features: where names go, what texts become, and that only the name decides."""
 
 import subprocess
 import sys
@@ -113,7 +113,7 @@ def test_a_column_number_of_ten_digits_takes_no_memory():
 
 
 def test_entries_in_one_column_add_up_exactly():
-    # With one bit everything shares two columns; the ranker sees one entry in each, so norms are those of the sums.
+    # With one bit everything shares two columns; the ranker sees one entry in each, so norms are norms of the sums.
     model = HashedFeatures(1) | PerceptronRanker(credit="argmax")
     query = [{f"f{j}": float(j) for j in range(5)}, {"f1": 1.0}]
     model.learn_one(query, [1, 0])

@@ -20,6 +20,7 @@ from online_rank import (
     load,
     save,
 )
+from online_rank.base.explain import feature_weights
 from online_rank.base.undo import all_or_nothing
 from online_rank.distributed import fork, mix
 from online_rank.query import Runs, SparseRows, read_query
@@ -148,7 +149,7 @@ def arrays(rng, n):
 @settings(deadline=None, max_examples=8)
 @given(seed=st.integers(0, 10**6), cut=st.integers(0, 20), max_keys=st.sampled_from([3, 100]))
 @pytest.mark.filterwarnings("ignore:History")
-def test_blocks_are_the_loop_bit_for_bit_and_copies_and_files_go_on(seed, cut, max_keys):
+def test_blocks_are_the_loop_bit_for_bit_and_copies_and_files_continue(seed, cut, max_keys):
     def make():
         return History("2", half_life="2d", max_keys=max_keys) | StreamScaler() | PerceptronRanker()
 
@@ -279,15 +280,15 @@ def test_several_machines_add_up():
 
 def test_keys_are_forgotten():
     step = History(("user", "brand"), half_life=10)
-    for user in ("ada", "bob"):
+    for user in ("lovelace", "bob"):
         step.learn_one(QUERY, {"a": 1, "b": 0}, context={"user": user})
     expected = features(step, QUERY, context={"user": "bob"})
-    assert step.forget("user", "ada") == 2
-    assert step.forget("user", "ada") == step.forget("brand", "none") == step.forget("document", "a") == 0
+    assert step.forget("user", "lovelace") == 2
+    assert step.forget("user", "lovelace") == step.forget("brand", "none") == step.forget("document", "a") == 0
     assert step.n_keys == 2
-    assert b"ada" not in pickle.dumps(step)
+    assert b"lovelace" not in pickle.dumps(step)
     assert features(step, QUERY, context={"user": "bob"}) == expected
-    assert [row[0] for row in features(step, QUERY, context={"user": "ada"})] == [0.0, 0.0]
+    assert [row[0] for row in features(step, QUERY, context={"user": "lovelace"})] == [0.0, 0.0]
 
 
 def test_times_ahead_of_the_clock_are_set_back():
@@ -362,7 +363,7 @@ def test_bad_queries_are_refused_with_a_remedy():
         step.transform_one({"a": {"brand": float("inf")}})
 
 
-def test_a_stream_without_any_key_is_told_once(recwarn):
+def test_a_stream_without_any_key_raises_one_warning(recwarn):
     step = History("brnd", half_life=9)
     for _ in range(2):
         step.learn_one(QUERY, {"a": 1, "b": 0})
@@ -383,6 +384,13 @@ def test_it_stands_before_every_kind_of_ranker():
     for t in range(3):
         model.learn_one(x, model.show_one(x, at=float(t)).clicked(["a"]), at=float(t))
     assert model["History"].n_keys == 2
+
+
+def test_what_it_adds_is_not_asked_of_queries():
+    model = History("brand", half_life=9) | StreamScaler() | PerceptronRanker()
+    for t in range(4):
+        model.learn_one([{"brand": 1.0, "x": float(t)}, {"brand": 2.0, "x": 2.0 - t}], [0, 1])
+    assert {*feature_weights(model)} <= {"brand", "x"} < {*model["StreamScaler"].feature_names}
 
 
 def test_signs_of_features_hold_behind_it():

@@ -134,7 +134,7 @@ def test_texts_and_categories():
         (StreamScaler() | PerceptronRanker()).learn_one(query, {"i": 0, "j": 1})
 
 
-def test_features_of_encoders_stand_beside_those_of_others():
+def test_features_of_encoders_join_other_features():
     encoded = ForEachDocument(compose.Select("kind") | preprocessing.OneHotEncoder())
     model = (encoded + ForEachDocument(compose.Select("length"))) | PerceptronRanker()
     query = {"i": {"kind": "pdf", "length": 3.0, "title": "x"}, "j": {"kind": "html", "length": 1.0, "title": "y"}}
@@ -154,7 +154,7 @@ def test_several_queries_at_once_are_refused_not_learned_as_nothing():
         for call in all_calls(model, [one, two]):
             with pytest.raises(TypeError, match=r"x is a list of 2 queries|Unsupported dataframe type"):
                 call()
-    # A pipeline of river does not ask the ranker: the transformer of single documents fails by itself.
+    # A pipeline of river does not ask the ranker: the transformer of single documents fails without advice.
     for model in [compose.Pipeline(step(), PerceptronRanker()) for step in river_steps]:
         for call in all_calls(model, [one, two]):
             with pytest.raises(
@@ -302,7 +302,7 @@ def test_the_answer_takes_one_array():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert answer.X.shape == (1000, 1001)
-    # By hand: 8 MB, beside a mask of 1 MB, and dicts of two names.
+    # By hand: 8 MB, plus a mask of 1 MB, and dicts of two names.
     assert peak < 1.5 * answer.X.nbytes
 
 

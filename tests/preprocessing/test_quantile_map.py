@@ -29,7 +29,7 @@ def heavy(n, seed=0):
 
 def test_exported_knots_are_far_enough_apart_to_compute_with():
     step = StreamQuantileMap()
-    # Mostly 0, so that 0 stays 0 and the values beside it jump.
+    # Mostly 0, so that 0 stays 0 and the values next to it jump.
     step.learn_one(np.array([[0.0], [0.0], [0.0], [0.0], [3.0], [-2.0]]))
     curves, _ = step._layers(1)
     values, scores = curves.knots[0]
@@ -268,7 +268,7 @@ def test_it_is_saved_in_small():
     assert to_bytes(again) == to_bytes(quantiles)
 
 
-def test_mixed_maps_are_those_of_all_documents():
+def test_mixed_maps_equal_all_documents():
     X = heavy(30_000)
     base = StreamQuantileMap()
     for x in np.split(X[:5000], 100):
@@ -409,7 +409,7 @@ def test_a_rejected_query_leaves_the_sample_as_it_was():
 
 
 class Counting(StreamQuantileMap):
-    """A map that also counts queries, in an attribute of its own."""
+    """A map that also counts queries, in another attribute."""
 
     n_queries = 0
 
@@ -480,7 +480,7 @@ def test_bad_parameters():
             StreamQuantileMap(**arguments)
 
 
-def test_growth_makes_what_is_kept_and_nothing_beside_it():
+def test_growth_allocates_only_what_is_kept():
     """A request with many new features would take that memory twice."""
     model = StreamQuantileMap()
     model.learn_one({"a": {"f": 1.0}, "b": {"f": 2.0}})

@@ -90,7 +90,7 @@ def test_scores_whose_halves_are_equal_are_equal():
     assert [[*features.values()] for features in made.values()] == [[1.0, 0.0], [1.0, 0.0]]
 
 
-def test_ties_keep_the_order_of_their_own_list():
+def test_ties_keep_the_order_of_their_list():
     query = Runs({"bm25": [("a", 1.0)], "vector": [("b", 0.5), ("a", 0.5)]})
     found = RunFeatures(parts=("reciprocal_rank",), k=0).transform_one(query)
     assert (found["b"]["vector reciprocal_rank"], found["a"]["vector reciprocal_rank"]) == (1.0, 1 / 2)

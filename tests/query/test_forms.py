@@ -202,7 +202,7 @@ def test_frames_with_booleans_and_nullable_columns():
 
 
 class Inconsistent(collections.abc.Mapping):
-    """A mapping whose length, names and values need not agree."""
+    """A mapping whose length, names and values may disagree."""
 
     def __init__(self, values, n=None, names=None):
         self.values_, self.n, self.names = values, n, names
@@ -239,7 +239,7 @@ DOCUMENTS = {"a": {"x": 1.0, "y": 2.0}, "b": {"x": 0.5, "y": 1.0}}
     ],
     ids=["short", "long", "twice", "short dict", "short query", "long query", "short dict of a query"],
 )
-def test_mappings_are_read_once_whatever_length_they_give(x, documents):
+def test_mappings_are_read_once_with_any_stated_length(x, documents):
     """They raised a bare IndexError, or a document stood twice in the ranking."""
     block = read_query(x, {"a": 1, "b": 0}, documents=documents)
     assert block.ids == ("a", "b")

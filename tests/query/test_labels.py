@@ -39,7 +39,7 @@ def test_grades_without_labels_or_with_the_same_are_in_order(frame, labels):
     assert read_query(frame.reset_index(drop=True), grades([0, 1, 2], labels)).y.tolist() == [0, 1, 2]
 
 
-def test_values_of_a_larger_table_stand_beside_documents_in_its_order():
+def test_values_of_a_larger_table_go_to_documents_in_its_order():
     part = grades([9, 9, 2, 0])[2:]
     assert read_query({"a": {"clicks": 1.0}, "b": {"clicks": 2.0}}, part).y.tolist() == [2, 0]
 

@@ -1,4 +1,4 @@
-"""Names told apart by their hashes."""
+"""Names distinguished by their hashes."""
 
 import enum
 import pickle
@@ -34,7 +34,7 @@ def in_order(names):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_names_are_told_apart_as_a_dict_does(seed):
+def test_names_are_distinguished_as_a_dict_does(seed):
     rng = random.Random(seed)
     names = rng.choices([*ODD, *(f"word{j}" for j in range(300))], k=1000)
     different, places = distinct(names)
@@ -77,7 +77,7 @@ def test_hashes_are_siphash_with_a_secret_key_in_every_step(names):
     assert [row.tobytes() for row in hashes] == [siphash(name.encode(), key.tobytes(), 1, 3, 16) for name in names]
 
 
-def test_a_name_has_one_hash_whatever_stands_beside_it():
+def test_a_name_has_one_hash_among_any_other_names():
     alone = hashes_of(["a\nb"])
     assert np.array_equal(hashes_of(["a\nb", "c"])[:1], alone)
     assert np.array_equal(hashes_of(["a\nb", 7])[:1], alone)
@@ -122,7 +122,7 @@ def test_many_ragged_dicts_give_the_rows_that_dicts_say():
         assert np.array_equal(one, two)
 
 
-def test_names_of_which_one_half_of_the_hash_is_the_same_are_told_apart():
+def test_names_of_which_one_half_of_the_hash_is_the_same_are_distinguished():
     hashes = np.array([[5, 7 << 24], [5, 8 << 24], [6, 7 << 24], [5, 7 << 24]])
     columns, first = np.empty(4, np.int32), np.empty(4, np.int64)
     assert number_names(hashes.copy(), columns, first) == 3
@@ -149,7 +149,7 @@ class Level(enum.IntEnum):
 
 
 class AsPlain(str):
-    """Compares in a way of its own."""
+    """Overrides how it compares."""
 
     __hash__ = str.__hash__
 
@@ -216,7 +216,7 @@ def test_names_of_other_classes_are_kept_as_plain_ones(make, name, plain):
     assert again.predict_one([{name: 1.0}, {plain: 3.0}]) == twin.predict_one([{plain: 1.0}, {plain: 3.0}])
 
 
-def test_a_name_is_kept_as_what_it_is_beside_an_equal_one_of_another_class():
+def test_a_name_keeps_its_class_next_to_an_equal_one_of_another_class():
     for name in (Number(4), np.int64(4), 4):
         model = StreamScaler() | PerceptronRanker()
         model.learn_one([{name: 1.0}, {name: 2.0}], [0, 1])

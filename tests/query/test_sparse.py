@@ -71,7 +71,7 @@ def test_formats_of_scipy_are_read(form, of):
     assert from_scipy(of(X).asformat(form)).toarray().tolist() == X.tolist()
 
 
-def test_entries_of_scipy_that_come_twice_add_up_whatever_the_matrix_says_of_itself():
+def test_entries_of_scipy_that_come_twice_add_up_for_any_flags_of_the_matrix():
     matrix = sparse.csr_matrix((np.array([1.0, 2.0, 4.0]), [1, 1, 0], [0, 3, 3]), shape=(2, 3))
     matrix.has_canonical_format = True
     assert from_scipy(matrix).toarray().tolist() == [[4.0, 3.0, 0.0], [0.0, 0.0, 0.0]]

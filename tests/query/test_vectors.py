@@ -53,7 +53,7 @@ def test_the_adapted_query_scores_as_the_ranker(metric):
             assert scores[d] == pytest.approx(adapted @ own, abs=1e-12 * max(1.0, np.abs(model.served_weights).max()))
 
 
-def test_behind_a_scaler_it_scores_as_the_ranker_but_for_a_constant():
+def test_behind_a_scaler_it_scores_as_the_ranker_up_to_a_constant():
     model = taught(StreamScaler() | PerceptronRanker())
     q, documents, _ = drawn(np.random.default_rng(3))
     adapted, scores = adapt(model, q), model.predict_one(Vectors(q, documents))

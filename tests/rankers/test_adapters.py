@@ -264,7 +264,7 @@ def test_the_dicts_of_documents_and_pairs_are_made_one_at_a_time():
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_learning_takes_no_further_arrays_like_that_of_the_query(dtype):
+def test_learning_allocates_no_second_copy_of_the_query(dtype):
     X = np.random.default_rng(0).normal(size=(1000, 300)).astype(dtype)
     model = PointwiseRanker(linear_model.LinearRegression())
     model.learn_one(X[:3], [0, 1, 2])
@@ -286,7 +286,7 @@ def test_a_value_that_cannot_be_learned_ends_a_block_before_its_query(value, col
         model.learn_many(X, [0, 1, 0, 1], [0, 0, 1, 1])
 
 
-def test_the_reported_norm_is_that_of_the_longest_document():
+def test_the_reported_norm_belongs_to_the_longest_document():
     model = PointwiseRanker(linear_model.LinearRegression())
     model.learn_one(np.array([[3.0, 4.0], [0.0, -1.0]], np.float32), [0, 1])
     assert model.last_round.largest_norm == 5.0

@@ -219,7 +219,7 @@ def test_contract(check):
     check()
 
 
-def test_files_and_copies_go_on_with_the_same_bits(tmp_path):
+def test_files_and_copies_continue_with_the_same_bits(tmp_path):
     model = AdditiveRanker(half_life=("7d", 50))
     stream = list(documents(60))
     for t, (x, y) in enumerate(stream[:40]):

@@ -163,7 +163,7 @@ def test_booleans_are_categories_in_dicts_frames_and_json():
     scores = model.predict_one(x)
     assert scores[1] > scores[0] == scores[2]
     assert model.predict_one(pd.DataFrame(x[:2])) == model.predict_one([{"fresh": "true", "price": 1.0}, x[1]])
-    # The sign is that of true: with it, false is never worse.
+    # The sign is for true: with it, false is never worse.
     for _ in range(20):
         model.learn_one(x, [2, 0, 2])
     scores = model.predict_one(x)
@@ -421,7 +421,7 @@ def test_machines_are_mixed(make):
     taught(one, stream[:120])
     assert training.queries == mixed.n_queries == 120
     assert mixed.n_mixed == 2
-    # What is known of the documents is that of one machine, but for the order of the features and the sampling.
+    # The statistics of the documents equal one machine's, up to the order of the features and the sampling.
     order = [mixed.feature_names.index(name) for name in one.feature_names] if one.feature_names else np.arange(4)
     np.testing.assert_allclose(mixed._sums[order, 0, 1].sum(axis=1), one._sums[:, 0, 1].sum(axis=1), rtol=1e-6)
     assert mixed._front.n_documents == one._front.n_documents == sum(len(x) for x, _ in stream[:120])

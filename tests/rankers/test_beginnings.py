@@ -41,7 +41,7 @@ def test_before_any_feedback_the_rule_itself_ranks(cls, given, weights):
         query = Runs(lists)
         expected = fused(lists, weights or [1.0, 1.0, 1.0])
         assert model.predict_one(query) == pytest.approx({d: 7.0 * s for d, s in expected.items()}, rel=1e-10)
-        # Sums in another order differ in the last bit: equal sums are told by twelve digits.
+        # Sums in another order differ in the last bit: sums with twelve equal digits count as equal.
         assert [round(expected[d], 12) for d in model.rank_one(query)] == sorted(
             (round(s, 12) for s in expected.values()), reverse=True
         )
@@ -72,7 +72,7 @@ def test_learning_leaves_the_average_of_the_beginning_alone():
     assert model.served_weights.tolist() == [1.0, 0.0]
 
 
-def test_gradient_descent_begins_with_weights_but_for_bets():
+def test_gradient_descent_begins_with_weights_except_for_bets():
     model = GradientRanker.from_weights({"a": 1.0, "b": -1.0}, optimizer="sgd")
     assert model.predict_one([{"a": 2.0}, {"b": 3.0}]) == [2.0, -3.0]
     with pytest.raises(ValueError, match="optimizer='scale_free' begins with bets"):

@@ -152,7 +152,7 @@ def test_blocks_of_queries():
         scores = model.predict_many(X, qid)
         first = np.flatnonzero(qid == 3)
         assert scores[first].tolist() == model.predict_one(X[first])
-        # Without relative columns a score is that of a document, whatever its query.
+        # Without relative columns the score of a document does not depend on its query.
         assert np.allclose(model.predict_many(X), scores) != relative
 
 

@@ -89,8 +89,8 @@ def test_documents_that_go_down_trees_side_by_side(n):
 
 
 @pytest.mark.parametrize("page", [25, boosted._PAGE])
-def test_every_tree_is_that_of_plain_loops(monkeypatch, page):
-    """A slow ranker beside it: the same draws, trees by trying every split, scores by adding tree after tree."""
+def test_every_tree_equals_plain_loops(monkeypatch, page):
+    """Compared with a slow ranker: the same draws, trees by trying every split, scores by adding tree after tree."""
     monkeypatch.setattr(boosted, "_PAGE", page)
     monkeypatch.setattr(boosted, "_LEAST_DOCUMENTS", 4)
     monkeypatch.setattr(boosted, "_COLUMNS", 0.5)
@@ -189,7 +189,7 @@ def test_trees_grow_at_the_longest_gap_and_old_ones_are_dropped():
 
 
 @pytest.mark.parametrize("page", [25, boosted._PAGE])
-def test_a_copy_and_a_file_in_the_middle_of_a_tree_go_on_with_the_same_bits(monkeypatch, page):
+def test_a_copy_and_a_file_in_the_middle_of_a_tree_continue_with_the_same_bits(monkeypatch, page):
     monkeypatch.setattr(boosted, "_PAGE", page)
     stream = list(queries(260))
     model, met = BoostedRanker(window=40, rate=6.0), 0

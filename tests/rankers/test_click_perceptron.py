@@ -204,7 +204,7 @@ def test_the_cost_is_below_its_bound_in_expectation(seed):
 
 
 def test_what_propensities_taught_is_shown_greedily():
-    # Its confidence is that of gradients, which says nothing: drawn with it, the worst documents came first.
+    # Its confidence comes from gradients, and says nothing: drawn with it, the worst documents came first.
     rng = np.random.default_rng(0)
     model = StreamScaler() | ClickPerceptron(credit="propensity", examination=(1.0, 0.5, 0.3))
     for _ in range(300):

@@ -37,7 +37,7 @@ def trained(queries=None, **arguments):
 @pytest.mark.parametrize("hidden", [(1,), (9, 4), (5, 8, 2)])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_scores_are_those_of_the_network(hidden, activation, dtype):
+def test_scores_equal_the_network(hidden, activation, dtype):
     for d in (1, 4, 7):
         model = trained(linear_queries(20, d), hidden=hidden, activation=activation, dtype=dtype)
         X = np.random.default_rng(d).normal(size=(9, d))
@@ -50,7 +50,7 @@ def test_scores_are_those_of_the_network(hidden, activation, dtype):
 
 
 def plain_steps(model):
-    """Let the model go on with steps of gradient descent of size 1, which keep nothing."""
+    """Let the model continue with steps of gradient descent of size 1, which keep nothing."""
     model._config[0], model._constants[0] = 0, 1.0
     model._state = model._state[:0]
 
@@ -289,7 +289,7 @@ def test_features_that_emerge_change_no_score():
         model.learn_one({1: {"d": 1.0}, 2: {}}, {1: 0, 2: 1})
 
 
-def test_saved_and_loaded_it_goes_on_alike(tmp_path):
+def test_saved_and_loaded_it_continues_alike(tmp_path):
     model = DirectRanker(**{**small, "half_life": 5.0, "dropout": 0.2, "accumulate": 3})
     rng = np.random.default_rng(0)
     queries = [[{name: rng.normal() for name in names} for _ in range(4)] for names in ("ab", "bc", "abcd", "ad", "cd")]

@@ -38,7 +38,7 @@ def test_each_click_alone_is_relevant_as_often_as_its_position_is_rare():
 
 
 @pytest.mark.parametrize("kind", ["placements", "propensities"])
-def test_the_probabilities_of_an_impression_are_used_where_no_examination_is_given(kind):
+def test_the_probabilities_of_an_impression_are_used_without_an_examination(kind):
     X, n = np.random.default_rng(0).normal(size=(4, 3)), 4000
     # At its place: .5, and .1 in both forms, since .5 times .2 is .1.
     chances = (0.5, 0.1) if kind == "placements" else (0.5, 0.2)
@@ -118,7 +118,7 @@ def test_it_shows_and_is_saved(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"ranker": ClickPerceptron()}, "which learns from clicks by itself"),
+        ({"ranker": ClickPerceptron()}, "which learns from clicks directly"),
         ({"ranker": 3}, "ranker is 3; it is a ranker"),
         ({"ranker": PerceptronRanker(), "examination": ()}, "one probability > 0 for each position"),
         ({"ranker": PerceptronRanker(), "examination": (1.0, 0.0)}, "one probability > 0 for each position"),

@@ -32,7 +32,7 @@ def stream(n=60):
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 def test_with_a_query_a_day_a_half_life_in_days_is_one_in_queries(make):
     by_day, by_query = make("5d"), make(5.0)
-    # Nothing is learned from queries of a single grade, but time goes on.
+    # Nothing is learned from queries of a single grade, but time passes.
     for day, (x, y) in enumerate((x, y) for x, y, _ in stream() if len({*y}) > 1):
         by_day.learn_one(x, y, at=DAY * day)
         by_query.learn_one(x, y)

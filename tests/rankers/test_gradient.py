@@ -20,7 +20,7 @@ SURROGATES = ["logistic", "hinge", "squared", "listnet", "lambdarank", "slam", "
 
 @pytest.mark.parametrize("optimizer", NAMES)
 @pytest.mark.parametrize("l2", [0.0, 0.1])
-def test_weights_are_those_of_the_optimizer_on_the_gradient(optimizer, l2):
+def test_weights_follow_the_optimizer_on_the_gradient(optimizer, l2):
     if l2 and optimizer == "scale_free":
         with pytest.raises(ValueError, match="l2"):
             GradientRanker(optimizer=optimizer, l2=l2)
@@ -173,7 +173,7 @@ def test_scoring_is_permutation_equivariant(seed, surrogate, optimizer):
 
 
 @pytest.mark.parametrize("optimizer", NAMES)
-def test_saved_and_loaded_it_goes_on_alike(optimizer, tmp_path):
+def test_saved_and_loaded_it_continues_alike(optimizer, tmp_path):
     model = GradientRanker("slam", optimizer=optimizer, half_life=7.0)
     model.learn_many(*as_block(linear_queries(10)))
     save(model, tmp_path / "model.npz")

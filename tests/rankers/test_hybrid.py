@@ -56,7 +56,7 @@ def test_before_any_feedback_z_scores_rank(weights):
 @settings(deadline=None, max_examples=10)
 @given(st.integers(0, 2**32), st.sampled_from(["rrf", "minmax"]))
 def test_what_is_served_is_certified_against_the_rule(seed, today):
-    # Whatever is graded, served <= the rule's loss + ln 2 / eta + Delta + G; the rule's loss counted by another program.
+    # For any grades, served <= the rule's loss + ln 2 / eta + Delta + G; the rule's loss counted by another program.
     rng, model = np.random.default_rng(seed), hybrid(NAMES, today=today)
     rule = RunFeatures(NAMES) | FixedRanker(rule_weights(today, NAMES))
     lost, of = 0.0, measure("ndcg@10")
@@ -102,7 +102,7 @@ def test_names_of_retrievers_are_a_list(runs):
         hybrid(runs)
 
 
-def test_several_queries_and_bare_dicts_are_told_from_a_query():
+def test_several_queries_and_bare_dicts_are_distinguished_from_a_query():
     model, lists, grades = hybrid(["bm25", "vector"]), {"bm25": {"a": 2.0, "b": 1.0}, "vector": {"b": 1.0}}, {"a": 0, "b": 1}
     queries = [Runs(lists), Runs(lists)]
     for call in (lambda: model.learn_many(queries, [grades, grades], [0, 1]), lambda: model.rank_one(queries)):

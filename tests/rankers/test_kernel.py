@@ -169,7 +169,7 @@ def test_the_bounds_hold_on_1000_streams():
     assert tight > 0.5
 
 
-def test_the_comparators_loss_is_that_of_the_reference():
+def test_the_comparators_loss_equals_the_reference():
     twin = reference.Projectron(reference.rbf(0.5), "ndcg@10", 8, 0.1, 0.3)
     model = KernelPerceptronRanker(gamma=0.5, budget=8)
     queries, u = stream(15, seed=5), np.array([[0.3, 1.0, 0.0], [-1.0, 0.2, 0.4]])
@@ -274,7 +274,7 @@ def test_many_documents_take_the_long_way_to_the_same_credit():
         c[i] += a_ij
         c[j] -= a_ij
     update = reference.gram(twin.k, X, X) @ c
-    # Values of the projection differ from those of the update by at most the error, since k(x, x) = 1.
+    # Values of the projection differ from values of the update by at most the error, since k(x, x) = 1.
     assert np.abs(model._values(X, model._weights) - update).max() <= 0.3 * mass + 1e-9
 
 

@@ -192,7 +192,7 @@ def test_the_protocol():
 
 @pytest.mark.parametrize("make", RANKERS)
 @pytest.mark.parametrize("loss", ["tests.squares", Squares, Squares(scale=0.25), listnet()], ids=str)
-def test_models_with_registered_losses_go_on_from_their_files(make, loss, tmp_path):
+def test_models_with_registered_losses_continue_from_their_files(make, loss, tmp_path):
     stream = queries(40, 7)
     model = learned(make(surrogate=loss), stream[:20])
     save(model, tmp_path / "model.npz")

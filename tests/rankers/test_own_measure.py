@@ -103,7 +103,7 @@ def test_the_mass_theorem_covers_it_for_any_credit(credit, settings):
 
 def test_a_surrogate_bound_says_why_it_does_not_cover_it():
     tracker = learned(LossTracker(PerceptronRanker(First(), credit="spread"), {"u": np.ones(5)}), queries(30, 5))
-    assert "a measure of its own" in tracker.certificate().not_covered["mass_surrogate_bound"]
+    assert "a user's measure" in tracker.certificate().not_covered["mass_surrogate_bound"]
 
 
 def test_sparse_rows_learn_the_same():
@@ -116,7 +116,7 @@ def test_sparse_rows_learn_the_same():
 
 
 @pytest.mark.parametrize("given", ["tests.first", First, First(threshold=2)], ids=str)
-def test_models_go_on_from_their_files(given, tmp_path):
+def test_models_continue_from_their_files(given, tmp_path):
     stream = queries(40, 7)
     model = learned(LossTracker(PerceptronRanker(given), {"u": np.ones(5)}, measure_served=True), stream[:20])
     save(model, tmp_path / "model.npz")

@@ -219,7 +219,7 @@ def test_more_features_than_allowed():
         warnings.filterwarnings("error", message=".*are ignored")  # It warns once.
         warnings.filterwarnings("ignore", message=".*least recently used leave")
         model.learn_one([{"d": 1, "b": 1, "e": 1}, {}], [1, 0])
-    # "a" left for "d", and "e" finds no room next to the names of its own query.
+    # "a" left for "d", and "e" finds no room next to the names of its query.
     assert (model.feature_names, model.n_ignored_features, model.n_left_features) == (("b", "d"), 2, 1)
     twin = PerceptronRanker()
     twin.learn_one([{"a": 1, "b": 1}, {}], [1, 0])

@@ -1,4 +1,4 @@
-"""What must hold of every ranker and transformer whatever the queries: properties, over queries that hypothesis makes up."""
+"""Properties of every ranker and transformer that hold for all queries, over queries that hypothesis makes up."""
 
 import copy
 import pickle
@@ -95,7 +95,7 @@ def test_blocks_cut_anywhere_are_the_loop_bit_for_bit(name, stream, data):
 @every_model
 @settings(deadline=None, max_examples=5)
 @given(stream=queries(), more=queries(), asked=queries(max_size=1))
-def test_every_copy_goes_on_as_the_original(name, stream, more, asked):
+def test_every_copy_continues_as_the_original(name, stream, more, asked):
     original = taught(name, stream)
     twins = [copy.deepcopy(original), pickle.loads(pickle.dumps(original))]
     if name not in NOT_SAVED and not any(kind in name for kind in ("pointwise", "pairwise", "torch")):

@@ -242,7 +242,7 @@ def test_signs_are_refused_behind_other_steps():
         StreamScaler() + QueryNormalizer(),
         copy.copy,
     ):
-        with pytest.raises(TypeError, match="need not rise with the feature"):
+        with pytest.raises(TypeError, match="may fall as the feature rises"):
             step | PerceptronRanker(signs={"3": -1})
     with pytest.raises(TypeError, match="CrossFeatures"):
         StreamScaler() | CrossFeatures("user") | LossTracker(PerceptronRanker(signs={"price": -1}))
@@ -257,7 +257,7 @@ def test_signs_are_refused_behind_other_steps():
 @pytest.mark.parametrize("kind", [PerceptronRanker, SwapRanker, AdditiveRanker])
 @pytest.mark.parametrize("name", ["price", 0, "0", "5"])
 def test_a_sign_of_no_column_of_an_array_is_refused(kind, name):
-    """An AdditiveRanker learned without the sign; "1" for column 0 was said nowhere."""
+    """An AdditiveRanker learned without the sign; no message named "1" for column 0."""
     X, y = next(queries())
     model = kind(signs={name: -1, "1": 1})
     wanted = f"signs names {name!r}, but the queries do not name their 4 features: column 0 of an array is '1'"

@@ -83,7 +83,7 @@ def test_learn_many_is_the_loop_bit_for_bit(dtype):
 
 
 @pytest.mark.parametrize("options", SLAM_SETTINGS[::2], ids=str)
-def test_an_update_from_sparse_rows_is_that_of_the_array(options):
+def test_an_update_from_sparse_rows_equals_an_update_from_the_array(options):
     for X, y in random_queries(3, 20, d=9, largest=25, ties=False):
         X = X * (np.random.default_rng(0).random(X.shape) < 0.4)
         dense = SlamRanker(**options)

@@ -42,7 +42,7 @@ def state(model):
 
 
 @pytest.mark.parametrize("options", SETTINGS, ids=str)
-def test_an_update_is_that_of_the_array(options):
+def test_an_update_from_sparse_rows_equals_an_update_from_the_array(options):
     for X, y in queries(40):
         dense = PerceptronRanker(**options)
         dense.learn_one(np.eye(30)[:4], [3, 0, 1, 0])
@@ -147,7 +147,7 @@ def test_named_features_do_not_depend_on_how_the_vocabulary_grew():
     assert weights[0] == pytest.approx({name: weights[1][name] for name in weights[0]}, rel=1e-9, abs=1e-15)
 
 
-def test_certificates_of_sparse_rows_are_those_of_arrays():
+def test_certificates_of_sparse_rows_equal_certificates_of_arrays():
     u = np.random.default_rng(3).normal(size=30)
     for options in SETTINGS:
         dense, sparse = (LossTracker(PerceptronRanker(**options), {"u": u}, measure_served=True) for _ in range(2))

@@ -55,7 +55,7 @@ POLICIES = [
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: f"{type(policy).__name__} {policy.k}")
-def test_weights_are_those_of_the_optimizer_on_the_credit(policy):
+def test_weights_follow_the_optimizer_on_the_credit(policy):
     model, twins = SwapRanker(policy, wealth=0.3), [OPTIMIZERS["scale_free"](0.3) for _ in range(5)]
     moved, mass, sums = 0, collections.Counter(), collections.Counter()
     for draw, (X, y) in enumerate(teacher(60)):
@@ -189,7 +189,7 @@ def test_begins_with_what_ranks_today(make, tmp_path):
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-def test_the_scale_of_the_beginning_is_that_of_its_scores(scale):
+def test_the_beginning_has_the_scale_of_its_scores(scale):
     X = np.array([[1.0, 0.0], [3.0, 0.0], [2.0, 5.0]])
     model = SwapRanker.from_weights([scale, 0.0], strength=0.5)
     flat = Impression((0, 1), logits=(0.0, 0.0), rest=0.0)
@@ -315,7 +315,7 @@ def test_ids_names_and_late_clicks():
         model.learn_one({"e": {"x": 1.0}}, shown["first"].clicked([]))
 
 
-def test_copies_and_files_go_on_with_the_same_draws(tmp_path):
+def test_copies_and_files_continue_with_the_same_draws(tmp_path):
     model = learned()
     save(model, tmp_path / "model.npz")
     copies = [copy.deepcopy(model), pickle.loads(pickle.dumps(model)), load(tmp_path / "model.npz")]

@@ -138,7 +138,7 @@ def test_images_are_read_from_rows():
     module = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(2 * 4, 1))
     model = TorchRanker(module, shape=(1, 4, 4))
     images = np.random.default_rng(0).normal(size=(5, 1, 4, 4)).astype(np.float32)
-    model.learn_one(images.reshape(5, 16), [0, 1, 2, 0, 1], w=0.0)  # Nothing but how many features there are.
+    model.learn_one(images.reshape(5, 16), [0, 1, 2, 0, 1], w=0.0)  # Only the number of features.
     assert model.predict_one(images.reshape(5, 16)) == pytest.approx(module(torch.from_numpy(images)).ravel().tolist())
     with pytest.raises(ValueError, match="room for 16"):
         TorchRanker(module, shape=(1, 4, 4)).learn_one(np.zeros((2, 17)), [0, 1])
@@ -182,7 +182,7 @@ def test_states_that_do_not_fit_change_nothing(tmp_path):
     model = TorchRanker(linear())
     before = numbers(model)
     for wrong in ({}, {"online_rank_features": np.zeros(3, np.uint8)}):
-        with pytest.raises(ValueError, match="state is not that of"):
+        with pytest.raises(ValueError, match="state does not come from"):
             model.load_state_dict(wrong)
     for other in (linear(4), linear(dtype=torch.float32)):
         with pytest.raises(ValueError, match="online_rank_weights should be finite"):
@@ -205,7 +205,7 @@ def test_dropout_follows_the_seed():
     assert model.predict_one(queries[0][:3]) == model.predict_one(queries[0][:3])
 
 
-def test_the_loss_is_that_of_the_ranking_before_the_query():
+def test_the_loss_measures_the_ranking_before_the_query():
     torch.manual_seed(0)
     model = TorchRanker(torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)), learning_rate=0.1)
     first, *others = stream(20, seed=10)
@@ -220,7 +220,7 @@ def test_the_loss_is_that_of_the_ranking_before_the_query():
     "part", [lambda: torch.nn.Dropout(0.5), lambda: torch.nn.BatchNorm1d(4)], ids=["dropout", "batch norm"]
 )
 @pytest.mark.parametrize("surrogate", ["logistic", lambda s, y: (float(((s - y) ** 2).sum()), 2.0 * (s - y))])
-def test_the_loss_is_that_of_the_ranking_that_is_given_not_of_the_scores_while_learning(part, surrogate):
+def test_the_loss_measures_the_ranking_that_is_given_not_the_scores_while_learning(part, surrogate):
     torch.manual_seed(0)
     module = torch.nn.Sequential(torch.nn.Linear(3, 4), part(), torch.nn.Tanh(), torch.nn.Linear(4, 1)).double()
     model = TorchRanker(module, surrogate=surrogate, learning_rate=0.1)

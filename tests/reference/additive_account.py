@@ -80,7 +80,7 @@ class Account:
 
     @property
     def price(self) -> Decimal:
-        """By how much the served loss may exceed that of a candidate."""
+        """By how much the served loss may exceed the loss of a candidate."""
         return Decimal(len(CANDIDATES)).ln() / self.eta + self.gap + self.serving
 
     def settle(self, new: list[Decimal], served: Decimal) -> None:
@@ -195,5 +195,5 @@ def _certified(model: AdditiveRanker, account: Account) -> Iterator[Check]:
     limits = {"blend_bound": min(account.losses) + account.price, "additive_mass_bound": account.mass + account.price}
     for name, value in limits.items():
         away = abs(certificate.bound(name) - float(value))
-        yield Check(f"certificate: {name} is that of the account", away, 1e-6 * (1.0 + float(value)), 0.0)
+        yield Check(f"certificate: {name} agrees with the account", away, 1e-6 * (1.0 + float(value)), 0.0)
         yield Check(f"certificate: served <= {name}", certificate.loss, float(value), float(value))

@@ -519,7 +519,7 @@ def clicks_in_expectation(seed: int, repeats: int = 60) -> Iterator[Check]:
     """The mean over repeats of one stream, allowing for four standard errors of the difference."""
     runs = []
     for repeat in range(repeats):
-        # The same queries in every repeat; only the clicks are drawn anew.
+        # The same queries in every repeat; only the clicks are drawn again.
         stream = Stream(np.random.default_rng(seed), "teacher")
         runs.append(click_run(np.random.default_rng([seed, repeat]), stream))
     mean = ClickRun(*np.mean(runs, axis=0).tolist())

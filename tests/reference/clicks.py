@@ -53,7 +53,7 @@ def pushes(order, gains, scores, weight):
 def surplus_pushes(gains, n_shown, scores, weight, beta):
     """What each pair of positions a < b moves, a shown: {(a, b): weight (g_a - g_b - beta) s'(s_a - s_b)}, up for a.
 
-    All by position; `weight(a, b)` is that of the positions, `beta(a, b)` their baseline.
+    All by position; `weight(a, b)` is the weight of the positions, `beta(a, b)` their baseline.
     """
     moved = {}
     for a, b in itertools.combinations(range(len(gains)), 2):

@@ -236,7 +236,7 @@ def _script_trees(columns, t):
 
 
 def fields_of(names, X):
-    """The fields of documents: columns of numbers, NaN where there is none; of columns "field=level" lists of texts."""
+    """The fields of documents: columns of numbers, NaN for missing ones; of columns "field=level" lists of texts."""
     fields = {}
     for name, column in zip(names, np.array(X, float).T, strict=True):
         field, is_level, level = name.partition("=")

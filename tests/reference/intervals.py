@@ -19,7 +19,7 @@ def sums(losses):
 
 
 def log_mixture(r, v):
-    """ln sum_k pi_k exp(l_k r - psi(l_k) v), without any care for rounding but for a common factor."""
+    """ln sum_k pi_k exp(l_k r - psi(l_k) v), without any care for rounding except a common factor."""
     scales = [0.9 * 2.0**-k for k in range(10)]
     weights = [1.0 / (k + 1) for k in range(10)]
     terms = [

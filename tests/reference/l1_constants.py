@@ -11,7 +11,7 @@ SLOPES = {"tanh": 2.0, "half_tanh": 1.0}
 
 
 def l1_constant(surrogate, y):
-    """Upper bound on the l1 norm of the gradient for a query with grades `y`; infinite if there is none."""
+    """Upper bound on the l1 norm of the gradient for a query with grades `y`; infinite without a bound."""
     target, y = measure(surrogate.measure), np.array(y, dtype=np.int64)
     grades = (y >= target.threshold).astype(np.int64) if target.kind == AP else y
     levels, counts = np.unique(grades, return_counts=True)

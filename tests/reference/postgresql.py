@@ -14,7 +14,7 @@ USER = "postgres" if hasattr(os, "geteuid") and os.geteuid() == 0 else None
 
 
 def programs():
-    """The folder of the server's programs, the newest; None where there is none."""
+    """The folder of the server's programs, the newest; None if it is not installed."""
     found = shutil.which("initdb")
     here = [Path(found).resolve().parent] if found else [*Path("/usr/lib/postgresql").glob("*/bin")]
     return max((folder for folder in here if (folder / "psql").exists()), default=None)

@@ -37,7 +37,7 @@ def minmax_query(X):
 
 
 def _ratio(difference, variance):
-    """difference / sqrt(variance), and 0 where there is no variance; exact up to the last rounding, at any scale."""
+    """difference / sqrt(variance), and 0 for a variance of 0; exact up to the last rounding, at any scale."""
     if not variance:
         return 0.0
     return math.copysign(math.sqrt(difference**2 / variance), difference)

@@ -24,7 +24,7 @@ def requests(path, status):
 
 
 def durations(name, slow=0, **labels):
-    """Of sixty durations a minute, so many between .25 and .5 seconds, and the others below .005."""
+    """Of sixty durations a minute, `slow` between .25 and .5 seconds, and the others below .005."""
     return {
         series(f"{name}_bucket", **labels, le=bound): f"0+{60 if float(bound) >= 0.5 else 60 - slow}x200" for bound in BOUNDS
     }

@@ -163,7 +163,7 @@ def test_votes_are_answered_by_a_server_too(window):
 
 
 @pytest.mark.parametrize("kind", ["grades", "clicks", "windows"])
-def test_it_survives_crashes_and_a_restart_goes_on_with_the_winner(tmp_path, kind):
+def test_it_survives_crashes_and_a_restart_continues_with_the_winner(tmp_path, kind):
     def make():
         models = [SwapRanker(), SwapRanker()] if kind == "clicks" else [FixedRanker({"bad": 1.0}), FixedRanker({"good": 1.0})]
         plan = FeedbackPlan(window=10) if kind == "windows" else None
@@ -206,7 +206,7 @@ def test_votes_on_a_drafted_list_come_too_late_after_the_promotion():
 
 
 def test_another_serving_model_is_compared_from_the_beginning():
-    """What was counted against the model before promoted the challenger beside a model that it had lost to."""
+    """Counts against the previous model promoted the challenger over a model that it had lost to."""
     service = against(PerceptronRanker(), promote_at=0.95)
     for i, docs, grades in queries(20):
         send(service, id=i, docs=docs)
@@ -263,7 +263,7 @@ def test_a_query_that_is_not_learned_is_not_compared(monkeypatch):
 
 
 class Unsure(SwapRanker):
-    """A ranker that draws at random, whatever it knows."""
+    """A ranker that draws at random, without using what it learned."""
 
     def _confidence(self):
         return 0.0
@@ -278,7 +278,7 @@ def test_a_challenger_is_compared_by_the_lists_that_it_would_show():
     for number in range(400):
         answer = send(service, id=number, docs=docs).answer
         send(service, id=number, clicks=["a"] if answer["ranking"][0] == "a" else [])
-    # The loss of the serving model less that of the challenger.
+    # The loss of the serving model minus the loss of the challenger.
     difference = service.challenge.difference()
     assert (difference.n, unsure.n_shown) == (200, 0)
     assert difference.upper < 0.0

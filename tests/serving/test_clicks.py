@@ -182,7 +182,7 @@ def test_replay_is_exact():
 
 
 @pytest.mark.slow
-def test_command_line_is_killed_and_goes_on(tmp_path):
+def test_command_line_is_killed_and_continues(tmp_path):
     command = [sys.executable, "-m", "online_rank", "stream", "--ranker", "swap", "--checkpoint", str(tmp_path / "state")]
     uninterrupted, expected = (
         RankingService(StreamQuantileMap() | SwapRanker(), measure="ndcg@10"),

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from online_rank import ClickPerceptron, ExaminedRanker, PerceptronRanker, PlackettLuce, SwapRanker
+from online_rank import ClickPerceptron, ExaminedRanker, History, PerceptronRanker, PlackettLuce, SwapRanker
 from online_rank.feedback import Impression
 from online_rank.serving import Challenge, FeedbackPlan
 from online_rank.serving.clock import CLOCK
@@ -93,6 +93,17 @@ def test_a_changed_list_is_left_out_and_counted(window):
     assert service.model.weights.tolist() == weights.tolist()
     assert replayed(saved, replies) == to_bytes(service)
     assert "online_rank_displayed_total 0.0" in Figures(Models(lambda: service), set()).text()
+
+
+def test_a_changed_list_counts_as_an_impression_for_histories():
+    model = History(examination=(1.0, 0.5), half_life=1000) | SwapRanker(PlackettLuce(k=4))
+    service = RankingService(model)
+    service.handle(request(id=1, docs=DOCS))
+    assert service.handle(request(id=1, clicks=["f"], displayed=["f", "a"])).answer["displayed"]
+    counted = service.model["History"].transform_one(DOCS)
+    impressions = {name: next(value for key, value in counted[name].items() if "impressions" in key) for name in DOCS}
+    assert impressions == pytest.approx({**dict.fromkeys(DOCS, 0.0), "f": 1.0, "a": 0.5}, rel=0.01)
+    assert not service.model["SwapRanker"].weights.any()
 
 
 def test_a_list_that_was_displayed_as_drawn_is_learned():

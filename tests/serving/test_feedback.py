@@ -76,7 +76,7 @@ def test_a_grade_counts_in_place_of_events():
 
 
 @pytest.mark.parametrize("window", [None, 100])
-def test_documents_without_a_grade_are_left_out_where_that_is_said(window):
+def test_documents_without_a_grade_are_left_out_on_request(window):
     service = a_service(FeedbackPlan(window=window))
     ask(service, "q", 0)
     send(service, id="q", grades={"a": 0, "c": 2}, ungraded="skip", ts=2)
@@ -87,7 +87,7 @@ def test_documents_without_a_grade_are_left_out_where_that_is_said(window):
     assert service.stats()["learned"] == 1
 
 
-def test_without_a_window_some_grades_are_learned_at_once_where_the_others_are_spoken_of():
+def test_without_a_window_some_grades_are_learned_at_once_if_the_others_are_declared():
     service = RankingService(PerceptronRanker())
     ask(service, "q", 0)
     assert "b" in send(service, id="q", grades={"a": 2}).answer["error"]
@@ -154,7 +154,7 @@ def test_early_feedback_on_documents_that_its_query_lacks_is_counted():
 
 @pytest.mark.parametrize("early", [True, False])
 def test_feedback_from_after_the_window_is_late_whichever_comes_first(early):
-    """As in two topics, of which that of the queries is behind: it was learned, if it came before its query."""
+    """As in two topics, when the topic of queries is behind: it was learned, if it came before its query."""
     service, others = a_service(), [{"id": "q", "event": "click", "doc": "c", "ts": 201}]
     others += [{"id": "r", "event": "purchase", "doc": "a", "ts": 130}, {"id": "r", "grades": {"b": 2}, "ts": 199}]
     for request in others if early else ():
@@ -336,7 +336,7 @@ def requests():
 
 @pytest.mark.parametrize("every", [7, 10_000])
 def test_all_of_it_survives_a_crash_and_is_replayed_exactly(tmp_path, every):
-    """Opened anew after every few requests, without anything being closed in order, it is the service that never stopped."""
+    """Reopened after every few requests, without an orderly close, it equals a service that never stopped."""
     whole = a_service()
     state = DurableService(a_service(), tmp_path / "state", every)
     for i, request in enumerate(requests()):

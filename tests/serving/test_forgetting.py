@@ -87,7 +87,7 @@ def test_a_user_is_forgotten_in_memory_and_on_the_disk(tmp_path):
         unknown = service.model.predict_one({"a": {"price": 1.0}}, context={"user": "nobody"})
         assert service.model.predict_one({"a": {"price": 1.0}}, context={"user": USER}) == unknown
         assert (await client.get("/stats")).json()["stats"]["pending"] == 1
-        # Its feedback comes too late; that of others does not, and is still known as repeated.
+        # Its feedback comes too late; other feedback does not, and is still known as repeated.
         assert "no query is waiting" in (await client.post("/learn", json={"id": "waits", "grades": {"a": 1, "b": 0}})).text
         again = await client.post("/learn", json={"id": "other/1", "grades": {"a": 1, "b": 0}})
         assert again.json()["duplicate"]
@@ -371,7 +371,7 @@ def test_the_command_forgets_in_a_folder(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["scaler | crosses | perceptron", "map | ridge", "boosted", "blend, default"])
-def test_models_go_on_after_forgetting(name):
+def test_models_continue_after_forgetting(name):
     from online_rank.base.forgetting import forget_names
 
     rng = np.random.default_rng(0)
@@ -413,7 +413,7 @@ def test_what_is_learned_after_forgetting_survives_a_crash_before_the_checkpoint
         else:
             send(durable, at, id=USER, docs=docs)
             send(durable, at, id=USER, grades=grades)
-            send(durable, at + 50, id=f"{at}", docs=docs)  # time goes on, and windows end
+            send(durable, at + 50, id=f"{at}", docs=docs)  # time passes, and windows end
 
     durable = opened()
     learn(durable, 100, {"a": 0, "b": 2})

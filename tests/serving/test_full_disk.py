@@ -1,4 +1,4 @@
-"""While the disk is full nothing is learned and nothing is lost, rankings go on, and learning begins again with the room."""
+"""While the disk is full nothing is learned and nothing is lost, and rankings continue; learning resumes when there is room."""
 
 import asyncio
 import contextlib
@@ -137,7 +137,7 @@ def impatient(monkeypatch):
 
 @pytest.mark.parametrize("clicks", [False, True])
 @pytest.mark.parametrize("full", [filled, short_files, no_more_pages, no_quota])
-def test_learning_waits_for_room_and_rankings_go_on(full, clicks, tmp_path):
+def test_learning_waits_for_room_and_rankings_continue(full, clicks, tmp_path):
     place, copy = tmp_path / "disk" / "state", tmp_path / "copy"
 
     async def scenario(clients):

@@ -1,4 +1,4 @@
-"""`History` in a service: the values that ranked a query wait with it, whatever happens until it is learned."""
+"""`History` in a service: the values that ranked a query wait with it until it is learned."""
 
 import json
 
@@ -128,7 +128,7 @@ def test_train_on_the_log_reproduces_the_values_of_the_service(tmp_path):
     assert trained.predict_one(asked["docs"]) == served.model.predict_one(asked["docs"])
 
 
-def test_places_are_those_of_the_ranking_served():
+def test_places_belong_to_the_ranking_served():
     one = RankingService(History(half_life="1d", examination=(1.0, 0.5, 0.0)) | PerceptronRanker())
     shown = answer(one, {"id": 1, "docs": {i: {"x": float(k)} for k, i in enumerate("abc")}, "ts": NOW}).answer["ranking"]
     answer(one, {"id": 1, "grades": {"a": 0, "b": 1, "c": 2}})
@@ -138,7 +138,7 @@ def test_places_are_those_of_the_ranking_served():
     assert step._at == NOW  # when it was shown, not when it was learned
 
 
-def test_a_challenger_has_values_of_its_own():
+def test_a_challenger_has_other_values():
     rival = History("brand", half_life="3h") | AdditiveRanker()
     served = service(challenge=Challenge(rival))
     plain = service(challenge=Challenge(AdditiveRanker()))
@@ -172,15 +172,19 @@ def test_what_waits_stands_before_the_request(request_):
 
 def test_keys_are_forgotten_with_the_document_and_the_user():
     one = RankingService(History("document") | History(("user", "brand")) | AdditiveRanker())
-    for t, user in enumerate(("ada", "bob")):
+    for t, user in enumerate(("lovelace", "bob")):
         answer(one, {"id": t, "docs": {"a": {"brand": "x"}, "b": {"brand": "y"}}, "context": {"user": user}, "ts": NOW})
         answer(one, {"id": t, "grades": {"a": 1, "b": 0}})
-    assert forget(one, Forget(context={"user": "ada"})).keys == 2
+    assert one.stats()["histories"] == {
+        "History('document', half_life='7d')": {"keys": 2, "left": 0},
+        "History(('user', 'brand'), half_life='7d')": {"keys": 4, "left": 0},
+    }
+    assert forget(one, Forget(context={"user": "lovelace"})).keys == 2
     assert forget(one, Forget(document="a")).answer() == {
         "forgotten": {"waiting": 0, "early": 0, "learned": 0, "features": 0, "keys": 1}
     }
     assert [step.n_keys for step in list(one.model.steps.values())[:2]] == [1, 2]
-    assert b"ada" not in to_bytes(one.model)
+    assert b"lovelace" not in to_bytes(one.model)
 
 
 def test_times_ahead_of_the_clock_are_repaired():
@@ -188,8 +192,11 @@ def test_times_ahead_of_the_clock_are_repaired():
     answer(one, {"id": 1, "docs": {"a": {"brand": "x"}, "b": {"brand": "y"}}, "ts": NOW})
     answer(one, {"id": 1, "grades": {"a": 1, "b": 0}})
     assert latest_time(one) == NOW
-    assert set_back(one, NOW - 1e6)[0] == 3  # of two histories, and of the service
+    answer(one, {"id": 2, "docs": {"a": {"brand": "x"}, "b": {"brand": "z"}}, "ts": NOW})
+    assert set_back(one, NOW - 1e6)[0] == 4  # of two histories, of the service, and of a query
     assert latest_time(one) == NOW - 1e6
+    one.handle(b'{"id": 2, "grades": {"a": 1, "b": 0}}', at=NOW - 1e6)
+    assert one.model["History"]._at == NOW - 1e6
 
 
 class Store(dict):
@@ -198,7 +205,7 @@ class Store(dict):
     delete = dict.__delitem__
 
 
-def test_a_key_of_a_topic_goes_on_after_a_failure():
+def test_a_key_of_a_topic_continues_after_a_failure():
     once, state = service(), Store()
     workers = KeyedRankers(service, every=7)
     for offset, request in enumerate(rounds(20, delay=3)):

@@ -118,7 +118,7 @@ class TestRequests:
 
         run(scenario)
 
-    def test_answers_are_those_of_the_protocol(self):
+    def test_answers_equal_the_protocol(self):
         direct, requests = make(), [request for number in range(20) for request in query(number)]
 
         async def scenario(client, app):
@@ -129,7 +129,7 @@ class TestRequests:
 
         run(scenario)
 
-    def test_curves_are_those_of_the_model(self):
+    def test_curves_equal_the_model(self):
         docs = {name: {f"f{k}": float(j * k) for k in range(14)} for j, name in enumerate("abc")}
 
         async def scenario(client, app):
@@ -385,7 +385,7 @@ class TestMounted:
 
     @pytest.mark.parametrize("entered", [True, False])
     def test_windows_end_without_requests_in_an_application_whose_lifespan_lets_time_pass(self, entered, caplog):
-        """They never ended in an application that was mounted, and nobody was told."""
+        """They never ended in an application that was mounted, silently."""
 
         async def main():
             plan = FeedbackPlan(window=0.2)
@@ -536,7 +536,7 @@ class TestModel:
             answer = (await client.post("/rank", json=asked)).json()
             assert dict(zip(answer["ranking"], answer["scores"], strict=True)) == scores
             assert (await client.get("/model")).content == to_bytes(other)
-            # Queries that were ranked before still wait, and counts go on.
+            # Queries that were ranked before still wait, and counts continue.
             assert (await client.post("/learn", json=query(1)[1])).json()["learned"]
             assert (await client.get("/stats")).json()["stats"]["learned"] == 2
             learned = (await client.get("/model")).content
@@ -574,7 +574,7 @@ class TestModel:
 
         run(scenario)
 
-    def test_counters_go_on_and_a_token_is_needed(self, tmp_path):
+    def test_counters_continue_and_a_token_is_needed(self, tmp_path):
         async def scenario(client, app):
             given = {"authorization": "Bearer secret12"}
             for number in range(3):
@@ -667,7 +667,7 @@ class TestKeys:
 
         run(scenario, Models(make, directory=tmp_path, by_key=True), key="shop")
 
-    def test_each_key_has_a_model_of_its_own_that_survives_being_put_away(self, tmp_path):
+    def test_each_key_has_its_model_that_survives_being_put_away(self, tmp_path):
         async def scenario(client, app):
             for number in range(6):
                 for shop in ("one", "two", "three"):
@@ -878,7 +878,7 @@ class TestGroupCommit:
 
         asyncio.run(main())
 
-    def test_a_ranking_is_written_with_the_grade_that_follows_or_by_itself(self):
+    def test_a_ranking_is_written_with_the_grade_that_follows_or_alone(self):
         async def main():
             disk, transactions = Disk(), []
             append = disk.append
@@ -1028,7 +1028,7 @@ class TestDurable:
 
     @pytest.mark.slow
     def test_a_checkpoint_soon_after_another_can_be_read(self, tmp_path, monkeypatch):
-        """Its first step waited as if it were one more of the other, while the journal went on: no start could read it."""
+        """Its first step waited as if it belonged to the other, while the journal continued: no start could read it."""
         monkeypatch.setattr(commit, "_ROOM", 0.02)
         durable = DurableService(make(), tmp_path / "state", every=5)
         saved = set()
@@ -1193,7 +1193,7 @@ class TestMonitor:
         (mark,) = monitor.drifts
         assert 1000 < mark < 1100
 
-    def test_a_certificate_is_shown_where_there_is_one(self):
+    def test_a_certificate_is_shown_if_the_model_has_one(self):
         model = LossTracker(PerceptronRanker(), comparators={"x alone": {"x": 1.0}})
         service, monitor = RankingService(model), Monitor()
         for number in range(20):
@@ -1240,7 +1240,7 @@ class TestMonitor:
             monitor.learned(reply, service.model, before)
             assert monitor.shown(service.model)["queries"][0]["changes"] == expected
 
-    def test_the_largest_weights_are_those_of_a_sort(self):
+    def test_the_largest_weights_equal_a_sort(self):
         model = PerceptronRanker()
         model.learn_one({"a": {f"f{j}": float((j * 7) % 31) for j in range(31)}, "b": {}}, {"a": 1, "b": 0})
         shown = Monitor().shown(model)["weights"]
@@ -1284,7 +1284,7 @@ class TestMonitor:
 
 
 class TestProcess:
-    """The command, as a process of its own."""
+    """The command, as a separate process."""
 
     @pytest.fixture(autouse=True)
     def _needs(self):

@@ -1,4 +1,4 @@
-"""A model beside a folder that goes on from another one: refused, or in its place, never ignored."""
+"""A model given with a folder that continues another one: refused, or in its place, never ignored."""
 
 import json
 
@@ -48,17 +48,17 @@ def test_another_model_is_refused_until_it_is_to_take_the_place(tmp_path):
         DurableService(RankingService(before, origin="one"), folder)
 
 
-def test_the_same_file_goes_on_with_what_was_learned(tmp_path):
+def test_the_same_file_continues_with_what_was_learned(tmp_path):
     service = run(tmp_path / "state", [query(1), grades(1)], RankingService(taught(), origin="one"))
     again = run(tmp_path / "state", [], RankingService(taught(), origin="one"))
     assert again.model.served_weights.tolist() == service.model.served_weights.tolist() != taught().served_weights.tolist()
-    # Without a file, the one in the folder goes on; so it does with --replace-model, once it is there.
+    # Without a file, the model in the folder continues; so it does with --replace-model, once it is there.
     assert run(tmp_path / "state", [], RankingService(PerceptronRanker())).stats()["learned"] == 1
     kept = run(tmp_path / "state", [], RankingService(taught(), origin="one"), replace_model=True)
     assert kept.model.served_weights.tolist() == service.model.served_weights.tolist()
 
 
-def test_a_file_beside_a_folder_that_began_with_nothing_is_refused(tmp_path):
+def test_a_file_given_with_a_folder_that_began_without_one_is_refused(tmp_path):
     run(tmp_path / "state", [query(1)], RankingService(PerceptronRanker()))
     with pytest.raises(CheckpointError, match="began with another"):
         DurableService(RankingService(taught(), origin="one"), tmp_path / "state")

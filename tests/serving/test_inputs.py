@@ -30,7 +30,7 @@ def watched(n=100, **options):
     return watch, rng
 
 
-def test_the_index_is_that_of_the_definition():
+def test_the_index_equals_the_definition():
     reference, current = np.array([9.5, 29.5, 59.5]), np.array([19.5, 39.5, 39.5])
     p, q = (0.1, 0.3, 0.6), (0.2, 0.4, 0.4)
     expected = sum((b - a) * np.log(b / a) for a, b in zip(p, q, strict=True))
@@ -49,7 +49,7 @@ def test_the_first_documents_are_the_reference():
     assert histogram == [0.0] + [20.0] * 10
 
 
-def test_values_like_those_of_the_reference_do_not_drift_and_others_do():
+def test_values_like_the_reference_do_not_drift_and_others_do():
     watch, rng = watched(400)
     assert max(watch.drift().values()) < 0.15
     for _ in range(400):
@@ -234,7 +234,7 @@ def test_a_name_that_no_file_can_have_is_no_failure_of_a_request(tmp_path, caplo
 
 
 @pytest.mark.slow
-def test_names_are_kept_within_limits_whatever_requests_bring():
+def test_names_are_kept_within_limits_for_any_requests():
     watch = InputWatch(documents=1000)
     tracemalloc.start()
     for i in range(250):
@@ -244,7 +244,7 @@ def test_names_are_kept_within_limits_whatever_requests_bring():
     assert watch.has_reference
     assert kept < 4_000_000
     assert len(watch.to_json()) < 200_000
-    # Nobody can say which of so many names is unknown.
+    # With this many names, the unknown ones cannot be listed.
     watch.look({"a": {"never met": 1.0}})
     assert watch.n_with_unknown == 0
     again = InputWatch()

@@ -39,7 +39,7 @@ def test_no_error_tears_what_is_forgotten_or_done_again(name):
 
 
 def outcomes(name, every):
-    """What became of the subject of a scenario, for an error in each call of the library, or in each so many."""
+    """What became of the subject of a scenario, for an error in each call of the library, or in one of `every` calls."""
     scenario = interrupts.scenarios()[name]()
     expected = interrupts.expected_of(scenario)
     for number in range(1, interrupts.calls_of(scenario) + 1, every):

@@ -56,7 +56,7 @@ def test_requests_that_are_nested_deeply_are_refused(opening, levels, around):
 
 
 def grown(model, n_features=20_000):
-    """A service whose model has so many features."""
+    """A service whose model has `n_features` features."""
     service = RankingService(model)
     assert "error" not in service.handle(request(id=0, docs={"a": {f"f{j}": 1.0 for j in range(n_features)}, "b": {}})).answer
     assert "error" not in service.handle(request(id=0, grades={"a": 1, "b": 0})).answer
@@ -256,7 +256,7 @@ def test_what_was_accepted_under_larger_limits_is_replayed(monkeypatch):
 
 
 def with_new_features(n, **more):
-    """A query whose two documents have so many features."""
+    """A query whose two documents have `n` features."""
     return request(id=n, docs={name: {f"f{j}": float(i) for j in range(n)} for i, name in enumerate("ab")}, **more)
 
 
@@ -283,7 +283,7 @@ def test_models_inside_a_blend_share_what_new_features_may_add():
     assert service.handle(with_new_features(300, grades={"a": 1, "b": 0})).answer["learned"]
 
 
-def test_what_was_learned_before_is_replayed_whatever_it_adds():
+def test_what_was_learned_before_is_replayed_however_much_it_adds():
     service = RankingService(RidgeRanker())
     service.replay(["teach", 2000], None, None, with_new_features(2000, grades={"a": 1, "b": 0}))
     assert service.model.n_features == 2000

@@ -31,7 +31,7 @@ def test_every_figure_that_is_asked_for_is_given(name):
     assert asked <= given
 
 
-def test_what_alerts_watch_beside_requests(tmp_path, monkeypatch):
+def test_what_alerts_watch_in_addition_to_requests(tmp_path, monkeypatch):
     """The clock, the journal and the model of the day."""
 
     async def main():
@@ -84,7 +84,7 @@ def test_lines_of_the_log_have_levels(form, tmp_path):
 
 
 def test_a_monitor_keeps_no_scores_of_rankings():
-    """It kept those of 10,000 rankings, however long: 6.5 MB for each request."""
+    """It kept the scores of 10,000 rankings, however long: 6.5 MB for each request."""
     service, monitor, sizes = RankingService(PerceptronRanker()), Monitor(), []
     for i in range(30):
         docs = {f"d{j}": {"x": j} for j in range(1000)}
@@ -97,8 +97,8 @@ def test_a_monitor_keeps_no_scores_of_rankings():
     assert max(sizes) < 20_000
 
 
-def test_a_blend_is_certified_beside_today_s_rule():
-    """The page told people to put a tracker around a model that keeps an account of its own."""
+def test_a_blend_is_certified_against_todays_rule():
+    """The page told people to put a tracker around a model that keeps an account."""
     service, monitor, rng = RankingService(hybrid(["a", "b"])), Monitor(), np.random.default_rng(0)
     rule = RunFeatures(["a", "b"], parts=("minmax",)) | FixedRanker({"a minmax": 1.0, "b minmax": 1.0})
     lost = 0.0

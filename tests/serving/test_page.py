@@ -52,12 +52,12 @@ def test_a_wrong_token_or_key_is_no_lost_connection():
     assert not page["which"]["hidden"]
 
 
-def test_what_was_learned_is_said_as_it_is():
+def test_the_page_states_what_was_learned():
     assert "Nothing has been learned yet" in shown(told(PerceptronRanker(), 0))["chart-loss"]["text"]
     one = shown(told(PerceptronRanker(), 1))
     assert "One query has been learned" in one["chart-loss"]["text"]
     assert "Learned: x" in one["queries"]["text"]
-    # Beside a loss, for models without weights, there stood that nothing was to be learned.
+    # For models without weights, the page showed a loss and stated that nothing was to be learned.
     trees = shown(told(BoostedRanker(), 1))["queries"]["text"]
     assert re.search(r"loss 0\.\d+", trees)
     assert "This model has no weights to show" in trees
@@ -76,7 +76,7 @@ def test_a_chart_names_the_lines_that_it_has_and_has_several_ticks():
 
 
 @pytest.mark.parametrize("n", [0, 1, 5])
-def test_figures_of_clicks_are_those_of_clicks_from_the_start(n):
+def test_figures_of_clicks_equal_clicks_from_the_start(n):
     answer = told(SwapRanker(), n, "clicks")
     page = shown(answer)
     served = answer["data"]["served"]

@@ -67,7 +67,7 @@ def test_only_some_of_the_queries_whose_time_is_over_go_at_once():
 
 
 def test_queries_wait_for_a_time_and_no_others_are_dropped_for_them():
-    """10,000 could wait, whatever their size: of a service with 200 rankings a second, those of the last 50 seconds."""
+    """10,000 could wait, of any size: with 200 rankings a second, the rankings of the last 50 seconds."""
     service = RankingService(PerceptronRanker(), wait=3600.0)
     for i in range(10_500):
         service.handle(ask(i), at=1000.0 + 0.01 * i)
@@ -86,7 +86,7 @@ def test_a_step_of_the_clock_drops_no_queries(monkeypatch):
     assert service.handle(grade(1)).answer["learned"]
 
 
-def test_a_query_asked_again_waits_anew():
+def test_a_query_asked_again_waits_again():
     pending = PendingQueries(max_bytes=2)
     for i in (1, 2, 1, 3):
         let_wait(pending, i, i, 1)
@@ -137,7 +137,7 @@ def test_a_repeated_key_is_found_in_linear_time():
 
 
 def test_documents_without_a_feature_in_common_do_not_become_a_large_array():
-    """110 kB, each document with a feature of its own: 200 MB as an array."""
+    """110 kB, each document with another feature: 200 MB as an array."""
     docs = {f"d{i}": {f"f{i}": 1.0} for i in range(5000)}
     service = RankingService(StreamScaler() | PerceptronRanker())
     service.handle(ask(1, docs))  # What is compiled takes memory, too.
@@ -363,7 +363,7 @@ def test_the_command_answers_line_by_line_and_saves_at_the_end(tmp_path):
     assert to_bytes(load(tmp_path / "m.npz")) == to_bytes(model)
 
 
-def test_the_command_goes_on_where_it_was(tmp_path):
+def test_the_command_continues_where_it_was(tmp_path):
     state = tmp_path / "state"
     serve("--checkpoint", state, "--every", 2, lines=b"\n".join([ask(1), ask(2), grade(1)]) + b"\n")
     answers, done = serve("--checkpoint", state, lines=grade(1) + b"\n" + grade(2) + b'\n{"cmd":"stats"}\n')
@@ -419,7 +419,7 @@ def test_grades_that_come_late_are_certified_for_what_was_served():
     assert certificate.loss == pytest.approx(losses[True], abs=1e-9) == tracker.totals.served_loss
     assert certificate.holds
     assert certificate.bound("delay_bound") >= certificate.bound("mass_hindsight_bound") >= certificate.loss
-    # Scored again on arrival: the loss that is certified is not that of what was served.
+    # Scored again on arrival: the certified loss is not the loss of the served rankings.
     again = services[False].model.certificate()
     assert again.holds
     assert again.loss != pytest.approx(losses[False], abs=1e-3)
@@ -508,7 +508,7 @@ def test_what_has_changed_is_answered_and_journalled_where_memory_runs_out_after
 
 @pytest.mark.parametrize("counts", [(2**63 - 1, [], 0), (None, [], 2**63), ("1", [], 0)])
 def test_a_journal_with_counts_that_no_file_holds_is_refused(counts):
-    """The service went on, and could not be saved any more."""
+    """The service continued, and could not be saved any more."""
     service = RankingService(PerceptronRanker())
     with pytest.raises(ValueError, match="counts that no file can hold"):
         service.replay(["rank", *counts], 1, ("q", 500, None, "{}", [], None), b"")

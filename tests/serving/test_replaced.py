@@ -66,7 +66,7 @@ def test_a_crash_at_any_time_finds_what_the_new_model_has_learned(tmp_path):
         await learned(served, number)
         assert read_service(tmp_path / "run").model.measure == "ap"
         await served.close()
-        # A restart with the same command goes on with the new model, which has other settings.
+        # A restart with the same command continues with the new model, which has other settings.
         again = opened(tmp_path / "run")
         assert again.service.model.measure == "ap"
         again.close()
@@ -75,7 +75,7 @@ def test_a_crash_at_any_time_finds_what_the_new_model_has_learned(tmp_path):
 
 
 @pytest.mark.parametrize("rolls_back", [False, True])
-def test_where_no_checkpoint_can_be_written_the_journal_has_the_new_model(tmp_path, monkeypatch, rolls_back):
+def test_if_the_checkpoint_cannot_be_written_the_journal_has_the_new_model(tmp_path, monkeypatch, rolls_back):
     """The model before takes two features: what came later, it would have learned otherwise."""
 
     def full(self, generation):

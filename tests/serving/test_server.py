@@ -24,7 +24,7 @@ HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def serving(scenario, **limits):
-    """Run `scenario(port, running)` beside a server with these limits."""
+    """Run `scenario(port, running)` next to a server with these limits."""
 
     async def main():
         app = RankingApp(Models(lambda: RankingService(PerceptronRanker())), limits=Limits(**limits))
@@ -345,7 +345,7 @@ def test_descriptors_are_left_for_the_files_of_models():
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_a_port_in_use_is_said(host):
+def test_a_port_in_use_raises_an_error_that_says_so(host):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match=f"cannot listen on {host} port {port}: Address already in use"):
@@ -393,7 +393,7 @@ print(n_arenas() - before)
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="arenas are those of glibc")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="arenas of glibc")
 def test_threads_of_a_server_allocate_from_one_arena():
     environment = {name: value for name, value in os.environ.items() if name != "MALLOC_ARENA_MAX"}
 

@@ -87,7 +87,7 @@ def test_a_day_is_restored_with_the_model_that_it_began_with(by_key, tmp_path, p
         assert answer.json() == {"replaced": True}
         assert (await client.get("/model")).content == models["2026-11-27"]
         assert (await client.get("/stats")).json()["stats"]["learned"] == 8
-        # The model before is that of today.
+        # The previous model is today's.
         assert (await client.post("/model/rollback", json={})).json() == {"replaced": True}
         assert (await client.get("/model")).content == before
         gone = await client.post("/model/rollback", json={"to": "2026-11-25"})

@@ -151,7 +151,7 @@ def test_a_deletion_that_was_killed_or_failed_is_completed(n_done, tmp_path, mon
     run(again, tmp_path)
 
 
-def test_after_a_failed_deletion_the_same_process_begins_anew(tmp_path, monkeypatch):
+def test_after_a_failed_deletion_the_same_process_begins_again(tmp_path, monkeypatch):
     def failing(path, **options):
         raise Unplugged("the disk is gone")
 
@@ -216,7 +216,7 @@ def test_every_request_counts_as_use(path, tmp_path, clock):
     run(scenario, tmp_path, ttl=500.0)
 
 
-def test_time_goes_on_from_what_was_stored_and_not_while_nobody_serves(tmp_path, clock):
+def test_time_continues_from_what_was_stored_and_not_while_nobody_serves(tmp_path, clock):
     """Files that a backup restored were deleted at the start, since they were old by the system clock."""
 
     async def begin(client, app):
@@ -329,7 +329,7 @@ def test_one_process_at_a_time_serves_a_folder_of_keys(tmp_path):
     Models(make, directory=tmp_path, by_key=True)
 
 
-def test_a_key_that_another_process_uses_by_itself_is_not_deleted(tmp_path):
+def test_a_key_that_another_process_uses_is_not_deleted(tmp_path):
     run(lambda client, app: teach(client, "north"), tmp_path)
 
     async def scenario(client, app):
@@ -372,7 +372,7 @@ def test_no_more_keys_once_all_take_too_much(tmp_path):
         refused = await client.post("/rank?shop=south", json=RANK)
         assert refused.status_code == 429
         assert "no more keys" in refused.json()["error"]
-        await teach(client, "north")  # goes on
+        await teach(client, "north")  # continues
 
     run(scenario, tmp_path, max_bytes=1000)
 
@@ -386,7 +386,7 @@ def test_one_key_leaves_room_for_others(tmp_path):
         quiet = await client.post("/learn?shop=quiet", json=bodies[0])
         codes = [answer.status_code for answer in await asyncio.gather(*busy)]
         assert quiet.status_code == 200
-        # (10 + 1) / 2 of ten places; those that had no place are told so, and may come again.
+        # (10 + 1) / 2 of ten places; the others get an error that says so, and may come again.
         assert codes.count(200) == 5
         assert codes.count(503) == 35
         assert (await client.post("/learn?shop=busy", json=bodies[-1])).status_code == 200

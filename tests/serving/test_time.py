@@ -32,7 +32,7 @@ def ask(of, **fields):
 
 
 def rounds(window):
-    """Requests, one in four of them bad, at times of their own or of the clock."""
+    """Requests, one in four of them bad, at given times or at the time of the clock."""
     for i in range(30):
         at = {} if window is None and i % 3 == 0 else {"ts": 1e9 + 1800.0 * i}
         yield {"id": i, "docs": DOCS, **at}
@@ -107,7 +107,7 @@ def clocks(monkeypatch):
 @pytest.mark.parametrize("window", [None, 1800.0, 86400.0])
 @pytest.mark.parametrize("ahead", [301.0, 47 * 3600.0, 86400.0])
 def test_a_time_ahead_of_the_clock_is_refused_and_changes_nothing(window, ahead, clocks):
-    """One request 47 hours ahead ended all windows of a day: whatever came for two days was late, with status 200."""
+    """One request 47 hours ahead ended all windows of a day: all that came for two days was late, with status 200."""
     served = service(window)
     ask(served, id=1, docs=DOCS)
     ask(served, id=2, docs=DOCS)
@@ -299,7 +299,7 @@ def test_a_folder_whose_times_are_right_is_left_as_it_is(clocks, tmp_path, capsy
     clocks.system -= 100.0
     CLOCK._ahead -= 100.0
     repair(str(tmp_path / "state"))
-    # Those of the model, of the query, of its click, of the early feedback and of its query, and the latest of all.
+    # Times of the model, of the query, of its click, of the early feedback and of its query, and the latest of all.
     assert capsys.readouterr().out == "set back to the clock: 6 stored times\n"
 
 

@@ -22,7 +22,7 @@ PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
 
 
 def answers(*requests, token="secret12", path="/rank", **options):
-    """The answers to requests of an application, with headers of their own."""
+    """The answers to requests of an application, each with its headers."""
 
     async def main():
         app = RankingApp(Models(lambda: RankingService(PerceptronRanker())), token=token, **options)
@@ -79,7 +79,7 @@ def test_what_is_not_under_any_path_is_an_error_like_others():
         ("00-1-2-3", None),
     ],
 )
-def test_the_trace_is_that_of_w3c_trace_context(given, expected):
+def test_the_trace_equals_w3c_trace_context(given, expected):
     assert Trace({b"traceparent": given.encode()}).trace_id == expected
 
 

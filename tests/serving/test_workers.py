@@ -1,4 +1,4 @@
-"""An application that a server runs in several workers refuses to start: each would learn a model of its own."""
+"""An application that a server runs in several workers refuses to start: each would learn another model."""
 
 import asyncio
 import os
@@ -101,7 +101,7 @@ def test_a_folder_that_another_worker_has_comes_with_the_remedy(by_key, tmp_path
 @pytest.mark.slow
 @pytest.mark.parametrize("state", [None, "state"])
 def test_two_workers_of_uvicorn_say_what_to_do(state, tmp_path):
-    """Each of them silently learned a model of its own."""
+    """Each of them silently learned another model."""
     (tmp_path / "shop.py").write_text(APPLICATION)
     environment = {**os.environ, **({} if state is None else {"STATE": str(tmp_path / state)})}
     with socket.socket() as free:

@@ -56,7 +56,7 @@ def same(one, other):
     assert to_bytes(one.model) == to_bytes(other.model)
 
 
-def test_a_service_goes_on_from_a_backup_as_it_would_have(tmp_path):
+def test_a_service_continues_from_a_backup_as_it_would_have(tmp_path):
     with running(tmp_path / "state") as state:
         assert back_up(tmp_path / "state", tmp_path / "copy.db") == state.service.n_changes
         assert stat.S_IMODE((tmp_path / "copy.db").stat().st_mode) == 0o600
@@ -69,7 +69,7 @@ def test_a_service_goes_on_from_a_backup_as_it_would_have(tmp_path):
     assert read_service(tmp_path / "new").n_changes == again.service.n_changes
 
 
-def test_each_backup_beside_a_learner_has_a_state_that_there_was(tmp_path):
+def test_each_backup_during_learning_has_a_state_that_existed(tmp_path):
     stopped, states = threading.Event(), {}
     with running(tmp_path / "state", 0) as state:
 
@@ -121,7 +121,7 @@ def test_a_damaged_state_replaces_no_backup(tmp_path):
         restore(tmp_path / "copy.db", tmp_path / "new")
 
 
-def test_where_there_is_no_state_nothing_is_written(tmp_path):
+def test_without_a_state_nothing_is_written(tmp_path):
     (tmp_path / "empty").mkdir()
     for folder in ("empty", "none"):
         with pytest.raises(OSError, match="there is no state"):

@@ -72,7 +72,7 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(tmp_path, stops):
     assert figures(again) == figures(whole)
 
 
-def test_a_run_on_a_file_goes_on_where_it_was(tmp_path):
+def test_a_run_on_a_file_continues_where_it_was(tmp_path):
     path = tmp_path / "q.txt"
     X, y = np.concatenate([X for X, _ in queries()]), np.concatenate([y for _, y in queries()])
     write_letor(path, X, y, np.repeat(np.arange(50), 5))

@@ -77,7 +77,7 @@ def npy(array, header=None):
 
 
 @pytest.mark.parametrize("parameters", [{}, {"half_life": 0}, {"half_life": 50.0}, {"measure": "ap>=2", "credit": "argmax"}])
-def test_a_loaded_model_goes_on_exactly_as_the_saved_one(tmp_path, parameters):
+def test_a_loaded_model_continues_exactly_as_the_saved_one(tmp_path, parameters):
     model = learned(**parameters)
     save(model, tmp_path / "m.npz")
     again = load(tmp_path / "m.npz")
@@ -209,7 +209,7 @@ def grown(model):
     ],
     ids=["gradient", "adagrad", "gradient_pipeline", "per_query", "map", "lifted", "lifted_pipeline", "tracker"],
 )
-def test_models_of_every_room_go_on_as_if_they_had_not_been_saved(make):
+def test_models_of_every_room_continue_as_if_they_had_not_been_saved(make):
     model = grown(make())
     again = from_bytes(to_bytes(model))
     assert to_bytes(again) == to_bytes(model)
@@ -472,7 +472,7 @@ def refused(content):
 
 
 def test_a_small_file_takes_little_memory():
-    """A tree that claims 10^6 features, and headers of nothing but brackets: at most 64 MB and 8 times the file."""
+    """A tree that claims 10^6 features, and headers of brackets alone: at most 64 MB and 8 times the file."""
     scaler = to_bytes(StreamQuantileMap())
     million = repacked(scaler, _set("object", "state", "_n_features", to=10**6))
     assert peak(lambda: refused(million)) < 1 << 20

@@ -52,7 +52,7 @@ def serving(place, every=1000, make=PerceptronRanker):
 @slow
 @pytest.mark.parametrize("every", [1, 3, 1000])
 @pytest.mark.parametrize("make", [PerceptronRanker, lambda: SwapRanker(PlackettLuce(2, seed=3))])
-def test_it_goes_on_like_a_folder_wherever_it_is_closed(place, tmp_path, every, make):
+def test_it_continues_like_a_folder_wherever_it_is_closed(place, tmp_path, every, make):
     lines, folder = [*PAIRS, GRADE[0], ASK[0], *ASK[3:]], tmp_path / "run"
     for line in lines:
         answers = []

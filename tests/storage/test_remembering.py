@@ -114,7 +114,7 @@ def test_time_without_a_process_does_not_count(tmp_path, clock):
     clock.now += 5 * HOUR
     taught(durable, "a")
     durable.close()
-    clock.now = 7.0  # The machine began anew.
+    clock.now = 7.0  # The machine restarted.
     durable = opened(tmp_path)
     clock.now += 23 * HOUR
     assert [taught(durable, "a"), taught(durable, "b")] == ["duplicate", "learned"]

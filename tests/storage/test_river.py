@@ -1,4 +1,4 @@
-"""River's transformers and detectors in files: what they have learned comes back, and they go on from there."""
+"""River's transformers and detectors in files: what they have learned comes back, and they continue from there."""
 
 import copy
 import numbers
@@ -40,7 +40,7 @@ NUMBERS = [{"a": 1.5, "b": -1.0}, {"a": 4.0, "b": 2.0}, {"a": 3.0}, {"a": -2.0, 
         (lambda: preprocessing.Binarizer(threshold=1.0, dtype=int), NUMBERS),
     ],
 )  # fmt: skip
-def test_river_transformers_go_on_as_if_they_had_not_been_saved(make, rows):
+def test_river_transformers_continue_as_if_they_had_not_been_saved(make, rows):
     step, unseen = make(), copy.deepcopy(rows[-1])
     for row in rows * 3:
         again = from_bytes(to_bytes(step))
@@ -52,7 +52,7 @@ def test_river_transformers_go_on_as_if_they_had_not_been_saved(make, rows):
         assert list(again.transform_one(unseen)) == list(step.transform_one(unseen))
 
 
-def test_a_target_aggregate_goes_on_as_if_it_had_not_been_saved():
+def test_a_target_aggregate_continues_as_if_it_had_not_been_saved():
     step = feature_extraction.TargetAgg(by="k", how=stats.BayesianMean(0.5, 3.0), target_name="sales")
     for t, key in enumerate("xyxxz"):
         again = from_bytes(to_bytes(step))
@@ -64,7 +64,7 @@ def test_a_target_aggregate_goes_on_as_if_it_had_not_been_saved():
 
 
 @pytest.mark.parametrize("make", [lambda: preprocessing.RobustScaler(), lambda: preprocessing.AdaptiveStandardScaler()])
-def test_damaged_parts_in_rust_are_refused_or_go_on(make):
+def test_damaged_parts_in_rust_are_refused_or_continue(make):
     step = make()
     for row in NUMBERS:
         step.learn_one(row)

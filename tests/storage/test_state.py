@@ -52,7 +52,7 @@ def copied(place, to):
 
 @pytest.mark.parametrize("every", [*(pytest.param(every, marks=pytest.mark.slow) for every in (1, 3)), 1000])
 @pytest.mark.parametrize("make", [PerceptronRanker, lambda: SwapRanker(PlackettLuce(2, seed=3))])
-def test_a_service_goes_on_equal_to_the_bit_wherever_it_is_killed(tmp_path, every, make):
+def test_a_service_continues_equal_to_the_bit_wherever_it_is_killed(tmp_path, every, make):
     durable = DurableService(RankingService(make()), tmp_path / "run", every)
     for i, line in enumerate([*PAIRS, GRADE[0], ASK[0], *ASK[3:]]):
         handled(durable, [line])
@@ -154,7 +154,7 @@ def test_a_folder_takes_the_same_memory_however_large_it_is(tmp_path):
     with open("/proc/self/maps") as maps:
         library = next((line.split()[-1] for line in maps if "libsqlite3" in line), None)
     if library is None:
-        pytest.skip("SQLite is not a library of its own here")
+        pytest.skip("SQLite is not a separate library here")
     used = ctypes.CDLL(library).sqlite3_memory_used
     used.restype = ctypes.c_int64
     before = used()
@@ -266,7 +266,7 @@ def test_the_state_of_a_service_is_for_its_owner_alone(tmp_path):
 # Who may write.
 
 
-def test_a_second_writer_is_refused_whatever_was_deleted(tmp_path):
+def test_a_second_writer_is_refused_after_any_deletion(tmp_path):
     durable = serving(tmp_path)
     for name in ("nothing", "owner", "lock"):
         (tmp_path / name).unlink(missing_ok=True)
@@ -688,7 +688,7 @@ def test_what_was_learned_under_other_limits_is_replayed_under_them(tmp_path):
     again.close()
 
 
-def test_the_log_is_written_anew_before_it_is_believed(tmp_path, monkeypatch):
+def test_the_log_is_written_again_before_it_is_trusted(tmp_path, monkeypatch):
     """After a failed sync, pages of the system's cache look written, and the next sync succeeds though none was."""
     from online_rank.storage.database import Database
 
@@ -817,7 +817,7 @@ def test_a_query_of_the_journal_waits_under_the_next_number(tmp_path, number):
 
 @pytest.mark.parametrize("numbers", [(0, 1), (-1, 1), (1, 4), (1, 2**27), (2**62, 2**62 + 1)])
 def test_queries_that_wait_have_numbers_that_were_given(numbers):
-    """They are those of the state, of which the journal goes on."""
+    """They are the numbers of the state that the journal continues."""
     service = RankingService(PerceptronRanker())
     for line in ASK[:3]:
         service.handle(line)

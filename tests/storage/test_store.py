@@ -134,7 +134,7 @@ def requests():
 
 
 @pytest.mark.parametrize("every", [1, 7, 1000])
-def test_a_service_goes_on_from_another_store_as_if_it_had_never_ended(every):
+def test_a_service_continues_from_another_store_as_if_it_had_never_ended(every):
     disk, whole = Disk(), RankingService(PerceptronRanker())
     durable = DurableService(RankingService(PerceptronRanker()), DiskStore(disk), every)
     for number, request in enumerate(requests()):

@@ -190,7 +190,7 @@ def test_letor_text_that_cannot_be_read(tmp_path, text, told):
 
 
 def test_no_file_stays_open(tmp_path):
-    """Nor is there a warning of one, whatever is wrong."""
+    """For any fault, no warning reports an open file."""
     import gc
     import warnings
 

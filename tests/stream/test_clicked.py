@@ -242,7 +242,7 @@ def test_documents_come_in_the_order_of_their_ids_not_of_the_page():
     assert x.ids == ("a", "b", "c")
 
 
-def test_a_list_goes_on_in_the_next_table_and_does_not_come_back_in_a_later_one():
+def test_a_list_continues_in_the_next_table_and_does_not_come_back_in_a_later_one():
     frame = pl.DataFrame(LOG)
     whole = list(read_clicks(frame, features=["bm25"]))
     for cut in range(1, 5):

@@ -132,7 +132,7 @@ def test_spellings_of_the_same(text):
 
 
 def test_features_are_called_as_the_text_calls_them():
-    """A feature 0 is a feature "0", whatever comes before it."""
+    """A feature 0 is a feature "0", after any other features."""
     ((x, _),) = read(io.BytesIO(b"1 qid:1 0:5 2:6\n"))
     assert (x.names, x.X.tolist()) == (("0", "1", "2"), [[5.0, 0.0, 6.0]])
     (x, _), (other, _) = read(io.BytesIO(b"1 qid:1 2:6\n1 qid:2 0:5\n"))
@@ -252,7 +252,7 @@ def test_huge_ids_do_not_allocate():
 # Groups
 
 
-def test_group_file_beside_the_data(tmp_path):
+def test_group_file_next_to_the_data(tmp_path):
     rows = b"1 1:1\n0 1:2\n2 2:3\n"
     for name, content in (("a", rows), ("b.gz", gzip.compress(rows))):
         for suffix in (".query", ".group"):

@@ -1,4 +1,4 @@
-"""Whatever the bytes: the same answer as the slow reader, or the same complaint; and numbers to the last bit."""
+"""For any bytes: the same answer as the slow reader, or the same error; and numbers to the last bit."""
 
 import gzip
 import io
@@ -43,7 +43,7 @@ def is_utf8(data):
 
 
 def ours(data):
-    """The queries of `data`, or the line of the error. Ids of documents are in UTF-8, other comments need not be."""
+    """The queries of `data`, or the line of the error. Ids of documents are in UTF-8, other comments may not be."""
     try:
         queries = read(io.BytesIO(data), with_ids=is_utf8(data), missing="zero", repeated_qid="new")
         return [(getattr(x, "X", x), y, *more[:1]) for x, y, *more in queries]
@@ -59,7 +59,7 @@ def assert_same(data):
         expected = error.args[1]
     found = ours(data)
     if not is_utf8(data) and not (isinstance(found, list) and isinstance(expected, list)):
-        # Ids of queries are read before numbers: of two wrong lines the other one may be told.
+        # Ids of queries are read before numbers: of two wrong lines, the error may name the other one.
         assert isinstance(found, int)
         return
     if not isinstance(expected, list):

@@ -263,7 +263,7 @@ def test_ids_of_several_tables_are_compared_as_they_are_printed(tmp_path):
         table.to_parquet(tmp_path / f"{name}.parquet")
         with pytest.raises(ValueError, match=rf"{name}\.parquet, row 1: query 1 comes back after another one"):
             read_all(tmp_path, "numbers", name)
-        # The second query goes on in the next table.
+        # The second query continues in the next table.
         table.assign(q=table["q"].tolist()[2:] + [type(table["q"][0])(7)] * 2).to_parquet(tmp_path / "next.parquet")
         assert [(qid, len(y)) for _, y, qid, _ in read_all(tmp_path, "numbers", "next")] == [("1", 2), ("2", 4), ("7", 2)]
 
@@ -313,7 +313,7 @@ def test_ids_of_documents_with_missing_ones_among_them():
     ],
     ids=["pandas", "numbers", "pyarrow"],
 )
-def test_columns_without_names_of_their_own_are_refused(table, error, told):
+def test_columns_without_distinct_text_names_are_refused(table, error, told):
     with pytest.raises(error, match=told):
         read(table)
 
@@ -379,7 +379,7 @@ def test_words_for_missing_values_are_ids_and_only_empty_text_is_missing(tmp_pat
         read(written(tmp_path, "q,g,a\nx,1,1\n,0,1\n"))
 
 
-def test_a_header_without_rows_is_told_as_such(tmp_path):
+def test_a_header_without_rows_raises_an_error_that_says_so(tmp_path):
     with pytest.raises(ValueError, match=r"log\.csv: no rows below the header"):
         read(written(tmp_path, "q,g,a\n"))
 

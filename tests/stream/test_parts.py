@@ -1,4 +1,4 @@
-"""LETOR files in parts: every query once, in order, whatever the number of parts."""
+"""LETOR files in parts: every query once, in order, for any number of parts."""
 
 import gzip
 
@@ -65,7 +65,7 @@ def test_compressed_files_stay_whole_and_give_the_parts_of_text(tmp_path):
     assert len(plan([*zipped[:1], plain[1]], 3)) == 3
 
 
-def test_files_with_sizes_of_groups_beside_them_stay_whole(tmp_path):
+def test_files_with_a_file_of_group_sizes_stay_whole(tmp_path):
     path = tmp_path / "rank.train"
     path.write_text("1 1:1\n0 1:2\n1 1:3\n")
     (tmp_path / "rank.train.query").write_text("2\n1\n")

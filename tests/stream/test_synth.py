@@ -94,7 +94,7 @@ def test_without_noise_the_teacher_ranks_without_mistake():
 
 
 @pytest.mark.parametrize("width", [0, 9])
-def test_drift_is_where_it_is_said_to_be(width):
+def test_drift_is_at_the_drift_points(width):
     stream = Drifting(n_queries=100, drift_points=(30, 60), drift_width=width, noise=0.0, n_features=5)
     right = np.array([[(np.diff(y[np.argsort(X @ u)]) >= 0).all() for u in stream.teachers] for X, y in stream])
     assert right[:30, 0].all()

@@ -78,7 +78,7 @@ def test_parts_of_parquet_hold_every_query_once(tmp_path_factory, sizes, n, grou
     assert whole.fraction == 1.0
 
 
-def test_several_tables_are_one_stream_whatever_the_order_of_their_columns(tmp_path):
+def test_several_tables_are_one_stream_for_any_order_of_their_columns(tmp_path):
     first, second = table_of([2, 3], 1), table_of([4, 1], 3)
     second.select(sorted(second.columns, reverse=True)).write_csv(tmp_path / "b.csv")
     assert contents(read(first, tmp_path / "b.csv", **COLUMNS)) == expected(pl.concat([first, second]))
@@ -89,7 +89,7 @@ def test_several_tables_are_one_stream_whatever_the_order_of_their_columns(tmp_p
     assert [contents(part) for part in planned] == [expected(first), expected(second)]
 
 
-def test_a_query_goes_on_in_the_next_batch_and_table():
+def test_a_query_continues_in_the_next_batch_and_table():
     table = table_of([6])
     assert contents(read(table[:2], table[2:3], table[3:], **COLUMNS, batch_rows=2)) == expected(table)
 
@@ -105,7 +105,7 @@ def test_ids_and_rows_to_rank():
     ]  # fmt: skip
 
 
-def test_models_learn_names_and_runs_go_on_from_checkpoints(tmp_path):
+def test_models_learn_names_and_runs_continue_from_checkpoints(tmp_path):
     table = table_of([5] * 12)
     model = StreamScaler() | PerceptronRanker()
     evaluate.progressive(read(table, **COLUMNS), model, "ndcg@10")
@@ -170,7 +170,7 @@ def test_a_query_that_comes_back_is_an_error_or_warned_of_once():
     assert len(list(read(table, **COLUMNS, repeated_qid="new"))) == 4
 
 
-def test_csv_of_integers_that_go_on_with_fractions(tmp_path):
+def test_csv_of_integers_that_continue_with_fractions(tmp_path):
     lines = [f"{i // 2},{i % 2},{i},text" for i in range(200_000)] + ["x,1,0.5,text"]
     (tmp_path / "t.csv").write_text("q,rel,x,other\n" + "\n".join(lines) + "\n")
     *_, (x, y) = read(tmp_path / "t.csv", **COLUMNS)
@@ -306,7 +306,7 @@ def test_columns_of_few_texts_are_categories_for_models_that_take_them():
         assert model.rank_one({"a": {"brand": "a"}, "b": {"brand": "b"}}) == ["b", "a"]
 
 
-def test_sizes_of_groups_beside_a_table(tmp_path):
+def test_a_file_of_group_sizes_next_to_a_table(tmp_path):
     table_of([2, 3, 1]).drop("q").write_csv(tmp_path / "t.csv")
     (tmp_path / "t.csv.query").write_text("2\n3\n1\n")
     for options in ({}, {"group": [2, 3, 1]}):

@@ -1,4 +1,4 @@
-"""Figures of runs equal those of trec_eval, by pytrec_eval, however the files are written."""
+"""Figures of runs equal trec_eval's, by pytrec_eval, however the files are written."""
 
 import gzip
 import warnings
@@ -9,7 +9,7 @@ import pytest
 from online_rank.metrics import metric
 from online_rank.stream.trec import judged_rankings
 
-#: Our names of measures, and those of trec_eval.
+#: Our names of measures, and trec_eval's.
 MEASURES = {
     "map": "map",
     "map@5": "map_cut_5",

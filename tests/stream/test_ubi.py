@@ -192,7 +192,7 @@ def test_times_in_milliseconds():
     assert [x.context[0]["session"] for x, _ in lists] == ["session x", "session y"]
 
 
-def test_counts_are_those_of_duckdb(tmp_path):
+def test_counts_equal_counts_by_duckdb(tmp_path):
     duckdb = pytest.importorskip("duckdb")
     import random
 

@@ -11,7 +11,7 @@ def backup(
 ) -> None:
     """Copy the state of a service to one file, while it runs: model, waiting queries, learned ids, the journal.
 
-    The copy is read in full before it counts. With --key each key has a folder of its own: DIR/north.
+    The copy is read in full before it counts. With --key each key has its folder: DIR/north.
     """
     from online_rank.storage.backup import back_up
 
@@ -22,7 +22,7 @@ def restore(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A file that [bold]backup[/bold] wrote.")],
     folder: Annotated[str, typer.Argument(metavar="DIR", help="The new --checkpoint folder; it has no state yet.")],
 ) -> None:
-    """Write the state in a backup to a folder, with which a service then goes on."""
+    """Write the state in a backup to a folder, from which a service then continues."""
     from online_rank.storage.backup import restore as restore_to
 
     print(f"restored, with {restore_to(file, folder):,} changes: {folder}")

@@ -14,7 +14,10 @@ def fuse(
     settings: Fusion,
     written: Written,
     qrels: Annotated[str | None, value("FILE", "Judgements: qid 0 docid grade.")] = None,
-    click_log: Annotated[str | None, value("FILE", "Instead, a table: list, query, document, position, click.")] = None,
+    click_log: Annotated[
+        str | None,
+        value("FILE", "A table of clicks instead: list, query, document, position, click."),
+    ] = None,
     clicks: LogOrigin = None,
     dry_run: DryRun = False,
     json: Json = False,

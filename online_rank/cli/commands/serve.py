@@ -27,16 +27,18 @@ def serve(
     keep: Annotated[
         float | None, value("SHARE", "With --from-today: the least share of today's DCG that users see. .98")
     ] = None,
-    idle: Annotated[str | None, value("TIME", "Let windows end by the clock where no request comes for so long.")] = None,
+    idle: Annotated[str | None, value("TIME", "End windows by the clock if no request comes for this time.")] = None,
     host: Annotated[str, value("ADDRESS", "Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, value("N", "0: any free port.", min=0, max=65535)] = 8000,
     max_request: Annotated[int, value("BYTES", "Largest request, in bytes.", min=1)] = 1 << 22,
     key: Annotated[str | None, value("NAME", "One model for each value of this query parameter: POST /rank?NAME=shop.")] = None,
     max_models: Annotated[int, value("N", "Most models in memory, with --key.", min=1)] = 100,
-    max_keys: Annotated[int, value("N", "Most models at all, with --key.", min=1)] = 100_000,
-    max_bytes: Annotated[int | None, value("BYTES", "Size of all models from which no more keys are taken.", min=1)] = None,
-    key_ttl: Annotated[str | None, value("TIME", "Delete a key if no request named it for so long: 90d.")] = None,
-    snapshots: Annotated[int, value("N", "Keep the models with which the last N days began, to roll back to.", min=0)] = 0,
+    max_keys: Annotated[int, value("N", "Most keys, with --key.", min=1)] = 100_000,
+    max_bytes: Annotated[int | None, value("BYTES", "Refuse new keys once all models together are larger.", min=1)] = None,
+    key_ttl: Annotated[str | None, value("TIME", "Delete a key if no request named it for this time: 90d.")] = None,
+    snapshots: Annotated[
+        int, value("N", "Keep the model of the beginning of each of the last N days, to roll back to.", min=0)
+    ] = 0,
     tokens: Annotated[str | None, value("FILE", "Tokens of clients: on each line rank, learn or admin, and a token.")] = None,
     log_format: Annotated[Lines, value(None, "Lines of the log on stderr: text, or one JSON object each.")] = Lines.text,
     log_level: Annotated[Level, value(None, "The least level of lines in the log.")] = Level.info,

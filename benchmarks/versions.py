@@ -1,14 +1,14 @@
 """Is this version faster than an earlier one? Both take turns; processor time, medians of the ratios within a turn.
 
-    python -m benchmarks.beside FOLDER [--only train,progressive,rows] [--rounds 7]
+    python -m benchmarks.versions FOLDER [--only train,progressive,rows] [--rounds 7]
 
-FOLDER is a checkout of the earlier version: `git worktree add --detach FOLDER 3a8f3e3`. Each version runs in processes of its
-own, which have compiled all that they need before anything is timed.
+FOLDER is a checkout of the earlier version: `git worktree add --detach FOLDER 3a8f3e3`. Each version runs in separate
+processes, which have compiled all that they need before anything is timed.
 
 - train: `online-rank train` of 4,000 queries of 20 documents with 46 features from LETOR text: the whole command, and of that
   reading, ranking, measuring and learning.
 - progressive: `evaluate.progressive` of 4,000 such queries, with two metrics, a pipeline, and a detector of drift. Values and
-  weights must be those of one query at a time, to the bit.
+  weights must equal the ones of one query at a time, to the bit.
 - rows: `learn_many` and `learn_one` as in `benchmarks.throughput`, on synthetic queries of two shapes.
 """
 
@@ -32,7 +32,7 @@ from online_rank.query import query_offsets
 from online_rank.stream import write_letor
 from online_rank.stream.synth import NoisyTeacher
 
-WORKER = Path(__file__).with_name("_beside_worker.py")
+WORKER = Path(__file__).with_name("_versions_worker.py")
 
 
 class Pair(NamedTuple):
@@ -76,7 +76,7 @@ class Worker:
         self._process.communicate()
 
     def do(self, *task: str) -> dict[str, Any]:
-        """What `_beside_worker.done` returns."""
+        """What `_versions_worker.done` returns."""
         to, answers = self._process.stdin, self._process.stdout
         if to is None or answers is None:
             raise RuntimeError("the process has no pipes")
@@ -145,7 +145,7 @@ def show_progressive(given: Any, folder: Path) -> str:
 
         pair = in_turns(given.rounds, seconds_of(old), seconds_of(new))
     times = 1 / pair.ratio
-    same = "the same, to the bit, as one by one" if len(digests) == 1 else "**differ from those of one by one**"
+    same = "the same, to the bit, as one by one" if len(digests) == 1 else "**differ from one by one**"
     row = ["4,000 queries of 20 x 46", *pair.in_ms(), f"{times:.2f}", "5", "met" if times >= 5 else "missed"]
     return table(["", "before, ms", "now, ms", "times as fast", "at least", ""], [row]) + f"\n\nValues and weights: {same}."
 
@@ -190,9 +190,9 @@ def main(arguments: Any = None) -> None:
         with tempfile.TemporaryDirectory() as folder:
             shown = PARTS[part](given, Path(folder))
         load = os.getloadavg()[0]
-        note = f"Commit {commit()} beside {commit(given.folder)}, {given.rounds} turns; load of the machine {load:.1f}."
+        note = f"Commit {commit()} compared with {commit(given.folder)}, {given.rounds} turns; load of the machine {load:.1f}."
         parts.append(f"## {part}\n\n{shown}\n\n{note}")
-    save("beside", "\n\n".join(["# This version beside an earlier one", *parts]), part=True)
+    save("versions", "\n\n".join(["# This version compared with an earlier one", *parts]), part=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Runs what `benchmarks.beside` times, with the code of the checkout it is started in: one task for each line on stdin."""
+"""Runs what `benchmarks.versions` times, with the code of the checkout it is started in: one task for each line on stdin."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ def learning(folder: str, name: str) -> Any:
 def progressive(folder: str, together: bool) -> str:
     """A pipeline with a tracker, and two metrics; returns a digest of their values and of the weights."""
     model = StreamScaler() | LossTracker(PerceptronRanker(), measure_served=True)
-    # Whoever watches every query gets every query by itself.
+    # A function that watches every query gets each query alone.
     watch = None if together else lambda trace: None
     trace = evaluate.progressive(queries(folder).queries(), model, ["ndcg@10", "map"], watch=watch)
     figures = {**trace.to_dict(), "elapsed": 0.0}
