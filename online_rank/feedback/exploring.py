@@ -4,15 +4,15 @@ The first k documents of the greedy list are drawn among themselves from the Pla
 
 .. math:: l_p = \tau\,(8 z_p - 4 \ln p),
 
-with p the greedy place and z falling in p. Drawing adds Gumbel noise to the logits, so the document of place q precedes the one of
-place p with probability :math:`1 / (1 + e^{l_p - l_q})`: the difference of two Gumbel variables is logistic. The expected place
+with p the greedy place and z falling in p. Drawing adds Gumbel noise to the logits, so the document at q precedes the one at p
+with probability :math:`1 / (1 + e^{l_p - l_q})`: the difference of two Gumbel variables is logistic. The expected place
 of the document at p is therefore
 
 .. math:: e_p = 1 + \sum_{q \ne p} \frac{1}{1 + e^{l_p - l_q}} \le p + \sum_{q = p + 1}^{k} \frac{1}{1 + (q / p)^{4 \tau}}.
 
-**Theorem.** For any relevance of the documents the expected DCG@k of what is shown is at least :math:`\kappa` times the DCG@k of
-the greedy list, with :math:`\kappa = \min_p D(e_p) / D(p)`. Proof. The discount D is convex, so a document counts at least D(e_p)
-in expectation (Jensen); DCG@k is a sum over these documents with weights >= 0. QED.
+**Theorem.** For any relevance of the documents the expected DCG@k of what is shown is at least :math:`\kappa` times the greedy
+list's, with :math:`\kappa = \min_p D(e_p) / D(p)`. Proof. The discount D is convex, so a document counts at least D(e_p) in
+expectation (Jensen); DCG@k is a sum over these documents with weights >= 0. QED.
 
 If the last of the k documents gives way to one from beyond k with probability nu, independently of the draw, a document loses
 at most nu D(k) of that, hence :math:`\kappa = \min_p (D(e_p) - \nu D(k)) / D(p)`.

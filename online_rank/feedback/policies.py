@@ -187,8 +187,8 @@ class PlackettLuce(Policy):
         self.newcomers = newcomers
 
     def logits(self, scores: Sequence[float] | np.ndarray, confidence: float = 1.0) -> np.ndarray:
-        """The m logits from which the ranking of m documents with these scores is drawn, float64; with a budget, only the first k
-        (or k + 4) documents are drawn.
+        """The m logits from which the ranking of m documents with these scores is drawn, float64; with a budget, only the
+        first k (or k + 4) documents are drawn.
 
         Raises
         ------
