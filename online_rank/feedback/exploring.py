@@ -4,15 +4,15 @@ The first k documents of the greedy list are drawn among themselves from the Pla
 
 .. math:: l_p = \tau\,(8 z_p - 4 \ln p),
 
-with p the greedy place and z falling in p. Drawing adds Gumbel noise to the logits, so the document of place q precedes that of
-place p with probability :math:`1 / (1 + e^{l_p - l_q})`: the difference of two Gumbel variables is logistic. The expected place
+with p the greedy place and z falling in p. Drawing adds Gumbel noise to the logits, so the document at q precedes the one at p
+with probability :math:`1 / (1 + e^{l_p - l_q})`: the difference of two Gumbel variables is logistic. The expected place
 of the document at p is therefore
 
 .. math:: e_p = 1 + \sum_{q \ne p} \frac{1}{1 + e^{l_p - l_q}} \le p + \sum_{q = p + 1}^{k} \frac{1}{1 + (q / p)^{4 \tau}}.
 
-**Theorem.** For any relevance of the documents the expected DCG@k of what is shown is at least :math:`\kappa` times that of the
-greedy list, with :math:`\kappa = \min_p D(e_p) / D(p)`. Proof. The discount D is convex, so a document counts at least D(e_p)
-in expectation (Jensen); DCG@k is a sum over these documents with weights >= 0. QED.
+**Theorem.** For any relevance of the documents the expected DCG@k of what is shown is at least :math:`\kappa` times the greedy
+list's, with :math:`\kappa = \min_p D(e_p) / D(p)`. Proof. The discount D is convex, so a document counts at least D(e_p) in
+expectation (Jensen); DCG@k is a sum over these documents with weights >= 0. QED.
 
 If the last of the k documents gives way to one from beyond k with probability nu, independently of the draw, a document loses
 at most nu D(k) of that, hence :math:`\kappa = \min_p (D(e_p) - \nu D(k)) / D(p)`.
@@ -38,7 +38,7 @@ def kept_share(
     places: Sequence[int] | np.ndarray,
     newcomers: float = 0.0,
     *,
-    whatever_scores: bool = False,
+    any_scores: bool = False,
 ) -> float:
     """Lower bound on the expected DCG of a draw as a share of the greedy list's, whichever documents are relevant.
 
@@ -50,7 +50,7 @@ def kept_share(
         (k,) the positions on the page of those that are shown: all n, or at most 2.
     newcomers
         In this share of the lists another document takes the last place.
-    whatever_scores
+    any_scores
         For logits by ranks alone: the bound for all scores, which may separate the documents further, so that no document
         overtakes those above it.
 
@@ -69,7 +69,7 @@ def kept_share(
     discounts = 1.0 / np.log2(np.asarray(places, np.float64) + 1.0)
     if len(values) == k:
         overtakes, is_whole = 1.0 / (1.0 + np.exp(np.minimum(values[:, None] - values, 700.0))), places[-1] == k
-        if whatever_scores or not is_whole:
+        if any_scores or not is_whole:
             overtakes[np.tri(k, k=-1, dtype=bool)] = 1.0
         expected_places = 0.5 + overtakes.sum(axis=1)  # half for the document itself
         if is_whole:
@@ -103,8 +103,8 @@ def _steepest(discounts: np.ndarray) -> np.ndarray:
 
 @functools.lru_cache(maxsize=1024)
 def sharpness(keep: float, places: tuple[int, ...], newcomers: float = 0.0) -> float:
-    """The least tau with which a draw keeps at least the share `keep` of the greedy DCG over these places, whatever the scores;
-    by bisection.
+    """The least tau with which a draw keeps at least the share `keep` of the greedy DCG over these places, for any scores; by
+    bisection.
 
     Examples
     --------
@@ -114,11 +114,11 @@ def sharpness(keep: float, places: tuple[int, ...], newcomers: float = 0.0) -> f
     k = len(places)
     logs = -4.0 * np.log(np.arange(1.0, k + 1.0 + (HELD_BACK if k <= FEW else 0)))
     low, high = 0.0, 1.0
-    while high < _SHARPEST and kept_share(high * logs, places, newcomers, whatever_scores=True) < keep:
+    while high < _SHARPEST and kept_share(high * logs, places, newcomers, any_scores=True) < keep:
         low, high = high, 2.0 * high
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
-        if kept_share(middle * logs, places, newcomers, whatever_scores=True) < keep:
+        if kept_share(middle * logs, places, newcomers, any_scores=True) < keep:
             low = middle
         else:
             high = middle

@@ -25,7 +25,7 @@ class Policy(base.Base, abc.ABC):
     _schema = Schema()
 
     #: The budget: the least share of the greedy list's DCG@k that users see in expectation, whichever documents are relevant
-    #: and whatever the scores; None if there is none.
+    #: and for any scores; None without a budget.
     keep: float | None = None
 
     def __init__(self, k: int | None = 10, *, seed: int = 0) -> None:
@@ -131,8 +131,8 @@ class PlackettLuce(Policy):
 
     for the document at the greedy place p, and tau is the least number with which the expected DCG@k that users see is at least
     `keep` of the greedy list's, for any scores and any relevance (`online_rank.feedback.exploring`). The confidence of a ranker
-    does not matter. This is for models whose ranking is worth something: all lists show the same k documents, but for
-    newcomers. If k <= 2, four more documents are drawn and held back for comparison, and the first term is 0.
+    does not matter. This is for models whose ranking is worth something: except for newcomers, all lists show the same k
+    documents. If k <= 2, four more documents are drawn and held back for comparison, and the first term is 0.
 
     **Without a budget**, all documents are drawn, with the confidence a in [0, 1] of the ranker (`SwapRanker`: how clearly the
     gradients so far agree) in place of tau. This is for models that begin with nothing, whose scores are all equal: a = 0 draws
@@ -187,8 +187,8 @@ class PlackettLuce(Policy):
         self.newcomers = newcomers
 
     def logits(self, scores: Sequence[float] | np.ndarray, confidence: float = 1.0) -> np.ndarray:
-        """The m logits from which the ranking of m documents with these scores is drawn, float64; with a budget, only those of
-        the first k (or k + 4) documents are drawn.
+        """The m logits from which the ranking of m documents with these scores is drawn, float64; with a budget, only the
+        first k (or k + 4) documents are drawn.
 
         Raises
         ------

@@ -281,7 +281,7 @@ def share_of_votes(keep: float, k: int) -> float:
 
 
 def least_drafted(k: int) -> float:
-    """The least share of DCG@k that a list keeps which is drafted from two orders of k documents, whatever the other order is.
+    """The least share of DCG@k that a list keeps which is drafted from two orders of k documents, for any other order.
 
     Document p is picked in round p at the latest: at place 2p - 1 or 2p with the same probability, or else at the last place.
 

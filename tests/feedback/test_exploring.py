@@ -47,7 +47,7 @@ def test_the_table_of_theory():
     for k, row in table.items():
         for tau, kappa in zip(TAUS, row, strict=True):
             places = tuple(range(1, k + 1))
-            kept = kept_share(-4 * tau * np.log(places), places, whatever_scores=True)
+            kept = kept_share(-4 * tau * np.log(places), places, any_scores=True)
             assert kept == pytest.approx(kappa, abs=6e-5)
             assert sharpness(kept, places) == pytest.approx(tau, rel=1e-6)
     # The first of a pair moves down half of the time in which its pair is formed, which is half of the time.
