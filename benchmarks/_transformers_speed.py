@@ -1,6 +1,6 @@
 """Processor time of lifted transformers, at first and later, as JSON: `python benchmarks/_transformers_speed.py 1000`.
 
-A program by itself, so that the interpreter of an earlier checkout runs it too.
+A separate program, so that the interpreter of an earlier checkout runs it too.
 """
 
 import json

@@ -2,7 +2,7 @@
 
     python -m benchmarks.leaving [--queries 1000000] [--other PYTHON]
 
-Each query has ten documents with the names of ten items among a thousand, of which the oldest goes and a new one comes with
+Each query has ten documents with the names of ten items among a thousand. The oldest goes and a new one comes with
 each query: a million queries bring a million names. Processor time a query, memory and size of the file, after each tenth, with
 `max_features` of 2,000. PYTHON is the interpreter of an earlier checkout, such as 8e619ce, whose features never leave; it
 learns a twenty-fifth of the queries.
@@ -22,7 +22,7 @@ MODELS = {
 }
 _SHARE = 25
 
-#: A program by itself, so that the interpreter of an earlier checkout runs it too.
+#: A separate program, so that the interpreter of an earlier checkout runs it too.
 PROGRAM = """
 import json, resource, sys, time, warnings
 import numpy as np

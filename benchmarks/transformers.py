@@ -4,7 +4,7 @@
 
 The tables come from trying: a `PerceptronRanker` behind the lifted transformer learns queries, is saved and loaded, and answers
 requests of a `RankingService`. Times are processor times of `learn_one` of queries of ten documents with ten new items, at
-first and after so many queries, next to river alone, which learns and transforms the same documents one by one
+first and at the end, next to river alone, which learns and transforms the same documents one by one
 (`benchmarks._transformers_speed`). PYTHON is the interpreter of an earlier checkout, such as 8e619ce, which is measured too.
 """
 

@@ -22,7 +22,7 @@ from online_rank.storage.postgres import is_postgres
 
 #: The environment variable with the bearer token. Not an option, because all users of a machine can see command lines.
 TOKEN = "ONLINE_RANK_TOKEN"
-#: In the environment of the readers that `--readers` starts: their port is that of the learner.
+#: In the environment of the readers that `--readers` starts: their port is the learner's.
 SHARED = "ONLINE_RANK_SHARED_PORT"
 #: Seconds after which the thread that writes gives way to requests; by Python's default it keeps each of them waiting for 5 ms.
 _SWITCH = 0.0005

@@ -117,7 +117,7 @@ def test_a_part_that_is_run_again_leaves_the_rest_of_its_page():
 
 
 @pytest.mark.slow
-def test_the_table_of_river_transformers_is_that_of_the_page():
+def test_the_table_of_river_transformers_is_on_the_page():
     from benchmarks.transformers import tables
 
     page = (ROOT / "benchmarks" / "results" / "transformers.md").read_text()

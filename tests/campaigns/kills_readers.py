@@ -1,4 +1,4 @@
-"""A learner that is killed under load, and three readers that go on ranking and leave learning to it."""
+"""A learner that is killed under load, and three readers that continue to rank and leave learning to it."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ from tests.campaigns.kills_served import import_server, pairs
 _READERS, _CLIENTS = 3, 200
 #: Seconds that the learner is up between two kills, at most, and away after one.
 _UP, _AWAY = 3.0, 1.0
-#: Seconds within which readers have to go on ranking, on a machine that others keep busy.
+#: Seconds within which readers have to rank again, on a machine that others keep busy.
 _PAUSE = 5.0
 #: Seconds within which processes have to be up, and every piece of feedback has to be acknowledged, on a busy machine.
 _PATIENCE = 300.0
@@ -82,7 +82,7 @@ def _begun(ports: list[int], n: int, folder: Path) -> int:
 
 
 class _Load:
-    """Clients, and what they were told."""
+    """Clients, and the answers that they got."""
 
     def __init__(self, ports: list[int], rng: random.Random, n_clients: int) -> None:
         self._ports, self.rng, self._n_clients = ports, rng, n_clients

@@ -113,7 +113,7 @@ def test_servers_on_postgresql_take_over_and_lose_nothing():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiled")
-def test_readers_go_on_ranking_while_their_learner_is_killed_and_lose_nothing():
+def test_readers_continue_to_rank_while_their_learner_is_killed_and_lose_nothing():
     found = kills_readers.kill_learner(1, seed=1, n_clients=20)
     assert found.wrong == []
     assert found.counts["rankings_while_away"] > 0

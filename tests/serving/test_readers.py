@@ -117,7 +117,7 @@ def test_the_model_is_fetched_only_when_it_has_changed():
     run(scenario)
 
 
-def test_rankings_go_on_while_the_learner_is_away_and_feedback_is_not_acknowledged(monkeypatch, tmp_path):
+def test_rankings_continue_while_the_learner_is_away_and_feedback_is_not_acknowledged(monkeypatch, tmp_path):
     monkeypatch.setattr(module, "_PATIENCE", 0.2)
 
     async def scenario(learner, link, reader):
@@ -161,7 +161,7 @@ def test_the_queue_is_bounded_and_feedback_on_what_was_dropped_is_an_error(monke
     run(scenario)
 
 
-def test_each_reader_draws_lists_of_its_own_and_clicks_on_them_are_learned():
+def test_each_reader_draws_other_lists_and_clicks_on_them_are_learned():
     docs = {f"d{i}": {"x": float(i % 3)} for i in range(12)}
 
     async def scenario(learner, link, *readers):
