@@ -64,10 +64,25 @@ sphinx_gallery_conf = {
 }
 
 
-def write_api(app):
-    """A page for each public module, and one for each public name, where the first module that lists it has it."""
-    written, modules = {}, ["online_rank", *(f"online_rank.{name}" for name in (*ROOMS, *MODULES))]
+def write_pages(app):
+    """Write the pages of the API and of the commands, and remove the pages of names that are gone."""
+    pages = {f"{name}.rst": lines for name, lines in api_pages().items()}
+    group = typer.main.get_command(commands)
+    pages["commands.md"] = [typer.cli.get_docs_for_click(obj=group, ctx=typer.Context(group), name="online-rank")]
     _WRITTEN.mkdir(exist_ok=True)
+    for path in _WRITTEN.iterdir():
+        if path.name not in pages:
+            path.unlink()
+    for name, lines in pages.items():
+        path, text = _WRITTEN / name, "\n".join([*lines, ""])
+        # An unchanged page is not read again.
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+
+
+def api_pages():
+    """A page for each public module, and one for each public name, where the first module that lists it has it."""
+    pages, homes, modules = {}, {}, ["online_rank", *(f"online_rank.{name}" for name in (*ROOMS, *MODULES))]
     for module in modules:
         lines = [module, "=" * len(module), "", f".. automodule:: {module}", ""]
         own = []
@@ -76,15 +91,15 @@ def write_api(app):
             if inspect.ismodule(value):
                 continue
             key = id(value) if callable(value) else (module, name)
-            if key not in written:
-                written[key] = f"{module}.{name}"
-                own.append(written[key])
-                write(f"{module}.{name}.rst", page_of(f"{module}.{name}", value))
-            lines += [f"- :doc:`{name} <{written[key]}>`: {first_line(value)}"]
+            if key not in homes:
+                homes[key] = f"{module}.{name}"
+                own.append(homes[key])
+                pages[homes[key]] = page_of(homes[key], value)
+            lines += [f"- :doc:`{name} <{homes[key]}>`: {first_line(value)}"]
         lines += ["", ".. toctree::", "   :hidden:", "", *(f"   {name.rpartition('.')[2]} <{name}>" for name in own)]
-        write(f"{module}.rst", lines)
-    lines = ["Python", "======", "", ".. toctree::", "   :maxdepth: 1", "", *(f"   {module}" for module in sorted(modules))]
-    write("index.rst", lines)
+        pages[module] = lines
+    entries = [f"   {module}" for module in sorted(modules)]
+    return {**pages, "index": ["Python", "======", "", ".. toctree::", "   :maxdepth: 1", "", *entries]}
 
 
 def page_of(name, value):
@@ -98,12 +113,6 @@ def page_of(name, value):
 def first_line(value):
     """What a class or a function is, in one line."""
     return (inspect.getdoc(value) or "").partition("\n\n")[0].replace("\n", " ") if callable(value) else ""
-
-
-def write_commands(app):
-    """A page of all commands with their options."""
-    group = typer.main.get_command(commands)
-    write("commands.md", [typer.cli.get_docs_for_click(obj=group, ctx=typer.Context(group), name="online-rank")])
 
 
 def lead_to_notebooks(app, page, source):
@@ -133,13 +142,6 @@ def unlink(app, tree):
             node.replace_self(node.children)
 
 
-def write(name, lines):
-    """Write a page, unless it is there as it is: an unchanged page is not read again."""
-    path, text = _WRITTEN / name, "\n".join([*lines, ""])
-    if not path.exists() or path.read_text() != text:
-        path.write_text(text)
-
-
 def as_mathml(display):
     """Visits of formulas: browsers show MathML without a script."""
 
@@ -159,8 +161,7 @@ def lead_to_index(app, error):
 def setup(app):
     """Connect the above."""
     app.add_html_math_renderer("mathml", as_mathml("inline"), as_mathml("block"))
-    app.connect("builder-inited", write_api)
-    app.connect("builder-inited", write_commands)
+    app.connect("builder-inited", write_pages)
     app.connect("source-read", lead_to_notebooks)
     app.connect("autodoc-skip-member", skip_foreign)
     app.connect("autodoc-process-signature", signature_of)

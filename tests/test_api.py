@@ -2,7 +2,10 @@
 
 import importlib
 import inspect
+import re
+import runpy
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +18,17 @@ def rooms():
     yield online_rank
     for name in ROOMS:
         yield importlib.import_module(f"online_rank.{name}")
+
+
+def test_every_public_name_has_a_page():
+    pytest.importorskip("sphinx")
+    pytest.importorskip("latex2mathml")
+    pages = runpy.run_path(str(Path(__file__).parents[1] / "docs" / "conf.py"))["api_pages"]()
+    for room in rooms():
+        listed = dict(re.findall(r"- :doc:`(\w+) <(.*?)>`", "\n".join(pages[room.__name__])))
+        names = {name for name in room.__all__ if name != "__version__" and not inspect.ismodule(getattr(room, name))}
+        assert listed.keys() == names
+        assert {*listed.values()} <= pages.keys()
 
 
 def test_every_room_that_users_import_from_is_public():
