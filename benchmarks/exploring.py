@@ -246,23 +246,23 @@ def wrong_run(n: int, seed: int) -> int:
 def of_gains(n: int, seeds: Sequence[int], kept: Kept) -> str:
     """How many lists a gain of .02 takes."""
     rows = []
-    for rate, how in itertools.product((0.01, 0.03, 0.1), BEGINNINGS):
-        asked = [(rate, how, n, seed) for seed in seeds]
+    for known, rate, how in itertools.product((0.5, 0.9), (0.01, 0.03, 0.1), BEGINNINGS):
+        asked = [(known, rate, how, n, seed) for seed in seeds]
         found = [kept.part(" ".join(map(str, ("gains", *given))), functools.partial(gain_run, *given)) for given in asked]
-        rows.append((f"{100 * rate:g} %", how, ", ".join(f"{lists:,}" if lists else f"> {n:,}" for lists in found)))
+        lists = ", ".join(f"{after:,}" if after else f"> {n:,}" for after in found)
+        rows.append((f"{known:g}", f"{100 * rate:g} %", how, lists))
     return f"""## Lists for a gain of .02
 
-Today's score knows .9 of the truth. Navigational users of whom a share looks at a list at all; lists are drawn around today's
-ranking at keep .95. How many lists until the NDCG@10 of the model that learns is .02 above today's, on 300 held-back queries,
-looked at every 500 lists; {len(seeds)} seeds.
+Today's score knows .5 or .9 of the truth. Navigational users of whom a share looks at a list at all; lists are drawn around
+today's ranking at keep .95. How many lists until the NDCG@10 of the model that learns is .02 above today's, on 300 held-back
+queries, looked at every 500 lists; {len(seeds)} seeds.
 
-{table(("users who look", "the model", "lists"), rows)}
+{table(("today knows", "users who look", "the model", "lists"), rows)}
 """
 
 
 BEGINNINGS: dict[str, Any] = {
     "begins with nothing": lambda: StreamQuantileMap() | SwapRanker(),
-    "begins with nothing, wealth 1": lambda: StreamQuantileMap() | SwapRanker(wealth=1.0),
     "begins with today's score": lambda: SwapRanker.from_weights((1.0, *[0.0] * FEATURES)),
     "begins with today's score, strength .3, wealth 1": lambda: SwapRanker.from_weights(
         (1.0, *[0.0] * FEATURES), strength=0.3, wealth=1.0
@@ -270,9 +270,9 @@ BEGINNINGS: dict[str, Any] = {
 }
 
 
-def gain_run(rate: float, how: str, n: int, seed: int) -> int:
+def gain_run(known: float, rate: float, how: str, n: int, seed: int) -> int:
     """After how many lists the model is .02 better than today's ranking; 0 for never."""
-    shop, who = Shop(seed, known=0.9), Rare(user("navigational", max_grade=2, seed=seed), rate)
+    shop, who = Shop(seed, known=known), Rare(user("navigational", max_grade=2, seed=seed), rate)
     held_back = list(shop.queries(seed + 10_000, 300))
     today, learner = offline(lambda X: X[:, 0], held_back), BEGINNINGS[how]()
     serving, _ = from_today((1.0, *[0.0] * FEATURES), learner, keep=0.95, k=K, seed=seed)

@@ -207,7 +207,7 @@ def show_models(given: Any) -> str:
     return f"""{len(asked)} held-out queries of MQ2008. *equal*: scores within 1e-9 of the largest; *float32*: within 1e-5;
 *OTHERWISE*: the number of queries in which two documents further apart than 1e-6 stand in another order; a number: the largest
 difference, where all are ranked alike. {len(rows)} of {n_models} models were measured; {n_otherwise} of their exports rank
-otherwise. {kept.code}
+otherwise; curves that became trees do so in a few queries, as below. {kept.code}
 
 {table(("ranker", "behind", *targets), rows)}
 

@@ -170,10 +170,12 @@ def report(options: argparse.Namespace) -> str:
     return f"""# Grades from clicks
 
 NDCG@10 on the true grades of {TEXTS} other query texts, of `AdditiveRanker()` trained on judgements made of a log of {LISTS:,}
-lists (`online-rank grades --per-user {CAP}`). The other columns: what this is better by than the same ranker trained on true
-grades of the same texts, on judgements without the cap and on clicks as grades; than LightGBM trained on clicks with the
-position as a feature; and than `ExaminedRanker(AdditiveRanker())` on the lists. ± standard errors, paired over {len(seeds)}
-seeds. *Users* look at position p with probability p^-bias (position, trust), or by the distance to the last click (ubm);
+lists (`online-rank grades --per-user {CAP}`). The other columns: by how much this is better than
+others. The same ranker is trained on true grades of the same texts, on judgements without the cap, and on clicks as grades.
+LightGBM is trained on clicks with the position as a feature. `ExaminedRanker(AdditiveRanker())` learns from the lists.
+± standard errors, paired over {len(seeds)} seeds.
+
+*Users* look at position p with probability p^-bias (position, trust), or by the distance to the last click (ubm);
 *bots*: the share of the lists that bots click at random.
 
 {table(header, rows)}

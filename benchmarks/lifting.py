@@ -78,8 +78,8 @@ interleaved rounds.
 
 {table(("", "ms a query", "time, to StreamScaler on an array"), rows)}
 
-Next to river's scaler itself, the cost of lifting it is what is added to the loop by hand: it holds the copy of the scaler that
-a rejected query is undone with, and the check that what goes in and out are finite numbers.
+Next to river's scaler itself, the cost of lifting it is what is added to the loop by hand: the entries of the scaler that a
+rejected query is undone with, and the check that what goes in and out are finite numbers.
 """
 
 

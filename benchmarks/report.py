@@ -33,6 +33,7 @@ PAGES = {
     ROOT / "docs" / "comparison.md": "../benchmarks/results",
     ROOT / "docs" / "data.md": "../benchmarks/results",
     ROOT / "docs" / "rankers.md": "../benchmarks/results",
+    ROOT / "docs" / "river.md": "../benchmarks/results",
 }
 
 _BLOCK = re.compile(r"<!-- begin (?P<name>\w+)(?: (?P<number>\w+))? -->\n.*?<!-- end (?P=name) -->", re.DOTALL)

@@ -45,7 +45,7 @@ def test_what_is_installed_is_copied_and_has_its_extras():
     needed = {"pyproject.toml", project["readme"], *project["license-files"]}
     assert copied == {*((name, "source") for name in needed), ("online_rank", "source/online_rank")}
     assert all((ROOT / name).exists() for name, _ in copied)
-    assert steps()[0] == 'pip install --no-cache-dir "/source[cli,serve]"'
+    assert steps()[0] == 'pip install --no-cache-dir "/source[cli,client,postgres,serve]"'
     assert {"cli", "serve"} <= project["optional-dependencies"].keys()
 
 

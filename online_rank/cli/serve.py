@@ -6,8 +6,11 @@ import copy
 import logging
 import os
 import signal
+import socket
+import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +22,8 @@ from online_rank.storage.postgres import is_postgres
 
 #: The environment variable with the bearer token. Not an option, because all users of a machine can see command lines.
 TOKEN = "ONLINE_RANK_TOKEN"
+#: In the environment of the readers that `--readers` starts: their port is that of the learner.
+SHARED = "ONLINE_RANK_SHARED_PORT"
 #: Seconds after which the thread that writes gives way to requests; by Python's default it keeps each of them waiting for 5 ms.
 _SWITCH = 0.0005
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -42,6 +47,9 @@ class Place(NamedTuple):
     snapshots: int = 0
     remember: float = 86_400.0
     tokens: str | None = None
+    reads_from: str | None = None
+    cache: str | None = None
+    readers: int = 0
 
 
 def make_app(make: Callable[[], RankingService], place: Place) -> Any:
@@ -104,26 +112,22 @@ def serve(make: Callable[[], RankingService], place: Place, started: Callable[[A
         raise ImportError(f'the server needs {error.name}: pip install "online_rank[serve]"') from None
 
     # Before kernels are compiled, which may take a minute, so that a port in use is reported at once.
-    sockets = listening_sockets(place.host, place.port)
-    _warm(make())
-    app: Any = None
-    if is_postgres(place.checkpoint):
-        from online_rank.serving.leading import LeadingApp
-
-        app = LeadingApp(lambda: make_app(make, place), limits(place))
-    else:
-        app = make_app(make, place)
+    sockets = listening_sockets(place.host, place.port, shared=bool(place.readers) or SHARED in os.environ)
+    address = _address(place.host, sockets[0].getsockname()[1])
+    app = _app(make, place, address)
     running = server(app, place.max_models if place.key is not None else 1)
     leave, begin = running.handle_exit, running.startup
 
+    over = threading.Event()
+
     def handle_exit(sig: int, frame: Any) -> None:
+        over.set()
         app.stop()
         leave(sig, frame)
 
     async def startup(sockets: Any = None) -> None:
         await begin(sockets)
-        port = sockets[0].getsockname()[1]
-        say(f"listening on http://{f'[{place.host}]' if ':' in place.host else place.host}:{port}/")
+        say(f"listening on {address}/")
         if started is not None:
             started(app)
 
@@ -132,27 +136,99 @@ def serve(make: Callable[[], RankingService], place: Place, started: Callable[[A
     previous, interval = signal.signal(signal.SIGTERM, lambda *_: None), sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH)
     try:
-        with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=EventLoop) as runner:
-            runner.run(running.serve(sockets))
+        with contextlib.ExitStack() as stack:
+            if place.readers:
+                own = listening_sockets("127.0.0.1", 0)
+                stack.enter_context(readers(over, place, address, _address("127.0.0.1", own[0].getsockname()[1])))
+                sockets += own
+            runner = stack.enter_context(asyncio.Runner(loop_factory=EventLoop))
+            with contextlib.suppress(KeyboardInterrupt):
+                runner.run(running.serve(sockets))
     finally:
         signal.signal(signal.SIGTERM, previous)
         sys.setswitchinterval(interval)
 
 
+def _address(host: str, port: int) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _app(make: Callable[[], RankingService], place: Place, address: str) -> Any:
+    """The application: of a server, of one that waits until it leads, or of a reader."""
+    if place.reads_from is not None:
+        from online_rank.serving.http import RankingApp
+        from online_rank.serving.readers import ReaderModels
+
+        admins = tokens_by_role(place.tokens)["admin"]
+        name = f"{socket.gethostname()} {address} {os.getpid()}"
+        token = admins[0] if admins else None
+        models = ReaderModels(
+            place.reads_from, name=name, key=place.key, token=token, cache=place.cache, max_open=place.max_models
+        )
+        given = tokens(place.tokens)
+        local_only = place.host in _LOOPBACK and given is None
+        return RankingApp(models, key=place.key, token=given, local_only=local_only, limits=limits(place))
+    _warm(make())
+    if is_postgres(place.checkpoint):
+        from online_rank.serving.leading import LeadingApp
+
+        return LeadingApp(lambda: make_app(make, place), limits(place))
+    return make_app(make, place)
+
+
+@contextlib.contextmanager
+def readers(over: threading.Event, place: Place, address: str, learner: str) -> Iterator[None]:
+    """Readers of a learner on its port, until it is over; one that ends before is started again."""
+    host, _, port = address.removeprefix("http://").rpartition(":")
+    options = {"reads-from": learner, "host": host.strip("[]"), "port": port, "max-request": place.max_request,
+               "max-models": place.max_models if place.key is not None else None, "key": place.key,
+               "tokens": place.tokens}  # fmt: skip
+    given = [text for name, value in options.items() if value is not None for text in (f"--{name}", str(value))]
+    environment = {**os.environ, SHARED: "1"}
+
+    def keep_one() -> None:
+        while not over.is_set():
+            with subprocess.Popen([sys.executable, "-m", "online_rank", "serve", *given], env=environment) as reader:
+                while reader.poll() is None and not over.wait(0.1):
+                    pass
+                if reader.poll() is None:
+                    reader.terminate()
+                elif not over.wait(1.0):
+                    say(f"a reader ended with {reader.returncode}: another one starts", logging.ERROR)
+
+    threads = [threading.Thread(target=keep_one, name="online_rank reader") for _ in range(place.readers)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
 def tokens(file: str | None) -> Any:
     """The tokens of the environment and of a file; None without tokens. Raises ValueError, OSError."""
-    from online_rank.serving.tokens import ROLES, Tokens, tokens_in
+    from online_rank.serving.tokens import Tokens
+
+    found = tokens_by_role(file)
+    if not any(found.values()):
+        if file is not None or TOKEN in os.environ:
+            raise ValueError(f"{file or TOKEN} has no token")
+        return None
+    return Tokens(found)
+
+
+def tokens_by_role(file: str | None) -> dict[str, list[str]]:
+    """The tokens of each role, of the environment and of a file. Raises ValueError, OSError."""
+    from online_rank.serving.tokens import ROLES, tokens_in
 
     found = {} if file is None else tokens_in(Path(file).read_text("utf-8"))
     for role in ROLES:
         names = [f"{TOKEN}_{role.upper()}", *([TOKEN] if role == "admin" else [])]
         given = [token for name in names for token in os.environ.get(name, "").split()]
         found[role] = [*found.get(role, []), *given]
-    if not any(found.values()):
-        if file is not None or TOKEN in os.environ:
-            raise ValueError(f"{file or TOKEN} has no token")
-        return None
-    return Tokens(found)
+    return found
 
 
 def _warm(service: RankingService) -> None:

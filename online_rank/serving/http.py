@@ -6,6 +6,7 @@
 - `GET /stats`: counts and figures; `GET /metrics`: the same for Prometheus.
 - `GET /healthz`: 503 when a restart is needed; `GET /readyz`: 503 also while the server stops.
 - `GET /model`: the model file; `POST /model`: replace it; `POST /model/rollback`: restore one.
+- `POST /ranked` `[{"request": {...}, "scores": [...]}]`: queries that were ranked elsewhere wait for their feedback.
 - `POST /forget` `{"ids": [...]}`, `{"context": {"user": "u17"}}` or `{"document": "d7"}`: forget queries.
 - `DELETE /models/KEY`: delete a model with all that is stored about its queries, where there is one for each key.
 - `GET /`: a page that shows how the ranker learns, fed by `/events` and `/curves`.
@@ -22,6 +23,7 @@ import html
 import importlib.resources
 import json
 import logging
+import math
 import urllib.parse
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -56,7 +58,7 @@ _PAGE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-_POSTED = ("/rank", "/learn", "/explain", "/model", "/model/rollback", "/forget")
+_POSTED = ("/rank", "/learn", "/explain", "/ranked", "/model", "/model/rollback", "/forget")
 #: Paths that take queries, and the media types of their bodies.
 _OF_QUERIES, _QUERY = ("/rank", "/learn", "/explain"), (b"application/json", BINARY.encode())
 #: The roles that may send requests to a path; others need admin.
@@ -165,6 +167,7 @@ class RankingApp:
         """
         self._worker.claim()
         self._is_attended = True
+        await self.models.begin()
         watches = (
             self.models.watch_the_clock, self.models.watch_the_disk, self.models.watch_the_days, self.figures.watch_the_loop,
         )  # fmt: skip
@@ -211,7 +214,7 @@ class RankingApp:
             is_read = exchange.path == "/model" and exchange.scope["method"] in _READING
             found = await (self._post if exchange.path in _POSTED and not is_read else self._get)(exchange)
         except KeyRefused as error:
-            found = error.status, {"error": f"query parameter {self._key}: {error}"}
+            found = error.status, {"error": str(error) if self._key is None else f"query parameter {self._key}: {error}"}
         except Refused as refused:
             found, more = (refused.status, {"error": str(refused)}), refused.headers
         except ConnectionResetError:
@@ -308,6 +311,8 @@ class RankingApp:
         model = await self._model(exchange)
         if path == "/explain":
             return model.explain(body)
+        if path == "/ranked":
+            return await model.take_rankings(body)
         if path == "/forget":
             return await model.forget(body)
         return await (model.replace(body) if path == "/model" else model.roll_back(body))
@@ -348,7 +353,10 @@ class RankingApp:
 
     async def _get_model(self, exchange: Exchange) -> Response:
         model = await self._model(exchange)
-        headers = {"Content-Disposition": 'attachment; filename="model.npz"'}
+        version, model.read_until = f'"{model.version}"', math.inf
+        if exchange.headers.get(b"if-none-match") == version.encode():
+            return Response(status_code=304, headers={"ETag": version})
+        headers = {"Content-Disposition": 'attachment; filename="model.npz"', "ETag": version}
         # It keeps its place until it is sent.
         with ExitStack() as place:
             place.enter_context(self._place_of_file())
@@ -413,7 +421,9 @@ class RankingApp:
         found = {"seconds_ahead": round(ahead, 3), "remedy": _REMEDY_OF_TIMES} if ahead else {}
         if full := [str(model.commits.full) for model in models if model.commits.full is not None]:
             found["disk_full"] = full[0]
-        return _status(not self._has_failed() and not self._stopping.is_set(), found)
+        if why := self.models.why_not_ready:
+            found["error"] = why
+        return _status(not self._has_failed() and not self._stopping.is_set() and not why, found)
 
     def _has_failed(self) -> bool:
         return any(model.commits.failure is not None for model in self.models.open_models.values())

@@ -24,7 +24,7 @@ from online_rank.query.columns import Columns
 from online_rank.serving import answers, messages
 from online_rank.serving.challenge import drafted_by_challenge
 from online_rank.serving.evidence import count_evidence, is_limited
-from online_rank.serving.outcomes import Outcome, Reply
+from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
 from online_rank.serving.reading import digest_of, displayed_in, feedback_of, read, remembered_in, request_of
 from online_rank.serving.service_state import ServiceState
 
@@ -52,7 +52,7 @@ def learn(
         return _came_again(state, query_id, before, digest)
     number = state._pending.number(query_id)
     if number is None:
-        raise ValueError(
+        raise UnknownQuery(
             "no query is waiting under this id: it was never ranked, or dropped since (see stats: evicted, expired)"
         )
     outcome = Outcome(("learn", query_id, number, at, day), feedback=request, gone=(number,), digest=digest)

@@ -6,7 +6,7 @@ A request is of the kind whose fields it has (`online_rank.serving.reading`). An
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from online_rank.arguments import LATEST
 from online_rank.limits import INT64_HIGH, INT64_LOW, MAX_DOCUMENTS, MAX_ID_LENGTH
@@ -197,6 +197,18 @@ EXAMPLES: dict[type[Message] | type[Command], dict[str, Any]] = {
 COLUMNS = {"id": "q1", "features": ["clicks", "price"], "documents": ["a", "b"], "rows": [[3, 9.5], [1, None]]}
 
 
+class Elsewhere(Struct, kw_only=True, forbid_unknown_fields=True):
+    """a ranking that another process made with the model of this service; its query waits for feedback"""
+
+    request: Annotated[Raw, _about("the request to rank it: its id, its documents with their features")]
+    scores: Annotated[list[float], _about("of the documents, in the order of the request")]
+    draw: (
+        Annotated[dict[str, Any], _about("the list that was shown, of a model that draws: `Impression.to_dict`")] | UnsetType
+    ) = UNSET
+    ts: _Time | UnsetType = UNSET
+    model: Annotated[str, _about("which model it was: the ETag of `GET /model`")] = ""
+
+
 class Forget(Struct, kw_only=True, forbid_unknown_fields=True):
     """what is to be forgotten, in one of the fields or several; names and values are compared as a whole"""
 
@@ -277,6 +289,20 @@ class Done(TypedDict):
     saved: NotRequired[bool]
 
 
+class Refused(TypedDict):
+    """a ranking that cannot wait here"""
+
+    id: Id | None
+    error: str
+
+
+class Taken(TypedDict):
+    """how many rankings wait for their feedback now"""
+
+    ranked: int
+    refused: list[Refused]
+
+
 class Found(TypedDict):
     """how much was forgotten"""
 
@@ -309,6 +335,7 @@ class Ready(TypedDict):
     ok: bool
     seconds_ahead: NotRequired[Annotated[float, _about("how far stored times lie ahead of the clock, if they do")]]
     remedy: NotRequired[str]
+    error: NotRequired[Annotated[str, _about("why requests should go elsewhere")]]
     disk_full: NotRequired[Annotated[str, _about("why nothing is learned now; rankings go on")]]
 
 

@@ -35,6 +35,11 @@ _COUNTERS = {
     "missing_inputs": "Of these, queries without features that are expected",
     "deleted_keys": "Keys deleted, on request or after their time",
     "evicted": "Queries dropped before their feedback arrived",
+    "elsewhere": "Rankings that were made elsewhere, such as by readers",
+    "older": "Of these, rankings with another model than the one that served when they came",
+    "sent": "Rankings of this reader that the learner has taken",
+    "dropped": "Rankings of this reader that were dropped before the learner had them",
+    "not_taken": "Rankings of this reader that the learner refused",
     "drifts": "Number of rises of the served loss",
 }
 
@@ -111,6 +116,7 @@ class _OfModels:
 
     def _gauges(self, models: list[ServedModel]) -> Iterator[tuple[str, str, float]]:
         """Name, description and value of each gauge."""
+        yield from self._models.gauges()
         yield "pending", "Queries that wait for feedback", sum(model.durable.service.n_waiting for model in models)
         yield "models", "Models in memory", len(models)
         yield "keys", "Keys that have a model, in memory or not", self._models.n_keys

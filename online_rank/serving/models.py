@@ -162,6 +162,15 @@ class Models:
             total.update(model.counts())
         return total
 
+    @property
+    def why_not_ready(self) -> str:
+        """Why requests should go elsewhere; empty where they need not."""
+        return ""
+
+    def gauges(self) -> Iterator[tuple[str, str, float]]:
+        """Name, description and value of further gauges."""
+        yield from ()
+
     async def answer(self, key: str | None, request: bytes, kinds: Collection[str] | None = None) -> Answer:
         """Answer a request to the model of a key (`ServedModel.answer`). A request that a new model would refuse creates no
         model.
@@ -171,7 +180,7 @@ class Models:
         KeyRefused
             As `get`.
         """
-        refusal = await self._refusal(_required(key), request, kinds) if self.by_key else None
+        refusal = await self._refusal(required(key), request, kinds) if self.by_key else None
         return refusal or await (await self.get(key)).answer(request, kinds)
 
     async def get(self, key: str | None, may_make: bool = True) -> ServedModel:
@@ -187,7 +196,7 @@ class Models:
         """
         if not self.by_key:
             return self.open_models[""]
-        key = _required(key)
+        key = required(key)
         while key not in self.open_models:
             if key not in self._opening:
                 self._require_may_make(key, may_make)
@@ -211,7 +220,7 @@ class Models:
         KeyRefused
             There is no such key, or its files cannot be deleted.
         """
-        key = _required(key)
+        key = required(key)
         async with self._one_at_a_time:
             if key not in self._names:
                 raise KeyRefused(404, "there is no model under this key")
@@ -282,6 +291,9 @@ class Models:
     @property
     def _is_swept(self) -> bool:
         return self.by_key and (self._ttl is not None or self._max_bytes is not None)
+
+    async def begin(self) -> None:
+        """What has to be done before the server listens."""
 
     async def watch_the_clock(self) -> None:
         """Let time pass for the models in memory, once a second, as long as this runs."""
@@ -397,7 +409,7 @@ def _remedy() -> Iterator[None]:
         raise FolderInUse(f"{error}; one process at a time serves it. If it is a worker of the same server, {REMEDY}") from None
 
 
-def _required(key: str | None) -> str:
+def required(key: str | None) -> str:
     """A valid key. Raises KeyRefused for others."""
     if key is None or not KEY.fullmatch(key):
         raise KeyRefused(400, "the key must be 1 to 100 letters, digits, _, - and ., not . at the beginning")

@@ -39,7 +39,8 @@ _ENDPOINTS: dict[str, tuple[str, Any, Any, tuple[int, ...]]] = {
         [m.Learned, m.Accepted, m.Done],
         _OF_BODY,
     ),
-    "get /model": ("The model file", None, _FILE, (429,)),
+    "post /ranked": ("Let queries wait for feedback that were ranked elsewhere", [[m.Elsewhere]], [m.Taken], _OF_BODY),
+    "get /model": ("The model file; 304 where its ETag is that of If-None-Match", None, _FILE, (429,)),
     "post /model": ("Serve the model of another file, which is checked in full", _FILE, _JSON, (*_OF_BODY, 429)),
     "post /model/rollback": (
         "Restore the model that was replaced last, or the one with which a day began",
@@ -110,9 +111,12 @@ def description(key: str | None, with_token: bool, values: tuple[str, ...] = ("n
 
 
 def _content(kind: Any) -> dict[str, Any]:
-    """A body by its media type: a message, one of several, or anything of a media type."""
+    """A body by its media type: a message, one of several, a list of one, or anything of a media type."""
     if isinstance(kind, str):
         return {kind: {}}
+    if isinstance(kind[0], list):
+        (one,) = kind
+        return {"application/json": {"schema": {"type": "array", "items": _content(one)["application/json"]["schema"]}}}
     references = [{"$ref": f"#/components/schemas/{each.__name__}"} for each in kind]
     content: dict[str, Any] = {"application/json": {"schema": {"anyOf": references} if len(kind) > 1 else references[0]}}
     if any(issubclass(each, m.Query) for each in kind if isinstance(each, type)):
@@ -123,7 +127,7 @@ def _content(kind: Any) -> dict[str, Any]:
 def _schemas(values: tuple[str, ...]) -> dict[str, Any]:
     """The JSON schemas of all messages, whose features have these types."""
     answers = [kind for _, _, answer, _ in _ENDPOINTS.values() if isinstance(answer, list) for kind in answer]
-    kinds = [*m.EXAMPLES, m.Forget, m.RollBack, m.Refusal, *answers]
+    kinds = [*m.EXAMPLES, m.Elsewhere, m.Forget, m.RollBack, m.Refusal, *answers]
     _, schemas = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     texts = {"items": {"type": "string"}} if "array" in values else {}
     for kind, example in m.EXAMPLES.items():

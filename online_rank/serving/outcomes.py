@@ -12,6 +12,10 @@ PREVIOUS = "previous.npz"
 REFERENCE = "features.json"
 
 
+class UnknownQuery(ValueError):
+    """No query waits under the id that feedback names."""
+
+
 class Outcome(NamedTuple):
     """The change made by a request, complete enough to repeat it without drawing or refusing anything.
 
@@ -71,6 +75,8 @@ class Reply(NamedTuple):
         The documents of a query that was ranked and waits, with their features, to watch them; None for no such query.
     is_refused
         Whether the request is of a kind that was not allowed.
+    is_unknown
+        Whether it is feedback on a query that is not known.
     promoted
         How the challenger compared with the model whose place it takes; empty if none was promoted.
     """
@@ -87,6 +93,7 @@ class Reply(NamedTuple):
     promoted: str = ""
     docs: Any = None
     is_refused: bool = False
+    is_unknown: bool = False
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:

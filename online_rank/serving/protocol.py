@@ -30,7 +30,7 @@ from online_rank.limits import MAX_COUNT, is_integer
 from online_rank.serving import learning, messages, ranking, windows
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.evidence import day_of
-from online_rank.serving.outcomes import Outcome, Reply
+from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
 from online_rank.serving.reading import RequestError, read
 from online_rank.serving.service_state import ServiceState
 from online_rank.storage.files import from_bytes
@@ -115,7 +115,7 @@ class RankingService(ServiceState):
             known = {} if refused.query_id is None else {"id": refused.query_id}
             return Reply({**known, "error": str(refused), "line": line})
         except (ValueError, TypeError, OverflowError) as refused:
-            return Reply({**known, "error": str(refused), "line": line})
+            return Reply({**known, "error": str(refused), "line": line}, is_unknown=isinstance(refused, UnknownQuery))
         except MemoryError:
             return Reply({**known, "error": "not enough memory for this request", "line": line})
         if known and message.meta is not messages.UNSET:

@@ -2,6 +2,7 @@
 
 import functools
 import json
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from msgspec import UNSET
 from online_rank.base import abilities_of, ranker_of
 from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Greedy
+from online_rank.query import Block
 from online_rank.serving import messages
 from online_rank.serving.answers import explained
 from online_rank.serving.learning import arranged, known_documents, page_for, query_of, remembering
@@ -30,14 +32,10 @@ def explain(state: ServiceState, message: messages.Explain, request: bytes) -> R
 
 def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float, now: float) -> Reply:
     """Rank a query of a time `at` the time `now`. Raises ValueError."""
-    query, pending = remembering(state, query_of(state, message, n_bytes=len(request)), at), state._pending
-    scores = state.model.predict_one(query)
-    if state.challenge is not None and abilities_of(state.challenge.model).remembers:
-        state.challenge.model.predict_one(query)  # What it makes of earlier feedback waits, too.
+    query, scores = scored(state, query_of(state, message, n_bytes=len(request)), at)
     text = text_of(request, query.remembered)
     # Before anything is drawn, because a refused request must not change the next draw.
-    size = _ENTRY + len(text) * (1 if text.isascii() else 4) + _DOCUMENT * query.n_documents
-    pending.require_room(size)
+    state._pending.require_room(_size(query, text))
     pins = _pins(message)
     if pins and not (abilities_of(state.model).draws or message.greedy is True):
         raise ValueError("pinned and excluded are for lists that are drawn, to learn from clicks; this service ranks by scores")
@@ -60,23 +58,67 @@ def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float,
             answer, known = arranged(message, scores, drawn), shown.page
             n_shown, kept = ranker.n_shown, shown.kept
         # Clicks on the page before may still come.
-        query_id = page_for(state, message.id, known)
-        waiting = (query_id, size, at, text, [*scores.values()], drawn)
-        number, gone = None, list[int]()
-        replaced = pending.number(query_id)
-        if state.learned_as(query_id) is None:
-            number, gone = pending.next_number, pending.crowded_out(query_id, size, now)
-            state._hold(number, size, query)
-        # Of those that feedback was given for the windows end: they go when they are learned.
-        forgotten = [each for each in gone if not pending.is_given(each)] if gone else gone
-        if replaced is not None:
-            forgotten = [*forgotten, replaced]
-        # Only a query ahead of the clock has another time than it is.
-        fields = ("rank", n_shown, gone, n_asked, kept, None if now == at else now)
-        reply = Reply(answer, Outcome(fields, number, waiting, gone=tuple(forgotten)), docs=message.given)
-        let_wait(state, changes, number, waiting, gone, now, kept)
-    pending.spill()
+        reply = waits(
+            state, changes, message, query, text, [*scores.values()], drawn, at, now, known=known, answer=answer,
+            n_shown=n_shown, kept=kept, n_asked=n_asked,
+        )  # fmt: skip
+    state._pending.spill()
     return reply
+
+
+def scored(state: ServiceState, query: Block, at: float) -> tuple[Block, dict[Any, float]]:
+    """A query of a time with what waits with it, and its scores."""
+    query = remembering(state, query, at)
+    scores = state.model.predict_one(query)
+    if state.challenge is not None and abilities_of(state.challenge.model).remembers:
+        state.challenge.model.predict_one(query)  # What it makes of earlier feedback waits, too.
+    return query, scores
+
+
+def waits(
+    state: ServiceState,
+    changes: all_or_nothing,
+    message: messages.Rank,
+    query: Block,
+    text: str,
+    scores: list[float],
+    drawn: str | None,
+    at: float,
+    now: float,
+    *,
+    known: Collection[Any],
+    answer: dict[str, Any],
+    n_shown: int | None,
+    kept: float | None,
+    n_asked: int,
+) -> Reply:
+    """A query that was ranked waits, for feedback on the documents `known`; the last of the changes, which undo it.
+
+    Raises ValueError where there is no room.
+    """
+    pending, size = state._pending, _size(query, text)
+    pending.require_room(size)
+    query_id = page_for(state, message.id, known)
+    waiting = (query_id, size, at, text, scores, drawn)
+    number, gone = None, list[int]()
+    replaced = pending.number(query_id)
+    if state.learned_as(query_id) is None:
+        number, gone = pending.next_number, pending.crowded_out(query_id, size, now)
+        state._hold(number, size, query)
+    # Of those that feedback was given for the windows end: they go when they are learned.
+    forgotten = [each for each in gone if not pending.is_given(each)] if gone else gone
+    if replaced is not None:
+        forgotten = [*forgotten, replaced]
+    # Only a query ahead of the clock has another time than it is.
+    fields = ("rank", n_shown, gone, n_asked, kept, None if now == at else now)
+    reply = Reply(answer, Outcome(fields, number, waiting, gone=tuple(forgotten)), docs=message.given)
+    let_wait(state, changes, number, waiting, gone, now, kept)
+    return reply
+
+
+def _size(query: Block, text: str) -> int:
+    """About the bytes that a query takes while it waits."""
+    return _ENTRY + len(text) * (1 if text.isascii() else 4) + _DOCUMENT * query.n_documents
 
 
 def _pins(message: messages.Rank) -> dict[str, Any]:

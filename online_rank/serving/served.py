@@ -4,6 +4,7 @@ import asyncio
 import collections
 import contextlib
 import logging
+import secrets
 import time
 from collections.abc import AsyncIterator, Collection
 from typing import Any
@@ -15,6 +16,7 @@ from online_rank.base.anatomy import learned_measure
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.commit import CommitError, GroupCommit
 from online_rank.serving.durable import DurableService
+from online_rank.serving.elsewhere import rankings_in, taken
 from online_rank.serving.inputs import InputWatch
 from online_rank.serving.messages import Command, Explain, Forget, Rank, RollBack
 from online_rank.serving.monitor import Monitor
@@ -29,6 +31,13 @@ _log = logging.getLogger("online_rank.serving")
 
 #: A model is replaced if the disk has room for so many files of it: in the journal, in the next checkpoint, and to spare.
 _ROOM = 4
+
+#: Seconds for which feedback waits for a ranking that a reader may be sending, and seconds in which readers come back after a
+#: restart.
+_ON_THE_WAY, _AFTER_RESTART = 2.0, 10.0
+
+#: The outcomes that change the model.
+_TEACHING = ("learn", "teach", "close", "promote", "replace")
 
 #: HTTP status and the answer, for JSON.
 Answer = tuple[int, dict[str, Any]]
@@ -56,6 +65,17 @@ class ServedModel:
         #: When the last request was answered, by the monotonic clock, and what time it was by the requests.
         self._moved = (time.monotonic(), service.now)
         self.n_promotions = 0
+        #: A part of the model's version that no other process has, and how often it has changed since.
+        self._run, self._n_models = secrets.token_hex(8), 0
+        #: The file of the model, for those who read it again and again, and its version.
+        self._file: tuple[str, bytes] | None = None
+        #: How many rankings were made elsewhere, and how many of them with another model than the present one.
+        self.n_elsewhere = self.n_older = 0
+        #: Until when rankings may come from elsewhere: always, once somebody has read the model, and for a while after a
+        #: restart; and what is set when more of them have come.
+        recovered = durable.store is not None and service.n_changes > 0
+        self.read_until = time.monotonic() + _AFTER_RESTART if recovered else 0.0
+        self._arrival = asyncio.Event()
         self.kept = KeptModels(durable.store, snapshots)
         # Shares the service's account of losses, which outlives the process.
         self.monitor = Monitor(learned_measure(service.model), service._served, clicks=service.draws)
@@ -89,8 +109,15 @@ class ServedModel:
         service, commits = self.durable.service, self.commits
         self.n_users += 1
         try:
-            before = self.monitor.before_learning(service.model)
-            reply = service.handle(request, kinds=kinds) if commits.is_working else self._without_change(request, kinds)
+            until = time.monotonic() + _ON_THE_WAY
+            while True:
+                before = self.monitor.before_learning(service.model)
+                reply = service.handle(request, kinds=kinds) if commits.is_working else self._without_change(request, kinds)
+                left = min(until, self.read_until) - time.monotonic()
+                if not reply.is_unknown or left <= 0.0:
+                    break
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._arrival.wait(), left)
             self._moved = (time.monotonic(), service.now)
             if reply.learned:
                 on_disk = commits.add_and_wait(*reply.outcomes)
@@ -144,6 +171,7 @@ class ServedModel:
     def _watch(self, reply: Reply, before: Any) -> None:
         """Show what a request led to."""
         self.monitor.changed()
+        self._n_models += any(outcome.fields[0] in _TEACHING for outcome in reply.outcomes)
         if reply.promoted:
             _log.warning("promoted: %s", reply.promoted)
             self.n_promotions += 1
@@ -185,9 +213,49 @@ class ServedModel:
         except (OSError, TypeError, ValueError) as error:
             _log.error("the model before cannot be kept: %s", error)
 
+    @property
+    def version(self) -> str:
+        """What tells the current model from those before, and from those of other processes."""
+        return f"{self._run}-{self._n_models}"
+
     def model_file(self) -> bytes:
         """The current model, in the format of `online_rank.save`."""
-        return to_bytes(self.durable.service.model)
+        if self._file is None or self._file[0] != self.version:
+            self._file = self.version, to_bytes(self.durable.service.model)
+        return self._file[1]
+
+    async def take_rankings(self, request: bytes) -> Answer:
+        """Let queries wait that were ranked elsewhere (`messages.Elsewhere`); they are on the disk when this returns."""
+        try:
+            rankings = rankings_in(request)
+            self.commits.require_working()
+        except ValueError as error:
+            return 400, {"error": str(error)}
+        except CommitError as error:
+            return 503, {"error": str(error)}
+        self.n_users += 1
+        try:
+            before, version, refused = self.monitor.before_learning(self.durable.service.model), self.version, []
+            for each in rankings:
+                reply = taken(self.durable.service, each)
+                if "error" in reply.answer:
+                    refused.append(reply.answer)
+                    continue
+                self.n_elsewhere += 1
+                self.n_older += each.model != version
+                self.commits.add(*reply.outcomes)
+                self._watch(reply, before)
+                if self.inputs.is_due():
+                    self._look(reply)
+            self._moved = (time.monotonic(), self.durable.service.now)
+            self._arrival.set()
+            self._arrival = asyncio.Event()
+            await self.commits.add_and_wait()
+        except CommitError as error:
+            return 503, {"error": str(error)}
+        finally:
+            self.n_users -= 1
+        return 200, {"ranked": len(rankings) - len(refused), "refused": refused}
 
     async def replace(self, content: bytes) -> Answer:
         """Replace the model by that of a file; `roll_back` restores the previous one.
@@ -196,7 +264,7 @@ class ServedModel:
         them.
         """
         try:
-            model = await asyncio.to_thread(_tried, content)
+            model = await asyncio.to_thread(tried, content)
         except (ValueError, TypeError) as error:
             return 400, {"error": f"this is not a model that can be served: {error}"}
         async with self._alone():
@@ -265,6 +333,8 @@ class ServedModel:
         changed, names = await asyncio.to_thread(self.kept.without, wanted)
         done = self.durable.forget(wanted)
         done = done._replace(features=done.features | names)
+        self._n_models += 1
+        self._file = None
         self.monitor.forget()
         self.monitor.changed()
         self.inputs.forget(done.features.__contains__)
@@ -287,6 +357,7 @@ class ServedModel:
         except (ValueError, TypeError) as error:
             return 400, {"error": f"this model cannot replace the one that serves: {error}"}
         on_disk = commits.add_and_wait(outcome)
+        self._n_models += 1
         self._latest_time = latest_time(service)
         self.inputs.serve(model)
         watched, before = self.monitor, to_bytes(service.replaced)
@@ -320,9 +391,17 @@ class ServedModel:
     def counts(self) -> collections.Counter[str]:
         """Counts since it was loaded into memory."""
         watch = self.inputs
-        inputs = {"inputs": watch.n_queries, "unknown_inputs": watch.n_with_unknown, "missing_inputs": watch.n_with_missing}
+        own = {
+            "inputs": watch.n_queries,
+            "unknown_inputs": watch.n_with_unknown,
+            "missing_inputs": watch.n_with_missing,
+            "drifts": self.monitor.n_drifts,
+            "promotions": self.n_promotions,
+            "elsewhere": self.n_elsewhere,
+            "older": self.n_older,
+        }
         since = {name: count - self._before[name] for name, count in self.durable.service.counts().items()}
-        return collections.Counter({**since, **inputs, "drifts": self.monitor.n_drifts, "promotions": self.n_promotions})
+        return collections.Counter({**since, **own})
 
     async def close(self) -> None:
         """Write the remaining changes and a checkpoint, then release the directory."""
@@ -352,7 +431,7 @@ def answered(reply: Reply) -> Answer:
     return 200, reply.answer
 
 
-def _tried(content: bytes) -> Any:
+def tried(content: bytes) -> Any:
     """The model of a file, after a copy of it has ranked and learned, so that kernels are compiled. Raises ValueError."""
     model = from_bytes(content)
     ranker_of(model)

@@ -32,8 +32,11 @@ _MOST_AHEAD = 100
 _ARENA_MAX = -8
 
 
-def listening_sockets(host: str, port: int) -> list[socket.socket]:
-    """Sockets bound to all addresses of a host, not yet listening. Raises OSError."""
+def listening_sockets(host: str, port: int, shared: bool = False) -> list[socket.socket]:
+    """Sockets bound to all addresses of a host, not yet listening. Raises OSError.
+
+    If the port is `shared`, other processes of this user may listen on it, and the system hands each connection to one of them.
+    """
     found: list[socket.socket] = []
     try:
         for family, _, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE):
@@ -43,6 +46,8 @@ def listening_sockets(host: str, port: int) -> list[socket.socket]:
             one = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
             found.append(one)
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if shared:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6:
                 one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             # No connection is accepted before the server can answer.

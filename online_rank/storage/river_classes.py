@@ -155,6 +155,9 @@ RIVER = {
         {"processing_steps": Derived(), "dfs": DictOf(Plain(), _COUNT), "n": _COUNT},
     ),
     "river.feature_extraction.TargetAgg": Declaration({**_GROUPED, "target_name": Plain()}, {"on": Derived(), **_FITTING}),
+    "river.feature_selection.VarianceThreshold": Declaration(
+        {"threshold": _NUMBER, "min_samples": Integer()}, {"variances": DictOf(Plain(), Nested("Var"))}
+    ),
     "river.preprocessing.AdaptiveStandardScaler": Declaration(
         {"fading_factor": _SHARE}, {"vars": DictOf(Plain(), Nested("EWVar")), "means": DictOf(Plain(), Nested("EWMean"))}
     ),
@@ -179,6 +182,7 @@ RIVER = {
         },
         {"values": DictOf(Plain(), DictOf(Plain(), Integer())), "_reserved_category_codes": Derived()},
     ),
+    "river.preprocessing.PreviousImputer": Declaration({}, {"_latest": DictOf(Plain(), Plain())}),
     "river.preprocessing.RobustScaler": Declaration(
         {"with_centering": Flag(), "with_scaling": Flag(), "q_inf": _SHARE, "q_sup": _SHARE},
         {"median": DictOf(Plain(), Nested("Quantile")), "iqr": DictOf(Plain(), Nested("IQR"))},

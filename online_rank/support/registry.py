@@ -34,6 +34,7 @@ ROOMS = (
 
 #: Public modules that are no rooms: they have API pages, too.
 MODULES = (
+    "client",
     "distributed.dask",
     "distributed.keyed",
     "measures.own",

@@ -114,3 +114,13 @@ def test_a_part_that_is_run_again_leaves_the_rest_of_its_page():
         "# Title\n\nabout\n\n## One\n\n1\n\n## Two\n\n3\n\n`Two`\n\nMeasured on 2026-02-02: there.\n\n"
         "## Three\n\n4\n\n`Three`\n\nMeasured on 2026-02-02: there.\n"
     )
+
+
+@pytest.mark.slow
+def test_the_table_of_river_transformers_is_that_of_the_page():
+    from benchmarks.transformers import tables
+
+    page = (ROOT / "benchmarks" / "results" / "transformers.md").read_text()
+    wanted = [line for line in tables().splitlines() if line.startswith("| `") or line.startswith("| Op")]
+    assert len(wanted) > 40
+    assert [line for line in wanted if line not in page] == []

@@ -27,6 +27,7 @@ from tests.campaigns import (
     keyed,
     kills,
     kills_leaders,
+    kills_readers,
     kills_served,
     kills_windows,
     lifetime,
@@ -107,6 +108,15 @@ def test_servers_on_postgresql_take_over_and_lose_nothing():
     found = kills_leaders.kill_leaders(5, seed=1)
     assert found.wrong == []
     assert found.counts["stops"] == 1
+    assert found.counts["acknowledged"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiled")
+def test_readers_go_on_ranking_while_their_learner_is_killed_and_lose_nothing():
+    found = kills_readers.kill_learner(1, seed=1, n_clients=20)
+    assert found.wrong == []
+    assert found.counts["rankings_while_away"] > 0
     assert found.counts["acknowledged"] > 0
 
 

@@ -5,7 +5,7 @@ import numbers
 import random
 
 import pytest
-from river import compose, feature_extraction, preprocessing, stats, utils
+from river import compose, feature_extraction, feature_selection, preprocessing, stats, utils
 
 from online_rank import ForEachDocument, PerceptronRanker, StreamScaler, register
 from online_rank.storage.files import ModelFileError, from_bytes, to_bytes
@@ -35,6 +35,8 @@ NUMBERS = [{"a": 1.5, "b": -1.0}, {"a": 4.0, "b": 2.0}, {"a": 3.0}, {"a": -2.0, 
         (lambda: feature_extraction.TFIDF(on="t", normalize=False), TEXTS),
         (lambda: preprocessing.RobustScaler(q_inf=0.1), NUMBERS),
         (lambda: preprocessing.AdaptiveStandardScaler(0.2), NUMBERS),
+        (lambda: preprocessing.PreviousImputer(), VALUES),
+        (lambda: feature_selection.VarianceThreshold(), NUMBERS),
         (lambda: preprocessing.Binarizer(threshold=1.0, dtype=int), NUMBERS),
     ],
 )  # fmt: skip

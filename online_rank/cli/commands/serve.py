@@ -40,6 +40,9 @@ def serve(
         int, value("N", "Keep the model of the beginning of each of the last N days, to roll back to.", min=0)
     ] = 0,
     tokens: Annotated[str | None, value("FILE", "Tokens of clients: on each line rank, learn or admin, and a token.")] = None,
+    reads_from: Annotated[str | None, value("URL", "Be a reader: rank with the model of this server, which learns.")] = None,
+    cache: Annotated[str | None, value("DIR", "Keeps the model, so that a reader starts while its learner is away.")] = None,
+    readers: Annotated[int, value("N", "Start N readers of this server next to it, on its port.", min=0)] = 0,
     log_format: Annotated[Lines, value(None, "Lines of the log on stderr: text, or one JSON object each.")] = Lines.text,
     log_level: Annotated[Level, value(None, "The least level of lines in the log.")] = Level.info,
 ) -> None:
@@ -65,6 +68,12 @@ def serve(
         raise typer.BadParameter("--keep needs --from-today: without a ranking of today there is nothing to keep")
     if idle is not None and service.feedback_window is None:
         raise typer.BadParameter("--idle needs a --feedback-window")
+    if reads_from is not None:
+        of_learner = [name for name in (*Service._fields, "idle", "snapshots", "readers") if is_given(context, name)]
+        if of_learner:
+            raise typer.BadParameter(f"--{of_learner[0].replace('_', '-')} is for the learner; a reader only ranks")
+    elif cache is not None:
+        raise typer.BadParameter("--cache is for a reader: it needs --reads-from")
     if key is None and any(is_given(context, name) for name in ("max_models", "max_keys", "max_bytes", "key_ttl")):
         raise typer.BadParameter("--max-models, --max-keys, --max-bytes and --key-ttl need --key")
 
@@ -77,6 +86,6 @@ def serve(
     place = Place(
         host, port, service.checkpoint, service.every, key, max_models, max_request, service.replace_model,
         seconds("--idle", idle), max_keys, max_bytes, seconds("--key-ttl", key_ttl), snapshots,
-        seconds_of(service.remember, "--remember"), tokens,
+        seconds_of(service.remember, "--remember"), tokens, reads_from, cache, readers,
     )  # fmt: skip
     listen(maker(service, from_today, 0.98 if keep is None else keep), place)

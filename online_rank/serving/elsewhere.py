@@ -1,0 +1,103 @@
+"""Rankings that another process made with a model of a service: the queries wait here for their feedback."""
+
+import json
+import math
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from online_rank.base.undo import all_or_nothing
+from online_rank.feedback import Impression
+from online_rank.query import Block
+from online_rank.serving import ranking, windows
+from online_rank.serving.learning import query_of, remembering
+from online_rank.serving.messages import Elsewhere, Rank
+from online_rank.serving.outcomes import Outcome, Reply
+from online_rank.serving.protocol import RankingService
+from online_rank.serving.reading import read, remembered_in, request_of, text_of
+
+_DECODER = msgspec.json.Decoder(list[Elsewhere])
+
+
+def rankings_in(body: bytes) -> list[Elsewhere]:
+    """The rankings in a request, a list of `Elsewhere` as JSON. Raises ValueError."""
+    try:
+        return _DECODER.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"not a list of rankings: {error}") from None
+
+
+def taken(service: RankingService, message: Elsewhere) -> Reply:
+    """Let a query wait that was ranked elsewhere. One that is refused changes nothing, and raises nothing.
+
+    One that comes again takes the place of the first, and one that was learned already does not wait again.
+    """
+    query_id: Any = None
+    try:
+        text = _text(message.request)
+        asked: Any = read(request_of(text))
+        query_id = getattr(asked, "id", None)
+        if not isinstance(asked, Rank):
+            raise ValueError("request is not one to rank a query")
+        reply = _taken(service, message, asked, text)
+    except (ValueError, TypeError, OverflowError, MemoryError) as error:
+        return Reply({"id": query_id, "error": str(error) or type(error).__name__})
+    alone = service.plan is None and service.challenge is None
+    return reply if alone else windows.with_what_follows(service, reply)
+
+
+def _text(request: msgspec.Raw) -> str:
+    """A request, as JSON or as a text of `reading.text_of`, as the journal keeps it."""
+    content = bytes(request)
+    return msgspec.json.decode(content, type=str) if content.startswith(b'"') else text_of(content)
+
+
+def _taken(service: RankingService, message: Elsewhere, asked: Rank, text: str) -> Reply:
+    own, now = service._times(None if message.ts is UNSET else message.ts, None)
+    query, text = _remembering(service, query_of(service, asked, n_bytes=len(text)), text, own)
+    ids, scores = query.ids or (), message.scores
+    if len(scores) != query.n_documents or not all(map(math.isfinite, scores)):
+        raise ValueError(f"scores must be {query.n_documents} finite numbers, in the order of the documents")
+    drawn, kept, known = None, None, ids
+    if message.draw is not UNSET:
+        if not service.draws:
+            raise ValueError("draw: the model of this service draws no lists")
+        shown = Impression.from_dict(message.draw)
+        unknown = {*shown.page, *shown.held_back} - {*ids}
+        if unknown:
+            raise ValueError(f"draw has documents that the query does not have: {str(min(unknown, key=str))[:100]!r}")
+        drawn, kept, known = json.dumps(shown.to_dict(), separators=(",", ":")), shown.kept, shown.page
+    n_asked = 0 if service.challenge is None else service.challenge.n_asked
+    with all_or_nothing(service) as changes:
+        reply = ranking.waits(
+            service, changes, asked, query, text, scores, drawn, own, now, known=known, answer={"id": asked.id}, n_shown=None,
+            kept=kept, n_asked=n_asked,
+        )  # fmt: skip
+    service._pending.spill()
+    return reply
+
+
+def _remembering(service: RankingService, query: Block, text: str, at: float) -> tuple[Block, str]:
+    """A query with what waits with it where models remember, as it came or else as it is here, and its text."""
+    given = remembered_in(text)
+    here = ranking.scored(service, query, at)[0] if remembering(service, query, at).remembered is not None else query
+    if given is None or here.remembered is None:
+        return here, text_of(request_of(text), here.remembered)
+    sizes = {name: len(values) for name, values in here.remembered.items()}
+    if sizes != {name: len(values) for name, values in given.items()} or not all(
+        math.isfinite(value) for values in given.values() for value in values
+    ):
+        raise ValueError(f"what waits with the query is not what the model makes of it: {sizes}")
+    return here._replace(remembered=given), text
+
+
+def message_of(outcome: Outcome, version: str) -> bytes:
+    """The message about a ranking that a service made, by its outcome, with a version of its model."""
+    _, _, at, text, scores, drawn = outcome.waiting
+    # Binary requests, and what waits with a query, are no JSON.
+    is_json = text.startswith("{") and remembered_in(text) is None
+    request: Any = msgspec.Raw(text.encode() if is_json else msgspec.json.encode(text))
+    return msgspec.json.encode(
+        Elsewhere(request=request, scores=scores, draw=json.loads(drawn) if drawn else UNSET, ts=at, model=version)
+    )
