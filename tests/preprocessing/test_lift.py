@@ -4,6 +4,7 @@ import collections
 import copy
 import datetime as dt
 import pickle
+import sys
 import tracemalloc
 
 import numpy as np
@@ -416,3 +417,29 @@ def test_windows_of_time_get_the_time_of_the_query():
         one.learn_one(*queries[0], at=seconds, t=start)
     with pytest.raises(TypeError, match="a transformer of river with a window of time"):
         (ForEachDocument(groups()) | PerceptronRanker()).learn_one(*queries[0], t=start)
+
+
+@pytest.mark.parametrize("name", ["TargetAgg", "TFIDF", "OrdinalEncoder", "both"])
+def test_a_query_calls_as_many_functions_after_many_items_as_at_first(name):
+    lifted = ForEachDocument(LEARNS[name]())
+
+    def calls(t):
+        counted = 0
+
+        def count(frame, event, argument):
+            nonlocal counted
+            counted += event in ("call", "c_call")
+
+        x = {i: {"kind": f"k{t}-{i}", "text": f"word{t} word{i}", "size": float(i)} for i in range(3)}
+        sys.setprofile(count)
+        try:
+            lifted.learn_one(x, {0: 0, 1: 1, 2: 2})
+        finally:
+            sys.setprofile(None)
+        return counted
+
+    few = [calls(t) for t in range(30)][-1]
+    for t in range(30, 600):
+        x = {i: {"kind": f"k{t}-{i}", "text": f"word{t} word{i}", "size": float(i)} for i in range(3)}
+        lifted.learn_one(x, {0: 0, 1: 1, 2: 2})
+    assert calls(600) <= 1.1 * few
