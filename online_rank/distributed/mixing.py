@@ -47,12 +47,12 @@ def fork(base: Any) -> Any:
 def mix(models: Sequence[Any], base: Any = None) -> Any:
     r"""Mix several models that began alike and have each learned a part of a stream.
 
-    Weights that learn are averaged. Weights that serve are averages of vectors: they are averaged
-    by the number of vectors in them; with a half-life, which then counts queries of one machine, they are the average of the
-    mixed weights, as if the n-th last queries of all machines had come together. Means and variances of `StreamScaler` are
-    pooled by the formula of Chan, Golub & LeVeque, and the sums of `RidgeRanker` and `History` add up: all equal those of one
-    machine with all documents, up to rounding; keys that left a machine count as in the base. Counters and the account of a `LossTracker` add up. The base counts once. All sums are taken
-    in the order of `models`, so equal models give equal bits.
+    Weights that learn are averaged. Weights that serve are averages of vectors: they are averaged by the number of vectors in
+    them; with a half-life, which then counts queries of one machine, they are the average of the mixed weights, as if the n-th
+    last queries of all machines had come together. Means and variances of `StreamScaler` are pooled by the formula of Chan,
+    Golub & LeVeque, and the sums of `RidgeRanker` and `History` add up: all equal those of one machine with all documents, up
+    to rounding; keys that left a machine count as in the base. Counters and the account of a `LossTracker` add up. The base
+    counts once. All sums are taken in the order of `models`, so equal models give equal bits.
 
     Parameters
     ----------
