@@ -95,7 +95,7 @@ BARS = {
     "dicts: rank_one": 33,
     "a tracker of served losses, arrays: learn_one": 76,
     "clicks, dicts: learn_one": 46,
-    "service, ranking": 100,
+    "service, ranking": 105,
     "service, learning": 130,
 }
 

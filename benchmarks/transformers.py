@@ -62,9 +62,9 @@ OPERATORS: dict[str, Callable[[], Any]] = {
     "`+`": lambda: compose.Select("a") + (compose.Select("b") | preprocessing.StandardScaler()),
     "`*`": lambda: compose.Select("a") * (compose.Select("b") | preprocessing.StandardScaler()),
     '`* "kind"`, `Grouper`': lambda: (compose.Select("a") | preprocessing.StandardScaler()) * "kind",
-    "`|`": lambda: _numbers() | preprocessing.StandardScaler() | feature_extraction.PolynomialExtender(2),
+    r"`\|`": lambda: _numbers() | preprocessing.StandardScaler() | feature_extraction.PolynomialExtender(2),
     "`Prefixer`": _MADE["Prefixer"],
-    "`+` in `|`": lambda: (compose.Select("a") + compose.Select("b")) | preprocessing.MinMaxScaler(),
+    r"`+` in `\|`": lambda: (compose.Select("a") + compose.Select("b")) | preprocessing.MinMaxScaler(),
     "`+` with a function": lambda: compose.Select("a") + compose.FuncTransformer(total),
     "`utils.TimeRolling`": lambda: feature_extraction.TargetAgg(by="kind", how=_hour()),
 }

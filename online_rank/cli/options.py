@@ -229,9 +229,7 @@ class Service(NamedTuple):
     strict: Annotated[bool, flag("--strict", "Refuse features that MODEL does not know.")] = False
     checkpoint: Annotated[
         str | None,
-        value(
-            "PLACE", "Folder, or postgresql://HOST/NAME, that keeps everything acknowledged; a restart continues from there."
-        ),
+        value("DIR", "Folder, or postgresql://HOST/NAME, that keeps everything acknowledged; a restart continues from there."),
     ] = None
     every: Every = 10_000
     replace_model: Annotated[

@@ -163,6 +163,7 @@ def repeat(
     array([ 98,  99, 100])
     """
     makers = make_model if isinstance(make_model, Mapping) else {"model": make_model}
+    arguments.integer("every", every, 1, optional=True)
     if isinstance(seeds, int):
         arguments.integer("seeds", seeds, 1)
         seeds = range(seeds)

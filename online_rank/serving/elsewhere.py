@@ -69,10 +69,11 @@ def _taken(service: RankingService, message: Elsewhere, asked: Rank, text: str) 
             raise ValueError(f"draw has documents that the query does not have: {str(min(unknown, key=str))[:100]!r}")
         drawn, kept, known = json.dumps(shown.to_dict(), separators=(",", ":")), shown.kept, shown.page
     n_asked = 0 if service.challenge is None else service.challenge.n_asked
+    size = ranking.room_for(service, query, text)
     with all_or_nothing(service) as changes:
         reply = ranking.waits(
-            service, changes, asked, query, text, scores, drawn, own, now, known=known, answer={"id": asked.id}, n_shown=None,
-            kept=kept, n_asked=n_asked,
+            service, changes, asked, query, text, scores, drawn, own, now, size=size, known=known, answer={"id": asked.id},
+            n_shown=None, kept=kept, n_asked=n_asked,
         )  # fmt: skip
     service._pending.spill()
     return reply

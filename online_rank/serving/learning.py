@@ -56,13 +56,14 @@ def learn(
             "no query is waiting under this id: it was never ranked, or dropped since (see stats: evicted, expired)"
         )
     outcome = Outcome(("learn", query_id, number, at, day), feedback=request, gone=(number,), digest=digest)
-    if is_limited(state, message, day):
+    if day is not None and is_limited(state, message, day):
         answer = {"id": message.id, "learned": False, "limited": True}
         return forget_query(state, query_id, "limited", Reply(answer, outcome, learned=True), digest)
     is_clicks = isinstance(message, messages.Clicks)
     reply = learn_waiting(state, query_id, feedback, ungraded, outcome, at, is_clicks=is_clicks, displayed=displayed)
-    with all_or_nothing(state) as changes:
-        count_evidence(state, changes, message, day, len(feedback))
+    if day is not None:
+        with all_or_nothing(state) as changes:
+            count_evidence(state, changes, message, day, len(feedback))
     return reply
 
 
@@ -210,8 +211,10 @@ def _takes_missing(model: Any) -> bool:
 
 def remembering(state: ServiceState, query: Block, at: float) -> Block:
     """A query that is ranked at a time; what steps make of earlier feedback on it waits with it (`Block.remembered`)."""
-    models = [state.model] if state.challenge is None else [state.model, state.challenge.model]
-    return query._replace(remembered={AT: [at]}) if any(abilities_of(model).remembers for model in models) else query
+    remembers = abilities_of(state.model).remembers
+    if state.challenge is not None:
+        remembers = remembers or abilities_of(state.challenge.model).remembers
+    return query._replace(remembered={AT: [at]}) if remembers else query
 
 
 def _asked_at(query: Block, at: float | None) -> Block:

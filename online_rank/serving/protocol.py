@@ -22,6 +22,8 @@ import math
 from collections.abc import Collection
 from typing import Any
 
+from msgspec import UNSET
+
 from online_rank import arguments
 from online_rank.base import ranker_of
 from online_rank.base.growth import growth_limited
@@ -118,7 +120,7 @@ class RankingService(ServiceState):
             return Reply({**known, "error": str(refused), "line": line}, is_unknown=isinstance(refused, UnknownQuery))
         except MemoryError:
             return Reply({**known, "error": "not enough memory for this request", "line": line})
-        if known and message.meta is not messages.UNSET:
+        if known and message.meta is not UNSET:
             with contextlib.suppress(MemoryError):  # What has changed must be known to the journal.
                 reply.answer["meta"] = message.meta
         alone = reply.outcome is None or (self.plan is None and self.challenge is None)
@@ -248,7 +250,7 @@ class RankingService(ServiceState):
             return Reply({"stats": self.stats()}) if message.cmd == "stats" else Reply({}, command="save")
         if isinstance(message, messages.Explain):
             return ranking.explain(self, message, request)
-        gathers, ts = self._gathers, None if message.ts is messages.UNSET else message.ts
+        gathers, ts = self._gathers, None if message.ts is UNSET else message.ts
         is_rank = isinstance(message, messages.Rank)
         own: Any
         now: Any
@@ -262,7 +264,8 @@ class RankingService(ServiceState):
             return windows.gather(self, message, request, own, now)
         if isinstance(message, messages.Event):
             raise ValueError("events are added up over a window, and this service has none: start it with --feedback-window")
-        return learning.learn(self, message, request, learned_at, day_of(message, now))
+        day = day_of(message, now) if isinstance(message, messages.Clicks) else None
+        return learning.learn(self, message, request, learned_at, day)
 
     def _times(self, ts: float | None, at: float | None) -> tuple[float, float]:
         """A request's own time, and the time that it is, which is not ahead of the clock; `at` is when it arrived.

@@ -35,8 +35,7 @@ def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float,
     query, scores = scored(state, query_of(state, message, n_bytes=len(request)), at)
     text = text_of(request, query.remembered)
     # Before anything is drawn, because a refused request must not change the next draw.
-    state._pending.require_room(_size(query, text))
-    pins = _pins(message)
+    size, pins = room_for(state, query, text), _pins(message)
     if pins and not (abilities_of(state.model).draws or message.greedy is True):
         raise ValueError("pinned and excluded are for lists that are drawn, to learn from clicks; this service ranks by scores")
     if message.greedy is True:
@@ -59,7 +58,7 @@ def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float,
             n_shown, kept = ranker.n_shown, shown.kept
         # Clicks on the page before may still come.
         reply = waits(
-            state, changes, message, query, text, [*scores.values()], drawn, at, now, known=known, answer=answer,
+            state, changes, message, query, text, [*scores.values()], drawn, at, now, size=size, known=known, answer=answer,
             n_shown=n_shown, kept=kept, n_asked=n_asked,
         )  # fmt: skip
     state._pending.spill()
@@ -86,6 +85,7 @@ def waits(
     at: float,
     now: float,
     *,
+    size: int,
     known: Collection[Any],
     answer: dict[str, Any],
     n_shown: int | None,
@@ -94,10 +94,9 @@ def waits(
 ) -> Reply:
     """A query that was ranked waits, for feedback on the documents `known`; the last of the changes, which undo it.
 
-    Raises ValueError where there is no room.
+    There must be room for its `size` (`room_for`).
     """
-    pending, size = state._pending, _size(query, text)
-    pending.require_room(size)
+    pending = state._pending
     query_id = page_for(state, message.id, known)
     waiting = (query_id, size, at, text, scores, drawn)
     number, gone = None, list[int]()
@@ -116,9 +115,11 @@ def waits(
     return reply
 
 
-def _size(query: Block, text: str) -> int:
-    """About the bytes that a query takes while it waits."""
-    return _ENTRY + len(text) * (1 if text.isascii() else 4) + _DOCUMENT * query.n_documents
+def room_for(state: ServiceState, query: Block, text: str) -> int:
+    """About the bytes that a query takes while it waits. Raises ValueError if there is no room for it."""
+    size = _ENTRY + len(text) * (1 if text.isascii() else 4) + _DOCUMENT * query.n_documents
+    state._pending.require_room(size)
+    return size
 
 
 def _pins(message: messages.Rank) -> dict[str, Any]:
