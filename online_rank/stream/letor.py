@@ -70,7 +70,7 @@ class Letor:
             if len(self._first.grades):
                 break
         by_name = options.by_name or not self._first_id
-        # With so many columns, their numbers are the names of features.
+        # With this many columns, their numbers are the names of features.
         self._usual = -1 if by_name else options.n_features or self.width
         features = [Column(name, "number", "feature") for name in _numbered(self._first_id, self._found)]
         self.plan = Plan([Column("qid", "text", "query"), *features])
