@@ -89,7 +89,8 @@ class Policy(base.Base, abc.ABC):
         if leaving:
             stay = [i for i, name in enumerate(ids) if name not in leaving]
             values, ids = values[stay], [ids[i] for i in stay]
-        places = [place for place in range(1, length + 1) if place not in pins][: len(values)]
+        n_filled = min(length, len(values) + len(pins))  # k may be any number
+        places = [place for place in range(1, n_filled + 1) if place not in pins]
         shown = self.draw_list(values, ids, np.array(places, np.int64), counted_generator(self, self.seed, draw), confidence)
         if not pins:
             return shown

@@ -247,3 +247,10 @@ def test_pinned_and_excluded_leave_before_the_draw():
 def test_bad_pins(arranged, message):
     with pytest.raises((TypeError, ValueError), match=message):
         PlackettLuce(k=3).show(SCORES, 0, **arranged)
+
+
+@pytest.mark.parametrize("policy", [PlackettLuce(k=2**62), Greedy(k=2**62), FairPairs(k=2**62)], ids=str)
+def test_any_number_may_be_shown(policy):
+    """All positions up to k were listed, in 22 GB."""
+    assert sorted(policy.show([0.3, 0.1], 0).order) == [0, 1]
+    assert policy.show([0.3, 0.1], 0, pinned={2: 0}).order == (1,)
