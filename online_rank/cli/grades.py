@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from online_rank.cli.click_log import ClickLog
+from online_rank.cli.click_log import ClickLog, require_texts
 from online_rank.cli.files import refuse_overwriting
 from online_rank.feedback import Judgement, Judgements, judgements
 from online_rank.feedback.judgements import LEAST
@@ -68,6 +68,7 @@ def _lists(log: ClickLog, keys: list[str], read: Counter[str], shown: bool | Non
     """The text of each query, the clicks, and the keys; `read` counts what is left out."""
     lists = log._replace(reading=log.reading._replace(features=[])).reader([str(log.topic), *keys])
     with progress("counting clicks", unit="lists", shown=shown) as bar:
+        number = 0
         for number, (x, clicks) in enumerate(lists, start=1):
             about = dict(x.context[0])
             text = about.pop(log.topic)
@@ -76,6 +77,7 @@ def _lists(log: ClickLog, keys: list[str], read: Counter[str], shown: bool | Non
             else:
                 yield text, clicks, about
             bar(number)
+    require_texts(log.topic, number, read["without a text"])
     read["late"] = lists.n_late
 
 

@@ -113,6 +113,27 @@ def test_ubi_trains_and_compares(tmp_path, capsys):
     assert (code, "lists that were not random" in err) == (2, True)
 
 
+def test_events_without_queries_have_no_texts(tmp_path, capsys):
+    path = ubi(tmp_path)
+    path.write_text("".join(line for line in path.open() if "user_query" not in line))
+    for command in (("grades", "--out", tmp_path / "j.csv"), ("train", "--clicks", "moved")):
+        code, _, err = run(capsys, *command, path)
+        assert (code, "none of 900 lists has a text in column 'user_query'" in " ".join(err.split())) == (2, True)
+
+
+def test_lists_without_a_text_say_nothing_about_positions(tmp_path, capsys):
+    log = log_of()
+    log.loc[log["session"].str[-1] < "5", "text"] = None
+    log.assign(x=1.0).to_csv(tmp_path / "log.csv", index=False)
+    options, found = (tmp_path / "log.csv", "--topic", "text", "--json"), []
+    for command in (("grades", "--out", tmp_path / "j.csv"), ("train", "--clicks", "moved", "--exclude", "session,who")):
+        code, printed, err = run(capsys, *command, *options)
+        assert code == 0, err
+        found.append(json.loads(printed))
+    assert found[0]["without_topic"] == 450
+    assert found[0]["examination"] == found[1]["examination"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
