@@ -41,6 +41,7 @@ def run(log: ClickLog, out: str, caps: Mapping[str, str | None], as_json: bool) 
         "without_topic": read["without a text"],
         "late": read["late"],
         "capped": made.capped,
+        "uncapped": {name: read[f"without {name}"] for name in limits},
         "deep": made.deep,
         "examination": list(made.examination),
         "strength": made.strength,
@@ -75,6 +76,7 @@ def _lists(log: ClickLog, keys: list[str], read: Counter[str], shown: bool | Non
             if text is None:
                 read["without a text"] += 1
             else:
+                read.update(f"without {name}" for name, value in about.items() if value is None)
                 yield text, clicks, about
             bar(number)
     require_texts(log.topic, number, read["without a text"])
@@ -92,6 +94,9 @@ def _print(report: Mapping[str, Any], made: Judgements, given: bool) -> None:
     ):
         if count:
             print(f"  left out: {count:,} {what}")
+    for name, count in report["uncapped"].items():
+        if count:
+            print(f"  not capped: {count:,} lists without a value of {name!r}")
     print(
         f"examination of positions 1, 2, ..., {'given' if given else 'from documents that moved'}: "
         + ", ".join(f"{theta:.3f}" for theta in made.examination)
