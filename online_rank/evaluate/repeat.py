@@ -57,7 +57,7 @@ class Band(NamedTuple):
     queries
         int64 (r,): numbers of queries.
     mean, lower, upper
-        float64 (r,) each. The interval is that of Student's t, at one point at a time.
+        float64 (r,) each. The interval is Student's t interval, valid at one point at a time.
     """
 
     queries: np.ndarray
@@ -95,7 +95,7 @@ class Repeated:
         return Spread.of(self.values(model, metric))
 
     def difference(self, a: str, b: str, metric: str | None = None) -> Spread:
-        """By how much a metric of model `a` exceeds that of `b` on the same streams: the mean, and its standard error."""
+        """By how much a metric is larger for model `a` than for `b` on the same streams: the mean, and its standard error."""
         return Spread.of(self.values(a, metric) - self.values(b, metric))
 
     def curve(self, model: str, metric: str | None = None, *, level: float = 0.95) -> Band:

@@ -26,8 +26,8 @@ class NaturalVariation:
     positions.
 
     Assumptions: a click means that the position is examined and the document attracts; attraction does not change over the log;
-    and, given query and document, the position does not depend on attraction, as it would if the log's ranker learned from the
-    clicks of this very log. If in doubt, randomise some rankings (`PositionBias`).
+    given query and document, the position does not depend on attraction. It depends on attraction if the log's ranker learned
+    from the clicks of this very log. If in doubt, randomise some rankings (`PositionBias`).
 
     It keeps two numbers for each combination of document, query and position, so it is for logs, not for endless streams.
 

@@ -17,7 +17,7 @@ from online_rank.stream.values import Faults, numbers_of
 
 #: The columns of times, of texts, of sessions and of users.
 TIME, TEXT, SESSION, USER = "time", "user_query", "session", "user"
-#: What events are worth if nothing else is said.
+#: What events are worth by default.
 EVENTS = {"click": 1.0, "click_through": 1.0}
 
 _SHOWN = "impression"
@@ -139,7 +139,7 @@ class _Joined:
             shown[document] = _Shown(position, time, _id(record.get("application"), where), _features(record))
 
     def table(self) -> Any:
-        """The rows as a table of Arrow. Raises ReadError if there are no lists."""
+        """The rows as a table of Arrow. Raises ReadError without lists."""
         from_zero = {one.application for shown in self._shown.values() for one in shown.values() if one.position == 0}
         lists: list[tuple[float, list[dict[str, Any]]]] = []
         returned = 0
