@@ -98,6 +98,11 @@ class NaturalVariation:
         wins = self.matches
         apart = _apart(wins + wins.T)
         if apart:
+            if not any(clicked.any() for _, clicked in self.counts.values()):
+                raise ValueError(
+                    f"nothing was clicked at the first {self.k} positions, or not in time: this log does not determine how "
+                    "often they are examined"
+                )
             raise ValueError(
                 f"position {apart[0]} and position 1 share no documents that were clicked, at least {_FEWEST:.0f} times: this "
                 "log does not determine how often it is examined; take a smaller k, or a longer log"
