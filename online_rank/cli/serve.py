@@ -62,8 +62,6 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
             raise
         raise ImportError(f'the server needs {error.name}: pip install "online_rank[serve]"') from None
     token = tokens(place.tokens)
-    if token is None and place.host not in _LOOPBACK:
-        say(f"{TOKEN} is not set: anyone who can reach {place.host} can teach the model", logging.WARNING)
     models = Models(
         make,
         directory=place.checkpoint,
@@ -155,6 +153,9 @@ def _address(host: str, port: int) -> str:
 
 def _app(make: Callable[[], RankingService], place: Place, address: str) -> Any:
     """The application: of a server, of one that waits until it leads, or of a reader."""
+    given = tokens(place.tokens)
+    if given is None and place.host not in _LOOPBACK:
+        say(f"{TOKEN} is not set: anyone who can reach {place.host} can teach the model", logging.WARNING)
     if place.reads_from is not None:
         from online_rank.serving.http import RankingApp
         from online_rank.serving.readers import ReaderModels
@@ -165,7 +166,6 @@ def _app(make: Callable[[], RankingService], place: Place, address: str) -> Any:
         models = ReaderModels(
             place.reads_from, name=name, key=place.key, token=token, cache=place.cache, max_open=place.max_models
         )
-        given = tokens(place.tokens)
         local_only = place.host in _LOOPBACK and given is None
         return RankingApp(models, key=place.key, token=given, local_only=local_only, limits=limits(place))
     _warm(make())
