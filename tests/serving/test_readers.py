@@ -233,6 +233,24 @@ def test_what_changes_the_model_is_for_the_learner():
     run(scenario)
 
 
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_reader_whose_token_is_refused_says_so_and_no_client_is_blamed(status, caplog):
+    async def scenario(learner, link, reader):
+        await reader.post("/rank", RANK)
+        await until(lambda: not reader.models.outbox.n_bytes)
+        refusing = httpx.MockTransport(lambda _: httpx.Response(status, json={"error": "send the token"}))
+        reader.models._http = httpx.AsyncClient(transport=refusing, base_url="http://localhost")
+        code, answer = await reader.post("/learn", GRADES)
+        assert (code, answer["error"].partition(":")[0]) == (503, "the learner refuses the token of this reader")
+        await until(lambda: "refuses the token of this reader" in caplog.text)
+        assert (await reader.post("/rank", {**RANK, "id": "q2"}))[0] == 200
+        reader.models._http = httpx.AsyncClient(transport=link, base_url="http://localhost")
+        for query in ("q1", "q2"):
+            assert (await reader.post("/learn", {**GRADES, "id": query}))[1]["learned"]
+
+    run(scenario)
+
+
 def test_columns_and_binary_requests_reach_the_learner():
     import numpy as np
 
