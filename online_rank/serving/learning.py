@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET
 
-from online_rank.base import abilities_of, learn_within, parts_of, steps_of
+from online_rank.base import abilities_of, learn_within, parts_of, ranker_of, steps_of
 from online_rank.base.growth import growth_limited
 from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Clicks, Impression
@@ -125,6 +125,10 @@ def learn_waiting(
                 _count_impression(state, query, y, at, changes)
                 answer = {"id": asked_as(query_id), "learned": False, "displayed": True}
                 return forget_query(state, query_id, "displayed", Reply(answer, outcome, learned=True), outcome.digest)
+            if not _compares(state.model, shown):
+                _count_impression(state, query, y, at, changes)
+                answer = {"id": asked_as(query_id), "learned": True, "loss": 0.0}
+                return forget_query(state, query_id, "learned", Reply(answer, outcome, learned=True), outcome.digest)
             state._counts["displayed"] += changed
             if drafted_by_challenge(y) and (state.challenge is None or number < state.challenge.since):
                 # Its vote is for a comparison that has ended.
@@ -221,6 +225,12 @@ def _asked_at(query: Block, at: float | None) -> Block:
     """A query that waits, with the time at which it was asked, which may have been set back (`stored_times`)."""
     kept = query.remembered
     return query if kept is None or at is None else query._replace(remembered=kept | {AT: [at]})
+
+
+def _compares(model: Any, shown: Impression) -> bool:
+    """Whether clicks on a list say something about the order of documents: not where all are pinned, or one alone was drawn."""
+    swaps = not abilities_of(model).takes_any_list and getattr(ranker_of(model), "credit", "swap") == "swap"
+    return bool(shown.order) and (not swaps or len(shown.order) + len(shown.held_back) > 1)
 
 
 def _count_impression(state: ServiceState, query: Block, y: Clicks, at: float | None, changes: all_or_nothing) -> None:

@@ -126,12 +126,11 @@ def _pins(message: messages.Rank) -> dict[str, Any]:
     """What `show_one` is told of pinned and excluded documents, if a message has them. Raises ValueError."""
     pins: dict[str, Any] = {}
     if message.pinned is not UNSET:
-        wrong = next(
-            (place for place in message.pinned if not (place.isascii() and place.isdecimal() and len(place) < 10)), None
-        )
-        if wrong is not None or len({*map(int, message.pinned)}) < len(message.pinned):
-            raise ValueError(f"pinned has position {wrong!r:.40}; positions are whole numbers from 1, each once")
-        pins["pinned"] = {int(place): document for place, document in message.pinned.items()}
+        pinned = pins["pinned"] = dict[int, Any]()
+        for place, document in message.pinned.items():
+            if not (place.isascii() and place.isdecimal() and len(place) < 10) or int(place) in pinned:
+                raise ValueError(f"pinned has position {place!r:.40}; positions are whole numbers from 1, each once")
+            pinned[int(place)] = document
     if message.excluded is not UNSET:
         pins["excluded"] = message.excluded
     return pins
