@@ -267,8 +267,9 @@ def from_today(
         raise ValueError(
             f"{type(ranker).__name__} does not learn from lists that are drawn around the ranking of today: SwapRanker does"
         )
-    number("keep", keep, above=0.0, below=1.0)
     arguments.integer("k", k, 3)
+    # Half of the lists are votes at most, and what these keep is sure.
+    number("keep", keep, above=_HALF * least_drafted(k), below=1.0)
     share = share_of_votes(keep, k)
     drawn = (keep - share * least_drafted(k)) / (1.0 - share)
     ranker.policy = PlackettLuce(k, keep=drawn, newcomers=0.25 * (1.0 - keep), seed=seed)

@@ -402,6 +402,9 @@ def test_a_service_begins_with_the_ranking_of_today(files, field):
         (("--from-today", "x", "--challenger", "m"), "--from-today has a challenger"),
         (("--keep", ".9"), "--keep needs --from-today"),
         (("--from-today", "x", "--keep", "1.5"), "keep is 1.5"),
+        (("--from-today", "x", "--ranker", "additive"), "--ranker additive does not"),
+        (("--from-today", "-"), "--from-today is '-'"),
+        (("--key", "shop", "--checkpoint", "postgresql:///shop"), "--key needs a folder as --checkpoint"),
     ],
 )
 def test_options_of_today(files, run, options, message):

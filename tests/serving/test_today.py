@@ -49,6 +49,14 @@ def test_draws_and_votes_keep_the_budget_together(keep, k):
     assert RankingService(today, challenge=challenge).stats()["keep"] == keep
 
 
+def test_a_budget_below_what_votes_keep_is_refused_by_its_name():
+    for k in (3, 10):
+        least = 0.5 * least_drafted(k)
+        from_today({"x": 1.0}, SwapRanker(), keep=least + 1e-6, k=k)
+        with pytest.raises(ValueError, match=f"keep is 0.1; it must be a number above {least:g}"):
+            from_today({"x": 1.0}, SwapRanker(), keep=0.1, k=k)
+
+
 def shop(good, seed, n=400, keep=0.9, **users):
     """A service that is asked, and clicked by users who look for `good`; the replies that exchanged the models."""
     rng, weights = np.random.default_rng(seed), users.get("weights", {"good": 1.0})
