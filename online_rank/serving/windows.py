@@ -23,9 +23,6 @@ _MOST_CLOSED = 32
 def gather(state: ServiceState, message: Any, request: bytes, at: float, now: float) -> Reply:
     """Take feedback that is learned when the window of its query ends; `at` may be ahead of `now`. Raises ValueError."""
     given, pending, displayed, day = given_by(state, message), state._pending, displayed_in(message), day_of(message, now)
-    if displayed is not None and len({*displayed}) < len(displayed):
-        twice = next(name for name in displayed if displayed.count(name) > 1)
-        raise ValueError(f"displayed has document {twice[:100]!r} twice")
     query_id = meant(state, message.id, () if displayed else given)
     if is_limited(state, message, day):
         with all_or_nothing(state) as changes:

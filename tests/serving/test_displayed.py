@@ -101,7 +101,9 @@ def test_a_displayed_list_has_each_document_once(window):
     service = swaps(plan=None if window is None else FeedbackPlan(window=window, events={"click": 1}))
     service.handle(request(id=1, docs=DOCS))
     before = to_bytes(service)
-    assert "document 'a' twice" in service.handle(request(id=1, clicks=["a"], displayed=["a", "b", "a"])).answer["error"]
+    twice = service.handle(request(id=1, clicks=["a"], displayed=["a", "b", "a"])).answer["error"]
+    assert twice == "displayed has document 'a' twice"
+    assert service.handle(request(id=1, clicks=[], displayed=[])).answer["error"].startswith("displayed is empty")
     error = service.handle(request(id=1, clicks=["c"], displayed=["a", "b"])).answer["error"]
     assert ("'c' was not shown" if window is None else "'c' is not among those displayed") in error
     assert to_bytes(service) == before
