@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import UNSET
 
 from online_rank.base import abilities_of, learn_within, parts_of, ranker_of, steps_of
+from online_rank.base.asked import require_taken
 from online_rank.base.growth import growth_limited
 from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Clicks, Impression
@@ -22,7 +23,7 @@ from online_rank.query import Block, Runs, as_grades, read_query
 from online_rank.query.blocks import ONE, with_feedback
 from online_rank.query.columns import Columns
 from online_rank.serving import answers, messages
-from online_rank.serving.challenge import drafted_by_challenge
+from online_rank.serving.challenge import drafted_by_challenge, seen_by
 from online_rank.serving.evidence import count_evidence, is_limited
 from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
 from online_rank.serving.reading import digest_of, displayed_in, feedback_of, read, remembered_in, request_of
@@ -195,12 +196,14 @@ def query_of(state: ServiceState, message: Any, only: Any = None, *, n_bytes: in
         if is_runs:
             raise ValueError("ungraded is 'skip'; documents of runs cannot be left out: ranks are those of whole lists")
         asked = {name: features for name, features in asked.items() if name in only}
+    models = [state.model] if state.challenge is None else [state.model, state.challenge.model]
     if isinstance(asked, Columns):
-        models = [state.model] if state.challenge is None else [state.model, state.challenge.model]
         asked = asked.as_block(categories=abilities_of(state.model).takes_documents, missing=all(map(_takes_missing, models)))
     query = read_query(asked, context=context, documents=abilities_of(state.model).takes_documents)
     if n_bytes is not None:
-        for model in (state.model,) if state.challenge is None else (state.model, state.challenge.model):
+        if not any(abilities_of(model).takes_context for model in models):
+            require_taken(state.model, query)
+        for model in models:
             answers.require_moderate(model, query, n_bytes)
             if model.abilities.takes_context and context is not None:
                 answers.require_short_context(query, context, n_bytes)
@@ -401,7 +404,8 @@ def _learn_once(
 
 
 def _at_time(model: Any, query: Block, at: float | None) -> Block:
-    """A query, with its time if it has one and a model asks for that."""
+    """A query as a model takes it, with its time if it has one and the model asks for that."""
+    query = seen_by(model, query)
     if at is None or not abilities_of(model).takes_time:
         return query
     return query._replace(at=np.array([float(at)]))

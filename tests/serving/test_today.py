@@ -6,11 +6,11 @@ import json
 import numpy as np
 import pytest
 
-from online_rank import PlackettLuce, RidgeRanker, SwapRanker
+from online_rank import History, PlackettLuce, RidgeRanker, SwapRanker
 from online_rank.feedback import Impression
 from online_rank.metrics.interleaving import draft
 from online_rank.rankers.fixed import FixedRanker
-from online_rank.serving import RankingService
+from online_rank.serving import Challenge, RankingService
 from online_rank.serving.challenge import from_today, least_drafted
 from online_rank.storage.files import from_bytes, to_bytes
 
@@ -73,6 +73,49 @@ def shop(good, seed, n=400, keep=0.9, **users):
         if replies[-1].promoted:
             promoted.append((i, replies[-1].promoted))
     return service, promoted, saved, replies
+
+
+def with_context(model, rival=None):
+    if rival is None:
+        today, challenge = from_today({"score": 1.0}, model, keep=0.5, k=3)
+        return RankingService(today, challenge=challenge)
+    return RankingService(model, challenge=Challenge(rival))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: with_context(History("user") | SwapRanker()),
+        lambda: with_context(History("user") | SwapRanker(PlackettLuce(3)), SwapRanker(PlackettLuce(3))),
+        lambda: with_context(SwapRanker(PlackettLuce(3)), History("user") | SwapRanker(PlackettLuce(3))),
+    ],
+)
+def test_one_of_the_two_models_may_look_at_the_context(make):
+    service, replies = make(), []
+    docs = {name: {"score": i, "x": i % 2} for i, name in enumerate("abcd")}
+    saved = to_bytes(service)
+    for i in range(8):
+        ask = {"id": i, "docs": docs, "context": {"user": "u"}}
+        replies.append(service.handle(json.dumps(ask).encode()))
+        clicks = replies[-1].answer["ranking"][1:2]
+        replies.append(service.handle(json.dumps({"id": i, "clicks": clicks}).encode()))
+        assert replies[-1].answer["learned"]
+    assert service.handle(json.dumps({"id": 9, "docs": docs, "context": {"user": "u"}, "explain": ["a", "b"]}).encode()).answer[
+        "explanation"
+    ]
+    assert service.challenge.n_failed == 0
+    back = from_bytes(saved)
+    for reply in replies:
+        for outcome in reply.outcomes:
+            back.replay(json.loads(json.dumps(outcome.fields)), outcome.number, outcome.waiting, outcome.feedback)
+    assert to_bytes(back) == to_bytes(service)
+
+
+def test_a_context_that_neither_model_looks_at_is_refused():
+    today, challenge = from_today({"score": 1.0}, SwapRanker(), k=3)
+    service = RankingService(today, challenge=challenge)
+    ask = {"id": 1, "docs": {"a": {"score": 1}, "b": {"score": 2}}, "context": {"user": "u"}}
+    assert service.handle(json.dumps(ask).encode()).answer["error"].startswith("context: no step of FixedRanker uses")
 
 
 def test_it_takes_over_and_steps_back():
