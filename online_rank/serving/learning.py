@@ -201,7 +201,7 @@ def query_of(state: ServiceState, message: Any, only: Any = None, *, n_bytes: in
         asked = asked.as_block(categories=abilities_of(state.model).takes_documents, missing=all(map(_takes_missing, models)))
     query = read_query(asked, context=context, documents=abilities_of(state.model).takes_documents)
     if n_bytes is not None:
-        if not any(abilities_of(model).takes_context for model in models):
+        if not (state.takes_any_context or any(abilities_of(model).takes_context for model in models)):
             require_taken(state.model, query)
         for model in models:
             answers.require_moderate(model, query, n_bytes)

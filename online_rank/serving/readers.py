@@ -147,7 +147,9 @@ class _ReadModel(ServedModel):
     def __init__(self, model: Any, etag: str, learner: str, first_draw: int) -> None:
         if abilities_of(model).draws:
             ranker_of(model).n_shown = first_draw
-        super().__init__(DurableService(RankingService(model)))
+        service = RankingService(model)
+        service.takes_any_context = True
+        super().__init__(DurableService(service))
         self.etag, self._learner = etag, learner
         #: When the learner said last that this is its model.
         self.checked = time.monotonic()

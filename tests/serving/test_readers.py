@@ -11,9 +11,10 @@ for package in ("starlette", "prometheus_client", "httpx"):
 
 import httpx  # noqa: E402
 
-from online_rank import PerceptronRanker, PlackettLuce, SwapRanker  # noqa: E402
+from online_rank import History, PerceptronRanker, PlackettLuce, SwapRanker  # noqa: E402
 from online_rank.serving import FeedbackPlan, Models, RankingApp, RankingService  # noqa: E402
 from online_rank.serving import readers as module  # noqa: E402
+from online_rank.serving.challenge import from_today  # noqa: E402
 from online_rank.serving.durable import DurableService, read_service  # noqa: E402
 from online_rank.serving.readers import ReaderModels  # noqa: E402
 from online_rank.serving.served import ServedModel  # noqa: E402
@@ -249,6 +250,23 @@ def test_a_reader_whose_token_is_refused_says_so_and_no_client_is_blamed(status,
             assert (await reader.post("/learn", {**GRADES, "id": query}))[1]["learned"]
 
     run(scenario)
+
+
+def test_the_context_that_a_challenger_looks_at_reaches_the_learner():
+    def make():
+        today, challenge = from_today({"x": 1.0}, History("user") | SwapRanker(), k=3)
+        return RankingService(today, challenge=challenge)
+
+    async def scenario(learner, link, reader):
+        for i in range(3):
+            ask = {"id": i, "docs": {name: {"x": n} for n, name in enumerate("abcd")}, "context": {"user": "u"}}
+            _, answer = await reader.post("/rank", ask)
+            assert (await reader.post("/learn", {"id": i, "clicks": answer["ranking"][1:2]}))[1]["learned"]
+        challenge = service_of(learner).challenge
+        assert challenge.model["SwapRanker"].weights.any()
+        assert challenge.n_failed == 0
+
+    run(scenario, make)
 
 
 def test_columns_and_binary_requests_reach_the_learner():
