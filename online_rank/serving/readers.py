@@ -113,6 +113,10 @@ class Outbox:
             if status != self._status:
                 _log.error("the learner takes no rankings now; they wait: %d: %s", status, answer.get("error"))
             self._status = status
+            # A key whose model cannot be opened does not hold up the others.
+            if any(each[0] != key for each in self._waiting):
+                for each in [each for each in self._waiting if each[0] == key]:
+                    self._waiting[each] = self._waiting.pop(each)
             return False
         self._status = status
         refused = {each["id"]: each["error"] for each in answer.get("refused", ())}

@@ -221,6 +221,23 @@ def test_keys_have_their_models_and_new_keys_are_made_by_the_learner(tmp_path):
     run(scenario, by_key=True, directory=tmp_path / "shops")
 
 
+def test_a_key_that_takes_no_rankings_holds_up_no_other():
+    async def main():
+        async def send(key, body):
+            sent.append(key)
+            return (503, {"error": "the model of this key cannot be opened"}) if key == "bad" else (200, {})
+
+        sent = []
+        box = module.Outbox(send)
+        for key, query in (("bad", 1), ("bad", 2), ("good", 1), ("bad", 3), ("good", 2)):
+            box.put(key, query, b"{}")
+        assert [await box.send_some() for _ in range(3)] == [False, True, False]
+        assert sent == ["bad", "good", "bad"]
+        assert [each[:2] for each in box._waiting] == [("bad", 1), ("bad", 2), ("bad", 3)]
+
+    asyncio.run(main())
+
+
 def test_what_changes_the_model_is_for_the_learner():
     async def scenario(learner, link, reader):
         await reader.post("/rank", RANK)
