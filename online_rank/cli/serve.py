@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -112,6 +113,8 @@ def serve(make: Callable[[], RankingService], place: Place, started: Callable[[A
     # Before kernels are compiled, which may take a minute, so that a port in use is reported at once.
     sockets = listening_sockets(place.host, place.port, shared=bool(place.readers) or SHARED in os.environ)
     address = _address(place.host, sockets[0].getsockname()[1])
+    if SHARED in os.environ:
+        threading.Thread(target=_end_with_stdin, name="online_rank learner ended", daemon=True).start()
     app = _app(make, place, address)
     running = server(app, place.max_models if place.key is not None else 1)
     leave, begin = running.handle_exit, running.startup
@@ -145,6 +148,15 @@ def serve(make: Callable[[], RankingService], place: Place, started: Callable[[A
     finally:
         signal.signal(signal.SIGTERM, previous)
         sys.setswitchinterval(interval)
+
+
+def _end_with_stdin() -> None:
+    """Stop this server when its standard input has ended."""
+    while os.read(0, 4096):
+        pass
+    while True:  # A signal that comes while the server begins is lost.
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(1.0)
 
 
 def _address(host: str, port: int) -> str:
@@ -188,7 +200,9 @@ def readers(over: threading.Event, place: Place, address: str, learner: str) -> 
 
     def keep_one() -> None:
         while not over.is_set():
-            with subprocess.Popen([sys.executable, "-m", "online_rank", "serve", *given], env=environment) as reader:
+            command = [sys.executable, "-m", "online_rank", "serve", *given]
+            # It ends with this pipe, and so when this process is killed: nobody listens at the learner's address then.
+            with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE) as reader:
                 while reader.poll() is None and not over.wait(0.1):
                     pass
                 if reader.poll() is None:

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import json
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ for package in ("starlette", "prometheus_client", "httpx"):
 
 import httpx  # noqa: E402
 
+from benchmarks._http import Server  # noqa: E402
 from online_rank import History, PerceptronRanker, PlackettLuce, SwapRanker  # noqa: E402
 from online_rank.serving import FeedbackPlan, Models, RankingApp, RankingService  # noqa: E402
 from online_rank.serving import readers as module  # noqa: E402
@@ -367,3 +370,20 @@ def test_what_models_remember_reaches_the_learner_with_the_ranking():
         assert answer["refused"][0]["error"].startswith("what waits with the query is not what the model makes of it")
 
     run(scenario, make)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_readers_end_with_the_learner_that_started_them(tmp_path):
+    def runs(pid):
+        with contextlib.suppress(OSError):
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return False
+
+    with Server(str(tmp_path / "state"), options=["--readers", "1"]) as server:
+        tasks = Path(f"/proc/{server.process.pid}/task")
+        asyncio.run(until(lambda: any(task.read_text() for task in tasks.glob("*/children"))))
+        (reader,) = [pid for task in tasks.glob("*/children") for pid in task.read_text().split()]
+        asyncio.run(until(lambda: b"--reads-from" in Path(f"/proc/{reader}/cmdline").read_bytes()))
+        server.stop(kill=True)
+    asyncio.run(until(lambda: not runs(reader)))
