@@ -101,13 +101,14 @@ class Reading(NamedTuple):
 
         queries = self.queries(files, model, with_ids, graded)
         plan, known = queries.plan, known_to(model) or [str(i + 1) for i in range(n_features_of(model) or 0)]
-        told = []
-        if lacking := [name for name in known if name not in plan.kinds or name not in plan.features]:
+        told, has = [], frozenset(plan.features)
+        if lacking := [name for name in known if name not in has]:
             if plan.features and len(lacking) == len(known):
                 raise ValueError(f"{files[0]}: it has none of the features of the model: {listed(known)}")
             what = f"{len(lacking):,} of the {len(known):,} features that the model has learned from are not in the file"
             told.append(f"{what} and count as 0: {listed(lacking)}")
-        if unknown := plan.unknown if not queries.is_letor else [name for name in plan.features if name not in set(known)]:
+        met = frozenset(known)
+        if unknown := plan.unknown if not queries.is_letor else [name for name in plan.features if name not in met]:
             told.append(f"columns that the model has not learned from are left out: {listed(unknown)}")
         if told and self.strict:
             raise ValueError(f"{files[0]}: --strict: {'; '.join(told)}")

@@ -1,6 +1,7 @@
 """LETOR / svmlight text, ``grade qid:id feature:value ... # docid = X``: the loop around the kernel, and faults of lines."""
 
 import functools
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -72,8 +73,9 @@ class Letor:
         by_name = options.by_name or not self._first_id
         # With so many columns, their numbers are the names of features.
         self._usual = -1 if by_name else options.n_features or self.width
-        features = [Column(name, "number", "feature") for name in _numbered(self._first_id, self._found)]
-        self.plan = Plan([Column("qid", "text", "query"), *features])
+        ids = range(self._first_id, self._first_id + self._found)
+        features = map(Column, map(str, ids), itertools.repeat("number"), itertools.repeat("feature"))
+        self.plan = Plan(itertools.chain([Column("qid", "text", "query")], features))
 
     @property
     def share(self) -> float | None:
