@@ -10,22 +10,24 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import online_rank
-from online_rank import AdditiveRanker, BlendRanker, load, rank_one, read
+from online_rank import AdditiveRanker, BlendRanker, History, load, rank_one, read
 from online_rank._kernels.ahead.loading import in_use
 from online_rank.base import steps_of
-from online_rank.cli import main
+from online_rank.cli import main, serve
 from online_rank.cli.options import Service
 from online_rank.cli.positions import how_it_serves
 from online_rank.cli.service import maker
 from online_rank.cli.settings import SHUFFLE_BUFFER, shuffled
 from online_rank.evaluate import progressive
 from online_rank.metrics import metric
+from online_rank.serving import RankingService
 
 ROOT = Path(online_rank.__file__).resolve().parents[1]
 
@@ -394,6 +396,12 @@ def test_a_service_begins_with_the_ranking_of_today(files, field):
     assert line.startswith(
         "draws the lists to show around the ranking of today; with votes on 9.5% of them, users see at least 95.0%"
     )
+
+
+def test_a_start_says_nothing_of_the_query_that_warms_it_up():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        serve._warm(RankingService(History("user") | AdditiveRanker()))
 
 
 @pytest.mark.parametrize(
