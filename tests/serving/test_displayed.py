@@ -109,6 +109,17 @@ def test_a_displayed_list_has_each_document_once(window):
     assert to_bytes(service) == before
 
 
+def test_of_lists_displayed_at_the_same_time_the_last_one_counts():
+    model = ExaminedRanker(PerceptronRanker(), examination=(1.0, 0.5, 0.3), k=3)
+    service, ts = RankingService(model, plan=FeedbackPlan(window=60.0, events={"click": 1})), CLOCK.now() - 200
+    saved, replies = to_bytes(service), [service.handle(request(id=1, docs=DOCS, ts=ts))]
+    for displayed in (["f", "e", "d", "c"], ["b", "a", "f"]):
+        replies.append(service.handle(request(id=1, clicks=["f"], displayed=displayed, ts=ts + 1)))
+    replies.append(service.handle(request(id=2, docs=DOCS, ts=ts + 100)))
+    assert [closed.feedback for closed in replies[-1].closed] == [Impression(("b", "a", "f")).clicked(["f"])]
+    assert replayed(saved, replies) == to_bytes(service)
+
+
 @pytest.mark.parametrize(
     ("docs", "fields", "clicks"),
     [
