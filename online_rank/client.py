@@ -6,6 +6,7 @@ the answer to a repetition has `"duplicate": true`. So has the one after an answ
 """
 
 import asyncio
+import contextlib
 import random
 import time
 from collections.abc import Iterable, Mapping
@@ -18,6 +19,7 @@ try:
 except ImportError as error:
     raise ImportError(f'the client needs {error.name}: pip install "online_rank[client]"') from None
 
+from online_rank import arguments
 from online_rank.serving.messages import (
     Accepted,
     Clicks,
@@ -74,7 +76,7 @@ class _Call:
     def seconds_to_wait(self, came: httpx.Response | httpx.TransportError) -> float | None:
         """Seconds until it is to be sent again; None where there is an answer. Raises ServiceError."""
         if isinstance(came, httpx.Response) and came.status_code == 200:
-            self.answer = came.json()
+            self.answer = _answer(came)
             return None
         error = _error(came)
         # Of many clients, not all come again at once.
@@ -84,6 +86,15 @@ class _Call:
         if time.monotonic() + wait > self._end:
             raise error
         return wait
+
+
+def _answer(came: httpx.Response) -> dict[str, Any]:
+    """The answer in a response. Raises ServiceError for one that is not of this service, but of a proxy, for one."""
+    with contextlib.suppress(ValueError):
+        answer = came.json()
+        if isinstance(answer, dict):
+            return answer
+    raise ServiceError(200, f"this is no answer of online-rank: {came.text[:200]}")
 
 
 def _error(came: httpx.Response | httpx.TransportError) -> ServiceError:
@@ -111,6 +122,11 @@ class _Settings:
         patience: float = 30.0,
         at_once: int = 16,
     ) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise ValueError(f"url is {url[:100]!r}; it must begin with http:// or https://")
+        arguments.number("timeout", timeout, above=0.0)
+        arguments.number("patience", patience, low=0.0)
+        arguments.integer("at_once", at_once, 1)
         self._patience, self._at_once = patience, at_once
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         limits = httpx.Limits(max_connections=at_once, max_keepalive_connections=at_once)

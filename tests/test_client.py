@@ -128,6 +128,31 @@ def test_batches_keep_their_order_and_their_errors(kind):
         assert [path for path, *_ in server.asked] == ["/rank?shop=north"] + ["/learn?shop=north"] * 4
 
 
+@kinds
+@pytest.mark.parametrize("body", [b"<html>", b"[]"])
+def test_a_page_in_place_of_an_answer_is_an_error_of_its_request_alone(kind, body):
+    with scripted((200, body), (200, {"id": "q2"})) as server:
+        first, second = Both(kind, server.url, at_once=1).send_all([RANK, GRADES])
+        assert second == {"id": "q2"}
+        assert isinstance(first, ServiceError)
+        assert str(first) == f"200: this is no answer of online-rank: {body.decode()}"
+
+
+@kinds
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"url": "localhost:8000"}, "url is 'localhost:8000'; it must begin with http:// or https://"),
+        ({"patience": -1.0}, "patience is -1.0"),
+        ({"timeout": 0.0}, "timeout is 0.0"),
+        ({"at_once": 0}, "at_once is 0"),
+    ],
+)
+def test_settings_are_checked(kind, settings, message):
+    with pytest.raises(ValueError, match=message):
+        kind(**{"url": "http://localhost:8000", **settings})
+
+
 @pytest.mark.slow
 @kinds
 def test_every_piece_is_learned_once_though_the_server_is_killed(kind, tmp_path):

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -63,8 +64,6 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
             raise
         raise ImportError(f'the server needs {error.name}: pip install "online_rank[serve]"') from None
     token = tokens(place.tokens)
-    if token is None and place.host not in _LOOPBACK:
-        say(f"{TOKEN} is not set: anyone who can reach {place.host} can teach the model", logging.WARNING)
     models = Models(
         make,
         directory=place.checkpoint,
@@ -115,6 +114,8 @@ def serve(make: Callable[[], RankingService], place: Place, started: Callable[[A
     # Before kernels are compiled, which may take a minute, so that a port in use is reported at once.
     sockets = listening_sockets(place.host, place.port, shared=bool(place.readers) or SHARED in os.environ)
     address = _address(place.host, sockets[0].getsockname()[1])
+    if SHARED in os.environ:
+        threading.Thread(target=_end_with_stdin, name="online_rank learner ended", daemon=True).start()
     app = _app(make, place, address)
     running = server(app, place.max_models if place.key is not None else 1)
     leave, begin = running.handle_exit, running.startup
@@ -150,12 +151,24 @@ def serve(make: Callable[[], RankingService], place: Place, started: Callable[[A
         sys.setswitchinterval(interval)
 
 
+def _end_with_stdin() -> None:
+    """Stop this server when its standard input has ended."""
+    while os.read(0, 4096):
+        pass
+    while True:  # A signal that comes while the server begins is lost.
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(1.0)
+
+
 def _address(host: str, port: int) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _app(make: Callable[[], RankingService], place: Place, address: str) -> Any:
     """The application: of a server, of one that waits until it leads, or of a reader."""
+    given = tokens(place.tokens)
+    if given is None and place.host not in _LOOPBACK:
+        say(f"{TOKEN} is not set: anyone who can reach {place.host} can teach the model", logging.WARNING)
     if place.reads_from is not None:
         from online_rank.serving.http import RankingApp
         from online_rank.serving.readers import ReaderModels
@@ -166,7 +179,6 @@ def _app(make: Callable[[], RankingService], place: Place, address: str) -> Any:
         models = ReaderModels(
             place.reads_from, name=name, key=place.key, token=token, cache=place.cache, max_open=place.max_models
         )
-        given = tokens(place.tokens)
         local_only = place.host in _LOOPBACK and given is None
         return RankingApp(models, key=place.key, token=given, local_only=local_only, limits=limits(place))
     _warm(make())
@@ -189,7 +201,9 @@ def readers(over: threading.Event, place: Place, address: str, learner: str) -> 
 
     def keep_one() -> None:
         while not over.is_set():
-            with subprocess.Popen([sys.executable, "-m", "online_rank", "serve", *given], env=environment) as reader:
+            command = [sys.executable, "-m", "online_rank", "serve", *given]
+            # It ends with this pipe, and so when this process is killed: nobody listens at the learner's address then.
+            with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE) as reader:
                 while reader.poll() is None and not over.wait(0.1):
                     pass
                 if reader.poll() is None:

@@ -28,6 +28,7 @@ from online_rank.serving.outcomes import PREVIOUS, REFERENCE
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.snapshots import SNAPSHOT
 from online_rank.storage.files import write_atomically
+from online_rank.storage.postgres import require_folder
 
 #: What `forget` prints of what it found.
 _FOUND = {
@@ -118,6 +119,7 @@ def forget(folder: str, ids: Sequence[str], context: str | None, document: str |
 
     An id of digits stands for a text and for a number. Raises ValueError, OSError.
     """
+    require_folder(folder, "send POST /forget to the server that leads")
     name, given, value = (context or "").partition("=")
     if context is not None and not (name and given):
         raise ValueError(f"--context is {context!r}; it is NAME=VALUE, such as user=u17")

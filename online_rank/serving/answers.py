@@ -31,11 +31,21 @@ def completed(grades: dict[str, Any], query: Block) -> dict[Any, Any]:
     return dict.fromkeys(query.ids or (), 0) | grades
 
 
-def require_known(given: Any, documents: Any) -> None:
-    """Raise ValueError for feedback on a document that a query does not have."""
+def require_known(given: Any, documents: Any, which: str = "of the query") -> None:
+    """Raise ValueError for feedback on a document that a query does not have, or that is not among others, by a name."""
     for name in given:
         if name not in documents:
-            raise ValueError(f"document {name[:100]!r} is not among those of the query")
+            raise ValueError(f"document {name[:100]!r} is not among those {which}")
+
+
+def require_list(displayed: Sequence[str] | None) -> None:
+    """Raise ValueError unless documents can have been displayed in this order."""
+    if displayed is None:
+        return
+    if not displayed:
+        raise ValueError("displayed is empty; there is feedback only on lists that were displayed")
+    if len({*displayed}) < len(displayed):
+        raise ValueError(f"displayed has document {max(displayed, key=displayed.count)[:100]!r} twice")
 
 
 def require_moderate(model: Any, query: Block, n_bytes: int) -> None:

@@ -33,6 +33,11 @@ def drafted_by_challenge(feedback: Any) -> bool:
     return teams is not None and {*teams} <= {*_NAMES}
 
 
+def seen_by(model: Any, query: Block) -> Block:
+    """A query as one of two models that are compared takes it: without a context that only the other one looks at."""
+    return query if query.context is None or abilities_of(model).takes_context else query._replace(context=None)
+
+
 class Challenge:
     """A model that may replace the serving one.
 
@@ -174,8 +179,8 @@ class Challenge:
         if self.keep is None:
             lists, kept = self._drawn_lists(shown, model, query, pins, gone), None
         else:
-            first = [document for document in model.rank_one(query) if document not in gone][:k]
-            place = {document: place for place, document in enumerate(self.model.rank_one(query))}
+            first = [document for document in model.rank_one(seen_by(model, query)) if document not in gone][:k]
+            place = {document: place for place, document in enumerate(self.model.rank_one(seen_by(self.model, query)))}
             lists, kept = [first, sorted(first, key=place.__getitem__)], least_drafted(k)
         drafted = draft(dict(zip(_NAMES, lists, strict=True)), k, counted_generator(self, self.seed, self.n_asked))
         return dataclasses.replace(drafted, positions=shown.positions, pinned=shown.pinned, kept=kept)
@@ -185,7 +190,10 @@ class Challenge:
     ) -> list[list[Any]]:
         """What each model would show, draws included, and then all other documents."""
         return [
-            [*each.order, *(document for document in rival.rank_one(query) if document not in gone | {*each.order})]
+            [
+                *each.order,
+                *(document for document in rival.rank_one(seen_by(rival, query)) if document not in gone | {*each.order}),
+            ]
             for rival, each in ((model, shown), (self.model, self._would_show(query, pins)))
         ]
 
@@ -194,7 +202,7 @@ class Challenge:
         ranker = ranker_of(self.model)
         before, ranker.n_shown = ranker.n_shown, self.n_asked
         try:
-            shown: Impression = self.model.show_one(query, **pins)
+            shown: Impression = self.model.show_one(seen_by(self.model, query), **pins)
         finally:
             ranker.n_shown = before
         return shown
@@ -267,8 +275,9 @@ def from_today(
         raise ValueError(
             f"{type(ranker).__name__} does not learn from lists that are drawn around the ranking of today: SwapRanker does"
         )
-    number("keep", keep, above=0.0, below=1.0)
     arguments.integer("k", k, 3)
+    # Half of the lists are votes at most, and what these keep is sure.
+    number("keep", keep, above=_HALF * least_drafted(k), below=1.0)
     share = share_of_votes(keep, k)
     drawn = (keep - share * least_drafted(k)) / (1.0 - share)
     ranker.policy = PlackettLuce(k, keep=drawn, newcomers=0.25 * (1.0 - keep), seed=seed)
@@ -297,5 +306,5 @@ def least_drafted(k: int) -> float:
 
 
 def _loss(measure: AnyMeasure, model: Any, query: Block, y: Any) -> float | None:
-    scores = model.predict_one(query)
+    scores = model.predict_one(seen_by(model, query))
     return served_loss(measure, [*scores.values()] if isinstance(scores, dict) else scores, y)

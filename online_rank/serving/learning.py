@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET
 
-from online_rank.base import abilities_of, learn_within, parts_of, steps_of
+from online_rank.base import abilities_of, learn_within, parts_of, ranker_of, steps_of
+from online_rank.base.asked import require_taken
 from online_rank.base.growth import growth_limited
 from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Clicks, Impression
@@ -22,7 +23,7 @@ from online_rank.query import Block, Runs, as_grades, read_query
 from online_rank.query.blocks import ONE, with_feedback
 from online_rank.query.columns import Columns
 from online_rank.serving import answers, messages
-from online_rank.serving.challenge import drafted_by_challenge
+from online_rank.serving.challenge import drafted_by_challenge, seen_by
 from online_rank.serving.evidence import count_evidence, is_limited
 from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
 from online_rank.serving.reading import digest_of, displayed_in, feedback_of, read, remembered_in, request_of
@@ -125,6 +126,10 @@ def learn_waiting(
                 _count_impression(state, query, y, at, changes)
                 answer = {"id": asked_as(query_id), "learned": False, "displayed": True}
                 return forget_query(state, query_id, "displayed", Reply(answer, outcome, learned=True), outcome.digest)
+            if not _compares(state.model, shown):
+                _count_impression(state, query, y, at, changes)
+                answer = {"id": asked_as(query_id), "learned": True, "loss": 0.0}
+                return forget_query(state, query_id, "learned", Reply(answer, outcome, learned=True), outcome.digest)
             state._counts["displayed"] += changed
             if drafted_by_challenge(y) and (state.challenge is None or number < state.challenge.since):
                 # Its vote is for a comparison that has ended.
@@ -191,12 +196,14 @@ def query_of(state: ServiceState, message: Any, only: Any = None, *, n_bytes: in
         if is_runs:
             raise ValueError("ungraded is 'skip'; documents of runs cannot be left out: ranks are those of whole lists")
         asked = {name: features for name, features in asked.items() if name in only}
+    models = [state.model] if state.challenge is None else [state.model, state.challenge.model]
     if isinstance(asked, Columns):
-        models = [state.model] if state.challenge is None else [state.model, state.challenge.model]
         asked = asked.as_block(categories=abilities_of(state.model).takes_documents, missing=all(map(_takes_missing, models)))
     query = read_query(asked, context=context, documents=abilities_of(state.model).takes_documents)
     if n_bytes is not None:
-        for model in (state.model,) if state.challenge is None else (state.model, state.challenge.model):
+        if not (state.takes_any_context or any(abilities_of(model).takes_context for model in models)):
+            require_taken(state.model, query)
+        for model in models:
             answers.require_moderate(model, query, n_bytes)
             if model.abilities.takes_context and context is not None:
                 answers.require_short_context(query, context, n_bytes)
@@ -221,6 +228,12 @@ def _asked_at(query: Block, at: float | None) -> Block:
     """A query that waits, with the time at which it was asked, which may have been set back (`stored_times`)."""
     kept = query.remembered
     return query if kept is None or at is None else query._replace(remembered=kept | {AT: [at]})
+
+
+def _compares(model: Any, shown: Impression) -> bool:
+    """Whether clicks on a list say something about the order of documents: not where all are pinned, or one alone was drawn."""
+    swaps = not abilities_of(model).takes_any_list and getattr(ranker_of(model), "credit", "swap") == "swap"
+    return bool(shown.order) and (not swaps or len(shown.order) + len(shown.held_back) > 1)
 
 
 def _count_impression(state: ServiceState, query: Block, y: Clicks, at: float | None, changes: all_or_nothing) -> None:
@@ -391,7 +404,8 @@ def _learn_once(
 
 
 def _at_time(model: Any, query: Block, at: float | None) -> Block:
-    """A query, with its time if it has one and a model asks for that."""
+    """A query as a model takes it, with its time if it has one and the model asks for that."""
+    query = seen_by(model, query)
     if at is None or not abilities_of(model).takes_time:
         return query
     return query._replace(at=np.array([float(at)]))

@@ -134,6 +134,12 @@ class PendingQueries(WaitingQueries):
         """
         before = self._given.get(query_id, {})
         kept = {document: {**kinds} for document, kinds in before.items()}
+        if kind == PLACE:  # Of a list that was displayed at the same time, no document may stay.
+            of_before = [document for document, kinds in kept.items() if kinds.get(PLACE, (0, math.inf))[1] <= at]
+            for document in of_before:
+                del kept[document][PLACE]
+                if not kept[document]:
+                    del kept[document]
         for document, value in given.items():
             kinds = kept.setdefault(document, {})
             if kind not in kinds or kinds[kind][1] <= at:

@@ -14,6 +14,7 @@ from online_rank.feedback import Greedy
 from online_rank.query import Block
 from online_rank.serving import messages
 from online_rank.serving.answers import explained
+from online_rank.serving.challenge import seen_by
 from online_rank.serving.learning import arranged, known_documents, page_for, query_of, remembering
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.reading import text_of
@@ -27,7 +28,7 @@ _DOCUMENT = 200
 def explain(state: ServiceState, message: messages.Explain, request: bytes) -> Reply:
     """Explain the difference between the scores of two documents. Nothing changes. Raises ValueError."""
     query = query_of(state, message, n_bytes=len(request))
-    return Reply({"id": message.id, "explanation": explained(state.model, query, message.explain)})
+    return Reply({"id": message.id, "explanation": explained(state.model, seen_by(state.model, query), message.explain)})
 
 
 def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float, now: float) -> Reply:
@@ -48,7 +49,7 @@ def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float,
         if abilities_of(state.model).draws:
             ranker, challenge = ranker_of(state.model), state.challenge
             changes.undo_by(functools.partial(vars(ranker).update, {"_n_shown": ranker.n_shown}))
-            shown = state.model.show_one(query, **pins)
+            shown = state.model.show_one(seen_by(state.model, query), **pins)
             if challenge is not None:
                 shown = challenge.drafted(shown, state.model, query, pins) or shown
                 challenge.n_asked += 1
@@ -68,7 +69,7 @@ def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float,
 def scored(state: ServiceState, query: Block, at: float) -> tuple[Block, dict[Any, float]]:
     """A query of a time with what waits with it, and its scores."""
     query = remembering(state, query, at)
-    scores = state.model.predict_one(query)
+    scores = state.model.predict_one(seen_by(state.model, query))
     if state.challenge is not None and abilities_of(state.challenge.model).remembers:
         state.challenge.model.predict_one(query)  # What it makes of earlier feedback waits, too.
     return query, scores
@@ -126,12 +127,11 @@ def _pins(message: messages.Rank) -> dict[str, Any]:
     """What `show_one` is told of pinned and excluded documents, if a message has them. Raises ValueError."""
     pins: dict[str, Any] = {}
     if message.pinned is not UNSET:
-        wrong = next(
-            (place for place in message.pinned if not (place.isascii() and place.isdecimal() and len(place) < 10)), None
-        )
-        if wrong is not None or len({*map(int, message.pinned)}) < len(message.pinned):
-            raise ValueError(f"pinned has position {wrong!r:.40}; positions are whole numbers from 1, each once")
-        pins["pinned"] = {int(place): document for place, document in message.pinned.items()}
+        pinned = pins["pinned"] = dict[int, Any]()
+        for place, document in message.pinned.items():
+            if not (place.isascii() and place.isdecimal() and len(place) < 10) or int(place) in pinned:
+                raise ValueError(f"pinned has position {place!r:.40}; positions are whole numbers from 1, each once")
+            pinned[int(place)] = document
     if message.excluded is not UNSET:
         pins["excluded"] = message.excluded
     return pins

@@ -35,6 +35,9 @@ _PATIENCE = 5.0
 _COUNTED = 20
 #: What the learner answers to rankings that it will never take: those of a key that is gone, for one.
 _FINAL = (400, 404, 409, 413)
+#: What the learner answers to a reader whose token it does not know, or that may not do what readers do.
+_NO_TOKEN = (401, 403)
+_OTHER_TOKEN = "the learner refuses the token of this reader: its first token with the role admin must be one of the learner's"
 _AWAY = 503, {"error": "the learner cannot be reached: nothing is learned now; send this again"}
 
 
@@ -110,6 +113,10 @@ class Outbox:
             if status != self._status:
                 _log.error("the learner takes no rankings now; they wait: %d: %s", status, answer.get("error"))
             self._status = status
+            # A key whose model cannot be opened does not hold up the others.
+            if any(each[0] != key for each in self._waiting):
+                for each in [each for each in self._waiting if each[0] == key]:
+                    self._waiting[each] = self._waiting.pop(each)
             return False
         self._status = status
         refused = {each["id"]: each["error"] for each in answer.get("refused", ())}
@@ -144,7 +151,9 @@ class _ReadModel(ServedModel):
     def __init__(self, model: Any, etag: str, learner: str, first_draw: int) -> None:
         if abilities_of(model).draws:
             ranker_of(model).n_shown = first_draw
-        super().__init__(DurableService(RankingService(model)))
+        service = RankingService(model)
+        service.takes_any_context = True
+        super().__init__(DurableService(service))
         self.etag, self._learner = etag, learner
         #: When the learner said last that this is its model.
         self.checked = time.monotonic()
@@ -223,7 +232,7 @@ class ReaderModels(Models):
             self._cache.mkdir(mode=0o700, exist_ok=True)
         # No two readers draw alike, and none does again after a restart.
         self._first_draw = zlib.crc32(f"{name} {time.time_ns()}".encode()) << _COUNTED
-        self._reading = asyncio.Lock()
+        self._reading, self._is_refused = asyncio.Lock(), False
         self.outbox = Outbox(lambda key, body: self._posted("/ranked", key, body))
 
     @property
@@ -328,6 +337,9 @@ class ReaderModels(Models):
             status, content, etag = response.status_code, response.content, response.headers.get("etag", "")
         except self._failures:
             status, content, etag = 503, b"", ""
+        if status in _NO_TOKEN and not self._is_refused:
+            _log.error("%s", _OTHER_TOKEN)
+        self._is_refused = status in _NO_TOKEN
         if status == 404:
             self.open_models.pop(key, None)
             raise KeyRefused(404, "there is no model under this key")
@@ -338,7 +350,8 @@ class ReaderModels(Models):
         elif known is None:
             content = await asyncio.to_thread(self._cached, key)
             if content is None:
-                raise KeyRefused(503, f"no model can be read from the learner ({status}), and none is in the cache")
+                why = _OTHER_TOKEN if self._is_refused else f"no model can be read from the learner ({status})"
+                raise KeyRefused(503, f"{why}, and none is in the cache")
             await self._take(key, content, "", float("-inf"))
 
     async def _take(self, key: str, content: bytes, etag: str, checked: float) -> None:
@@ -415,7 +428,8 @@ class ReaderModels(Models):
             answer.pop("request_id", None)
         except self._failures:
             return _AWAY
-        return response.status_code, answer
+        # The client's token was accepted here.
+        return (503, {"error": _OTHER_TOKEN}) if response.status_code in _NO_TOKEN else (response.status_code, answer)
 
 
 def _file(key: str) -> str:

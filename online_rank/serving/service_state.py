@@ -65,6 +65,7 @@ class ServiceState:
         _target=Derived(),
         _read=Derived(),
         _find_learned=Derived(),
+        takes_any_context=Derived(),
     )
 
     #: Number of the lists drawn, and the sum of the shares of the greedy DCG that they keep. Older files lack it: zeros.
@@ -72,6 +73,8 @@ class ServiceState:
     #: How much evidence sessions and users have given on a day, the last one of which feedback came. Older files lack it.
     _evidence: Any = None
     _evidence_day: int = 0
+    #: Whether its model may get a context that it does not look at: a reader does not know the learner's challenger.
+    takes_any_context: bool = False
 
     def __init__(
         self,

@@ -6,13 +6,14 @@ from typing import Any
 from online_rank.base.forgetting import parts_of
 from online_rank.preprocessing.history import History
 from online_rank.rankers.fading import FadingRanker
+from online_rank.serving.evidence import DAY
 from online_rank.serving.protocol import RankingService
 
 
 def latest_time(service: RankingService) -> float:
     """The latest time that a service has stored; minus infinity if there is none."""
     models = [each._at for parts in (_fading(service), _histories(service)) for each in parts if each._at is not None]
-    return max(service._pending.latest_time(), *models, -math.inf)
+    return max(service._pending.latest_time(), *models, service._evidence_day * DAY or -math.inf)
 
 
 def set_back(service: RankingService, now: float) -> tuple[int, list[Any]]:
@@ -27,7 +28,10 @@ def set_back(service: RankingService, now: float) -> tuple[int, list[Any]]:
         each._at = now
     n_histories = sum([each.set_back(now) for each in _histories(service)])
     n, ids = service._pending.set_back(now)
-    return n + len(ahead) + n_histories, ids
+    is_ahead = service._evidence_day * DAY > now
+    if is_ahead:
+        service._evidence_day = int(now // DAY)
+    return n + len(ahead) + n_histories + is_ahead, ids
 
 
 def _fading(service: RankingService) -> list[FadingRanker]:

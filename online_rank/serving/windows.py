@@ -40,7 +40,9 @@ def gather(state: ServiceState, message: Any, request: bytes, at: float, now: fl
         number, waiting = pending.number(query_id) or 0, pending.get(query_id)
         if displayed is not None:
             require_known(displayed, block_of(state, number, waiting[0]).ids or ())
-        require_known(given, known_documents(state, number, waiting) if displayed is None else displayed)
+            require_known(given, displayed, "displayed")
+        else:
+            require_known(given, known_documents(state, number, waiting))
     else:
         pending.require_room_for_early(len(given))
     early = {"early": True} if place == "early" else {}

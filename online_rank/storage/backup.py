@@ -7,8 +7,11 @@ from online_rank.storage.checkpoint import STATE
 from online_rank.storage.database import Rows, reading
 from online_rank.storage.files import replaced, require_replaceable
 from online_rank.storage.folder import CheckpointError, Folder
+from online_rank.storage.postgres import require_folder
 from online_rank.storage.saved import Saved
 from online_rank.storage.state import write_count
+
+_BY_POSTGRES = "back it up and restore it with PostgreSQL's own tools"
 
 
 def back_up(folder: str | os.PathLike[str], file: str | os.PathLike[str]) -> int:
@@ -20,9 +23,12 @@ def back_up(folder: str | os.PathLike[str], file: str | os.PathLike[str]) -> int
     ------
     CheckpointError, ModelFileError
         The state is damaged, or there is none; an older file is as it was.
+    ValueError
+        The folder is the address of a database.
     OSError
         It cannot be read or written.
     """
+    require_folder(folder, _BY_POSTGRES)
     require_replaceable(file)
     target = Path(os.path.realpath(file))
     with reading(folder, STATE) as rows, replaced(target) as temporary:
@@ -38,9 +44,12 @@ def restore(file: str | os.PathLike[str], folder: str | os.PathLike[str]) -> int
     ------
     CheckpointError, ModelFileError
         The backup is damaged, or the folder has a state, or is in use.
+    ValueError
+        The folder is the address of a database.
     OSError
         It cannot be read or written.
     """
+    require_folder(folder, _BY_POSTGRES)
     with Folder(folder) as held:
         if (held.path / STATE).exists():
             raise CheckpointError(f"{folder} has a state already: restore to another folder")

@@ -67,6 +67,10 @@ class _PostgresRows(Rows):
             text = str(error).partition("\n")[0] or type(error).__name__
             if error.sqlstate in ("XX001", "XX002"):
                 raise CheckpointError(f"{self.path} is damaged: {text}") from None
+            if error.sqlstate in ("42703", "42P01"):
+                raise CheckpointError(
+                    f"{self.path} has other tables in the schema {_SCHEMA} than this release: {text}"
+                ) from None
             if error.sqlstate == "53100":
                 raise OSError(errno.ENOSPC, text, self.path) from None
             failure = OSError(errno.EIO, text, self.path)
@@ -265,6 +269,12 @@ def saved_in_postgres(place: str) -> Iterator[Saved]:
 def is_postgres(place: Any) -> bool:
     """Whether a place is the address of a PostgreSQL database."""
     return isinstance(place, str) and place.startswith(SCHEMES)
+
+
+def require_folder(place: Any, instead: str) -> None:
+    """Raise ValueError for the address of a database where a folder is needed; `instead` says what to do."""
+    if is_postgres(place):
+        raise ValueError(f"{shown(place)} is a database, not a folder: {instead}")
 
 
 def shown(place: str) -> str:

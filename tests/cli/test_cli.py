@@ -10,22 +10,24 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import online_rank
-from online_rank import AdditiveRanker, BlendRanker, load, rank_one, read
+from online_rank import AdditiveRanker, BlendRanker, History, load, rank_one, read
 from online_rank._kernels.ahead.loading import in_use
 from online_rank.base import steps_of
-from online_rank.cli import main
+from online_rank.cli import main, serve
 from online_rank.cli.options import Service
 from online_rank.cli.positions import how_it_serves
 from online_rank.cli.service import maker
 from online_rank.cli.settings import SHUFFLE_BUFFER, shuffled
 from online_rank.evaluate import progressive
 from online_rank.metrics import metric
+from online_rank.serving import RankingService
 
 ROOT = Path(online_rank.__file__).resolve().parents[1]
 
@@ -396,12 +398,21 @@ def test_a_service_begins_with_the_ranking_of_today(files, field):
     )
 
 
+def test_a_start_says_nothing_of_the_query_that_warms_it_up():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        serve._warm(RankingService(History("user") | AdditiveRanker()))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (("--from-today", "x", "--challenger", "m"), "--from-today has a challenger"),
         (("--keep", ".9"), "--keep needs --from-today"),
         (("--from-today", "x", "--keep", "1.5"), "keep is 1.5"),
+        (("--from-today", "x", "--ranker", "additive"), "--ranker additive does not"),
+        (("--from-today", "-"), "--from-today is '-'"),
+        (("--key", "shop", "--checkpoint", "postgresql:///shop"), "--key needs a folder as --checkpoint"),
     ],
 )
 def test_options_of_today(files, run, options, message):

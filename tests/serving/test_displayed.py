@@ -6,12 +6,13 @@ import pytest
 
 from online_rank import ClickPerceptron, ExaminedRanker, History, PerceptronRanker, PlackettLuce, SwapRanker
 from online_rank.feedback import Impression
-from online_rank.serving import Challenge, FeedbackPlan
+from online_rank.serving import Challenge, FeedbackPlan, evidence
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.evidence import MOST_EVIDENCE
 from online_rank.serving.metrics import Figures
 from online_rank.serving.models import Models
 from online_rank.serving.protocol import RankingService
+from online_rank.serving.stored_times import latest_time, set_back
 from online_rank.storage.files import from_bytes, to_bytes
 
 DOCS = {name: {"x": float(i), "y": float(i % 3)} for i, name in enumerate("fedcba")}
@@ -56,7 +57,7 @@ def test_pinned_and_excluded_documents():
     [
         ({"pinned": {"0": "a"}}, "pinned is 0"),
         ({"pinned": {"first": "a"}}, "pinned has position 'first'; positions are whole numbers from 1"),
-        ({"pinned": {"1": "a", "01": "b"}}, "positions are whole numbers from 1, each once"),
+        ({"pinned": {"1": "a", "01": "b"}}, "pinned has position '01'; positions are whole numbers from 1, each once"),
         ({"pinned": {"1": "z"}}, "document 'z', which is not in the query"),
         ({"pinned": {"9": "a"}}, "pinned has position 9, but 4 documents are shown"),
         ({"excluded": "a"}, "excluded is"),
@@ -93,6 +94,54 @@ def test_a_changed_list_is_left_out_and_counted(window):
     assert service.model.weights.tolist() == weights.tolist()
     assert replayed(saved, replies) == to_bytes(service)
     assert "online_rank_displayed_total 0.0" in Figures(Models(lambda: service), set()).text()
+
+
+@pytest.mark.parametrize("window", [None, 60.0])
+def test_a_displayed_list_has_each_document_once(window):
+    service = swaps(plan=None if window is None else FeedbackPlan(window=window, events={"click": 1}))
+    service.handle(request(id=1, docs=DOCS))
+    before = to_bytes(service)
+    twice = service.handle(request(id=1, clicks=["a"], displayed=["a", "b", "a"])).answer["error"]
+    assert twice == "displayed has document 'a' twice"
+    assert service.handle(request(id=1, clicks=[], displayed=[])).answer["error"].startswith("displayed is empty")
+    error = service.handle(request(id=1, clicks=["c"], displayed=["a", "b"])).answer["error"]
+    assert ("'c' was not shown" if window is None else "'c' is not among those displayed") in error
+    assert to_bytes(service) == before
+
+
+def test_of_lists_displayed_at_the_same_time_the_last_one_counts():
+    model = ExaminedRanker(PerceptronRanker(), examination=(1.0, 0.5, 0.3), k=3)
+    service, ts = RankingService(model, plan=FeedbackPlan(window=60.0, events={"click": 1})), CLOCK.now() - 200
+    saved, replies = to_bytes(service), [service.handle(request(id=1, docs=DOCS, ts=ts))]
+    for displayed in (["f", "e", "d", "c"], ["b", "a", "f"]):
+        replies.append(service.handle(request(id=1, clicks=["f"], displayed=displayed, ts=ts + 1)))
+    replies.append(service.handle(request(id=2, docs=DOCS, ts=ts + 100)))
+    assert [closed.feedback for closed in replies[-1].closed] == [Impression(("b", "a", "f")).clicked(["f"])]
+    assert replayed(saved, replies) == to_bytes(service)
+
+
+@pytest.mark.parametrize(
+    ("docs", "fields", "clicks"),
+    [
+        ("abcd", {"pinned": {"1": "a", "2": "b", "3": "c", "4": "d"}}, "a"),
+        ("abc", {"pinned": {"1": "c", "2": "b"}}, "c"),
+        ("ab", {"pinned": {"1": "b"}, "excluded": ["a"]}, "b"),
+        ("ab", {"excluded": ["a", "b"]}, ""),
+        ("a", {}, "a"),
+    ],
+)
+@pytest.mark.parametrize("window", [None, 60.0])
+def test_clicks_where_there_is_nothing_to_compare_teach_nothing(docs, fields, clicks, window):
+    service = swaps(plan=None if window is None else FeedbackPlan(window=window, events={"click": 1}))
+    saved, weights, ts = to_bytes(service), service.model.weights.tobytes(), CLOCK.now()
+    replies = [service.handle(request(id=1, docs={name: DOCS[name] for name in docs}, ts=ts - 200, **fields))]
+    replies.append(service.handle(request(id=1, clicks=[*clicks], ts=ts - 190)))
+    replies.append(service.handle(request(id=2, docs=DOCS, ts=ts - 100)))
+    assert replies[1].answer == ({"id": 1, "learned": True, "loss": 0.0} if window is None else {"id": 1, "accepted": True})
+    stats = service.stats()
+    assert (stats["learned"], stats["refused"], stats["pending"]) == (1, 0, 1)
+    assert service.model.weights.tobytes() == weights
+    assert replayed(saved, replies) == to_bytes(service)
 
 
 def test_a_changed_list_counts_as_an_impression_for_histories():
@@ -166,3 +215,39 @@ def test_one_user_gives_so_much_evidence_in_a_day(window, whose):
         replies.append(service.handle(request(id=i, clicks=[], ts=at, **other)))
         assert replies[-1].answer[done]
     assert replayed(saved, replies) == to_bytes(service)
+
+
+@pytest.mark.parametrize("window", [None, 60.0])
+def test_late_feedback_around_midnight_begins_no_new_account(window):
+    service = swaps(plan=None if window is None else FeedbackPlan(window=window, events={"click": 1}))
+    saved, replies, taken = to_bytes(service), [], 0
+    midnight = CLOCK.now() // 86_400 * 86_400 - 86_400
+    for i in range(MOST_EVIDENCE + 20):
+        ts = midnight + (5 if i % 2 else -5)
+        replies.append(service.handle(request(id=i, docs=DOCS, ts=ts)))
+        page = replies[-1].answer["ranking"][:1]
+        replies.append(service.handle(request(id=i, clicks=page, ts=ts, user="u17")))
+        taken += replies[-1].answer["learned" if window is None else "accepted"]
+    # The first one was of the day before.
+    assert taken == MOST_EVIDENCE + 1
+    assert replayed(saved, replies) == to_bytes(service)
+
+
+def test_names_that_are_counted_are_limited(monkeypatch):
+    monkeypatch.setattr(evidence, "_MOST_KEPT", 10)
+    service = swaps()
+    for i in range(20):
+        page = service.handle(request(id=i, docs=DOCS)).answer["ranking"][:1]
+        # One that gives again and again does not drop its own count, and each is a session and a user.
+        service.handle(request(id=i, clicks=page, session=f"s{i}", user="u" if i > 14 else f"u{i}"))
+    assert len(service._evidence) == 10
+    assert [*service._evidence.values()].count(1) == 9
+    assert max(service._evidence.values()) == 5
+
+
+def test_a_day_that_a_wrong_clock_has_left_is_set_back():
+    service, ahead = swaps(), CLOCK.now() + 400 * 86_400
+    service._evidence_day = int(ahead // 86_400)
+    assert latest_time(service) == ahead // 86_400 * 86_400
+    assert set_back(service, CLOCK.now()) == (1, [])
+    assert latest_time(service) <= CLOCK.now()

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import json
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +13,11 @@ for package in ("starlette", "prometheus_client", "httpx"):
 
 import httpx  # noqa: E402
 
-from online_rank import PerceptronRanker, PlackettLuce, SwapRanker  # noqa: E402
+from benchmarks._http import Server  # noqa: E402
+from online_rank import History, PerceptronRanker, PlackettLuce, SwapRanker  # noqa: E402
 from online_rank.serving import FeedbackPlan, Models, RankingApp, RankingService  # noqa: E402
 from online_rank.serving import readers as module  # noqa: E402
+from online_rank.serving.challenge import from_today  # noqa: E402
 from online_rank.serving.durable import DurableService, read_service  # noqa: E402
 from online_rank.serving.readers import ReaderModels  # noqa: E402
 from online_rank.serving.served import ServedModel  # noqa: E402
@@ -220,6 +224,23 @@ def test_keys_have_their_models_and_new_keys_are_made_by_the_learner(tmp_path):
     run(scenario, by_key=True, directory=tmp_path / "shops")
 
 
+def test_a_key_that_takes_no_rankings_holds_up_no_other():
+    async def main():
+        async def send(key, body):
+            sent.append(key)
+            return (503, {"error": "the model of this key cannot be opened"}) if key == "bad" else (200, {})
+
+        sent = []
+        box = module.Outbox(send)
+        for key, query in (("bad", 1), ("bad", 2), ("good", 1), ("bad", 3), ("good", 2)):
+            box.put(key, query, b"{}")
+        assert [await box.send_some() for _ in range(3)] == [False, True, False]
+        assert sent == ["bad", "good", "bad"]
+        assert [each[:2] for each in box._waiting] == [("bad", 1), ("bad", 2), ("bad", 3)]
+
+    asyncio.run(main())
+
+
 def test_what_changes_the_model_is_for_the_learner():
     async def scenario(learner, link, reader):
         await reader.post("/rank", RANK)
@@ -231,6 +252,41 @@ def test_what_changes_the_model_is_for_the_learner():
         assert (await reader.post("/rank", b"{"))[0] == 400
 
     run(scenario)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_reader_whose_token_is_refused_says_so_and_no_client_is_blamed(status, caplog):
+    async def scenario(learner, link, reader):
+        await reader.post("/rank", RANK)
+        await until(lambda: not reader.models.outbox.n_bytes)
+        refusing = httpx.MockTransport(lambda _: httpx.Response(status, json={"error": "send the token"}))
+        reader.models._http = httpx.AsyncClient(transport=refusing, base_url="http://localhost")
+        code, answer = await reader.post("/learn", GRADES)
+        assert (code, answer["error"].partition(":")[0]) == (503, "the learner refuses the token of this reader")
+        await until(lambda: "refuses the token of this reader" in caplog.text)
+        assert (await reader.post("/rank", {**RANK, "id": "q2"}))[0] == 200
+        reader.models._http = httpx.AsyncClient(transport=link, base_url="http://localhost")
+        for query in ("q1", "q2"):
+            assert (await reader.post("/learn", {**GRADES, "id": query}))[1]["learned"]
+
+    run(scenario)
+
+
+def test_the_context_that_a_challenger_looks_at_reaches_the_learner():
+    def make():
+        today, challenge = from_today({"x": 1.0}, History("user") | SwapRanker(), k=3)
+        return RankingService(today, challenge=challenge)
+
+    async def scenario(learner, link, reader):
+        for i in range(3):
+            ask = {"id": i, "docs": {name: {"x": n} for n, name in enumerate("abcd")}, "context": {"user": "u"}}
+            _, answer = await reader.post("/rank", ask)
+            assert (await reader.post("/learn", {"id": i, "clicks": answer["ranking"][1:2]}))[1]["learned"]
+        challenge = service_of(learner).challenge
+        assert challenge.model["SwapRanker"].weights.any()
+        assert challenge.n_failed == 0
+
+    run(scenario, make)
 
 
 def test_columns_and_binary_requests_reach_the_learner():
@@ -314,3 +370,20 @@ def test_what_models_remember_reaches_the_learner_with_the_ranking():
         assert answer["refused"][0]["error"].startswith("what waits with the query is not what the model makes of it")
 
     run(scenario, make)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_readers_end_with_the_learner_that_started_them(tmp_path):
+    def runs(pid):
+        with contextlib.suppress(OSError):
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return False
+
+    with Server(str(tmp_path / "state"), options=["--readers", "1"]) as server:
+        tasks = Path(f"/proc/{server.process.pid}/task")
+        asyncio.run(until(lambda: any(task.read_text() for task in tasks.glob("*/children"))))
+        (reader,) = [pid for task in tasks.glob("*/children") for pid in task.read_text().split()]
+        asyncio.run(until(lambda: b"--reads-from" in Path(f"/proc/{reader}/cmdline").read_bytes()))
+        server.stop(kill=True)
+    asyncio.run(until(lambda: not runs(reader)))

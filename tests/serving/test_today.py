@@ -6,11 +6,11 @@ import json
 import numpy as np
 import pytest
 
-from online_rank import PlackettLuce, RidgeRanker, SwapRanker
+from online_rank import History, PlackettLuce, RidgeRanker, SwapRanker
 from online_rank.feedback import Impression
 from online_rank.metrics.interleaving import draft
 from online_rank.rankers.fixed import FixedRanker
-from online_rank.serving import RankingService
+from online_rank.serving import Challenge, RankingService
 from online_rank.serving.challenge import from_today, least_drafted
 from online_rank.storage.files import from_bytes, to_bytes
 
@@ -49,6 +49,14 @@ def test_draws_and_votes_keep_the_budget_together(keep, k):
     assert RankingService(today, challenge=challenge).stats()["keep"] == keep
 
 
+def test_a_budget_below_what_votes_keep_is_refused_by_its_name():
+    for k in (3, 10):
+        least = 0.5 * least_drafted(k)
+        from_today({"x": 1.0}, SwapRanker(), keep=least + 1e-6, k=k)
+        with pytest.raises(ValueError, match=f"keep is 0.1; it must be a number above {least:g}"):
+            from_today({"x": 1.0}, SwapRanker(), keep=0.1, k=k)
+
+
 def shop(good, seed, n=400, keep=0.9, **users):
     """A service that is asked, and clicked by users who look for `good`; the replies that exchanged the models."""
     rng, weights = np.random.default_rng(seed), users.get("weights", {"good": 1.0})
@@ -65,6 +73,49 @@ def shop(good, seed, n=400, keep=0.9, **users):
         if replies[-1].promoted:
             promoted.append((i, replies[-1].promoted))
     return service, promoted, saved, replies
+
+
+def with_context(model, rival=None):
+    if rival is None:
+        today, challenge = from_today({"score": 1.0}, model, keep=0.5, k=3)
+        return RankingService(today, challenge=challenge)
+    return RankingService(model, challenge=Challenge(rival))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: with_context(History("user") | SwapRanker()),
+        lambda: with_context(History("user") | SwapRanker(PlackettLuce(3)), SwapRanker(PlackettLuce(3))),
+        lambda: with_context(SwapRanker(PlackettLuce(3)), History("user") | SwapRanker(PlackettLuce(3))),
+    ],
+)
+def test_one_of_the_two_models_may_look_at_the_context(make):
+    service, replies = make(), []
+    docs = {name: {"score": i, "x": i % 2} for i, name in enumerate("abcd")}
+    saved = to_bytes(service)
+    for i in range(8):
+        ask = {"id": i, "docs": docs, "context": {"user": "u"}}
+        replies.append(service.handle(json.dumps(ask).encode()))
+        clicks = replies[-1].answer["ranking"][1:2]
+        replies.append(service.handle(json.dumps({"id": i, "clicks": clicks}).encode()))
+        assert replies[-1].answer["learned"]
+    assert service.handle(json.dumps({"id": 9, "docs": docs, "context": {"user": "u"}, "explain": ["a", "b"]}).encode()).answer[
+        "explanation"
+    ]
+    assert service.challenge.n_failed == 0
+    back = from_bytes(saved)
+    for reply in replies:
+        for outcome in reply.outcomes:
+            back.replay(json.loads(json.dumps(outcome.fields)), outcome.number, outcome.waiting, outcome.feedback)
+    assert to_bytes(back) == to_bytes(service)
+
+
+def test_a_context_that_neither_model_looks_at_is_refused():
+    today, challenge = from_today({"score": 1.0}, SwapRanker(), k=3)
+    service = RankingService(today, challenge=challenge)
+    ask = {"id": 1, "docs": {"a": {"score": 1}, "b": {"score": 2}}, "context": {"user": "u"}}
+    assert service.handle(json.dumps(ask).encode()).answer["error"].startswith("context: no step of FixedRanker uses")
 
 
 def test_it_takes_over_and_steps_back():

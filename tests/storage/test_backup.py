@@ -11,6 +11,7 @@ import threading
 import pytest
 
 from online_rank import PerceptronRanker, StreamScaler
+from online_rank.cli.service import forget
 from online_rank.serving import FeedbackPlan, RankingService
 from online_rank.serving.durable import DurableService, read_service
 from online_rank.storage import CheckpointError, ModelFileError
@@ -119,6 +120,15 @@ def test_a_damaged_state_replaces_no_backup(tmp_path):
     restore(tmp_path / "copy.db", tmp_path / "new")
     with pytest.raises(CheckpointError, match="has a state already"):
         restore(tmp_path / "copy.db", tmp_path / "new")
+
+
+def test_a_database_is_no_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    place = "postgresql://me:secret@host/shop"
+    for refused in (lambda: back_up(place, "b"), lambda: restore("b", place), lambda: forget(place, ["q1"], None, None)):
+        with pytest.raises(ValueError, match=r"^postgresql://host/shop is a database, not a folder: (back it up|send POST)"):
+            refused()
+    assert not [*tmp_path.iterdir()]
 
 
 def test_without_a_state_nothing_is_written(tmp_path):

@@ -157,6 +157,16 @@ def test_damage_is_found(place, server, statement, message):
 
 
 @slow
+@pytest.mark.parametrize("table", ["journal(n INT)", "leader(n INT)"])
+def test_tables_of_another_layout_are_named(place, server, table):
+    execute(server, f"CREATE SCHEMA online_rank; CREATE TABLE online_rank.{table}")
+    with pytest.raises(
+        CheckpointError, match=r"has other tables in the schema online_rank than this release: column .* does not"
+    ):
+        serving(place)
+
+
+@slow
 def test_a_database_that_is_away_is_an_error_that_names_it(server):
     with pytest.raises(OSError, match=r"postgresql:///nowhere"):
         PostgresState("postgresql:///nowhere?host=/tmp/there-is-none&user=tester")

@@ -59,11 +59,16 @@ def serve(
     from online_rank.cli.serve import Place
     from online_rank.cli.serve import serve as listen
     from online_rank.cli.service import check, maker
+    from online_rank.storage.postgres import is_postgres
 
     log_to_stderr(log_format, log_level)
     check(context, service)
     if from_today is not None and service.challenger is not None:
         raise typer.BadParameter("--from-today has a challenger: the model that learns")
+    if from_today is not None and not from_today.removeprefix("-"):
+        raise typer.BadParameter(f"--from-today is {from_today!r}; it is the name of a feature")
+    if from_today is not None and is_given(context, "ranker") and service.ranker != "swap":
+        raise typer.BadParameter(f"--from-today learns from clicks on swapped documents; --ranker {service.ranker} does not")
     if keep is not None and from_today is None:
         raise typer.BadParameter("--keep needs --from-today: without a ranking of today there is nothing to keep")
     if idle is not None and service.feedback_window is None:
@@ -77,6 +82,8 @@ def serve(
     if key is None and any(is_given(context, name) for name in ("max_models", "max_keys", "max_bytes", "key_ttl")):
         raise typer.BadParameter("--max-models, --max-keys, --max-bytes and --key-ttl need --key")
 
+    if key is not None and is_postgres(service.checkpoint):
+        raise typer.BadParameter("--key needs a folder as --checkpoint: a PostgreSQL database holds one model")
     if snapshots and service.checkpoint is None:
         raise typer.BadParameter("--snapshots needs a --checkpoint")
 
