@@ -54,6 +54,15 @@ def test_one_model_and_one_seed():
     assert runs.values("model", "mrr").shape == (1,)
     assert math.isnan(runs.spread("model").error)
     assert "±" not in repr(runs)
+    same, once = PerceptronRanker(), iter(stream(0))
+    with pytest.raises(ValueError, match="gives seed 1 the model of seed 0, which has learned"):
+        evaluate.repeat(lambda seed: same, stream, seeds=2)
+    with pytest.raises(ValueError, match="the stream of seed 5 has no queries"):
+        evaluate.repeat(MODELS, lambda seed: once, seeds=[3, 5])
+    with pytest.raises(ValueError, match="the stream of seed 0 has no queries"):
+        evaluate.repeat(MODELS["last"], lambda seed: once, seeds=1)
+    with pytest.raises(ValueError, match="seeds has 5 twice"):
+        evaluate.repeat(MODELS, stream, seeds=[3, 5, 5])
     with pytest.raises(ValueError, match="at least one seed"):
         evaluate.repeat(MODELS, stream, seeds=[])
 

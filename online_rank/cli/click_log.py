@@ -297,9 +297,25 @@ def compared(log: ClickLog, k: int, shown: bool | None) -> Any:
     from online_rank.feedback import NaturalVariation
 
     positions, context = NaturalVariation(k=min(k, MOST_POSITIONS)), [] if log.topic is None else [log.topic]
+    n_lists = n_without = 0
     for x, clicks in log.watched("measuring the examination of positions", shown, context):
-        positions.update(x.context[0][log.topic] if context else None, clicks)
+        topic = x.context[0][log.topic] if context else None
+        n_lists += 1
+        if context and topic is None:
+            n_without += 1  # it is not known with which lists it can be compared
+        else:
+            positions.update(topic, clicks)
+    require_texts(log.topic, n_lists, n_without)
     return positions
+
+
+def require_texts(topic: str | None, n_lists: int, n_without: int) -> None:
+    """Raise ValueError if all lists are without a text, in the column `topic`."""
+    if n_without and n_without == n_lists:
+        raise ValueError(
+            f"none of {n_lists:,} lists has a text in column {topic!r}, and clicks are compared within one text: name another "
+            "column (--topic), or give the queries of UBI with its events"
+        )
 
 
 def _taught(model: Any, log: ClickLog, seen: Seen, shown: bool | None, learns: bool = True) -> tuple[Any, Any]:

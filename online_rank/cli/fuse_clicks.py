@@ -103,7 +103,7 @@ def _taught(model: Any, rule: str, log: ClickLog, queries: dict[str, Any], seen:
         ranker.learn_one(listed, clicks)
         met["lists"] += 1
         met["clicked"] += clicks.any
-    verdict = against(values.get("today"), values.get("learned"), "what was learned", f"today's rule, {rule},")
+    verdict = against(values.get("today"), values.get("learned"), "what was learned", f"today's rule ({rule})")
     found = {name: value.interval()._asdict() for name, value in values.items()} if met["lists"] else {}
     return met | {"value_first": found, "verdict": verdict}
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from online_rank.cli.click_log import ClickLog
+from online_rank.cli.click_log import ClickLog, require_texts
 from online_rank.cli.files import refuse_overwriting
 from online_rank.feedback import Judgement, Judgements, judgements
 from online_rank.feedback.judgements import LEAST
@@ -41,6 +41,7 @@ def run(log: ClickLog, out: str, caps: Mapping[str, str | None], as_json: bool) 
         "without_topic": read["without a text"],
         "late": read["late"],
         "capped": made.capped,
+        "uncapped": {name: read[f"without {name}"] for name in limits},
         "deep": made.deep,
         "examination": list(made.examination),
         "strength": made.strength,
@@ -68,14 +69,17 @@ def _lists(log: ClickLog, keys: list[str], read: Counter[str], shown: bool | Non
     """The text of each query, the clicks, and the keys; `read` counts what is left out."""
     lists = log._replace(reading=log.reading._replace(features=[])).reader([str(log.topic), *keys])
     with progress("counting clicks", unit="lists", shown=shown) as bar:
+        number = 0
         for number, (x, clicks) in enumerate(lists, start=1):
             about = dict(x.context[0])
             text = about.pop(log.topic)
             if text is None:
                 read["without a text"] += 1
             else:
+                read.update(f"without {name}" for name, value in about.items() if value is None)
                 yield text, clicks, about
             bar(number)
+    require_texts(log.topic, number, read["without a text"])
     read["late"] = lists.n_late
 
 
@@ -90,6 +94,9 @@ def _print(report: Mapping[str, Any], made: Judgements, given: bool) -> None:
     ):
         if count:
             print(f"  left out: {count:,} {what}")
+    for name, count in report["uncapped"].items():
+        if count:
+            print(f"  not capped: {count:,} lists without a value of {name!r}")
     print(
         f"examination of positions 1, 2, ..., {'given' if given else 'from documents that moved'}: "
         + ", ".join(f"{theta:.3f}" for theta in made.examination)

@@ -249,7 +249,7 @@ def tokens_by_role(file: str | None) -> dict[str, list[str]]:
 def _warm(service: RankingService) -> None:
     """Let a copy of a service answer once, so that no client waits for the compiler."""
     service = copy.deepcopy(service)
-    with warnings.catch_warnings():  # They are about this query: it has no key, for one.
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they would be about documents that no user has sent
         service.handle(b'{"id": 1, "docs": {"a": {"x": 1}, "b": {"x": 2}}}')
         service.handle(b'{"id": 1, "grades": {"a": 1, "b": 0}}')

@@ -57,7 +57,7 @@ class Band(NamedTuple):
     queries
         int64 (r,): numbers of queries.
     mean, lower, upper
-        float64 (r,) each. The interval is that of Student's t, at one point at a time.
+        float64 (r,) each. The interval is Student's t interval, valid at one point at a time.
     """
 
     queries: np.ndarray
@@ -95,7 +95,7 @@ class Repeated:
         return Spread.of(self.values(model, metric))
 
     def difference(self, a: str, b: str, metric: str | None = None) -> Spread:
-        """By how much a metric of model `a` exceeds that of `b` on the same streams: the mean, and its standard error."""
+        """By how much a metric is larger for model `a` than for `b` on the same streams: the mean, and its standard error."""
         return Spread.of(self.values(a, metric) - self.values(b, metric))
 
     def curve(self, model: str, metric: str | None = None, *, level: float = 0.95) -> Band:
@@ -149,7 +149,8 @@ def repeat(
     Raises
     ------
     TypeError, ValueError
-        There is no seed, or as `progressive`.
+        There is no seed, or one twice; a seed gets the model of the one before, or a stream without queries; or as
+        `progressive`.
 
     Examples
     --------
@@ -169,15 +170,24 @@ def repeat(
         seeds = range(seeds)
     if not len(seeds) or not makers:
         raise ValueError("repeat needs at least one seed and one model")
+    if len({*seeds}) < len(seeds):
+        raise ValueError(f"seeds has {next(seed for seed in seeds if [*seeds].count(seed) > 1)} twice: its runs would be equal")
     traces: dict[str, list[Trace]] = {name: [] for name in makers}
+    models: dict[str, Any] = {}
     with shown_progress("seeds", len(seeds), shown=progress) as show:
         for k, seed in enumerate(seeds):
             stream = make_stream(seed)
-            models = {name: make(seed) for name, make in makers.items()}
+            before, models = models, {name: make(seed) for name, make in makers.items()}
+            if any(models[name] is model for name, model in before.items()):
+                raise ValueError(
+                    f"make_model gives seed {seed} the model of seed {seeds[k - 1]}, which has learned: make a new one"
+                )
             several = len(models) > 1
             given = models if several else next(iter(models.values()))
             run = progressive(stream, given, copy.deepcopy(metrics), every=every, progress=False)
             for name in makers:
                 traces[name].append(run.traces[name] if several else run)
+                if not traces[name][-1].n_queries:
+                    raise ValueError(f"the stream of seed {seed} has no queries: make_stream makes a new one for each seed")
             show(k + 1)
     return Repeated(seeds, traces)

@@ -61,7 +61,7 @@ def progressive(
         Called with the trace after every query.
     checkpoint
         A directory. Model, metrics and trace are written to it at intervals and at the end; if it holds a checkpoint, the run
-        passes over the queries that it has learned, and goes on. After a crash the same call on the same stream ends with the
+        passes over the queries that it has learned, and continues. After a crash the same call on the same stream ends with the
         same model, metrics and trace (except `elapsed`), bit for bit, as an uninterrupted run.
 
     Returns
@@ -166,7 +166,7 @@ def _meet(
     # Clicks are no grades, and give no loss.
     graded = not isinstance(y, Feedback)
     losses = {name: served_loss(target, scores, y) if graded else None for name, scores in answers.items()}
-    # One model undoes by itself what it cannot learn.
+    # A single model undoes what it cannot learn.
     parts = [*models.values()] if len(models) > 1 else []
     with all_or_nothing(*parts, *(metric for named in measured.values() for metric in named.values())):
         for name, model in models.items():
@@ -194,7 +194,7 @@ def _state(model: Any, metrics: dict[str, Any], trace: Trace) -> dict[str, Any]:
 
 
 def _go_on(directory: CheckpointDirectory, model: Any, metrics: dict[str, Any], trace: Trace) -> None:
-    """Restore model, metrics and trace from the checkpoint, if there is one."""
+    """Restore model, metrics and trace from the checkpoint, if the directory holds one."""
     saved = directory.read()
     if saved is None:
         return

@@ -1,4 +1,4 @@
-"""Queries read a little ahead, which a model ranks and learns in one call: the outcome is that of one by one, bit for bit."""
+"""Queries read a little ahead, which a model ranks and learns in one call, with the outcome of one by one, bit for bit."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from online_rank.measures.learned import AnyMeasure
 from online_rank.query import Block
 from online_rank.query.forms import plain_query
 
-#: So many queries are met one by one before any are read ahead, and so many queries, or bytes of features, are at most.
+#: How many queries are met one by one before any are read ahead, and the most queries, and bytes of features, read ahead.
 _FIRST, _QUERIES, _BYTES = 16, 256, 2 << 20
 
 

@@ -153,7 +153,7 @@ class Trace:
     def _add_together(
         self, sizes: np.ndarray, rounds: np.ndarray, values: Sequence[dict[str, float]], losses: np.ndarray
     ) -> None:
-        """As `_add` of each of q queries in turn, by their rounds (q, fields); `losses` (q,) are NaN where there is none.
+        """As `_add` of each of q queries in turn, by their rounds (q, fields); `losses` (q,) are NaN for queries without one.
 
         `values` has the metrics after each query that is a multiple of `_spacing`, and after the last one.
         """

@@ -23,7 +23,7 @@ def adapt(model: Any, query: Any, *, metric: str = "cosine") -> np.ndarray:
     query
         (d,): the vector of the query.
     metric
-        That of `Vectors`.
+        The metric of `Vectors`.
 
     Returns
     -------

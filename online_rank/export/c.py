@@ -208,7 +208,7 @@ static int {called}_scores(const double *x, int n, double *scores) {{
         return self._records("curve", rows)
 
     def _records(self, kind: str, rows: Sequence[str]) -> str:
-        """A table of a type of its own; its name."""
+        """Add a table of structs of this kind; returns its name."""
         called, lines = self._new_name(), ",\n".join(rows or ["    {0}"])
         self.text += f"static const {self.name}_{kind} {called}[{max(len(rows), 1)}] = {{\n{lines}\n}};\n\n"
         return called

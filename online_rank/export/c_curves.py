@@ -16,9 +16,9 @@ class CurveTable(NamedTuple):
     Attributes
     ----------
     finder
-        The first and the last knot; cells a unit of values, or a power of two by which they are multiplied before their
-        logarithm is taken; the cell of 0, and how many bits of a number are left out, 0 if cells have one width; how often the
-        search halves.
+        The first and the last knot. The scale: cells a unit of values, or a power of two by which values are multiplied before
+        their logarithm is taken. The cell of 0. How many bits of a number are left out, 0 if cells have one width. How often
+        the search halves.
     cells
         For each cell how many knots after the first are below all of its values.
     u, y, slopes

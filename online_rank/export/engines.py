@@ -15,7 +15,7 @@ _OPENSEARCH_MOST = 5
 _SOLR_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 _VESPA_INPUT = re.compile(r"[A-Za-z_]\w*(\([\w.,\" -]*\))?(\.\w+)*")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-#: PostgreSQL cuts names of columns at so many bytes.
+#: PostgreSQL cuts names of columns at this many bytes.
 _SQL_BYTES = 63
 
 
@@ -33,7 +33,7 @@ def to_elasticsearch_linear(
     name
         Not used.
     names
-        The retriever of each run, a dict; where there is none, the run's name stands in its place.
+        A dict with the retriever of each run. The name of a run without a retriever stands in its place.
     queries
         For a model that Elasticsearch cannot compute: queries by which the nearest weights are fitted.
 
@@ -92,7 +92,7 @@ def to_opensearch_pipeline(
     name
         Name of the pipeline.
     names
-        Not used: the weights are in the order of the runs, which must be that of the hybrid query.
+        Not used: the weights are in the order of the runs. The hybrid query must have the same order.
 
     Raises
     ------

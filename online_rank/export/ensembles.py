@@ -19,7 +19,7 @@ LEAVES = 2048
 ZERO_FILLED = {"solr": "Solr", **dict.fromkeys(("elasticsearch", "opensearch"), "the plugin")}
 #: Known values are not below this.
 _LOWEST = -1e300
-#: Knots that are closer stand for one number and what is beside it.
+#: Knots that are closer than this stand for one number and its neighbour.
 _BESIDE = 1e-30
 
 
@@ -45,7 +45,7 @@ def as_trees(given: Prepared, *, zero_filled: str = "", leaves: int = LEAVES) ->
 
 
 def lowest_values(form: Form) -> dict[int, float]:
-    """The lowest values of the features that have curves; a knot beside 0 stands for 0."""
+    """The lowest values of the features that have curves; a knot next to 0 counts as 0."""
     lowest: dict[int, float] = {}
     for j, xs, _, _ in _curves_of(form, 1.0):
         low = 0.0 if abs(xs[0]) < _BESIDE else float(xs[0])

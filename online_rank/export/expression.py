@@ -22,9 +22,10 @@ class Dialect(NamedTuple):
     is_missing
         Takes the text of a value, and returns the condition that it is missing.
     in_query
-        Takes "standard", "minmax", "share" (that of the mid-rank among values that are not missing), or "uncentred", which is
-        standardised without its mean, the text of a value, and what is added to the deviation; returns the text of what the
-        value is in its query. None if the language sees one document at a time.
+        Takes how a value is made relative to its query, the text of the value, and what is added to the deviation. Returns the
+        text of the relative value. The first argument is "standard", "minmax", "share" (the mid-rank as a share of the values
+        that are not missing), or "uncentred" (standardised, but the mean is not subtracted). None if the language sees one
+        document at a time.
     curve, trees
         Take the text of a value, the points and slopes of a curve and what a missing value gives, or the texts of all columns
         and trees; return a call that computes them. None: they are written as conditionals.
@@ -47,7 +48,7 @@ _AT_ONCE = 16
 
 
 class Definitions(NamedTuple):
-    """Stages of named definitions, each in terms of those of earlier stages, and the score in terms of them."""
+    """Stages of named definitions, each in terms of names from earlier stages, and the score in terms of these names."""
 
     stages: list[list[tuple[str, str]]]
     score: str

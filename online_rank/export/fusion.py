@@ -22,8 +22,8 @@ class Engine(NamedTuple):
     parts
         The parts of `RunFeatures` that it can add up.
     column
-        Its own version of a part: `column(scores, part, k, floor)`, float64 (m,), of the scores of a run in the order of its
-        list, followed by those of the candidates that the run lacks, NaN.
+        Its own version of a part: `column(scores, part, k, floor)`, float64 (m,). The scores are a run's in the order of its
+        list, then NaN for each candidate that the run lacks.
     signed
         Whether weights may be negative.
     takes_features
@@ -33,7 +33,7 @@ class Engine(NamedTuple):
     floor
         The min-max score that it gives the smallest score of a run; None if it follows the model, or has another scale.
     differs
-        How its columns differ from those of `RunFeatures`; None where they are the same.
+        How its columns differ from the columns of `RunFeatures`; None if they are the same.
     """
 
     parts: tuple[str, ...]
@@ -83,7 +83,7 @@ def _reciprocal_rank(scores: np.ndarray, part: str, k: float, floor: float) -> n
 
 
 def _minmax(scores: np.ndarray, floor: float = 0.0, constant: float = 1.0) -> np.ndarray:
-    """Min-max scores, 0 where there is none; the constant if all are equal."""
+    """Min-max scores, 0 for a missing score; the constant if all scores are equal."""
     known = scores[~np.isnan(scores)]
     low, high = known.min(initial=np.inf), known.max(initial=-np.inf)
     if not high > low:
@@ -119,7 +119,7 @@ def _of_vespa(scores: np.ndarray, part: str, k: float, floor: float) -> np.ndarr
 
 
 def _of_sql(scores: np.ndarray, part: str, k: float, floor: float) -> np.ndarray:
-    """Equal scores share the mean of their ranks, as in `RunFeatures` where no list is known."""
+    """Equal scores share the mean of their ranks, as in `RunFeatures` for queries that are not `Runs`."""
     known = ~np.isnan(scores)
     if part == "found":
         return known.astype(np.float64)
@@ -169,8 +169,8 @@ ENGINES = {
 def fusion_weights(model: Any, to: str, *, queries: Sequence[Runs] | None = None) -> Weights:
     """The weights of a model for an engine: its own if the engine can add up what the model does, else the nearest.
 
-    The nearest are the weights, >= 0 where the engine wants that, whose scores have the least squared distance to those of the
-    model, both centred within each query, and those of the model scaled to the deviation of the others; documents are weighted
+    The nearest weights have scores with the least squared distance to the model's. They are >= 0 if the engine takes no others.
+    Both scores are centred within each query, and the model's are scaled to the deviation of the others. Documents are weighted
     by 1 / log2(1 + rank). The scales and the weights are computed in turn.
 
     Parameters

@@ -50,7 +50,7 @@ def serving_weights(model: Any) -> LinearForm:
 
     Returns
     -------
-    A `LinearForm`; its scores equal those of `predict_many` up to rounding.
+    A `LinearForm`; its scores equal the scores of `predict_many` up to rounding.
 
     Raises
     ------

@@ -323,7 +323,7 @@ def feature_texts(known: Sequence[Hashable] | None, n_features: int, names: Name
 
 
 def _text(name: Hashable) -> str:
-    """The text of a name; that of a level is "brand=acme", and "brand=*" of all that have no column."""
+    """The text of a name: "brand=acme" for a level, and "brand=*" for all levels that have no column."""
     if not is_level(name):
         return str(name)
     field, level = _parts(name)

@@ -23,8 +23,8 @@ class Target(NamedTuple):
     kinds : tuple of str
         Which of `KINDS` it computes.
     home : str
-        The module of this package and the function that write it: `write(model, name=..., names=...)`; those of the kind
-        "fusion" also take `queries`.
+        The module of this package and its function that writes the target: `write(model, name=..., names=...)`. Functions of
+        the kind "fusion" also take `queries`.
     """
 
     title: str

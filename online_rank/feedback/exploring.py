@@ -93,7 +93,7 @@ def kept_share(
 def _steepest(discounts: np.ndarray) -> np.ndarray:
     """What each of k documents loses at most for each place further down.
 
-    With gaps on the page, discounts need not be convex; D_p - (q - p) max over r > p of (D_p - D_r) / (r - p) is at most D_q.
+    With gaps on the page, discounts may not be convex; D_p - (q - p) max over r > p of (D_p - D_r) / (r - p) is at most D_q.
     """
     k = len(discounts)
     lower = np.arange(k) - np.arange(k)[:, None]

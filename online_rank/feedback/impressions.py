@@ -109,7 +109,7 @@ class Impression:
             object.__setattr__(self, "logits", _floats("logits", self.logits))
             self._require_one_each("logits", len(self.drawn))
         if self.rest is not None and (self.logits is None or not math.isfinite(self.rest)):
-            raise ValueError(f"rest is {self.rest}; it is a finite number beside logits, or None")
+            raise ValueError(f"rest is {self.rest}; it is a finite number and comes with logits, or None")
         if self.pairs_from is not None and (self.pairs_from not in (0, 1) or self.logits is not None):
             raise ValueError(f"pairs_from is {self.pairs_from}; it is 0 or 1 for a ranking without logits, or None")
         if self.held_back and self.logits is None and self.pairs_from is None:
@@ -290,7 +290,7 @@ class Clicks(Feedback):
         require_no_tiny("gains", np.array(gains))
         if gains and min(gains) < 0.0:
             i = gains.index(min(gains))
-            raise ValueError(f"gains: that of document {self.impression.order[i]!r} is {gains[i]}; gains are numbers >= 0")
+            raise ValueError(f"gains: document {self.impression.order[i]!r} has {gains[i]}; gains are numbers >= 0")
 
     @property
     def any(self) -> bool:

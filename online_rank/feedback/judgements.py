@@ -108,8 +108,8 @@ def judgements(
     posterior's quantiles. The grade is the number of `cuts` that r-hat reaches.
 
     Assumptions: a click means that the position is examined and the document attracts; the attraction for a query does not
-    change over the log; and with estimated examination those of `NaturalVariation`. ``docs/clicks.md`` says what happens where
-    they fail.
+    change over the log. Estimated examination also needs the assumptions of `NaturalVariation`. ``docs/clicks.md`` says what
+    happens where they fail.
 
     Parameters
     ----------

@@ -26,8 +26,8 @@ class NaturalVariation:
     positions.
 
     Assumptions: a click means that the position is examined and the document attracts; attraction does not change over the log;
-    and, given query and document, the position does not depend on attraction, as it would if the log's ranker learned from the
-    clicks of this very log. If in doubt, randomise some rankings (`PositionBias`).
+    given query and document, the position does not depend on attraction. It depends on attraction if the log's ranker learned
+    from the clicks of this very log. If in doubt, randomise some rankings (`PositionBias`).
 
     It keeps two numbers for each combination of document, query and position, so it is for logs, not for endless streams.
 
@@ -98,6 +98,11 @@ class NaturalVariation:
         wins = self.matches
         apart = _apart(wins + wins.T)
         if apart:
+            if not any(clicked.any() for _, clicked in self.counts.values()):
+                raise ValueError(
+                    f"nothing was clicked at the first {self.k} positions, or not in time: this log does not determine how "
+                    "often they are examined"
+                )
             raise ValueError(
                 f"position {apart[0]} and position 1 share no documents that were clicked, at least {_FEWEST:.0f} times: this "
                 "log does not determine how often it is examined; take a smaller k, or a longer log"

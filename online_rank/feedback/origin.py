@@ -1,8 +1,8 @@
-r"""Tests, at any time, whether the lists of a log came about as is said.
+r"""Tests, at any time, whether the lists of a log were drawn as claimed.
 
-The document at position p of a list is said to have been chosen with probability :math:`P_p` from the candidates that were
-left, :math:`n_p` of them. If so, each of these numbers of a list has an expectation of at most 1, given all lists before it
-(means are over the positions p):
+The log claims that the document at position p of a list was chosen with probability :math:`P_p` from the :math:`n_p` candidates
+that were left. If so, each of these numbers of a list has an expectation of at most 1, given all lists before it (means are
+over the positions p):
 
 - *candidates*: the mean of :math:`1 / (n_p P_p)`. In expectation, the share of candidates with a probability above 0.
 - *again*: the mean of :math:`1\{\text{shown}_p = \tau_p\} / P_p`, an importance weight, with tau the list that was shown the
@@ -16,7 +16,7 @@ left, :math:`n_p` of them. If so, each of these numbers of a list has an expecta
 
 .. math:: W_n = \text{mean over numbers and shares of } \prod_{t \le n} (1 + \lambda (U_t / 1.05 - 1)),
 
-and if the log is what it is said to be, :math:`P(W_n \ge 1 / \alpha \text{ for any } n) \le \alpha`. The factor 1.05 allows
+and if the lists were drawn as claimed, :math:`P(W_n \ge 1 / \alpha \text{ for any } n) \le \alpha`. The factor 1.05 allows
 for probabilities that are rounded: it holds for all logs whose expectations are at most 1.05.
 
 Proof. Each factor is >= 0 with an expectation of at most 1, so W_n is a nonnegative supermartingale that begins with 1; Ville's
@@ -45,18 +45,18 @@ _SAYS = (
     "row is of a document that could not be shown, or a column depends on the list",
     "documents with large probabilities are shown more often than these say: the probabilities are too large",
 )
-#: Equal lists of equal candidates that show that a log is deterministic, if there are no others.
+#: A log is deterministic if candidates came again in at least this many lists, and each list equals the one before.
 _FEWEST = 10
 _NAMED = 3
 
 
 class OriginTest:
-    """Test whether the lists of a log came about as is said: by their probabilities, or without chance but moved.
+    """Test the claimed origin of the lists of a log: drawn with their probabilities, or moved without chance.
 
     Parameters
     ----------
     alpha
-        The probability with which a log that is what it is said to be is refused, at any time.
+        The most probability with which a log whose claim is true is ever refused.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class OriginTest:
     --------
     >>> from online_rank.feedback import Impression, OriginTest
     >>> test = OriginTest()
-    >>> for row in range(100):  # always in the same order, whatever is said
+    >>> for row in range(100):  # always in the same order
     ...     test.update(("a", "b", "c"), Impression.shuffled(("a", "b", "c")), where=f"list {row + 1}")
     Traceback (most recent call last):
         ...
@@ -96,7 +96,7 @@ class OriginTest:
 
     @property
     def evidence(self) -> float:
-        """The wealth: how many times better the lists are foreseen than if the log were what it is said to be."""
+        """The wealth: how many times better the lists are foreseen than if they had been drawn as claimed."""
         return float(np.exp(np.minimum(self._wealth, 700.0)).mean())
 
     def update(
@@ -109,7 +109,7 @@ class OriginTest:
         candidates
             The ids of the m documents from which it was chosen.
         shown
-            The list, with its probabilities if there are any.
+            The list, with its probabilities if they are known.
         X
             Features (m, d) of the candidates, finite; None for none.
         where
@@ -118,7 +118,7 @@ class OriginTest:
         Raises
         ------
         ValueError
-            The list contradicts its probabilities, or the evidence against what is said of the log has reached 1 / alpha.
+            The list contradicts its probabilities, or the evidence against the claimed origin has reached 1 / alpha.
         """
         marginal = shown.placements is not None
         chances = shown.placements if marginal else shown.chances
@@ -141,7 +141,7 @@ class OriginTest:
         self._last[key] = shown.order
 
     def finish(self, *, moved: bool = True) -> None:
-        """Raise ValueError if there were no lists, nothing to compare, or only lists that come again as they were.
+        """Raise ValueError if the log had no lists, nothing to compare, or only lists that come again as they were.
 
         The last only if documents must have `moved`, because nothing else says how often positions are examined.
         """
@@ -175,7 +175,7 @@ class OriginTest:
         named = ", ".join(where for _, _, where in sorted(self._rows[worst], key=lambda row: -row[1]))
         says = _SAYS[worst].format(self._sums[worst] / self.n)
         raise ValueError(
-            f"{named}: the log is not what it is said to be. After {self.n:,} lists {says} "
+            f"{named}: the lists were not drawn as claimed. After {self.n:,} lists {says} "
             f"(evidence {self.evidence:,.0f} to 1; a true log ever reaches {1.0 / self.alpha:,.0f} to 1 with probability "
             f"{100 * self.alpha:g} % at most)"
         )

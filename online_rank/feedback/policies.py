@@ -80,7 +80,7 @@ class Policy(base.Base, abc.ABC):
         values = np.array(list(scores.values()) if isinstance(scores, Mapping) else scores, np.float64)
         if not np.isfinite(values).all():
             i = int(np.flatnonzero(~np.isfinite(values))[0])
-            raise ValueError(f"scores: that of document {ids[i]!r} is {values[i]}; scores are finite")
+            raise ValueError(f"scores: document {ids[i]!r} has {values[i]}; scores are finite")
         pins = _checked_pins(pinned or {}, ids, excluded := {*excluded})
         leaving = excluded | {*pins.values()}
         length = self.k or max(len(values) - len(leaving & {*ids}) + len(pins), *pins, 0)
@@ -89,7 +89,8 @@ class Policy(base.Base, abc.ABC):
         if leaving:
             stay = [i for i, name in enumerate(ids) if name not in leaving]
             values, ids = values[stay], [ids[i] for i in stay]
-        places = [place for place in range(1, length + 1) if place not in pins][: len(values)]
+        n_filled = min(length, len(values) + len(pins))  # k may be any number
+        places = [place for place in range(1, n_filled + 1) if place not in pins]
         shown = self.draw_list(values, ids, np.array(places, np.int64), counted_generator(self, self.seed, draw), confidence)
         if not pins:
             return shown
@@ -248,7 +249,7 @@ class PlackettLuce(Policy):
 class FairPairs(Policy):
     """Show the ranking by scores, with each pair of neighbours in random order (Radlinski & Joachims 2006).
 
-    The pairs are those of the positions (0, 1), (2, 3), ... or (1, 2), (3, 4), ..., each partition half of the time. No
+    The pairs are at the positions (0, 1), (2, 3), ... or (1, 2), (3, 4), ..., each partition half of the time. No
     document moves by more than one position, so even a cautious site can learn from clicks, though more slowly, since only
     neighbours are compared. If only one or two documents are shown, the last may be exchanged with the next one, which is held
     back.
@@ -297,7 +298,7 @@ class FairPairs(Policy):
         return Impression(drawn[:k], pairs_from=first, held_back=drawn[k:], kept=self._kept(places, len(order)))
 
     def _kept(self, places: np.ndarray, m: int) -> float | None:
-        """What a draw of m documents keeps; None with pinned documents, where discounts need not be convex."""
+        """What a draw of m documents keeps; None with pinned documents, where discounts may not be convex."""
         if m <= 1:
             return 1.0
         return self.keep if places.tolist() == [*range(1, min(self.k or m, m) + 1)] else None

@@ -22,8 +22,8 @@ class PositionBias(base.Base):
     r"""Estimate the examination of each position, relative to the first, from clicks on random rankings.
 
     If a click means that the position is examined and the document attracts, then documents whose order was random reveal the
-    ratio of two positions, whatever the documents are. For positions a < b of each ranking, with rho the probability of the
-    exchanged order given that it is one of the two orders,
+    ratio of two positions, for documents of any attraction. For positions a < b of each ranking, with rho the probability of
+    the exchanged order given that it is one of the two orders,
 
     .. math::
         W_{ab} \mathrel{+}= \rho\,c_a, \quad W_{ba} \mathrel{+}= \rho\,c_b, \quad

@@ -74,7 +74,7 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
 
     def _learn_block(self, block: Block) -> Block:
         aligned = block if self._fits(block) else self._align(block, grow=True)
-        # Features that were aligned have an array of their own.
+        # Aligned features are in a new array, which may be overwritten.
         out = aligned.X if self._maps_numbers and aligned.X is not block.X else self._room(aligned.X)
         learned = self._learn_transform(aligned, out)
         if learned < len(block.w):
@@ -97,7 +97,7 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
 class StatelessTransformer(QueryTransformer):
     """A transformer that learns nothing: its output for a query depends on that query alone."""
 
-    #: Nothing but settings.
+    #: Only settings.
     _schema = Schema()
 
     def _abilities(self) -> Abilities:
@@ -142,7 +142,7 @@ def names_of_several(
 ) -> tuple[Hashable, ...]:
     """The names of n columns made of each feature, one after the other: new features come last.
 
-    The columns of a numbered feature are numbers, as those of an array are; `of_name` gives the others.
+    The columns of a numbered feature are numbered, like the columns of an array; `of_name` names the others.
     """
     given: list[Hashable] = []
     for name in names:

@@ -20,7 +20,7 @@ from online_rank.query.names import are_nfc, in_nfc, names_in_nfc
 class DeclaredFeatures(QueryTransformer):
     """Refuse features that were not declared, and count declared ones that are missing.
 
-    Without it a model takes any feature, and a misspelt one is a new feature whose weight is 0, beside one that is always
+    Without it a model takes any feature, and a misspelt one is a new feature whose weight is 0, and the declared one is always
     missing. Put it first. The columns are the declared ones, in their order, from the first query on; a feature that a document
     lacks is 0, and NaN stays as it is, for the next step to take or to refuse. An array has one column for each.
 

@@ -29,7 +29,7 @@ class HashedFeatures(QueryTransformer):
     r"""Put features into 2^bits columns by a hash of their names, so that no vocabulary is kept and memory is fixed.
 
     The hash of a name gives its column and a sign, by which its values are multiplied, so that collisions cancel on average
-    ([1]). Entries of a document in the same column add up. The result is sparse, whatever the input was.
+    ([1]). Entries of a document in the same column add up. The result is sparse for every input.
 
     Documents may contain more than numbers:
 

@@ -24,9 +24,9 @@ from online_rank.query import Block, SparseRows, require_finite, require_grades,
 
 #: Sums grow by at most this many half-lives before they are scaled down.
 _MOST_HALF_LIVES = 32
-#: The share of the keys that leave at once where there is no room for new ones: one in so many.
+#: Without room for new keys, one in this many keys leaves at once.
 _LEAVE = 16
-#: What waits with a query besides values: its time, and the places of its documents.
+#: What waits with a query in addition to values: its time, and the places of its documents.
 AT, PLACES = "at", "places"
 
 # Those that have learned a query, and have told if it had no key; and those that have told that keys leave.
@@ -40,7 +40,7 @@ class History(QueryTransformer):
     The key is the id of the document (`by="document"`), a feature of it, such as a brand, an entry of the query's context, such
     as the user, or a tuple of these. With the impressions i of key k so far, shown at time :math:`t_i` at a place that is
     examined with probability :math:`\theta_i`, with engagement :math:`g_i` and weight :math:`w_i`, it adds three features to
-    those of the document:
+    the document:
 
     .. math:: n_k(t) = \sum_i w_i \theta_i 2^{-(t - t_i) / H}, \qquad
         r_k(t) = \frac{\sum_i w_i g_i 2^{-(t - t_i) / H} + a R}{n_k(t) + a}, \qquad t - \min_i t_i,
@@ -56,8 +56,8 @@ class History(QueryTransformer):
     In Python, keep what `transform_one` gives, and teach the two steps one after the other: `ranker.learn_one(kept, y)`,
     `history.learn_one(x, y, at=t)`.
 
-    **Memory is bounded**: at most `max_keys` keys are kept. Where there is no room for new ones, the sixteenth that no learned
-    query had for longest leaves, which the first time raises a warning, and always counts (`n_left`).
+    **Memory is bounded**: at most `max_keys` keys are kept. Without room for new ones, the sixteenth that no learned query had
+    for longest leaves. The first time raises a warning, and `n_left` counts all keys that left.
 
     Engines cannot compute these features, so exports refuse them: send the values as fields of the documents, and export the
     ranker behind it. `mix` adds up what several machines have counted.
@@ -263,7 +263,7 @@ class History(QueryTransformer):
         """Count the feedback on one query."""
         at, w = self._time(query), float(query.w[0])
         if at is None:
-            raise ValueError(f"half_life is {self.half_life!r}, a time: learn_one and learn_many need at=, that of the query")
+            raise ValueError(f"half_life is {self.half_life!r}, a time: learn_one and learn_many need at=, the query's time")
         if not 0.0 <= w < math.inf:
             raise ValueError(f"w is {w}; the weight of a query is a finite number >= 0")
         self._tell_no_key(keys)
@@ -403,7 +403,7 @@ class History(QueryTransformer):
         log.append(functools.partial(self._undo, vars(self).copy(), n, touched, rows))
 
     def _undo(self, before: dict[str, Any], n: int, touched: np.ndarray, rows: tuple[np.ndarray, ...]) -> None:
-        """Restore the state with `n` keys, of which the `touched` ones had these rows."""
+        """Restore the state with `n` keys, and these rows of the `touched` ones."""
         vars(self).update(before)
         while len(self._slots) > n:
             self._slots.popitem()

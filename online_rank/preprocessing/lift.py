@@ -118,7 +118,7 @@ class ForEachDocument(QueryTransformer):
             if isinstance(block.y, np.ndarray):
                 require_grades(block.y, block.ids)
         if self.abilities.takes_time and block.at is None:
-            raise ValueError(f"{self} has a window of time: learn_one needs t=, and learn_many at=, that of the query")
+            raise ValueError(f"{self} has a window of time: learn_one needs t=, and learn_many at=, the query's time")
         answers = []
         for query in block.each():
             documents = [*_documents(query, transformer)]
@@ -218,7 +218,7 @@ def _n_columns(transformer: Any, n_features: int) -> int:
 
 
 def _moment(query: Block) -> dt.datetime | None:
-    """The time of a query as river's windows take it, without a time zone: that of UTC."""
+    """The time of a query as river's windows take it: in UTC, without a time zone."""
     return None if query.at is None else dt.datetime.fromtimestamp(query.at[0], dt.UTC).replace(tzinfo=None)
 
 

@@ -40,7 +40,7 @@ _CELLS = 256
 _LARGEST = 8e307
 #: Added to the standard deviation within a query.
 _SOFT = 0.1
-#: The least number, at which the knots beside 0 stand, and the distance at which they are exported.
+#: The least number, at which the knots next to 0 stand, and the distance at which they are exported.
 _SMALLEST, _NARROW = 5e-324, 1e-37
 #: The end of the name of a column relative to the query.
 _IN_QUERY = " in query"
@@ -98,7 +98,7 @@ class StreamQuantileMap(ColumnTransformer):
     from each of which 96 documents, drawn one from every 96th part, are merged into the sketches, a few features in each query.
     Ranks are unbiased, with errors of about 0.01. A stretch has at most `memory` / 16 documents: from then on old documents
     count less and less, and the map follows drift. With `frozen_after` the map stays fixed after that many documents, so that
-    from then on all bounds for fixed features hold; a map that goes on learning moves the comparator, as in
+    from then on all bounds for fixed features hold; a map that continues to learn moves the comparator, as in
     `online_rank.bounds.drift`.
 
     A feature `"clicks"` gives `"clicks"` and `"clicks in query"`; one known by its number n, as in arrays and LETOR text, gives
@@ -558,7 +558,7 @@ class StreamQuantileMap(ColumnTransformer):
     def _own_lacking(self) -> np.ndarray:
         """The weight of a shard's own documents that lack each feature."""
         lacking = np.array(self._lacking)
-        # Those of the base had none of the features that are new since then.
+        # All documents of the base lacked the features that are new since then.
         lacking[len(self._base_points) :] -= self._base_total
         return np.maximum(lacking, 0.0)
 
@@ -573,7 +573,7 @@ class StreamQuantileMap(ColumnTransformer):
         return made
 
     def _mix(self, shards: Sequence[Any], base: Any) -> None:
-        """Merge the sketches of each shard's own documents into those of the base."""
+        """Merge the sketches of each shard's own documents into the sketches of the base."""
         if any(shard._passes for shard in shards):
             if not all(shard._passes or not shard._n_features for shard in shards):
                 raise ValueError("some of the StreamQuantileMaps have learned from sparse rows, and others from arrays")
@@ -608,7 +608,7 @@ class StreamQuantileMap(ColumnTransformer):
 
 
 def _widened(values: np.ndarray) -> np.ndarray:
-    """Knots for other programs: those beside 0 at distances that single precision has, and whose products do not vanish."""
+    """Knots for other programs: next to 0 they move to distances that single precision has and whose products do not vanish."""
     around = [float(other) for other in np.abs(values).tolist() if other > _SMALLEST]
     narrow = min([_NARROW, *(other / 2.0 for other in around)])
     return np.where(np.abs(values) == _SMALLEST, np.copysign(narrow, values), values)

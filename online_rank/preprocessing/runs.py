@@ -50,7 +50,7 @@ class RunFeatures(QueryTransformer):
     Parameters
     ----------
     runs
-        Names of the retrievers. None: those of the query's `Runs`; in other forms, all features.
+        Names of the retrievers. None: the retrievers of the query's `Runs`; in other forms, all features.
     parts
         The features to make of each run: some of `"minmax"`, `"zscore"`, `"reciprocal_rank"` and `"found"`.
     k
@@ -178,7 +178,7 @@ def _part_of(scores: np.ndarray, ranks: np.ndarray, part: str, k: float, floor: 
         return np.where(found, np.rint(_GRID / (k + places)) / _GRID, 0.0)
     low = np.where(found, scores, np.inf).min(axis=0, initial=np.inf)
     high = np.where(found, scores, -np.inf).max(axis=0, initial=-np.inf)
-    # Halves, so that the range of any two scores is finite; that of the two smallest numbers is 0.
+    # Halves, so that the range of any two scores is finite; for the two smallest numbers it is 0.
     half = 0.5 * high - 0.5 * low
     constant = ~(half > 0.0)
     spread = np.where(constant, 1.0, half)
@@ -211,7 +211,7 @@ class _Given(NamedTuple):
     values
         float64 (n, d): scores and features, NaN where a document lacks one.
     ranks
-        float64 (n, d): places in the retrievers' lists, NaN where there is none.
+        float64 (n, d): places in the retrievers' lists, NaN for documents that a list lacks.
     names
         Names of the columns; None if they are known by position.
     retrieved

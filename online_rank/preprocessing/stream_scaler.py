@@ -97,7 +97,7 @@ class StreamScaler(ColumnTransformer):
         self._count_before = self._count
 
     def _mix(self, shards: Sequence[Any], base: Any) -> None:
-        """Combine the statistics of each shard with those of the base, by the formula of Chan et al."""
+        """Combine the statistics of each shard with the base's, by the formula of Chan et al."""
         for k, shard in enumerate(shards):
             if shard._count_before != base._count:
                 raise ValueError(f"StreamScaler of models[{k}] did not begin as a fork of base: its own documents are unknown")

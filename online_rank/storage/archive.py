@@ -64,7 +64,7 @@ def read_archive(content: bytes) -> list[tuple[str, memoryview]]:
         directory.append(central)
         offset = start + size
     if b"".join(_closing(directory, offset)) != view[offset:-_DIGEST_SIZE]:
-        raise ArchiveError("the archive is malformed: its directory is not that of its members")
+        raise ArchiveError("the archive is malformed: its directory does not match its members")
     return members
 
 

@@ -96,7 +96,7 @@ class Generations:
 class CheckpointDirectory(Folder, Generations):
     """A folder with the state of one run, locked while it is open.
 
-    A new state is written beside the previous one, which is deleted once the new one has been read back. Only changes are
+    A new state is written next to the previous one, which is deleted once the new one has been read back. Only changes are
     written: a state is stored in pieces of 64 KiB, each under its digest.
 
     Parameters
@@ -149,7 +149,7 @@ class CheckpointDirectory(Folder, Generations):
             each.abandon()
 
     def _connections(self) -> list[Rows]:
-        """Those that are open: that of the writer is closed last."""
+        """The open connections, the writer's last: it is closed last."""
         return [vars(self)[name] for name in ("_reader", "_database") if name in vars(self)]
 
 

@@ -20,13 +20,13 @@ _MANY_PAGES = 1000
 _CACHE_KIB, _READER_KIB = 192, 32
 _LEAST_PAGES = 3
 
-#: Bytes of the log that are written anew at once.
+#: Bytes of the log that are written again at once.
 _AT_ONCE = 1 << 20
 
 #: Number of compiled statements to cache.
 _STATEMENTS = 64
 
-# Python's lock is released and taken again around each statement, and around each digest of 2,048 bytes or more. Beside a busy
+# Python's lock is released and taken again around each statement, and around each digest of 2,048 bytes or more. Next to a busy
 # event loop every time takes up to a switch interval: a second's rankings took four seconds to write.
 #: Rows of one statement.
 _ROWS = 128
@@ -74,7 +74,7 @@ class Rows:
         return None if row is None else self._whole(row, query)
 
     def copy_to(self, target: Path) -> None:
-        """Copy the database to an empty file, without a log beside it, in one step of SQLite's backup."""
+        """Copy the database to an empty file, without a log next to it, in one step of SQLite's backup."""
         with self._translated(), contextlib.closing(sqlite3.connect(target, isolation_level=None)) as copy:
             self._connection.backup(copy)
             copy.execute("PRAGMA journal_mode=DELETE")
@@ -97,7 +97,7 @@ class Rows:
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
-        """A context that turns errors of SQLite into those of this library, with the name of the file."""
+        """A context that turns errors of SQLite into errors of this library, with the name of the file."""
         try:
             yield
         except sqlite3.Error as error:
@@ -124,11 +124,11 @@ class Database(Rows):
     """A database in a locked folder, in write-ahead mode.
 
     With `wait` a transaction is on the disk when it returns (`synchronous=FULL`, one sync). Others survive the process, and
-    reach the disk with the next transaction that waits. SQLite never moves its log into the database by itself, in the middle
-    of a transaction: `tidy` does, between two.
+    reach the disk with the next transaction that waits. SQLite never moves its log into the database in the middle of a
+    transaction: `tidy` moves it between two.
 
     What was read back after a failed sync only looks written: pages in the system's cache may not be on the disk, and another
-    sync says that they are. So all that the log holds is written anew, to the log and then into the database, before anything
+    sync says that they are. So all that the log holds is written again, to the log and then into the database, before anything
     is given out.
 
     Parameters
@@ -231,7 +231,7 @@ class Database(Rows):
             os.close(file)
 
     def purge(self) -> None:
-        """Write database and log anew, so that nothing of deleted rows is left in the files.
+        """Rewrite database and log, so that nothing of deleted rows is left in the files.
 
         Raises
         ------
@@ -308,7 +308,7 @@ def digest_of(*parts: bytes | memoryview) -> bytes:
 def reader(path: str | os.PathLike[str], name: str) -> Rows:
     """Read access to a database, from any thread, while the writer continues.
 
-    Raises OSError when there is none, CheckpointError when it is damaged.
+    Raises OSError if the file is missing, CheckpointError if it is damaged.
     """
     file = Path(path).absolute() / name
     if not file.is_file():
@@ -328,7 +328,7 @@ def reader(path: str | os.PathLike[str], name: str) -> Rows:
 def reading(path: str | os.PathLike[str], name: str) -> Iterator[Rows]:
     """A snapshot of a database for reading, in any thread or process, while the writer continues.
 
-    Raises OSError when there is none, CheckpointError when it is damaged.
+    Raises OSError if the file is missing, CheckpointError if it is damaged.
     """
     rows = reader(path, name)
     try:

@@ -248,8 +248,8 @@ def _read_array(name: str, member: memoryview) -> np.ndarray:
 def write_atomically(path: str | os.PathLike[str], content: bytes, mode: int | None = None) -> None:
     """Write a file so that a crash leaves either the old or the new content on the disk.
 
-    The file gets `mode`; without it an existing file keeps its permissions, and a new one gets those of the umask. Anything but
-    a regular file, such as a device, is never replaced: OSError.
+    The file gets `mode`. Without it an existing file keeps its permissions, and the umask limits the permissions of a new one.
+    Anything but a regular file, such as a device, is never replaced: OSError.
     """
     target = Path(os.path.realpath(path))
     require_replaceable(target)
@@ -262,9 +262,9 @@ def write_atomically(path: str | os.PathLike[str], content: bytes, mode: int | N
 
 @contextlib.contextmanager
 def replaced(target: Path, mode: int | None = 0o600) -> Iterator[Path]:
-    """An empty file with this mode beside another one, whose place it takes at the end, once all of it is on the disk.
+    """An empty file with this mode next to `target`, which it replaces at the end, once all of it is on the disk.
 
-    If there is an error, it is removed, and the other one is as it was.
+    After an error it is removed, and `target` is as it was.
     """
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:

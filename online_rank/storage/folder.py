@@ -148,7 +148,7 @@ def sync_directory(directory: str | os.PathLike[str]) -> None:
 
 
 def identity(path: Path) -> Any:
-    """The identity and size of the file with a name. Raises CheckpointError if there is none."""
+    """The identity and size of the file with a name. Raises CheckpointError if no file has it."""
     try:
         found = os.lstat(path)
     except OSError:

@@ -15,7 +15,7 @@ from online_rank.storage.database import Query, delete, insert
 from online_rank.storage.saved import Saved, chained, digest_of_id, digest_of_query
 from online_rank.storage.store import Change, Generation, StateStore
 
-#: With each generation as many of the ids that have expired go as twice the changes since the last one, and so many more.
+#: Each generation deletes up to twice as many expired ids as there were changes since the last one, and this many more.
 _MORE = 1000
 
 _QUERY = Query("SELECT content, digest FROM query WHERE number = ?", (bytes, bytes))
@@ -117,7 +117,7 @@ class Journal(Generations, StateStore):
     def replacing(self, generation: Generation) -> Iterator[None]:
         """Write a generation, whose last change is the last that was appended, as `writing` does.
 
-        Raises ValueError where it is not: its state could not be told from a damaged one, and the one before is still there.
+        Raises ValueError if it is not: its state would look like a damaged one. The one before is still there.
         """
         if generation.change != self.change:
             raise ValueError(f"the state after change {generation.change} is to be written, but the journal has {self.change}")
@@ -134,7 +134,7 @@ class Journal(Generations, StateStore):
     def replace_queries(self, queries: Mapping[int, bytes]) -> None:
         """Replace queries by others, under the same numbers; they are on the disk when this returns.
 
-        The last change appended is that of the newest generation: later ones have digests of these queries.
+        No change was appended after the newest generation: later ones have digests of these queries.
         """
         self.require_open()
         rows = [(content, digest_of_query(number, content), number) for number, content in queries.items()]

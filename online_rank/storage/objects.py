@@ -26,7 +26,7 @@ from online_rank.support import registry
 
 
 class Budget:
-    """The bytes that objects of a file may still allocate besides the file's own arrays."""
+    """The bytes that objects of a file may still allocate in addition to the file's own arrays."""
 
     def __init__(self, n_bytes: int) -> None:
         self.left = n_bytes
@@ -154,7 +154,7 @@ def _typed(made: Any, name: str, value: Any) -> Any:
         present.clear()
         present.update(value)
         return present
-    # A kernel that is given an integer in place of a float is compiled anew, for ten seconds, or does not take it.
+    # A kernel that is given an integer in place of a float is compiled again, for ten seconds, or does not take it.
     is_float = type(present) is float and isinstance(made, QueryStep)
     return float(value) if is_float and type(value) is int else value
 
@@ -195,7 +195,7 @@ def _constructed(cls: type, parameters: dict[str, Any], where: str) -> Any:
 
 
 def _check_settings(cls: type, parameters: dict[str, Any], where: str) -> None:
-    """Raise StateError unless `parameters` are those of the constructor, each of the annotated type."""
+    """Raise StateError unless `parameters` are the constructor's, each of the annotated type."""
     expected = _settings(cls)
     if unknown := sorted(set(parameters) - set(expected)):
         raise StateError(f"{where}: a {cls.__name__} has no parameter {unknown[0]!r}")

@@ -43,7 +43,7 @@ _PUT_FILE = "INSERT INTO file VALUES(?, ?) ON CONFLICT(name) DO UPDATE SET conte
 
 
 class _PostgresRows(Rows):
-    """Read access to the state in a database; `failed` is told of errors after which a connection is of no use."""
+    """Read access to the state in a database; `failed` takes the errors after which a connection is of no use."""
 
     def __init__(self, place: str, connection: Any, failed: Callable[[OSError], None] = lambda _: None) -> None:
         super().__init__(shown(place), connection)
@@ -109,7 +109,7 @@ class _PostgresDatabase(_PostgresRows):
             pass
 
     def purge(self) -> None:
-        """Write the tables anew, without deleted rows."""
+        """Rewrite the tables, without deleted rows."""
         with self._lock, self._translated():
             self._connection.execute("VACUUM FULL piece, generation, journal, query, learned, file")
 
@@ -212,7 +212,7 @@ class PostgresState(Journal):
         return self._reader.first(query, *values)
 
     def file(self, name: str) -> bytes | None:
-        """A file; None if there is none."""
+        """A file; None if it is missing."""
         found = self._read(_FILE, name)
         return None if found is None else found[0]
 
@@ -245,11 +245,11 @@ class PostgresState(Journal):
 
     @property
     def is_untidy(self) -> bool:
-        """False: PostgreSQL tidies by itself."""
+        """False: the PostgreSQL server tidies."""
         return False
 
     def tidy(self) -> None:
-        """PostgreSQL tidies by itself."""
+        """Do nothing: the PostgreSQL server tidies."""
 
     def close(self) -> None:
         """Give the lead back. May be called again."""
@@ -290,7 +290,7 @@ def shown(place: str) -> str:
 
 
 def _connected(place: str) -> Any:
-    """A connection, each of whose statements is a transaction where none was begun. Raises OSError, ImportError."""
+    """A connection that commits each statement outside of a transaction. Raises OSError, ImportError."""
     try:
         import psycopg
         from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -298,7 +298,7 @@ def _connected(place: str) -> Any:
         raise ImportError('PostgreSQL needs psycopg: pip install "online_rank[postgres]"') from None
     try:
         connection = psycopg.connect(make_conninfo(**{**_PATIENCE, **conninfo_to_dict(place)}), autocommit=True)
-        # An acknowledgement means that it is on the disk, whatever the default of the database is.
+        # What was acknowledged is on the disk, even if the database has another default.
         connection.execute(
             f"SET search_path = {_SCHEMA};"
             "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"

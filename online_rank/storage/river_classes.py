@@ -1,7 +1,7 @@
 """The classes of river that can be saved, with their settings and their state.
 
-They are declared like those of this library (`online_rank.base.schema`), and with their settings, since river's constructors
-check few of them.
+They are declared as this library declares its classes (`online_rank.base.schema`), and with their settings, since river's
+constructors check few of them.
 """
 
 import collections
@@ -37,7 +37,7 @@ class Declaration(NamedTuple):
 
 
 class Such(Field):
-    """Whatever passes a test of the value and its owner; `what` says in messages what that is."""
+    """A value that passes a test of it and its owner; `what` describes it in messages."""
 
     def __init__(self, what: str, is_such: Callable[[Any, Any], bool], *, optional: bool = False) -> None:
         self.what, self.is_such, self.optional = what, is_such, optional

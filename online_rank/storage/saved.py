@@ -95,12 +95,12 @@ class Saved:
 
     def _read_value(self, value: Any) -> None:
         whole = type(value) is tuple and len(value) == 2 and isinstance(value[1], np.ndarray)
-        self.require(whole and value[1].dtype == np.int64 and value[1].ndim == 1, "its generation is not that of a service")
+        self.require(whole and value[1].dtype == np.int64 and value[1].ndim == 1, "its generation was not written by a service")
         self.value, self.waited = value[0], value[1].tolist()
 
     @property
     def latest(self) -> float:
-        """When the last id was learned; 0.0 if there is none."""
+        """When the last id was learned; 0.0 before the first."""
         (latest,) = self._rows.first(_LATEST) or (0.0,)
         return latest
 

@@ -30,7 +30,7 @@ _COUNT = "acknowledged"
 _COUNT_SIZE = 128
 #: The files of a state: the database, which is the first to come, with SQLite's log, the count, and the owner of the lock.
 STATE_FILES = (STATE, f"{STATE}-wal", f"{STATE}-shm", _COUNT, OWNER)
-#: The count is written into two places in turn, in sectors of their own: one that is cut short leaves the one before.
+#: The count is written into two places in turn, in separate sectors: one that is cut short leaves the one before.
 _PLACES = (0, 512)
 _SECONDS_BETWEEN_SYNCS = 1.0
 
@@ -109,7 +109,7 @@ class StateDirectory(Journal, CheckpointDirectory):
         self.sync_count(at_once=True)
 
     def file(self, name: str) -> bytes | None:
-        """A file in the folder; None if there is none."""
+        """A file in the folder; None if it is missing."""
         try:
             return (self.path / name).read_bytes()
         except FileNotFoundError:

@@ -54,7 +54,7 @@ class Generation(NamedTuple):
 
 
 class SavedState(Protocol):
-    """What a store held when it was opened. Whatever was acknowledged is in it, or an error says that it is damaged.
+    """What a store held when it was opened. All that was acknowledged is in it, or an error reports the damage.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class SavedState(Protocol):
 
     @property
     def latest(self) -> float:
-        """When the last id was learned; 0.0 if there is none."""
+        """When the last id was learned; 0.0 before the first."""
 
     def learned(self) -> Iterator[tuple[str, int, int]]:
         """The learned ids, as JSON, each with the number of its change and the digest of its feedback."""
@@ -100,7 +100,7 @@ class StateStore(abc.ABC):
     journal_bytes : int
         Size of the changes since the newest generation, which a restart must replay.
     failure : OSError or None
-        Why it can be used no more, if it has noticed that by itself, such as that another server leads.
+        Why it can be used no more, such as that another server leads; None as long as it has noticed nothing.
     """
 
     saved: SavedState
@@ -115,7 +115,7 @@ class StateStore(abc.ABC):
 
     @abc.abstractmethod
     def append(self, changes: Sequence[Change], wait: bool) -> None:
-        """Write changes, in order; if `wait`, all changes so far survive whatever happens once this returns.
+        """Write changes, in order; if `wait`, all changes so far survive a crash once this returns.
 
         Raises
         ------
@@ -133,7 +133,7 @@ class StateStore(abc.ABC):
         Raises
         ------
         OSError, MemoryError, ValueError
-            It could not be written, or is not that of the last change appended. The one before is still there.
+            It could not be written, or does not end with the last change appended. The one before is still there.
         """
 
     @abc.abstractmethod
@@ -149,7 +149,7 @@ class StateStore(abc.ABC):
 
     @abc.abstractmethod
     def replace_queries(self, queries: Mapping[int, bytes]) -> None:
-        """Replace queries by others, under the same numbers. The last change appended is that of the newest generation."""
+        """Replace queries by others, under the same numbers. No change was appended after the newest generation."""
 
     @abc.abstractmethod
     def purge(self) -> None:
@@ -161,19 +161,19 @@ class StateStore(abc.ABC):
 
     @abc.abstractmethod
     def file(self, name: str) -> bytes | None:
-        """A file kept beside the state, such as the model before the last one; None if there is none."""
+        """A file kept next to the state, such as the model before the last one; None if it is missing."""
 
     @abc.abstractmethod
     def put_file(self, name: str, content: bytes) -> None:
-        """Replace a file kept beside the state, completely or not at all. Raises OSError."""
+        """Replace a file kept next to the state, completely or not at all. Raises OSError."""
 
     @abc.abstractmethod
     def file_names(self) -> list[str]:
-        """The names of the files kept beside the state, and perhaps of others. Raises OSError."""
+        """The names of the files kept next to the state, and perhaps of others. Raises OSError."""
 
     @abc.abstractmethod
     def delete_file(self, name: str) -> None:
-        """Delete a file kept beside the state, if it is there. Raises OSError."""
+        """Delete a file kept next to the state, if it is there. Raises OSError."""
 
     @abc.abstractmethod
     def has_room(self, n_bytes: int) -> bool:

@@ -21,7 +21,7 @@ from online_rank.stream.ubi import SESSION, TEXT, TIME, USER, UbiLog, is_ubi
 
 _KINDS = ("above", "place")
 Repeated: TypeAlias = Literal["error", "group"]
-#: So many first lists show whether positions begin at 0.
+#: This many first lists show whether positions begin at 0.
 _FIRST_LISTS, _FEWEST_LISTS = 100, 10
 
 
@@ -83,7 +83,7 @@ class ClickedLists(Lists, Iterator[tuple[Block, Clicks]]):
                 raise ReadError(f"{where(i)}: {what}; positions begin at 1")
         if not shown:
             return None
-        # Documents with equal scores keep their order. Rankers would seem to foresee that of the list shown.
+        # Documents with equal scores keep their order. Rankers would seem to foresee the order of the list shown.
         by_id = sorted(range(len(docids)), key=docids.__getitem__)
         ids = tuple(docids[i] for i in by_id)
         at = rows.times[:1] if self._options.timed and rows.times is not None else None
@@ -201,12 +201,12 @@ def read_clicks(
 ) -> ClickedLists:
     """Read a log of clicks: `for x, clicks in read_clicks("log.parquet"): model.learn_one(x, clicks)`.
 
-    The rows of one list are contiguous. Lists are read in the order of the file, which should be that of time. Several tables
-    are read one after the other, and a list may go on in the next one. The attribute `plan` of the result says which columns
+    The rows of one list are contiguous. Lists are read in the order of the file, which should be by time. Several tables are
+    read one after the other, and a list may continue in the next one. The attribute `plan` of the result says which columns
     are features, which are left out, and why.
 
     Where `events` have values, a document may have several rows in its list, one for each event: its impression, clicks, a
-    purchase. Its features are those of the first row with a position, and its gain is the largest, as in a service.
+    purchase. Its features come from the first row with a position, and its gain is the largest, as in a service.
 
     Files of UBI 1.3 (User Behavior Insights) are recognised by their fields: queries and events are joined by the id of the
     query, lists come in the order of time, and the columns are called `query`, `document`, `position`, `click`, `time`,
@@ -231,7 +231,7 @@ def read_clicks(
         The value of each event by its name in the column `click`, such as `{"none": 0, "click": 1, "purchase": 3}`. For UBI,
         `{"click": 1, "click_through": 1}` without it, and an event without a value is left out.
     propensity
-        The column of the probability of the document at its position; None if there is none.
+        The column of the probability of the document at its position; None if the log lacks it.
     propensity_of
         The kind of probability: `"above"`, given the documents above it; `"place"`, the marginal probability at this position.
     shuffled

@@ -161,8 +161,8 @@ class TrustUser(User):
     """Examines positions like a `PositionUser`, and takes some irrelevant documents near the top for relevant ones.
 
     An examined document at position p is clicked with probability 1 - (p + 1)/100 if it is relevant, and 0.65/p if it is not.
-    The model is that of Agarwal, Wang, Li, Bendersky & Najork, *Addressing Trust Bias for Unbiased
-    Learning-to-Rank*, 2019; the values are those of Vardasbi, Oosterhuis & de Rijke, *When Inverse Propensity Scoring does not
+    The model is from Agarwal, Wang, Li, Bendersky & Najork, *Addressing Trust Bias for Unbiased
+    Learning-to-Rank*, 2019. The values are from Vardasbi, Oosterhuis & de Rijke, *When Inverse Propensity Scoring does not
     Work*, 2020, for whom grades 3 and 4 of 4 are relevant, and no others.
 
     Parameters
@@ -344,12 +344,12 @@ def user(name: str, *, max_grade: int = 2, seed: int = 0, **settings: Any) -> Us
         `"dependent"`; `"dbn"`, `"satisfied"` and `"ubm"`, with the click probabilities of navigational users.
     max_grade
         The best grade of the stream. The probabilities of the cascades are published for 1, 2 and 4; for others they are
-        interpolated between those of 4. To users who trust, documents with at least 3/4 of it are relevant; the others take a
-        document of grade g for good with probability g / max_grade.
+        interpolated between the ones for 4. To users who trust, documents with at least 3/4 of it are relevant; the others take
+        a document of grade g for good with probability g / max_grade.
     seed
         Seed of the answers.
     settings
-        Other settings of the user than those of the literature, such as `eta`.
+        Settings of the user that differ from the literature, such as `eta`.
 
     Examples
     --------

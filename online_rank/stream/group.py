@@ -37,8 +37,8 @@ def group_rows(
     Raises
     ------
     ValueError
-        A row lacks one of the names, a document occurs twice in a query, or the rows of a query come in two places: within
-        the last 1,000 queries.
+        Two names are one, a row lacks one of them or an id, a document occurs twice in a query, or the rows of a query come in
+        two places: within the last 1,000 queries.
 
     Examples
     --------
@@ -52,15 +52,20 @@ def group_rows(
     {'a': {'clicks': 3}, 'b': {'clicks': 1}} {'a': 0, 'b': 2}
     {'c': {'clicks': 2}} {'c': 1}
     """
+    names = [name for name in (query, document, at) if name is not None]
+    if len({*names}) < len(names):
+        raise ValueError(f"query, document and at are {', '.join(map(repr, names))}; they are different names")
     recent: dict[Any, None] = {}
     current, time = None, None
     documents: dict[Any, dict[Hashable, Any]] = {}
     grades: dict[Any, Any] = {}
     for i, (given, y) in enumerate(rows):
         x = dict(given)
-        for name in (query, document, at):
-            if name is not None and name not in x:
+        for name in names:
+            if name not in x:
                 raise ValueError(f"row {i} has no {name!r}; its names are {', '.join(map(repr, x))}")
+            if x[name] is None or x[name] != x[name] or x[name] == "":
+                raise ValueError(f"row {i}: {name!r} is missing")
         asked = x.pop(query)
         place = len(documents) if document is None else x.pop(document)
         moment = None if at is None else x.pop(at)

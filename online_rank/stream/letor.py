@@ -71,7 +71,7 @@ class Letor:
             if len(self._first.grades):
                 break
         by_name = options.by_name or not self._first_id
-        # With so many columns, their numbers are the names of features.
+        # With this many columns, their numbers are the names of features.
         self._usual = -1 if by_name else options.n_features or self.width
         ids = range(self._first_id, self._first_id + self._found)
         features = map(Column, map(str, ids), itertools.repeat("number"), itertools.repeat("feature"))

@@ -49,9 +49,9 @@ def parts(files: Sequence[str | os.PathLike[str]], n: int, **options: Any) -> li
     files
         Paths. A query must not continue in the next file.
     n
-        Number of parts. There are fewer if the files cannot be cut into so many.
+        Number of parts. There are fewer if the files cannot be cut into as many.
     **options
-        Further arguments of `read`. The features, or the number of features, are those of the first file.
+        Further arguments of `read`. The first file gives the features, or their number.
 
     Returns
     -------

@@ -98,7 +98,7 @@ class Plan:
         return [column.name for column in others if not (is_index_name(column.name) or is_outcome_name(column.name))]
 
     def in_words(self) -> list[str]:
-        """A line about the features, and one about the columns left out, with reasons, if there are any.
+        """A line about the features; if columns are left out, a line about them, with reasons.
 
         Examples
         --------
@@ -120,7 +120,7 @@ class Options(NamedTuple):
     Attributes
     ----------
     named
-        The column of each role; None if there is none.
+        The column of each role; None for a role without one.
     known
         The features that the model knows by name; None if it knows none.
     learned
@@ -202,7 +202,7 @@ def _learned_by(model: Any) -> dict[str, str]:
 
 
 def n_features_of(model: Any) -> int | None:
-    """The number of features that a model or pipeline has learned from in arrays; None if there are none yet."""
+    """The number of features that a model or pipeline has learned from in arrays; None before the first."""
     counts = [step.n_features for step in (() if model is None else steps_of(model)) if getattr(step, "n_features", 0)]
     return counts[0] - len(names_added(model)) if counts else None
 

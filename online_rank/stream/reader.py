@@ -316,7 +316,7 @@ class Queries(Lists, Iterator[tuple[Any, ...]]):
         return self._query(self._ahead.popleft() if self._ahead else next(self._found))
 
     def first(self, n: int) -> list[tuple[Any, ...]]:
-        """The next `n` queries, which are still to come; fewer if there are no more, or after them is an error."""
+        """The next `n` queries, which are still to come; fewer if the sources end before, or an error follows."""
         try:
             self._ahead.extend(itertools.islice(self._found, max(0, n - len(self._ahead))))
         except ReadError as error:
@@ -329,7 +329,7 @@ class Queries(Lists, Iterator[tuple[Any, ...]]):
         if self._error is not None:
             raise self._error
         if any(self.plan.kinds[name] == "text" for name in self.plan.features):
-            raise TypeError("all() takes features that are numbers: exclude those of text, or read one query after the other")
+            raise TypeError("all() takes features that are numbers: exclude features of text, or read query by query")
         if not every:
             return Documents(np.empty((0, self._options.n_features or 0)), np.empty(0, np.int64), np.empty(0, np.int64), [])
         whole, sizes = joined(every), [len(rows.y) for rows in every]
@@ -436,7 +436,7 @@ def _integers(qids: list[str]) -> np.ndarray:
 
 
 def sizes_beside(source: Any) -> str | None:
-    """The file with the sizes of groups that LightGBM would look for beside a file of documents."""
+    """The file with the sizes of groups that LightGBM would look for next to a file of documents."""
     path = path_of(source) or ""
     found = (stem + suffix for stem in dict.fromkeys((path, path.removesuffix(".gz"))) for suffix in (".query", ".group"))
     return next((file for file in found if path and os.path.exists(file)), None)
@@ -479,7 +479,7 @@ def read(
     batch_rows: int = 1 << 14,
     max_query_bytes: int = 1 << 26,
 ) -> Queries:
-    r"""Read the queries of files and tables, one after the other; memory does not grow with them, but for the ids of queries.
+    r"""Read the queries of files and tables, one after the other; in memory only the ids of queries grow with them.
 
     The format is recognised by name and content. **Tables** have a row for each document: csv and tsv, JSON lines, parquet,
     Arrow (feather), and frames of pandas, polars (also lazy) and pyarrow. **JSON lines** may also hold a query each, with its
@@ -518,10 +518,10 @@ def read(
         it as NaN, for models that take it. None keeps it for a `model` that takes it (`AdditiveRanker`), reads 0 for any
         other, and is an error without one.
     repeated_qid
-        How to treat an id that comes back after another one, or a query older than the one before it: as an error, for which
-        all ids are kept in memory; as a separate query, with a warning ("warn", of the first 100,000 queries) or without
-        ("new"); or "group", which reads everything, joins the rows of each query, and sorts queries by time if `event_time` is
-        given.
+        How to treat an id that comes back after another one, or a query older than the one before it. "error" raises, and keeps
+        all ids in memory. "warn" reads a separate query, warns once, and keeps the first 100,000 ids. "new" reads a
+        separate query without a warning. "group" reads everything, joins the rows of each query, and sorts queries by
+        time if `event_time` is given.
     skip_bad
         The share of lists that may be left out because a row of theirs cannot be read, such as 0.001; one more is allowed.
         Each is reported by a warning that names the row, and counted in `n_bad`.

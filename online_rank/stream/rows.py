@@ -24,9 +24,9 @@ class Rows(NamedTuple):
     y
         int64 (n,): grades.
     starts, qids
-        The rows at which a query begins, of which the first is 0, and its id.
+        The rows at which the queries begin, the first at 0, and the ids of the queries.
     docids
-        Ids of documents, if there are any.
+        Ids of documents, if they are known.
     where
         The place of a row, for messages.
     faults
@@ -36,7 +36,7 @@ class Rows(NamedTuple):
     times
         Times of rows, or None.
     more
-        Further columns as lists: those of text and of the context, the position, ...
+        Further columns as lists: texts, the context, the position, ...
     numbered
         Whether the features are known by their numbers, 1, 2, ...
     """
@@ -59,7 +59,7 @@ class Rows(NamedTuple):
         return f"{self.where(first)}: {self.faults[first]}" if (first := min(self.faults, default=None)) is not None else None
 
     def part(self, a: int, b: int, qid: str) -> "Rows":
-        """The rows a:b as those of one query; arrays are views."""
+        """The rows a:b as one query; arrays are views."""
         faults = {i - a: self.faults[i] for i in range(a, b) if i in self.faults} if self.faults else {}
         more = {name: values[a:b] for name, values in self.more.items()} if self.more else self.more
         X = self.X.rows(a, b) if isinstance(self.X, SparseRows) else self.X[a:b]
@@ -69,7 +69,7 @@ class Rows(NamedTuple):
         )
 
     def taken(self, rows: np.ndarray, qid: str) -> "Rows":
-        """The rows with these numbers, in this order, as those of one query."""
+        """The rows with these numbers, in this order, as one query."""
         places, where = rows.tolist(), self.where
         return self._replace(
             X=taken(self.X, rows),

@@ -179,7 +179,7 @@ class Text:
             raise ReadError(f"{self.name}{after()}: {error}; {UTF8}") from None
 
     def _pieces(self, size: int) -> Iterator[bytes]:
-        """The text in pieces; those of a compressed file on disk are decompressed in a thread, one ahead."""
+        """The text in pieces; a thread decompresses a compressed file on disk, one piece ahead."""
         read = self.read if self._unzipped is None else self._unzipped.read1
         if self._unzipped is None or self._size is None:
             while piece := read(size):
@@ -196,7 +196,7 @@ class Text:
         """Blocks of whole lines, each of which ends in LF, and the number of the first line of each.
 
         CR LF and CR become LF; marks of byte order at the beginning of lines, which joined files have, go. The first block has
-        at least `first_size` bytes if there are that many; later ones are whatever is available, so that a slow pipe does not
+        at least `first_size` bytes if there are that many; later ones hold what is available, so that a slow pipe does not
         block.
         """
         held, number, last, pieces = bytearray(), 1, b"", self._pieces(_CHUNK)

@@ -139,7 +139,7 @@ class Separable(SyntheticStream):
 
 
 class NoisyTeacher(SyntheticStream):
-    """Graded queries like those of a web search engine: long-tailed list lengths, noisy grades, few relevant documents.
+    """Graded queries as a web search engine has them: long-tailed list lengths, noisy grades, few relevant documents.
 
     A document's relevance is u . x + `noise` e with u = `teacher`, a unit vector, and e standard normal; it is cut into grades
     0..4 at fixed levels, so that their shares over all documents are `grade_shares`. Features are standard normal plus a common
@@ -154,11 +154,11 @@ class NoisyTeacher(SyntheticStream):
     n_documents
         m, a pair (smallest, largest) from which it is drawn uniformly, or "web": log-normal within 5..300, mean about 120.
     noise
-        Standard deviation of the noise; that of the signal within a query is 1.
+        Standard deviation of the noise; the signal's within a query is 1.
     query_effect
         Standard deviation of the part of each feature that is common to the documents of a query.
     grade_shares
-        Share of each grade, lowest grade first; by default those of MSLR-WEB30K.
+        Share of each grade, lowest grade first; by default as in MSLR-WEB30K.
     seed
         Seed of the queries.
     world_seed

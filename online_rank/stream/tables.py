@@ -46,7 +46,7 @@ class Table:
     name : str
         Its name in messages.
     kinds : dict
-        The kind of each column: "number", "boolean", "text", "time", "empty" or "other"; that of text by the first rows.
+        The kind of each column: "number", "boolean", "text", "time", "empty" or "other"; in a file of text by the first rows.
     metadata : dict or None
         The metadata of an Arrow schema.
     is_text, of_queries : bool
@@ -232,7 +232,7 @@ def _in_nfc(rows: Any) -> Any:
 
 
 def require_own_names(name: str, names: Sequence[Any]) -> None:
-    """Raise TypeError or ValueError unless all columns have names of their own."""
+    """Raise TypeError or ValueError unless all columns have different names."""
     for column in names:
         if not isinstance(column, str):
             raise TypeError(f"{name}: the name of a column is {column!r}, not text: rename it, as df.rename(columns=str) does")

@@ -5,17 +5,19 @@ tables, whose nested fields may be columns such as `event_attributes.object.obje
 """
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from online_rank.stream.source import ReadError, Text, format_of, is_stdin, name_of, path_of
-from online_rank.stream.tables import Table, json_of, of_dicts
+from online_rank.stream.tables import Batch, Table, json_of, of_dicts
+from online_rank.stream.values import Faults, numbers_of
 
 #: The columns of times, of texts, of sessions and of users.
 TIME, TEXT, SESSION, USER = "time", "user_query", "session", "user"
-#: What events are worth if nothing else is said.
+#: What events are worth by default.
 EVENTS = {"click": 1.0, "click_through": 1.0}
 
 _SHOWN = "impression"
@@ -27,6 +29,8 @@ _IDS = ("object_id", "object_id_field", "object_id_type", "internal_id")
 _ROWS = 1 << 14
 #: The number of first records, one of which has the fields of UBI.
 _LOOKED_AT = 20
+#: Milliseconds as text, as csv has them; 8 digits are a date.
+_MILLISECONDS = re.compile(r"-?\d{9,15}|0", re.ASCII)
 
 
 class UbiLog:
@@ -135,7 +139,7 @@ class _Joined:
             shown[document] = _Shown(position, time, _id(record.get("application"), where), _features(record))
 
     def table(self) -> Any:
-        """The rows as a table of Arrow. Raises ReadError if there are no lists."""
+        """The rows as a table of Arrow. Raises ReadError without lists."""
         from_zero = {one.application for shown in self._shown.values() for one in shown.values() if one.position == 0}
         lists: list[tuple[float, list[dict[str, Any]]]] = []
         returned = 0
@@ -179,7 +183,8 @@ class _Joined:
         if returned:
             say(f"{returned:,} of {n:,} queries have no impressions: what the engine returned is taken as shown, in its order")
         if from_zero:
-            say(f"positions begin at 0 in {', '.join(map(repr, sorted(from_zero)))}: 1 is added to each")
+            where = f" in {', '.join(map(repr, sorted(from_zero)))}" if any(from_zero) else ""
+            say(f"positions begin at 0{where}: 1 is added to each")
 
 
 def _records(source: Any) -> Iterator[tuple[dict[str, Any], str]]:
@@ -197,12 +202,28 @@ def _records(source: Any) -> Iterator[tuple[dict[str, Any], str]]:
                 if not (len(record) == 1 and isinstance(next(iter(record.values())), dict)):
                     yield record, f"{text.name}, line {number}"
             return
-        for batch in Table(source, "csv" if fmt == "letor" else fmt, text, _ROWS).batches(()):
+        table = Table(source, "csv" if fmt == "letor" else fmt, text, _ROWS)
+        for batch in table.batches(()):
+            numbers = _numbers(table, batch) if table.is_text else {}
             for i, record in enumerate(batch.rows.to_pylist()):
-                yield record, batch.where(i)
+                yield record | {name: values[i] for name, values in numbers.items()}, batch.where(i)
     finally:
         if text is not None:
             text.close()
+
+
+def _numbers(table: Table, batch: Batch) -> dict[str, list[float]]:
+    """The columns of a text file that are numbers about an object. Raises ReadError for a value that is none."""
+    names = [
+        name for name, kind in table.kinds.items()
+        if kind == "number" and name.startswith(_OBJECT + ".") and name.removeprefix(_OBJECT + ".") not in _IDS
+    ]  # fmt: skip
+    faults = Faults()
+    numbers = {name: numbers_of(table.column(batch.rows, name), "number", faults, name).tolist() for name in names}
+    if faults:
+        row = min(faults)
+        raise ReadError(f"{batch.where(row)}: {faults[row]}")
+    return numbers
 
 
 def _kind(record: Mapping[str, Any]) -> str | None:
@@ -247,7 +268,7 @@ def _seconds(value: Any, where: str) -> float:
     """A time: text in ISO 8601, a date, or milliseconds."""
     if isinstance(value, str):
         try:
-            value = datetime.fromisoformat(value)
+            value = int(value) if _MILLISECONDS.fullmatch(value) else datetime.fromisoformat(value)
         except ValueError:
             raise ReadError(f"{where}: timestamp {value!r:.60} is not a time in ISO 8601") from None
     if isinstance(value, datetime):

@@ -1,6 +1,6 @@
 """Columns of Arrow as numbers, grades, ids and times: one rule for the columns of files and of frames.
 
-Text is read by these rules, not by those of the library that split it, so that a value that cannot be read is an error with its
+Text is read by these rules, not by the rules of the library that split it. So a value that cannot be read is an error with its
 row, and means the same at the beginning and at the end.
 """
 

@@ -1,4 +1,4 @@
-"""A synthetic stream with raw features like those of web search, and a linear, additive or forest truth."""
+"""A synthetic stream with raw features as in web search, and a linear, additive or forest truth."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -29,7 +29,7 @@ class _Truth(NamedTuple):
 
 
 class WebLike(SyntheticStream):
-    r"""Graded queries with heavy-tailed raw features, like those of search engines, and a choice of truths.
+    r"""Graded queries with heavy-tailed raw features, as search engines have them, and a choice of truths.
 
     Every raw feature is a monotone function of a latent one, which is standard normal within a query and correlated with
     others; documents of a query share a part of it. Raw features are plain values, exponentials up to 10^8 and beyond, counts

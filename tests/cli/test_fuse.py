@@ -285,7 +285,7 @@ def test_clicks_of_more_than_one_are_valued_as_fractions_of_the_largest(clicked,
     # As with clicks of 1: the rule ranks b first, which is never clicked.
     assert report["value_first"]["today"]["mean"] == 0.0
     assert 0.5 < report["value_first"]["learned"]["mean"] < 1.1
-    assert report["verdict"].startswith("what was learned beats today's rule, minmax,")
+    assert report["verdict"].startswith("what was learned beats today's rule (minmax): ")
     assert report["shares"]["vector"] > 0.5
 
 

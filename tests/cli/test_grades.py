@@ -62,7 +62,7 @@ def test_the_table_has_what_the_function_returns(log, tmp_path, capsys):
     code, printed, _ = run(capsys, "grades", log, "--topic", "text", "--out", out, *caps, "--json")
     report = json.loads(printed)
     assert (report["capped"], report["scarce"], report["judged"]) == (made.capped, made.scarce, len(rows))
-    assert sum(report["grades"]) == len(rows)
+    assert (sum(report["grades"]), report["uncapped"]) == (len(rows), {"session": 0, "who": 0})
     assert report["examination"] == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4], abs=0.12)
 
 
@@ -111,6 +111,36 @@ def test_ubi_trains_and_compares(tmp_path, capsys):
     assert report["examination"] == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4], abs=0.12)
     code, _, err = run(capsys, "compare", model, tmp_path / "m.npz", log, "--clicks", "moved")
     assert (code, "lists that were not random" in err) == (2, True)
+
+
+def test_events_without_queries_have_no_texts(tmp_path, capsys):
+    path = ubi(tmp_path)
+    path.write_text("".join(line for line in path.open() if "user_query" not in line))
+    for command in (("grades", "--out", tmp_path / "j.csv"), ("train", "--clicks", "moved")):
+        code, _, err = run(capsys, *command, path)
+        assert (code, "none of 900 lists has a text in column 'user_query'" in " ".join(err.split())) == (2, True)
+
+
+def test_lists_without_a_user_are_counted_where_users_are_capped(tmp_path, capsys):
+    log = log_of()
+    log.loc[log["session"].str[-1] < "5", "who"] = None
+    log.to_csv(tmp_path / "log.csv", index=False)
+    options = ("grades", tmp_path / "log.csv", "--topic", "text", "--per-user", "who=9", "--out", tmp_path / "j.csv")
+    assert "not capped: 450 lists without a value of 'who'" in run(capsys, *options)[1]
+    assert json.loads(run(capsys, *options, "--json")[1])["uncapped"] == {"who": 450}
+
+
+def test_lists_without_a_text_say_nothing_about_positions(tmp_path, capsys):
+    log = log_of()
+    log.loc[log["session"].str[-1] < "5", "text"] = None
+    log.assign(x=1.0).to_csv(tmp_path / "log.csv", index=False)
+    options, found = (tmp_path / "log.csv", "--topic", "text", "--json"), []
+    for command in (("grades", "--out", tmp_path / "j.csv"), ("train", "--clicks", "moved", "--exclude", "session,who")):
+        code, printed, err = run(capsys, *command, *options)
+        assert code == 0, err
+        found.append(json.loads(printed))
+    assert found[0]["without_topic"] == 450
+    assert found[0]["examination"] == found[1]["examination"]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from online_rank import load
-from online_rank.cli import main
+from online_rank.cli import main, serve
 from online_rank.cli.options import Service
 from online_rank.cli.service import maker
 
@@ -83,3 +83,10 @@ def test_exports_refuse_it_by_name_and_say_what_to_do(run):
     code, _, err = run("export", "m", "--to", "c", "--out", "m.c")
     assert code != 0
     assert "History('brand', half_life='7d') makes features of earlier feedback, which no engine keeps. Send them as" in err
+
+
+def test_a_service_that_begins_says_nothing_about_the_query_that_it_tries(recwarn):
+    pytest.importorskip("starlette")
+    made = maker(Service(history=["user+brand"]))
+    serve._app(made, serve.Place(port=0), "")
+    assert [str(told.message) for told in recwarn if "has a key" in str(told.message)] == []

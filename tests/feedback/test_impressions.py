@@ -65,7 +65,7 @@ def test_frozen_and_ready_for_json():
         (lambda: Impression(("a",), pairs_from=2), ValueError, "pairs_from is 2"),
         (lambda: Impression(("a",)).clicked(["b"]), ValueError, "document 'b' was not shown"),
         (lambda: Impression(("a",)).clicked("a"), TypeError, "clicks is of type str"),
-        (lambda: Impression(("a",)).clicked({"a": -1}), ValueError, "that of document 'a' is -1.0"),
+        (lambda: Impression(("a",)).clicked({"a": -1}), ValueError, "gains: document 'a' has -1.0"),
         (lambda: Impression(("a",)).clicked({"a": float("inf")}), ValueError, "gains has inf"),
         (lambda: Clicks(Impression(("a", "b")), (1.0,)), ValueError, "gains has 1 values for 2 documents"),
         (lambda: Clicks(("a", "b"), (1.0, 0.0)), TypeError, "impression is of type tuple"),

@@ -37,6 +37,14 @@ def test_finds_the_examination_of_a_log_of_two_rankers(eta):
     assert log.examination == pytest.approx(tuple(truth), rel=0.35, abs=0.06)
 
 
+def test_no_clicks_say_nothing():
+    log = NaturalVariation(k=2)
+    for order in ("ab", "ba"):
+        log.update("q", Impression(tuple(order)).clicked([]))
+    with pytest.raises(ValueError, match="nothing was clicked at the first 2 positions"):
+        _ = log.known_examination
+
+
 def test_one_ranker_says_nothing():
     log = NaturalVariation(k=2)
     for _ in range(50):

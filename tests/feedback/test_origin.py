@@ -89,7 +89,7 @@ def test_what_is_not_true_is_refused_with_its_rows(log, reason, within):
         for t in range(within):
             test.update(*log(rng, t), where=f"row {t}")
 
-    with pytest.raises(ValueError, match=rf"^row \d+, row \d+, row \d+: the log is not what it is said to be\. .*{reason}"):
+    with pytest.raises(ValueError, match=rf"^row \d+, row \d+, row \d+: the lists were not drawn as claimed\. .*{reason}"):
         read()
     assert test.evidence >= 1000.0
 

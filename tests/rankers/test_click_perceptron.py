@@ -157,7 +157,7 @@ def test_examination_relative_to_position_one_gives_a_cost_relative_to_it():
     assert masses[0] > 0.0
     assert masses[1] == pytest.approx(absolute[0] * masses[0])
     said = " ".join(ClickPerceptron.__doc__.split())
-    assert "`PositionBias` and `NaturalVariation` are relative to position 1: V_t is then relative to it too" in said
+    assert "`PositionBias` and `NaturalVariation` give it relative to position 1: V_t is then relative to it too" in said
 
 
 def test_bounds_that_speak_of_it():

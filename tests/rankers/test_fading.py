@@ -96,7 +96,7 @@ def test_a_query_without_a_time_or_a_bad_one_changes_nothing(make, tmp_path):
     model.learn_one(QUERY, [0, 1], at=5.0)
     save(model, tmp_path / "before.npz")
     for wrong, message in (
-        ({}, "half_life is '1h', a time"),
+        ({}, "half_life is '1h': learn_one and learn_many need at="),
         ({"at": 1.7e12}, "of milliseconds, a thousandth"),
         ({"at": float("nan")}, "must be a time in seconds"),
         ({"at": [1.0, 2.0]}, "one time a query"),
@@ -124,5 +124,5 @@ def test_time_reaches_a_ranker_inside_others():
     assert model.abilities.takes_time
     model.learn_one(QUERY, [0, 1], at=7.0)
     assert model["BlendRanker"].learners[0]["RidgeRanker"]._at == 7.0
-    with pytest.raises(ValueError, match="half_life is '1d', a time"):
+    with pytest.raises(ValueError, match="half_life is '1d': learn_one and learn_many need at="):
         model.learn_one(QUERY, [0, 1])

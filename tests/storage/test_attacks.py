@@ -78,7 +78,7 @@ def test_members_that_overlap_do_not_take_their_size_again_and_again():
     bomb = many + hashlib.sha256(many).hexdigest().encode()
     tracemalloc.start()
     try:
-        with pytest.raises(ModelFileError, match="directory is not that of its members"):
+        with pytest.raises(ModelFileError, match="directory does not match its members"):
             from_bytes(bomb)
         assert tracemalloc.get_traced_memory()[1] < 8 * len(bomb)
     finally:

@@ -94,7 +94,7 @@ def test_a_single_slot_teaches_or_is_refused_with_the_reason(model):
         ({"document": ["a", "a", "c", "a", "d"]}, {}, "row 2.*document 'a' is missing, or stands twice"),
         ({"position": [1, 1, None, 1, 2]}, {}, "row 1, the list that begins there: positions is"),
         ({"position": [1.5, 1, None, 1, 2]}, {}, r"row 1: position is 1\.5"),
-        ({"click": [-1.0, 0, None, 0, 0]}, {}, "gains: that of document 'a' is -1"),
+        ({"click": [-1.0, 0, None, 0, 0]}, {}, "gains: document 'a' has -1"),
         ({"propensity": [0.0, 0.5, 0.5, 0.5, 0.5]}, {"propensity": "propensity"}, "propensities has 0.0"),
     ],
 )
@@ -313,7 +313,7 @@ def test_rows_of_events_are_joined_to_the_documents_of_their_list(form, tmp_path
     named = {"click": "action", "events": WORTH, "event_time": "seen", "repeated_qid": "group"}
     lists = read_clicks(table, **named)
     found = list(lists)
-    # Several events on "b" count as the largest, and its features are those of its impression.
+    # Several events on "b" count as the largest, and its features come from its impression.
     assert [(clicks.impression.order, clicks.gains) for _, clicks in found] == [(("a", "b"), (0.0, 3.0)), (("a",), (0.0,))]
     assert [as_dicts(x) for x, _ in found] == [{"a": {"price": 3.0}, "b": {"price": 5.0}}, {"a": {"price": 4.0}}]
     lists = read_clicks(table, **named, window=60.0)

@@ -51,8 +51,16 @@ def test_times_may_be_datetimes():
         ([({"q": 1, "d": "a"}, 0), ({"d": "b"}, 0)], "row 1 has no 'q'"),
         ([({"q": 1, "d": "a"}, 0), ({"q": 1, "d": "a"}, 0)], "row 1: document 'a' occurs twice in query 1"),
         ([({"q": q, "d": "a"}, 0) for q in (1, 2, 1)], "row 2: the rows of query 1 do not follow each other"),
+        ([({"q": missing, "d": "a"}, 0) for missing in (1, None)], "row 1: 'q' is missing"),
+        ([({"q": 1, "d": missing}, 0) for missing in ("a", float("nan"))], "row 1: 'd' is missing"),
+        ([({"q": 1, "d": ""}, 0)], "row 0: 'd' is missing"),
     ],
 )
 def test_what_cannot_be_grouped_is_named(given, message):
     with pytest.raises(ValueError, match=message):
         [*group_rows(given, "q", document="d")]
+
+
+def test_one_name_for_two_things_is_refused():
+    with pytest.raises(ValueError, match="query, document and at are 'page', 'page'; they are different names"):
+        next(group_rows(rows(), "page", document="page"))

@@ -85,6 +85,7 @@ def forms(tmp_path):
     pd.DataFrame(QUERIES).drop(columns="query_attributes").to_parquet(tmp_path / "queries.parquet")
     pd.DataFrame(EVENTS).to_parquet(tmp_path / "events.parquet")
     flat(EVENTS).to_parquet(tmp_path / "flat.parquet")
+    flat(EVENTS).to_csv(tmp_path / "flat.csv", index=False)
     return {
         "lines": (queries, events),
         "events first": (events, queries),
@@ -92,10 +93,11 @@ def forms(tmp_path):
         "dump": (lines(tmp_path / "dump.jsonl", QUERIES + EVENTS, dump),),
         "parquet": (tmp_path / "queries.parquet", tmp_path / "events.parquet"),
         "columns": (tmp_path / "flat.parquet", queries),
+        "csv": (tmp_path / "flat.csv", queries),
     }
 
 
-@pytest.mark.parametrize("form", ["lines", "events first", "bulk", "dump", "parquet", "columns"])
+@pytest.mark.parametrize("form", ["lines", "events first", "bulk", "dump", "parquet", "columns", "csv"])
 def test_queries_and_events_become_lists_and_clicks(form, tmp_path):
     with pytest.warns(ReadWarning) as told:
         lists = read_clicks(*forms(tmp_path)[form], events=PURCHASE, context=["user_query", "session", "user"])
@@ -190,6 +192,25 @@ def test_times_in_milliseconds():
     )
     lists = list(read_clicks(frame, features=[], context=["session"]))
     assert [x.context[0]["session"] for x, _ in lists] == ["session x", "session y"]
+
+
+def test_milliseconds_are_text_in_csv(tmp_path):
+    events = [
+        {**event("impression", q, "a", "12:00:00", 1), "timestamp": at}
+        for q, at in (("y", 1_763_000_002_000), ("x", 1_763_000_001_000), ("z", -1_763_000_001_000))
+    ]
+    flat(events).to_csv(tmp_path / "log.csv", index=False)
+    lists = list(read_clicks(tmp_path / "log.csv", features=[], context=["session"]))
+    assert [x.context[0]["session"] for x, _ in lists] == ["session z", "session x", "session y"]
+
+
+def test_a_word_among_the_numbers_of_csv_is_named(tmp_path):
+    events = [event("impression", f"q{i}", "a", "12:00:00", 1, price=1.5) for i in range(40_000)]
+    (tmp_path / "log.csv").write_text(
+        flat(events).to_csv(index=False) + flat(events[:1]).to_csv(index=False, header=False).replace("1.5", "cheap")
+    )
+    with pytest.raises(ReadError, match=r"line 40002: 'cheap' in column 'event_attributes\.object\.price' is not a number"):
+        read_clicks(tmp_path / "log.csv")
 
 
 def test_counts_equal_counts_by_duckdb(tmp_path):
