@@ -44,8 +44,8 @@ def bands(repeated: Repeated, *, metric: str | None = None, level: float = 0.95,
     >>> from online_rank import PerceptronRanker, evaluate, plot
     >>> query = [[1.0, 0.0], [0.0, 1.0]], [0, 1]
     >>> runs = evaluate.repeat(lambda seed: PerceptronRanker(), lambda seed: [query] * 20, "ndcg", seeds=3)
-    >>> plot.bands(runs).get_ylabel()
-    'ndcg'
+    >>> [line.get_label() for line in plot.bands(runs).lines]
+    ['model']
     """
     found = {name: repeated.curve(name, metric, level=level) for name in repeated.traces}
     ax = styled(ax, "queries", metric or repeated.metrics[0])

@@ -10,7 +10,7 @@ from scipy import stats
 
 from online_rank import ClickPerceptron, PerceptronRanker, SwapRanker, save
 from online_rank.base.calls import best_first
-from online_rank.feedback import FairPairs, Impression, PlackettLuce, PositionBias
+from online_rank.feedback import FairPairs, Greedy, Impression, PlackettLuce, PositionBias
 from online_rank.storage import load
 from tests.reference import clicks as reference
 
