@@ -38,16 +38,6 @@ def require_known(given: Any, documents: Any, which: str = "of the query") -> No
             raise ValueError(f"document {name[:100]!r} is not among those {which}")
 
 
-def require_list(displayed: Sequence[str] | None) -> None:
-    """Raise ValueError unless documents can have been displayed in this order."""
-    if displayed is None:
-        return
-    if not displayed:
-        raise ValueError("displayed is empty; there is feedback only on lists that were displayed")
-    if len({*displayed}) < len(displayed):
-        raise ValueError(f"displayed has document {max(displayed, key=displayed.count)[:100]!r} twice")
-
-
 def require_moderate(model: Any, query: Block, n_bytes: int) -> None:
     """Raise ValueError if a step would turn the documents of a query into a much larger array."""
     n, n_features = query.n_documents, _n_features(query)

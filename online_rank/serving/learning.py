@@ -201,7 +201,7 @@ def query_of(state: ServiceState, message: Any, only: Any = None, *, n_bytes: in
         asked = asked.as_block(categories=abilities_of(state.model).takes_documents, missing=all(map(_takes_missing, models)))
     query = read_query(asked, context=context, documents=abilities_of(state.model).takes_documents)
     if n_bytes is not None:
-        if not (state.takes_any_context or any(abilities_of(model).takes_context for model in models)):
+        if context is not None and not (state.takes_any_context or any(abilities_of(each).takes_context for each in models)):
             require_taken(state.model, query)
         for model in models:
             answers.require_moderate(model, query, n_bytes)
@@ -405,7 +405,8 @@ def _learn_once(
 
 def _at_time(model: Any, query: Block, at: float | None) -> Block:
     """A query as a model takes it, with its time if it has one and the model asks for that."""
-    query = seen_by(model, query)
+    if query.context is not None:
+        query = seen_by(model, query)
     if at is None or not abilities_of(model).takes_time:
         return query
     return query._replace(at=np.array([float(at)]))

@@ -29,11 +29,11 @@ from online_rank.base import ranker_of
 from online_rank.base.growth import growth_limited
 from online_rank.base.undo import all_or_nothing
 from online_rank.limits import MAX_COUNT, is_integer
-from online_rank.serving import answers, learning, messages, ranking, windows
+from online_rank.serving import learning, messages, ranking, windows
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.evidence import day_of
 from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
-from online_rank.serving.reading import RequestError, displayed_in, read
+from online_rank.serving.reading import RequestError, read
 from online_rank.serving.service_state import ServiceState
 from online_rank.storage.files import from_bytes
 
@@ -258,7 +258,6 @@ class RankingService(ServiceState):
         if is_rank:
             return ranking.rank(self, message, request, own, now)
         learned_at = self._time(now if ts is not None else at)
-        answers.require_list(displayed_in(message))
         if isinstance(message, messages.Teach):
             return learning.teach(self, message, request, learned_at, n_bytes=len(request))
         if gathers:

@@ -302,9 +302,15 @@ def feedback_of(message: Any) -> tuple[Any, int | str | None]:
 
 
 def displayed_in(message: Any) -> list[str] | None:
-    """The documents as the client displayed them, if a message says so."""
+    """The documents as the client displayed them, if a message says so. Raises ValueError for what cannot be displayed."""
     displayed = getattr(message, "displayed", UNSET)
-    return None if displayed is UNSET else displayed
+    if displayed is UNSET:
+        return None
+    if not displayed:
+        raise ValueError("displayed is empty; there is feedback only on lists that were displayed")
+    if len({*displayed}) < len(displayed):
+        raise ValueError(f"displayed has document {max(displayed, key=displayed.count)[:100]!r} twice")
+    return displayed
 
 
 def digest_of(message: Any) -> int:
