@@ -75,7 +75,9 @@ _Value = Annotated[
 _Seconds = Annotated[float, Meta(gt=-LATEST, lt=LATEST)]
 _Time = Annotated[
     _Seconds,
-    _about("the time of the request in seconds since 1970 (of milliseconds, a thousandth); without it, the time of its arrival"),
+    _about(
+        "the time of the request in seconds since 1970 (of milliseconds, a thousandth); without it, the time of its arrival"
+    ),
 ]
 _Meta = Annotated[Any, _about("anything; it is answered as it came, and is never a feature")]
 _Cmd = Annotated[Literal["stats", "save"], _about("`stats` answers counts and figures, `save` writes a checkpoint")]

@@ -295,7 +295,7 @@ def only_shown(log):
         (
             "place",
             lambda log: log[log.position.notna()].assign(propensity=1 / 34),
-            r"line \d+, .*line \d+, .*line \d+: the lists were not drawn .* the inverse probabilities are 8.5 times what they can be",
+            r"line \d+, .*line \d+, .*line \d+: the lists were not .* inverse probabilities are 8.5 times what they can be",
         ),
         ("above", lambda log: log[log.position == 1].assign(propensity=log.place), "'.*' is the only candidate that was left"),
         ("above", lambda log: log.assign(propensity=1.0), "has probability 1, although 5 other candidates were left"),
