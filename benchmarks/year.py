@@ -6,7 +6,8 @@ Queries of `WebLike` with 20 documents and 30 raw features. The truth is additiv
 angles over a year and jumps half of one before days 121 and 241. Every query is ranked by what is known then. LightGBM and
 XGBoost are retrained after each day on the last 7 or 30 days, and serve all of the next day; how many rounds is chosen every
 30 days, by training without the last day and ranking it. Online rankers learn from each query after they have ranked it. On the
-first day the former have no model, and rank at random.
+first day the former have no model, and rank at random. river's logistic regression and Vowpal Wabbit learn as in
+`benchmarks.online_peers`; Vowpal Wabbit's time includes writing its text.
 
 PYTHON is the interpreter of another checkout's environment, whose blends live along. With `--keep`, everybody's state but
 theirs is written to the folder every 30 days, and the next run continues from there.
@@ -23,6 +24,8 @@ import numpy as np
 
 from benchmarks._common import RESULTS, environment, parser, save, table
 from benchmarks._other import OtherModel, add_other, commit_of
+from benchmarks.online_peers import CONTESTANTS as PEERS
+from benchmarks.online_peers import Learner
 from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, StreamQuantileMap, measure
 from online_rank.evaluate import Spread
 from online_rank.stream import WebLike
@@ -63,6 +66,24 @@ class Elsewhere:
     def serve(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Scores by what is known now; then the query is learned."""
         return np.asarray(self.model.asked(X, y))
+
+    def end_of_day(self, queries: list[Query]) -> None:
+        """Nothing is left to do."""
+
+    n_bytes = 0
+
+
+class Peer:
+    """An online learner of another library."""
+
+    def __init__(self, learner: Learner) -> None:
+        self.learner = learner
+
+    def serve(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Scores by what is known now; then the query is learned."""
+        scores = self.learner.score(X)
+        self.learner.learn(X, y)
+        return scores
 
     def end_of_day(self, queries: list[Query]) -> None:
         """Nothing is left to do."""
@@ -129,10 +150,17 @@ def xgboost(rounds: int) -> Any:
     return XGBRanker(objective="rank:ndcg", n_estimators=rounds, n_jobs=1)
 
 
-CONTESTANTS: dict[str, Callable[[], Along | Elsewhere | Nightly]] = {
+Contestant = Along | Elsewhere | Peer | Nightly
+
+#: Of the online learners of other libraries, one a library.
+RIVER, WABBIT = "river StandardScaler | LogisticRegression()", "Vowpal Wabbit --csoaa_ldf m"
+
+CONTESTANTS: dict[str, Callable[[], Contestant]] = {
     "AdditiveRanker()": lambda: Along(AdditiveRanker()),
     "BlendRanker()": lambda: Along(BlendRanker()),
     "map | PerceptronRanker()": lambda: Along(StreamQuantileMap() | PerceptronRanker()),
+    RIVER: lambda: Peer(PEERS[RIVER](np.random.default_rng(0))),
+    WABBIT: lambda: Peer(PEERS[WABBIT](np.random.default_rng(0))),
     "LightGBM, last 7 days": lambda: Nightly(lightgbm, 7),
     "LightGBM, last 30 days": lambda: Nightly(lightgbm, 30),
     "XGBoost, last 7 days": lambda: Nightly(xgboost, 7),
@@ -154,7 +182,7 @@ def day_of(day: int, n_queries: int) -> list[Query]:
 class Life:
     """What became of a contestant: NDCG@10 of what it served, a mean a day, and processor seconds."""
 
-    def __init__(self, contestant: Along | Elsewhere | Nightly) -> None:
+    def __init__(self, contestant: Contestant) -> None:
         self.contestant = contestant
         self.means: list[float] = []
         self.seconds = 0.0
@@ -186,8 +214,10 @@ def elsewhere(other: Path) -> dict[str, Life]:
 
 def all_lives(names: list[str], days: int, n_queries: int, folder: Path | None, others: dict[str, Life]) -> dict[str, Life]:
     """Everybody's year, or the first `days` of it, from where the folder has it."""
+    # Vowpal Wabbit's model cannot be pickled.
+    kept = [name for name in names if name not in {RIVER, WABBIT}]
     files = (
-        {name: folder / f"{n_queries} {re.sub(r'[^A-Za-z0-9]+', ' ', name).strip()}.pickle" for name in names} if folder else {}
+        {name: folder / f"{n_queries} {re.sub(r'[^A-Za-z0-9]+', ' ', name).strip()}.pickle" for name in kept} if folder else {}
     )
     lives = {
         name: pickle.loads(files[name].read_bytes()) if name in files and files[name].exists() else Life(CONTESTANTS[name]())
@@ -269,6 +299,7 @@ def main() -> None:
     if chosen.keep:
         chosen.keep.mkdir(exist_ok=True)
     lives = all_lives(chosen.only, chosen.days, chosen.queries, chosen.keep, elsewhere(chosen.other) if chosen.other else {})
+    where = environment("lightgbm", "xgboost-cpu", "vowpalwabbit")
     header = ["served NDCG@10", "mean", "difference", "processor seconds", "MB kept"]
     save(
         "year",
@@ -277,7 +308,7 @@ def main() -> None:
 {chosen.days} days of {chosen.queries} queries (30 raw features, 20 documents). The truth is additive with interactions; it
 turns by four right angles in a year, and jumps half of one before days 121 and 241. Batch learners: rounds chosen every
 {MONTH} days among {", ".join(map(str, ROUNDS))}, other settings their defaults. *difference*: to the best of them ± standard
-error, paired over days. {left_out(chosen.days, chosen.queries, chosen.only)}{environment("lightgbm", "xgboost-cpu")}
+error, paired over days. {left_out(chosen.days, chosen.queries, chosen.only)}{where}
 
 {table(header, rows_of(lives))}
 

@@ -3,8 +3,8 @@ What a shop's model has learned
 ===============================
 
 An `AdditiveRanker` learns one curve for each feature, from raw values and without a setting. Here the truth is known, so that
-the learned curves can be compared with it: customers want products that match their words, cost about 25, and have many stars.
-They like one brand and dislike another; the number of sales says nothing. A fifth of the products has no stars yet.
+the learned curves can be compared with it: customers want products that match their words, cost about 25, have many stars and
+sell well. They like one brand and dislike another; the weight does not matter. A fifth of the products has no stars yet.
 """
 
 import matplotlib.pyplot as plt
@@ -13,6 +13,13 @@ import numpy as np
 from online_rank import AdditiveRanker, metrics, plot
 
 rng = np.random.default_rng(1)
+TRUTH = {
+    "match": lambda match: 3 * match,
+    "price": lambda price: -abs(np.log(price / 25)),
+    "stars": lambda stars: 0.5 * stars,
+    "sold": lambda sold: 0.15 * np.log(sold),
+    "weight": lambda weight: 0 * weight,
+}
 BRANDS = {"Aro": 0.8, "Bex": 0.0, "Cim": -0.8}
 
 
@@ -23,13 +30,16 @@ def visit():
         x = {
             "match": rng.random(),
             "price": rng.lognormal(3.2, 0.7),
-            "stars": rng.uniform(1, 5) if rng.random() < 0.8 else None,
-            "sold": int(rng.lognormal(4, 2)),
+            "stars": rng.uniform(1, 5),
+            "sold": 1 + int(rng.lognormal(4, 1.5)),
+            "weight": rng.uniform(0.1, 4),
             "brand": str(rng.choice(list(BRANDS))),
         }
-        stars = 2.5 if x["stars"] is None else x["stars"]
-        useful = 3 * x["match"] - abs(np.log(x["price"] / 25)) + 0.5 * stars + BRANDS[x["brand"]] + rng.normal(0, 0.3)
-        products[f"p{i}"], grades[f"p{i}"] = x, int(np.digitize(useful, [2, 3, 4]))
+        if rng.random() < 0.2:
+            x["stars"] = None
+        known = [truth(2.5 if x[name] is None else x[name]) for name, truth in TRUTH.items()]
+        useful = sum(known) + BRANDS[x["brand"]] + rng.normal(0, 0.3)
+        products[f"p{i}"], grades[f"p{i}"] = x, int(np.digitize(useful, [2.6, 3.6, 4.6]))
     return products, grades
 
 
@@ -44,8 +54,15 @@ for _ in range(1500):
 print(metric)
 
 # %%
-# The curves, those that matter most first. The price has a peak near 25, which no linear model can have; the curve of the sales
-# is flat up to noise (look at its scale); a product without stars, the orange bar, counts as one with three.
+# The curves, those that matter most first, and the truth as dashed lines, all on one scale. The price has a peak near 25,
+# which no linear model can have. The curve of the weight is flat up to noise; look at its scale. A product without stars, the
+# orange bar, counts as one with 2.5.
 
-plot.curves(model)
+axes = {ax.get_title(loc="left"): ax for ax in plot.curves(model)}
+learned = {name: axes[name].lines[0].get_data() for name in TRUTH}
+true = {name: TRUTH[name](values) - np.mean(TRUTH[name](values)) for name, (values, _) in learned.items()}
+curves, truths = np.concatenate([curve - np.mean(curve) for _, curve in learned.values()]), np.concatenate([*true.values()])
+scale = curves @ truths / (truths @ truths)
+for name, (values, curve) in learned.items():
+    axes[name].plot(values, scale * true[name] + np.mean(curve), color="#222222", linestyle="--", linewidth=1)
 plt.show()

@@ -1,4 +1,8 @@
-"""`online-rank demo`: two rankers on a stream whose truth changes halfway."""
+"""`online-rank demo`: two rankers on a stream whose truth changes halfway.
+
+The first to run is the one whose kernels are compiled sooner: its results are there to look at while another process compiles
+the default.
+"""
 
 from typing import Any
 
@@ -8,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from online_rank import AdditiveRanker, PerceptronRanker, StreamQuantileMap
+from online_rank import AdditiveRanker, PerceptronRanker
 from online_rank.cli.printing import table
 from online_rank.metrics import metric
 from online_rank.stream.synth import Drifting
@@ -26,36 +30,37 @@ def run(n_queries: int) -> None:
     console = Console(highlight=False)
     *stream, last = Drifting(n_queries + 1, drift_points=(n_queries // 2,), n_features=40, n_documents=(10, 40), seed=0)
     learners = [
-        _Learner("averaged weights", StreamQuantileMap() | PerceptronRanker(_MEASURE, half_life=None)),
+        _Learner("averaged weights", PerceptronRanker(_MEASURE, half_life=None)),
         _Learner("AdditiveRanker()", AdditiveRanker(_MEASURE)),
     ]
     console.print(
-        f"[bold]{n_queries:,}[/] queries of 10 to 40 documents with 40 features. Each is ranked, learned from, forgotten.\n"
-        f"At query {n_queries // 2:,} the truth changes: other features decide what is relevant."
+        f"[bold]{n_queries:,}[/] queries of 10 to 40 documents with 40 features. Each is ranked, then learned,\n"
+        f"then forgotten, by one model after the other. At query {n_queries // 2:,} the truth changes:\n"
+        "other features decide what is relevant."
     )
     window = -(-n_queries // _WINDOWS)
     watch_compilation()
-    with Live(_Starting() if console.is_terminal else "", console=console, refresh_per_second=12, transient=True) as live:
-        for t, (X, y) in enumerate(stream, start=1):
-            for learner in learners:
+    with Live(_screen(learners) if console.is_terminal else "", console=console, refresh_per_second=12, transient=True) as live:
+        for learner in learners:
+            for t, (X, y) in enumerate(stream, start=1):
                 learner.meet(X, y, starts_window=(t - 1) % window == 0)
-            if t % window == 0 and console.is_terminal:
-                live.update(_screen(learners, t, n_queries))
-            elif not console.is_terminal and t % max(1, n_queries // _LINES) == 0:
-                recent = "  ".join(f"{learner.name}: {learner.windows[-1].get():.3f}" for learner in learners)
-                console.print(f"{t:>7,} queries, {_MEASURE} lately  {recent}", soft_wrap=True)
-    console.print(_screen(learners, n_queries, n_queries) if console.is_terminal else _figures(learners))
+                if t % window == 0 and console.is_terminal:
+                    live.update(_screen(learners))
+                elif not console.is_terminal and t % max(1, n_queries // _LINES) == 0:
+                    recent = f"{learner.name}, {t:>6,} queries: {_MEASURE} lately {learner.windows[-1].get():.3f}"
+                    console.print(recent, soft_wrap=True)
+    console.print(_screen(learners) if console.is_terminal else _figures(learners))
     best = max(learners, key=lambda learner: learner.windows[-1].get())
     console.print(f"The next query, by {best.name}: the first {_SHOWN} of its {len(last[1])} documents")
     console.print(_ranked_query(best, *last))
-    console.print("Next, your own queries: online-rank train FILE, or a table or dicts in Python; see the README.")
+    console.print("Next, your own queries: online-rank train FILE, or the tutorials in docs/index.md.")
 
 
 class _Starting:
-    """The kernel being compiled, as long as there is nothing else to show."""
+    """What a learner waits for before its first query."""
 
     def __rich__(self) -> Text:
-        return Text(compiling() or "starting", style="dim")
+        return Text(compiling() or "its kernels are being compiled, once", style="dim")
 
 
 class _Learner:
@@ -88,16 +93,22 @@ class _Learner:
         return text
 
 
-def _screen(learners: list[_Learner], t: int, n_queries: int) -> Group:
+def _screen(learners: list[_Learner]) -> Group:
     """The chart of the measure, above the figures."""
-    values = [window.get() for learner in learners for window in learner.windows]
-    low, high = min(values), max(values)
-    lines: list[Any] = ["", Text(f"{_MEASURE}, from {low:.2f} to {high:.2f}, after {t:,} queries", style="dim")]
-    for learner in learners:
-        lines += [learner.name, learner.sparkline(low, high)]
-    mark = " " * (_WINDOWS // 2) + "↑ the truth changes" if t > n_queries // 2 else ""
+    begun = [learner for learner in learners if learner.windows]
+    values = [window.get() for learner in begun for window in learner.windows]
+    lines: list[Any] = [
+        "",
+        Text(f"{_MEASURE}, from {min(values):.2f} to {max(values):.2f}" if begun else _MEASURE, style="dim"),
+    ]
+    for learner in begun:
+        lines += [learner.name, learner.sparkline(min(values), max(values))]
+    if begun:
+        lines.append(Text(" " * (_WINDOWS // 2) + "↑ the truth changes", style="dim"))
+    for learner in learners[len(begun) :][:1]:
+        lines += [learner.name, _Starting()]
     # Every line is at most `_WINDOWS` wide, so that nothing is cut off on a terminal of 80 columns.
-    return Group(*lines, Text(mark, style="dim"), _figures(learners))
+    return Group(*lines, *([_figures(begun)] if begun else []))
 
 
 def _figures(learners: list[_Learner]) -> Table:

@@ -184,9 +184,10 @@ def _seen(known: np.ndarray, shares: np.ndarray) -> tuple[tuple[float, float], b
     """The values to show, whether on a logarithmic axis, and the shares of its bins."""
     if not len(known):
         return (0.0, 1.0), False, np.zeros(N_BINS)
-    places = np.searchsorted(np.cumsum(shares), _SHOWN)
-    low, high = known[np.minimum(places, len(known) - 1)].tolist()
-    is_logarithmic = low > 0.0 and high > _RATIO * low
+    places = np.searchsorted(np.cumsum(shares), (_SHOWN[0], 0.5, _SHOWN[1]))
+    low, median, high = known[np.minimum(places, len(known) - 1)].tolist()
+    # On a linear axis, half of the values would crowd in the lowest tenth.
+    is_logarithmic = low > 0.0 and high > _RATIO * low and median - low < 0.1 * (high - low)
     x = np.log(np.clip(known, low, high)) if is_logarithmic else np.clip(known, low, high)
     # All equal values are in the middle of bins that are one wide in all.
     return (low, high), is_logarithmic, np.histogram(x, N_BINS, weights=shares)[0]

@@ -78,10 +78,10 @@ def _use(model: Any, x: Any, grades: Any, served: Any = None) -> None:
 
 
 @contextlib.contextmanager
-def perceptron_compiled_meanwhile() -> Iterator[None]:
-    """A context during which another process compiles the perceptron, which takes longer than the other kernels of the default.
+def default_compiled_meanwhile() -> Iterator[None]:
+    """A context during which another process compiles the default, `AdditiveRanker()`.
 
-    This process compiles the others meanwhile, and waits for the perceptron where it needs it. Does nothing where an object
+    This process runs other models meanwhile, and waits for the default where it needs it. Does nothing where an object
     file is used, and with one core, on which two processes gain nothing. numba is not imported for this: the other process
     should begin first.
     """
@@ -90,8 +90,8 @@ def perceptron_compiled_meanwhile() -> Iterator[None]:
     if loading.why_not() is None or (os.cpu_count() or 1) < 2:
         yield
         return
-    # What it prints, and whether it fails, does not matter: then this process compiles the perceptron.
-    command = [sys.executable, "-m", "online_rank.support.warm_up", "--perceptron"]
+    # What it prints, and whether it fails, does not matter: then this process compiles the default.
+    command = [sys.executable, "-m", "online_rank.support.warm_up", "--default"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as other:
         try:
             yield
@@ -99,13 +99,14 @@ def perceptron_compiled_meanwhile() -> Iterator[None]:
             other.kill()
 
 
-def _compile_perceptron() -> None:
-    """Compile the perceptron for the columns of a quantile map."""
-    from online_rank import PerceptronRanker
+def _compile_default() -> None:
+    """Compile the default for arrays of numbers."""
+    from online_rank import AdditiveRanker
 
-    ranker = PerceptronRanker()
+    ranker = AdditiveRanker()
     for _ in range(2):
-        ranker.learn_one(np.arange(12, dtype=np.float32).reshape(4, 3) % 5, np.array([0, 1, 2, 0]))
+        ranker.learn_one(np.arange(12.0).reshape(4, 3) % 5, np.array([0, 1, 2, 0]))
+        ranker.predict_one(np.arange(12.0).reshape(4, 3))
 
 
 def models() -> Iterator[Any]:
@@ -274,8 +275,8 @@ if __name__ == "__main__":
     elif sys.argv[1:] == ["--try"]:
         warnings.simplefilter("ignore")
         _use_everything()
-    elif sys.argv[1:] == ["--perceptron"]:
-        _compile_perceptron()
+    elif sys.argv[1:] == ["--default"]:
+        _compile_default()
     else:
         # python -m online_rank.support.warm_up FOLDER TARGET [KERNEL ...]; several targets are separated by commas.
         sys.exit(_build(Path(sys.argv[1]), sys.argv[2].split(","), sys.argv[3:]))

@@ -40,11 +40,13 @@ def test_shapes_say_where_values_are_and_what_is_missing():
     rng, model = np.random.default_rng(0), AdditiveRanker()
     for _ in range(60):
         x, absent = rng.integers(0, 2, 10).astype(float), rng.random(10) < 0.3
-        docs = [{"flag": a, "wide": 10.0 ** (4.0 * rng.random()), "kind": "ab"[int(a)]} for a in x.tolist()]
+        docs = [
+            {"flag": a, "wide": 10.0 ** (4.0 * rng.random()), "even": rng.random(), "kind": "ab"[int(a)]} for a in x.tolist()
+        ]
         for document, gone in zip(docs, absent.tolist(), strict=True):
             document |= {"flag": None} if gone else {}
         model.learn_one(docs, x.astype(int) + absent)
-    flag, wide, kind = shapes_of(model, ["flag", "wide", "kind"])
+    flag, wide, even, kind = shapes_of(model, ["flag", "wide", "even", "kind"])
     assert flag.missing_share == pytest.approx(0.3, abs=0.05)
     _, own, ranked = model.curve("flag")
     middle = (own + ranked)[[0, -1]].mean()
@@ -54,10 +56,13 @@ def test_shapes_say_where_values_are_and_what_is_missing():
     assert flag.density[1:-1].sum() == 0.0
     assert (wide.is_logarithmic, wide.missing, wide.missing_share) == (True, None, 0.0)
     assert wide.density.min() > 0.01
+    # Its highest value is also a hundred times its lowest.
+    assert even.shown[1] > 100.0 * even.shown[0] > 0.0
+    assert not even.is_logarithmic
     assert [(level.name, round(level.share, 1)) for level in kind.levels] == [("b", 0.5), ("a", 0.5)]
     assert all(level.low <= level.high for level in kind.levels)
     assert [shape.name for shape in shapes_of(model)] == sorted(
-        ["flag", "wide", "kind"], key=lambda name: -shapes_of(model, [name])[0].spread
+        ["flag", "wide", "even", "kind"], key=lambda name: -shapes_of(model, [name])[0].spread
     )
 
 

@@ -16,10 +16,10 @@ def demo(
 
         run_live(port, queries)
         return
-    from online_rank.support.warm_up import perceptron_compiled_meanwhile
+    from online_rank.support.warm_up import default_compiled_meanwhile
 
     # Before numba and river are imported, which takes a second.
-    with perceptron_compiled_meanwhile():
+    with default_compiled_meanwhile():
         from online_rank.cli.demo import run
 
         run(queries)
