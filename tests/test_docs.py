@@ -76,7 +76,7 @@ def test_the_readme_leads_to_every_page_and_fits_a_page():
     assert "](docs/index.md)" in text
     others = [str(page.relative_to(index.parent)) for page in PAGES[1:] if page != index]
     assert [name for name in others if f"]({name})" not in index.read_text()] == []
-    assert text.count("\n") <= 250
+    assert text.count("\n") <= 150
 
 
 def rewrite():
