@@ -33,11 +33,6 @@ def run(n_queries: int) -> None:
         _Learner("averaged weights", PerceptronRanker(_MEASURE, half_life=None)),
         _Learner("AdditiveRanker()", AdditiveRanker(_MEASURE)),
     ]
-    console.print(
-        f"[bold]{n_queries:,}[/] queries of 10 to 40 documents with 40 features. Each is ranked, then learned,\n"
-        f"then forgotten, by one model after the other. At query {n_queries // 2:,} the truth changes:\n"
-        "other features decide what is relevant."
-    )
     window = -(-n_queries // _WINDOWS)
     watch_compilation()
     with Live(_screen(learners) if console.is_terminal else "", console=console, refresh_per_second=12, transient=True) as live:

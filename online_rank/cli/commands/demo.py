@@ -18,7 +18,13 @@ def demo(
         return
     from online_rank.support.warm_up import default_compiled_meanwhile
 
-    # Before numba and river are imported, which takes a second.
+    # Before numba and river are imported, which takes a second, and more the first time.
+    print(
+        f"{queries:,} queries of 10 to 40 documents with 40 features. One model after the other\n"
+        f"ranks each query, learns from its grades and forgets it. At query {queries // 2:,}\n"
+        "the truth changes: other features decide what is relevant.",
+        flush=True,
+    )
     with default_compiled_meanwhile():
         from online_rank.cli.demo import run
 
