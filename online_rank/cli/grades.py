@@ -9,6 +9,7 @@ from typing import Any
 
 from online_rank.cli.click_log import ClickLog, require_texts
 from online_rank.cli.files import refuse_overwriting
+from online_rank.cli.reading import look
 from online_rank.feedback import Judgement, Judgements, judgements
 from online_rank.feedback.judgements import LEAST
 from online_rank.support.progress import progress
@@ -25,6 +26,8 @@ def run(log: ClickLog, out: str, caps: Mapping[str, str | None], as_json: bool) 
         No column has the texts of queries, a cap is no number, or the log does not determine the examination.
     """
     refuse_overwriting("--out", out, log.files)
+    if log.reading.dry_run:
+        look(log.reader())
     if log.topic is None:
         raise ValueError("--topic COLUMN names the text of the query, in which a document is judged")
     limits = dict(_cap(name, text) for name, text in caps.items() if text is not None)

@@ -79,10 +79,6 @@ class Training(NamedTuple):
     certify: Annotated[
         bool, flag("--certify", "Certify the loss: against the best fixed candidate, or the linear weights of a batch learner.")
     ] = False
-    shards: Annotated[
-        int | None, value("N", "Number of copies of the model that learn parts of the files and are mixed.", min=1)
-    ] = None
-    rounds: Annotated[int, value("N", "Number of mixings per pass, with --shards.", min=1)] = 1
 
 
 class Checkpoints(NamedTuple):
@@ -197,7 +193,7 @@ OfChance = Annotated[Clicks, Clicks._fields[:-2]]
 
 def refuse_without_clicks(context: typer.Context) -> None:
     """Raise a usage error if an option was given that needs a log of clicks."""
-    for name in (*Clicks._fields[1:], "places"):
+    for name in Clicks._fields[1:]:
         if is_given(context, name):
             raise typer.BadParameter(f"--{name.replace('_', '-')} needs --clicks")
 
@@ -226,7 +222,6 @@ class Service(NamedTuple):
     ] = ServedKind.additive
     measure: Measure = "ndcg@10"
     history: Histories = None
-    strict: Annotated[bool, flag("--strict", "Refuse features that MODEL does not know.")] = False
     checkpoint: Annotated[
         str | None,
         value("DIR", "Folder, or postgresql://HOST/NAME, that keeps everything acknowledged; a restart continues from there."),

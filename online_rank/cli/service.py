@@ -12,7 +12,7 @@ import typer
 from online_rank.arguments import seconds_of
 from online_rank.cli.declaring import is_given
 from online_rank.cli.events import events_of
-from online_rank.cli.files import behind, declared, histories_of, load_model
+from online_rank.cli.files import behind, histories_of, load_model
 from online_rank.cli.logs import say
 from online_rank.cli.options import ServedKind, Service
 from online_rank.cli.positions import examination_in, met, with_examination
@@ -53,7 +53,6 @@ def check(context: typer.Context, service: Service) -> None:
         raise typer.BadParameter(f"--history is for a new model: train {service.model} with it")
     for option, given, needed, there in (
         ("--replace-model", service.replace_model, "a MODEL", service.model),
-        ("--strict", service.strict, "a MODEL, whose features are known", service.model),
         ("--event", service.event, "a --feedback-window", service.feedback_window),
     ):
         if given and there is None:
@@ -69,7 +68,7 @@ def maker(service: Service, today: str | None = None, keep: float = 0.98) -> Cal
     events = events_of(service.event or ())
 
     def loaded(path: str) -> Any:
-        model = declared(load_model(path), service.strict)
+        model = load_model(path)
         model = model if service.reference is None else met(model, service.reference)
         return with_examination(model, service.examination, bool(events))
 

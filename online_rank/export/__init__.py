@@ -2,8 +2,6 @@
 
 Every model is read as its closed form (`online_rank.base.form`), which a target writes if it can compute it: see `TARGETS`.
 Otherwise it raises a TypeError with the reason and the targets that can.
-
-`from_ranklib` reads the weights of a linear RankLib model, to begin learning with: `PerceptronRanker.from_weights`.
 """
 
 from online_rank.support.lazy import lazily
@@ -16,7 +14,6 @@ _HOMES = {
     "adapt": "adapt",
     "changes": "checking",
     "export": "formats",
-    "from_ranklib": "ranklib",
     "fusion_weights": "fusion",
     "serving_weights": "linear",
     "solr_features": "solr",

@@ -55,7 +55,6 @@ TARGETS = {
     "postgresql": Target("PostgreSQL", _ALL, "select:to_select"),
     "solr": Target("Solr", _ENSEMBLES, "solr:to_solr"),
     "solr-function": Target("Solr's function query", _FUSION, "engines:to_solr_function"),
-    "solr-normalized": Target("Solr with normalisers", ("linear",), "solr:to_solr_normalized"),
     "sql": Target("SQL", _FUSION, "engines:to_sql"),
     "vespa": Target("Vespa", _DOCUMENTS, "vespa:to_vespa"),
     "vespa-global": Target("Vespa's global phase", _FUSION, "engines:to_vespa_global"),

@@ -20,7 +20,7 @@ from online_rank.stream.source import ReadError, ReadWarning
 from online_rank.stream.ubi import SESSION, TEXT, TIME, USER, UbiLog, is_ubi
 
 _KINDS = ("above", "place")
-Repeated: TypeAlias = Literal["error", "group"]
+Repeated: TypeAlias = Literal["error", "auto", "group"]
 #: This many first lists show whether positions begin at 0.
 _FIRST_LISTS, _FEWEST_LISTS = 100, 10
 
@@ -255,7 +255,7 @@ def read_clicks(
         A model that has learned: the features are those that it has learned from, as far as they are there.
     repeated_qid
         `"group"` reads everything first, joins the rows of each list, and sorts lists by time, if `event_time` is given: for
-        logs in which a click comes after the rows of other lists. `"error"` refuses them.
+        logs in which a click comes after the rows of other lists. `"error"` refuses them. `"auto"` looks at the first rows.
     skip_bad
         The share of lists that may be left out because a row of theirs cannot be read (see `read`).
 

@@ -203,7 +203,7 @@ def test_evaluate(files, run):
         (["evaluate", "no.npz", "{a}"], "no.npz: No such file or directory"),
         (["rank", "{metric}", "{a}"], "holds a MAP, not a model that ranks"),
         (["trian"], "No such command"),
-        (["demo", "--queries", "1"], "--queries"),
+        (["demo", "--queries", "1"], "No such option: --queries"),
     ],
 )
 def test_errors_are_one_line_and_exit_code_2(files, run, arguments, message):
@@ -280,7 +280,7 @@ def test_an_interrupt_waits_for_an_import_and_is_not_lost_in_it(tmp_path):
         "import contextlib, time\nprint('importing', flush=True)\n"
         "with contextlib.suppress(KeyboardInterrupt):\n    time.sleep(0.5)\n    print('imported', flush=True)\n"
     )
-    arguments, options = command("--import", "slow", "demo", "--queries", 240, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    arguments, options = command("--import", "slow", "demo", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
     with subprocess.Popen(arguments, **options, env={**os.environ, "PYTHONPATH": path}) as process:
         assert process.stdout.readline() == b"importing\n"
@@ -334,8 +334,9 @@ def test_other_errors_of_callbacks_are_printed():
     assert (done.returncode, b"ZeroDivisionError" in done.stderr) == (0, True)
 
 
-def test_demo_in_a_pipe(run):
-    code, out, err = run("demo", "--queries", 240)
+def test_demo_in_a_pipe(run, monkeypatch):
+    monkeypatch.setattr("online_rank.cli.demo.QUERIES", 240)
+    code, out, err = run("demo")
     assert (code, err) == (0, "")
     assert "the truth changes" in out
     assert "cumulative loss" in out
@@ -423,14 +424,13 @@ def test_options_of_today(files, run, options, message):
 
 #: The command on a terminal, with bars that appear at once, however fast it is.
 IMPATIENT = "from online_rank import cli; from online_rank.support import progress; progress._PATIENCE = 0.0; cli.main()"
+#: A short demo.
+SHORT = "from online_rank import cli; from online_rank.cli import demo; demo.QUERIES = 240; cli.main()"
 
 
-def on_terminal(*arguments, columns=100, impatient=False):
+def on_terminal(*arguments, columns=100, code=IMPATIENT):
     """What a command writes to a terminal, and its exit code."""
-    given = arguments
-    arguments, options = command(*given)
-    if impatient:
-        arguments = [sys.executable, "-c", IMPATIENT, *map(str, given)]
+    arguments, options = [sys.executable, "-c", code, *map(str, arguments)], command()[1]
     parent, child = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": "40"}
     with subprocess.Popen(arguments, **options, stdin=child, stdout=child, stderr=child, env=environment) as process:
@@ -451,7 +451,7 @@ def on_terminal(*arguments, columns=100, impatient=False):
 
 
 def test_demo_on_a_terminal_is_live(run):
-    screen, code = on_terminal("demo", "--queries", 240)
+    screen, code = on_terminal("demo", code=SHORT)
     assert code == 0
     assert "\x1b[" in screen
     assert "↑ the truth changes" in screen
@@ -473,12 +473,12 @@ def test_commands_on_a_terminal_show_their_progress(files):
         "--save",
         files / "m.npz",
     ]
-    screen, code = on_terminal(*train, columns=150, impatient=True)
+    screen, code = on_terminal(*train, columns=150)
     assert code == 0
     for label in ("reading for the comparator", "batch weights", "learning", "measuring"):
         assert label in screen
     assert re.search(r"40 queries  [\d,.]+/s  0:00:00 left  ndcg@10 0\.\d{4}", screen)
-    screen, code = on_terminal("evaluate", files / "m.npz", files / "test.txt", columns=150, impatient=True)
+    screen, code = on_terminal("evaluate", files / "m.npz", files / "test.txt", columns=150)
     assert code == 0
     assert "measuring" in screen
 
@@ -486,13 +486,13 @@ def test_commands_on_a_terminal_show_their_progress(files):
 @pytest.mark.slow
 def test_quiet_and_json_show_no_progress(files):
     certified = "--ranker", "perceptron", "--certify"
-    screen, code = on_terminal("train", files / "a.txt", *certified, "--quiet", "--save", files / "m.npz", impatient=True)
+    screen, code = on_terminal("train", files / "a.txt", *certified, "--quiet", "--save", files / "m.npz")
     assert (screen, code) == ("", 0)
     for arguments in (["train", files / "a.txt", "--json"], ["evaluate", files / "m.npz", files / "test.txt", "--json"]):
-        screen, code = on_terminal(*arguments, impatient=True)
+        screen, code = on_terminal(*arguments)
         assert code == 0
         assert json.loads(screen)
-    loud, _ = on_terminal("evaluate", files / "m.npz", files / "test.txt", impatient=True)
+    loud, _ = on_terminal("evaluate", files / "m.npz", files / "test.txt")
     assert "measuring" in loud
 
 
