@@ -6,7 +6,8 @@ from typing import Any
 
 from online_rank import AdditiveRanker
 from online_rank.cli.demo import QUERIES
-from online_rank.cli.serve import Place, serve
+from online_rank.cli.options import Place
+from online_rank.cli.serve import serve
 from online_rank.serving.protocol import RankingService
 from online_rank.stream.synth import Drifting
 

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -83,6 +83,10 @@ class ClickedLists(Lists, Iterator[tuple[Block, Clicks]]):
                 raise ReadError(f"{where(i)}: {what}; positions begin at 1")
         if not shown:
             return None
+        for i, j in pairwise(shown):
+            if positions[i] == positions[j]:
+                what = f"documents {docids[i]!r:.60} and {docids[j]!r:.60} are both at position {positions[i]}"
+                raise ReadError(f"{where(j)}: {what} ({where(i)})")
         # Documents with equal scores keep their order. Rankers would seem to foresee the order of the list shown.
         by_id = sorted(range(len(docids)), key=docids.__getitem__)
         ids = tuple(docids[i] for i in by_id)

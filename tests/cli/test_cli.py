@@ -328,6 +328,20 @@ cli.main([])
     assert (done.returncode, done.stderr) == (130, b"")
 
 
+def test_an_interrupt_while_the_process_ends_changes_no_exit_code():
+    code = """
+import signal, sys
+from online_rank import cli
+
+leave = sys.exit
+cli._run = lambda _: 3
+sys.exit = lambda code: (signal.raise_signal(signal.SIGINT), leave(code))
+cli.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (3, b"")
+
+
 def test_other_errors_of_callbacks_are_printed():
     code = "from online_rank import cli; cli._run = lambda _: ctypes.CFUNCTYPE(None)(lambda: 1 / 0)() or 0; cli.main([])"
     done = subprocess.run([sys.executable, "-c", f"import ctypes; {code}"], capture_output=True, timeout=60)

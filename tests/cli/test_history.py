@@ -6,7 +6,7 @@ import pytest
 
 from online_rank import load
 from online_rank.cli import main, serve
-from online_rank.cli.options import Service
+from online_rank.cli.options import Place, Service
 from online_rank.cli.service import maker
 
 T = 1_760_000_000
@@ -87,5 +87,5 @@ def test_exports_refuse_it_by_name_and_say_what_to_do(run):
 def test_a_service_that_begins_says_nothing_about_the_query_that_it_tries(recwarn):
     pytest.importorskip("starlette")
     made = maker(Service(history=["user+brand"]))
-    serve._app(made, serve.Place(port=0), "")
+    serve._app(made, Place(port=0), "")
     assert [str(told.message) for told in recwarn if "has a key" in str(told.message)] == []
