@@ -25,12 +25,9 @@ from online_rank.stream.source import FileRange, ReadError, ReadWarning, Text, f
 from online_rank.stream.tables import Table
 from online_rank.stream.values import MISSING_WORDS
 
-#: Number of first queries checked for ids that come back, so that memory does not grow with the stream.
-REMEMBERED = 100_000
-
 Negative: TypeAlias = Literal["error", "zero", "skip"]
 Missing: TypeAlias = Literal["error", "zero", "keep"]
-Repeated: TypeAlias = Literal["error", "auto", "warn", "new", "group"]
+Repeated: TypeAlias = Literal["error", "auto", "new", "group"]
 Sizes: TypeAlias = str | os.PathLike[str] | Sequence[int] | npt.NDArray[np.integer]
 
 
@@ -271,8 +268,8 @@ class _Order:
     """Checks the order of queries: whether one comes back, or is older than the one before it."""
 
     def __init__(self, mode: str, plan: Plan) -> None:
-        self._mode, self._plan = mode, plan
-        self._seen: set[str] | None = set() if mode in ("error", "warn") else None
+        self._plan = plan
+        self._seen: set[str] | None = set() if mode == "error" else None
         self._doubtful: set[str] = set()
         self._latest = -np.inf
 
@@ -287,18 +284,13 @@ class _Order:
         time = -np.inf if rows.times is None else rows.times[0]
         if time < self._latest:
             self._complain(f"{rows.where(0)}: query {qid} is older than the one before it", "event time")
-        elif qid in self._seen:
+        if qid in self._seen:
             self._complain(f"{rows.where(0)}: query {qid} comes back after another one", "query")
-        elif self._mode == "error" or len(self._seen) < REMEMBERED:
-            self._seen.add(qid)
+        self._seen.add(qid)
         self._latest = time
 
     def _complain(self, what: str, role: str) -> None:
-        remedy = f'sort the rows by {self._plan.of(role)!r}; in Python, repeated_qid="group" does it'
-        if self._mode == "error":
-            raise ReadError(f"{what}; {remedy}")
-        self._seen = None
-        warnings.warn(f"{what}, and is read as a separate query; {remedy}", ReadWarning, stacklevel=7)
+        raise ReadError(f'{what}; sort the rows by {self._plan.of(role)!r}, or repeated_qid="group" of read does it')
 
 
 class Queries(Lists, Iterator[tuple[Any, ...]]):
@@ -537,9 +529,8 @@ def read(
         other, and is an error without one.
     repeated_qid
         How to treat an id that comes back after another one, or a query older than the one before it. "error" raises, and keeps
-        all ids in memory. "warn" reads a separate query, warns once, and keeps the first 100,000 ids. "new" reads a
-        separate query without a warning. "group" reads everything, joins the rows of each query, and sorts queries by
-        time if `event_time` is given. "auto" does so, with a warning, if the first rows are not in order, and is "error"
+        all ids in memory. "new" reads a separate query. "group" reads everything, joins the rows of each query, and sorts queries
+        by time if `event_time` is given. "auto" does so, with a warning, if the first rows are not in order, and is "error"
         otherwise.
     skip_bad
         The share of lists that may be left out because a row of theirs cannot be read, such as 0.001; one more is allowed.

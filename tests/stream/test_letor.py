@@ -552,14 +552,15 @@ def test_text_of_other_systems_comes_with_advice(text, message):
 INTERLEAVED = "1 qid:a 1:1 # docid = p\n0 qid:b 1:2 # docid = q\n0 qid:a 1:3 # docid = r\n2 qid:b 1:4 # docid = s\n"
 
 
-def test_a_qid_that_comes_back_is_warned_of_once_with_its_line(tmp_path):
+def test_a_qid_that_comes_back_among_the_first_rows_is_joined_with_a_warning(tmp_path):
     path = tmp_path / "mixed.txt"
     path.write_text(INTERLEAVED)
-    with pytest.warns(ReadWarning, match=r"mixed\.txt, line 3: query a comes back") as caught:
-        assert [len(y) for _, y in read(path, repeated_qid="warn")] == [1, 1, 1, 1]
+    with pytest.warns(ReadWarning, match=r"mixed\.txt, line 1: rows are not sorted by 'qid'") as caught:
+        assert [y.tolist() for _, y in read(path, repeated_qid="auto")] == [[1, 0], [0, 2]]
     assert [each.category for each in caught].count(ReadWarning) == 1
-    with pytest.warns(ReadWarning, match=r"mixed\.txt, line 3: query a comes back"):
-        assert read(path, repeated_qid="warn").all().qid.tolist() == ["a", "b", "a", "b"]
+    with pytest.raises(ReadError, match=r"mixed\.txt, line 3: query a comes back after another one; sort the rows by 'qid'"):
+        read(path).all()
+    assert read(path, repeated_qid="new").all().qid.tolist() == ["a", "b", "a", "b"]
 
 
 def test_queries_that_stand_together_are_not_warned_of(recwarn):
