@@ -280,8 +280,9 @@ def only_shown(log):
 )
 def test_a_log_that_contradicts_its_declared_origin_is_refused(origin, change, message, tmp_path, models, capsys):
     log = wrong(tmp_path, "log", change)
-    options = ("--clicks", origin, "--exclude", "topic,above,place", "--event", "click=1")
-    for command, given in (("train", [log, "--save", str(tmp_path / "m")]), ("compare", [*models, log])):
+    options = ("--clicks", origin, "--event", "click=1")
+    train = [log, "--exclude", "topic,above,place", "--save", str(tmp_path / "m")]
+    for command, given in (("train", train), ("compare", [*models, log])):
         code, out, err = run(capsys, *given, *options, command=command)
         assert code == 2
         assert re.search(message, err), err
