@@ -1,4 +1,4 @@
-"""Users of the literature that no guide needs, for benchmarks and tests; `online_rank.stream.clicks` has the others."""
+"""Users of the literature that no guide needs: for benchmarks and tests, next to those of `online_rank.stream.clicks`."""
 
 from typing import Any
 
