@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks._users import DependentUser
 from online_rank._kernels import clicks as kernels
 from online_rank._kernels._jit import kernel
 from online_rank._kernels.codes import PLACKETT_LUCE
@@ -16,7 +15,7 @@ from online_rank._kernels.dense import score
 from online_rank.base.draws import counted_generator
 from online_rank.feedback import PlackettLuce
 from online_rank.feedback.arrays import ShownBlock
-from online_rank.stream.clicks import CascadeUser, PositionUser, TrustUser, User
+from online_rank.stream.clicks import CascadeUser, DependentUser, PositionUser, TrustUser, User
 
 __all__ = ["Chance", "Learner", "Queries", "beginner", "chance", "pdgd_rounds", "queries_in_one", "swap_rounds", "tables"]
 

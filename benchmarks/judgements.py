@@ -16,10 +16,10 @@ import numpy as np
 
 from benchmarks._common import parser, save, table
 from benchmarks._kept import Kept, add_keep
-from benchmarks._users import user
 from online_rank import AdditiveRanker, Clicks, ExaminedRanker, Impression, measure
 from online_rank.evaluate import Spread
 from online_rank.feedback import NaturalVariation, judgements
+from online_rank.stream.clicks import user
 
 TEXTS, DOCUMENTS, FEATURES, LISTS, SHOWN, PEOPLE = 100, 20, 8, 6000, 10, 1500
 #: The lists of one user that count, and those that a bot sees.

@@ -5,7 +5,11 @@ A user sees only the grades of the documents shown, in order. `user` makes users
 - `CascadeUser`: reads from the top down; probabilities of a click, and of being satisfied and leaving after it, depend on the
   grade. The users "perfect", "navigational" and "informational" of the literature are of this kind;
 - `PositionUser`: examines position p with probability p^-eta, independently of the rest;
-- `TrustUser`: the same, but trusts the order, and also clicks on irrelevant documents near the top.
+- `TrustUser`: the same, but trusts the order, and also clicks on irrelevant documents near the top;
+- `DependentUser`: reads from the top down; after a click continues with a probability that falls with the position;
+- `BayesianUser`: reads from the top down; may lose patience at any document, and leaves when a click satisfies;
+- `BrowsingUser`: examines positions depending on the distance to the last click;
+- `SatisfiedUser`: reads from the top down until the clicked documents are enough.
 """
 
 import abc
@@ -121,8 +125,8 @@ class CascadeUser(User):
     def browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """As `User.browse`."""
         click, leave = rng.random((2, len(grades)))
-        clicked = click < by_grade(self.click, grades)
-        return until(clicked, clicked & (leave < by_grade(self.stop, grades)))
+        clicked = click < _by_grade(self.click, grades)
+        return _until(clicked, clicked & (leave < _by_grade(self.stop, grades)))
 
 
 class PositionUser(User):
@@ -150,7 +154,7 @@ class PositionUser(User):
 
     def browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """As `User.browse`."""
-        return rng.random(len(grades)) < self.examination(len(grades)) * by_grade(self.click, grades)
+        return rng.random(len(grades)) < self.examination(len(grades)) * _by_grade(self.click, grades)
 
 
 class TrustUser(User):
@@ -180,9 +184,154 @@ class TrustUser(User):
     def browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """As `User.browse`."""
         position = np.arange(1.0, len(grades) + 1.0)
-        relevant = by_grade(self.relevant, grades)
+        relevant = _by_grade(self.relevant, grades)
         click = relevant * np.maximum(1.0 - (position + 1.0) / 100.0, 0.0) + (1.0 - relevant) * 0.65 / position
         return rng.random(len(grades)) < position**-self.eta * click
+
+
+class DependentUser(User):
+    """Reads from the top down; after a click at position p continues with probability `persistence` / p.
+
+    This is the dependent click model of Guo, Liu & Wang (2009): whether the user reads on depends only on the position of the
+    click.
+
+    Parameters
+    ----------
+    click
+        Probability of a click on a document of grade 0, 1, 2, ... that is read.
+    persistence
+        Probability of reading on after a click on the first document.
+    seed
+        Seed of the answers.
+    """
+
+    def __init__(self, click: tuple[float, ...] = (0.0, 0.5, 1.0), *, persistence: float = 0.9, seed: int = 0) -> None:
+        super().__init__(seed, click=click)
+        arguments.number("persistence", persistence, 0.0, 1.0)
+        self.click = click
+        self.persistence = persistence
+
+    def browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """As `User.browse`."""
+        click, leave = rng.random((2, len(grades)))
+        clicked = click < _by_grade(self.click, grades)
+        return _until(clicked, clicked & (leave >= self.persistence / np.arange(1.0, len(grades) + 1.0)))
+
+
+class BayesianUser(User):
+    """Reads from the top down; a click may satisfy, which ends the search; otherwise the user continues with a fixed
+    probability.
+
+    The dynamic Bayesian network model (DBN) of Chapelle & Zhang, *A Dynamic Bayesian Network Click Model for Web Search
+    Ranking*, 2009; section 3.7 of Chuklin, Markov & de Rijke, *Click Models for Web Search*, 2015. A document that is read is
+    clicked with probability alpha, and satisfies after a click with probability sigma; a user who is not satisfied reads the
+    next one with probability gamma.
+
+    Parameters
+    ----------
+    click
+        alpha of a document of grade 0, 1, 2, ...
+    satisfaction
+        sigma of it.
+    perseverance
+        gamma.
+    seed
+        Seed of the answers.
+    """
+
+    def __init__(
+        self,
+        click: tuple[float, ...] = (0.05, 0.5, 0.95),
+        *,
+        satisfaction: tuple[float, ...] = (0.2, 0.5, 0.9),
+        perseverance: float = 0.9,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(seed, click=click, satisfaction=satisfaction)
+        arguments.number("perseverance", perseverance, 0.0, 1.0)
+        if len(click) != len(satisfaction):
+            raise ValueError(f"click has {len(click)} grades, but satisfaction has {len(satisfaction)}")
+        self.click = click
+        self.satisfaction = satisfaction
+        self.perseverance = perseverance
+
+    def browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """As `User.browse`."""
+        click, satisfies, goes_on = rng.random((3, len(grades)))
+        clicked = click < _by_grade(self.click, grades)
+        satisfied = clicked & (satisfies < _by_grade(self.satisfaction, grades))
+        return _until(clicked, satisfied | (goes_on >= self.perseverance))
+
+
+class BrowsingUser(User):
+    """Examines positions depending on their distance below the last click, and clicks by the grade.
+
+    The user browsing model (UBM) of Dupret & Piwowarski, *A User Browsing Model to Predict Search Engine Click Data from Past
+    Observations*, 2008; section 3.4 of Chuklin, Markov & de Rijke, 2015. Position r is examined with probability gamma_{r r'},
+    where r' is the position of the last click above it, 0 for none.
+
+    Parameters
+    ----------
+    click
+        Probability of a click on a document of grade 0, 1, 2, ... that is looked at.
+    eta
+        gamma_{r r'} = (r - r')^-eta.
+    seed
+        Seed of the answers.
+    """
+
+    def __init__(self, click: tuple[float, ...] = (0.05, 0.5, 0.95), *, eta: float = 0.5, seed: int = 0) -> None:
+        super().__init__(seed, click=click)
+        arguments.number("eta", eta, 0.0)
+        self.click = click
+        self.eta = eta
+
+    def browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """As `User.browse`."""
+        draws, attraction = rng.random(len(grades)), _by_grade(self.click, grades)
+        clicked, last = np.zeros(len(grades), np.bool_), 0
+        for position in range(1, len(grades) + 1):
+            if draws[position - 1] < attraction[position - 1] * (position - last) ** -self.eta:
+                clicked[position - 1], last = True, position
+        return clicked
+
+
+class SatisfiedUser(User):
+    """Reads from the top down and clicks by the grade, until the gains of the clicked documents reach a target.
+
+    Parameters
+    ----------
+    click
+        Probability of a click on a document of grade 0, 1, 2, ...
+    gain
+        The gain of a click on such a document.
+    need
+        The sum at which the session ends.
+    seed
+        Seed of the answers.
+    """
+
+    def __init__(
+        self,
+        click: tuple[float, ...] = (0.05, 0.5, 0.95),
+        *,
+        gain: tuple[float, ...] = (0.0, 0.5, 1.0),
+        need: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(seed, click=click, gain=gain)
+        if len(click) != len(gain):
+            raise ValueError(f"click has {len(click)} grades, but gain has {len(gain)}")
+        arguments.number("need", need, above=0.0)
+        self.click = click
+        self.gain = gain
+        self.need = need
+
+    def browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """As `User.browse`."""
+        clicked = rng.random(len(grades)) < _by_grade(self.click, grades)
+        # With a tolerance for sums of fractions such as 1/3.
+        return _until(clicked, np.cumsum(clicked * _by_grade(self.gain, grades)) >= self.need - 1e-12)
 
 
 def user(name: str, *, max_grade: int = 2, seed: int = 0, **settings: Any) -> User:
@@ -191,7 +340,8 @@ def user(name: str, *, max_grade: int = 2, seed: int = 0, **settings: Any) -> Us
     Parameters
     ----------
     name
-        `"perfect"`, `"navigational"`, `"informational"`: cascades; `"position"`: eta = 1; `"position2"`: eta = 2; `"trust"`.
+        `"perfect"`, `"navigational"`, `"informational"`: cascades; `"position"`: eta = 1; `"position2"`: eta = 2; `"trust"`;
+        `"dependent"`; `"dbn"`, `"satisfied"` and `"ubm"`, with the click probabilities of navigational users.
     max_grade
         The best grade of the stream. The probabilities of the cascades are published for 1, 2 and 4; for others they are
         interpolated between the ones for 4. To users who trust, documents with at least 3/4 of it are relevant; the others take
@@ -216,7 +366,7 @@ def user(name: str, *, max_grade: int = 2, seed: int = 0, **settings: Any) -> Us
     return cls(**{**usual(max_grade), **settings}, seed=seed)
 
 
-def cascade(name: str, max_grade: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _cascade(name: str, max_grade: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Probabilities of a click and of leaving after it, by grade."""
     of_grades = _CASCADE[name]
     if max_grade in of_grades:
@@ -225,22 +375,31 @@ def cascade(name: str, max_grade: int) -> tuple[tuple[float, ...], tuple[float, 
     return click, stop
 
 
-def probability_of_good(max_grade: int) -> tuple[float, ...]:
-    """The share of the best grade that each grade is."""
+def _probability_of_good(max_grade: int) -> tuple[float, ...]:
     return tuple(grade / max_grade for grade in range(max_grade + 1))
 
 
 def _leaving(name: str, max_grade: int) -> dict[str, tuple[float, ...]]:
-    click, stop = cascade(name, max_grade)
+    click, stop = _cascade(name, max_grade)
     return {"click": click, "stop": stop}
+
+
+def _eager(max_grade: int) -> dict[str, tuple[float, ...]]:
+    """Clicks, and satisfaction after them, of navigational users."""
+    click, satisfaction = _cascade("navigational", max_grade)
+    return {"click": click, "satisfaction": satisfaction}
 
 
 #: The users that `user` makes, by name: class, and its arguments for a stream whose best grade is given.
 USERS: dict[str, tuple[Callable[..., User], Callable[[int], dict[str, Any]]]] = {
     **{name: (CascadeUser, functools.partial(_leaving, name)) for name in _CASCADE},
-    "position": (PositionUser, lambda best: {"click": probability_of_good(best)}),
-    "position2": (PositionUser, lambda best: {"click": probability_of_good(best), "eta": 2.0}),
-    "trust": (TrustUser, lambda best: {"relevant": tuple(float(share >= 0.75) for share in probability_of_good(best))}),
+    "position": (PositionUser, lambda best: {"click": _probability_of_good(best)}),
+    "position2": (PositionUser, lambda best: {"click": _probability_of_good(best), "eta": 2.0}),
+    "trust": (TrustUser, lambda best: {"relevant": tuple(float(share >= 0.75) for share in _probability_of_good(best))}),
+    "dependent": (DependentUser, lambda best: {"click": _probability_of_good(best)}),
+    "dbn": (BayesianUser, _eager),
+    "ubm": (BrowsingUser, lambda best: {"click": _eager(best)["click"]}),
+    "satisfied": (SatisfiedUser, lambda best: {"click": _eager(best)["click"], "gain": _probability_of_good(best)}),
 }
 
 
@@ -269,14 +428,13 @@ def click_stream(queries: Iterable[tuple[Any, Any]], model: Any, user: User) -> 
         yield x, user.clicks(model.show_one(x), y, draw)
 
 
-def until(clicked: np.ndarray, leaves: np.ndarray) -> np.ndarray:
+def _until(clicked: np.ndarray, leaves: np.ndarray) -> np.ndarray:
     """The clicks up to the first position after which the user leaves."""
     last = leaves.argmax() if leaves.any() else len(leaves)
     return clicked & (np.arange(len(clicked)) <= last)
 
 
-def by_grade(probabilities: tuple[float, ...], grades: np.ndarray) -> np.ndarray:
-    """The probability for each document; higher grades have the last one."""
+def _by_grade(probabilities: tuple[float, ...], grades: np.ndarray) -> np.ndarray:
     return np.array(probabilities)[np.minimum(grades, len(probabilities) - 1)]
 
 

@@ -106,8 +106,12 @@ _IN_ROOMS = {
     "rankers.fixed": ("FixedRanker",),
     "serving": ("Challenge", "FeedbackPlan", "PendingQueries", "RankingService"),
     "stream.clicks": (
+        "BayesianUser",
+        "BrowsingUser",
         "CascadeUser",
+        "DependentUser",
         "PositionUser",
+        "SatisfiedUser",
         "TrustUser",
     ),
     "surrogates": ("Surrogate",),

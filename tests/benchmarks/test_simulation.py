@@ -6,8 +6,8 @@ import pytest
 from benchmarks._clicks_data import ndcg_shown
 from benchmarks._pdgd import PDGD, ClickSkip
 from benchmarks._simulation import beginner, chance, pdgd_rounds, queries_in_one, swap_rounds, tables
-from benchmarks._users import user
 from online_rank import Clicks, Impression, PlackettLuce, PositionBias, SwapRanker
+from online_rank.stream.clicks import user
 from online_rank.stream.synth import NoisyTeacher
 
 pytestmark = pytest.mark.slow  # It compiles the kernels of the benchmark.

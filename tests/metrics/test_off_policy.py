@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks._users import user
 from online_rank import load, save
 from online_rank.feedback import Clicks, FairPairs, Impression, PlackettLuce
 from online_rank.intervals import LossInterval
 from online_rank.metrics import OffPolicyValue, SwapComparison
+from online_rank.stream.clicks import user
 from tests.reference import clicks as reference
 
 LOGITS, GRADES = (0.3, -1.2, 1.1, 0.0, 0.9), (0, 2, 0, 1, 1)

@@ -168,7 +168,10 @@ MADE = {
         lambda: shown_and_clicked(online_rank.ClickPerceptron()),
         lambda: shown_and_clicked(online_rank.ClickPerceptron(credit="propensity", examination=(1.0,) * 5)),
     ],
+    "BayesianUser": [lambda: user("dbn")],
+    "BrowsingUser": [lambda: user("ubm")],
     "CascadeUser": [lambda: user("perfect")],
+    "DependentUser": [lambda: user("dependent")],
     "FairPairs": [online_rank.FairPairs],
     "Greedy": [online_rank.Greedy],
     "OffPolicyValue": [lambda: judged_from_a_log(OffPolicyValue((0.75, 0.25)), ["c", "a", "b"])],
@@ -176,6 +179,7 @@ MADE = {
     "PositionBias": [position_bias],
     "PositionUser": [lambda: user("position2")],
     "RankingService": [service, clicks_service],
+    "SatisfiedUser": [lambda: user("satisfied")],
     "Surrogate": [online_rank.surrogates.listnet, lambda: online_rank.surrogates.lambdarank("ap")],
     "SwapComparison": [lambda: judged_from_a_log(SwapComparison(k=3), ["a", "b", "c"], ["c", "b", "a"])],
     "SwapRanker": [

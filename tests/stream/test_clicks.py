@@ -6,10 +6,19 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks._users import BayesianUser, BrowsingUser, DependentUser, SatisfiedUser, user
 from online_rank import StreamScaler, SwapRanker
 from online_rank.feedback import Impression
-from online_rank.stream.clicks import CascadeUser, PositionUser, TrustUser, click_stream
+from online_rank.stream.clicks import (
+    BayesianUser,
+    BrowsingUser,
+    CascadeUser,
+    DependentUser,
+    PositionUser,
+    SatisfiedUser,
+    TrustUser,
+    click_stream,
+    user,
+)
 from online_rank.stream.synth import NoisyTeacher
 from tests.reference import clicks as reference
 
