@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks._data import LIGHTGBM, MQ2008, data_folder, folds, mq2008_parts, offsets_of
-from benchmarks._weblike import WebLike
 from online_rank import read
+from online_rank.stream import WebLike
 from online_rank.stream.synth import Drifting
 
 Query = tuple[Any, Any]

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks._data import LIGHTGBM, MQ2008, data_folder, folds, offsets_of
-from benchmarks._weblike import WebLike
 from benchmarks._zipf import ZipfText
-from online_rank.stream import Documents
+from online_rank.stream import Documents, WebLike
 from online_rank.stream.synth import Drifting
 
 Query = tuple[Any, np.ndarray]

@@ -14,12 +14,12 @@ import numpy as np
 
 from benchmarks._common import table
 from benchmarks._data import LIGHTGBM, MQ2008, data_folder, folds, offsets_of
-from benchmarks._weblike import WebLike
 from online_rank import AdditiveRanker, BlendRanker, load, measure, read
 from online_rank.base.form import Trees
 from online_rank.export.checking import changes
 from online_rank.export.ensembles import LEAVES, as_trees
 from online_rank.export.reading import prepared
+from online_rank.stream import WebLike
 
 _Query = tuple[Any, np.ndarray]
 

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks._common import ROOT, environment, parser, save, table
-from benchmarks._weblike import WebLike
 from benchmarks.throughput import peak_megabytes
 from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, RidgeRanker, StreamQuantileMap
 from online_rank.base import Ranker
+from online_rank.stream import WebLike
 from online_rank.support.progress import progress
 
 DEFAULT, RIDGE, CURVES, BLEND = "PerceptronRanker()", "map | RidgeRanker()", "AdditiveRanker()", "BlendRanker()"

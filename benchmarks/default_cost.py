@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks._common import environment, parser, save, table
-from benchmarks._weblike import WebLike
 from online_rank import AdditiveRanker, PerceptronRanker, StreamQuantileMap
+from online_rank.stream import WebLike
 
 Queries = list[tuple[np.ndarray, np.ndarray]]
 

@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks._common import RESULTS, environment, parser, save, table
-from benchmarks._weblike import WebLike
 from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, RidgeRanker, StreamQuantileMap, measure
 from online_rank.base import Ranker
 from online_rank.evaluate import Spread
+from online_rank.stream import WebLike
 
 Query = tuple[np.ndarray, np.ndarray]
 #: NDCG@10 of what was served, a mean a day; processor seconds; bytes kept at the end.

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks._common import environment, parser, save, table
-from benchmarks._weblike import WebLike
 from online_rank import AdditiveRanker, BlendRanker, GradientRanker, PerceptronRanker, RidgeRanker, StreamQuantileMap, measure
 from online_rank.base import Ranker
+from online_rank.stream import WebLike
 
 CASES = [
     *(f"{truth}:1000:{seed}" for truth in ("additive", "forest", "linear") for seed in range(4)),

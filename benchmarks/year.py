@@ -23,9 +23,9 @@ import numpy as np
 
 from benchmarks._common import RESULTS, environment, parser, save, table
 from benchmarks._other import OtherModel, add_other, commit_of
-from benchmarks._weblike import WebLike
 from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, StreamQuantileMap, measure
 from online_rank.evaluate import Spread
+from online_rank.stream import WebLike
 
 Query = tuple[np.ndarray, np.ndarray]
 

@@ -7,6 +7,7 @@ from online_rank.stream.plan import Column, Plan
 from online_rank.stream.reader import Documents, Queries, read
 from online_rank.stream.source import ReadError, ReadWarning
 from online_rank.stream.synth import Drifting, NoisyTeacher, Separable
+from online_rank.stream.weblike import WebLike
 from online_rank.stream.write import write_letor
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "ReadError",
     "ReadWarning",
     "Separable",
+    "WebLike",
     "group_rows",
     "parts",
     "read",

@@ -529,9 +529,9 @@ def read(
         other, and is an error without one.
     repeated_qid
         How to treat an id that comes back after another one, or a query older than the one before it. "error" raises, and keeps
-        all ids in memory. "new" reads a separate query. "group" reads everything, joins the rows of each query, and sorts queries
-        by time if `event_time` is given. "auto" does so, with a warning, if the first rows are not in order, and is "error"
-        otherwise.
+        all ids in memory. "new" reads a separate query. "group" reads everything, joins the rows of each query, and sorts
+        queries by time if `event_time` is given. "auto" does so, with a warning, if the first rows are not in order, and is
+        "error" otherwise.
     skip_bad
         The share of lists that may be left out because a row of theirs cannot be read, such as 0.001; one more is allowed.
         Each is reported by a warning that names the row, and counted in `n_bad`.

@@ -9,7 +9,6 @@ import pytest
 from river import linear_model
 from scipy.sparse import csr_array
 
-from benchmarks._weblike import WebLike
 from online_rank import (
     AdditiveRanker,
     BlendRanker,
@@ -27,6 +26,7 @@ from online_rank.base.closed import form_of
 from online_rank.query import read_query
 from online_rank.rankers.hedge import HedgeAccount
 from online_rank.storage.files import from_bytes, to_bytes
+from online_rank.stream import WebLike
 from online_rank.stream.synth import NoisyTeacher
 from tests.helpers import mismatches
 

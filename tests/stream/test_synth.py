@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks._gaussians import GradedGaussians
-from benchmarks._weblike import WebLike
 from online_rank import PerceptronRanker
+from online_rank.stream import WebLike
 from online_rank.stream.synth import WEB_GRADES, Drifting, NoisyTeacher, Separable
 
 STREAMS = [

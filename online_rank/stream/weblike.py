@@ -74,6 +74,12 @@ class WebLike(SyntheticStream):
     ValueError
         A parameter is out of its range.
 
+    Examples
+    --------
+    >>> from online_rank.stream.weblike import WebLike
+    >>> X, y = next(iter(WebLike(n_queries=1, truth="forest")))
+    >>> X.shape[1], 40 <= len(X) <= 120, bool(abs(X).max() > 1e5)
+    (136, True, True)
     """
 
     def __init__(
