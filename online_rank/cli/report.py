@@ -436,21 +436,23 @@ def _cell(text: str) -> str:
 
 
 _STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #222; background: #fff }
+:root { color-scheme: light dark }
+body { font: 15px/1.5 system-ui, sans-serif; color: light-dark(#222, #e8e8e8); background: light-dark(#fff, #121212) }
 body { max-width: 46rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.5rem; margin-bottom: 0 }
 h2 { font-size: 1.15rem; margin: 2.2rem 0 .5rem }
 h3 { font-size: 1rem; margin: 1.2rem 0 0 }
-small, figcaption, footer { color: #666; font-weight: normal; font-size: .87rem }
+small, figcaption, footer { color: light-dark(#5f5f5f, #a8a8a8); font-weight: normal; font-size: .87rem }
 table { border-collapse: collapse; margin: .4rem 0 .8rem; font-variant-numeric: tabular-nums; font-size: .9rem }
 .table { overflow-x: auto }
 th, td { padding: .2rem 1.2rem .2rem 0; text-align: left; vertical-align: top; overflow-wrap: break-word }
 th { hyphens: none }
 thead + tbody td.number { text-align: right; white-space: nowrap }
-th { font-weight: 600; border-bottom: 1px solid #999 } td { border-bottom: 1px solid #eee }
+th { font-weight: 600; border-bottom: 1px solid #999 } td { border-bottom: 1px solid light-dark(#eee, #333) }
 figure { margin: 0 0 1.2rem } img { width: 600px; max-width: 100%; display: block }
+@media (prefers-color-scheme: dark) { img { filter: invert(.93) hue-rotate(180deg) } }
 @media (max-width: 40rem) { th, td { padding-right: .6rem } }
-pre { background: #f6f6f6; padding: .7rem; overflow-x: auto; font-size: .82rem }
+pre { background: light-dark(#f6f6f6, #1e1e1e); padding: .7rem; overflow-x: auto; font-size: .82rem }
 pre.wrap { white-space: pre-wrap; overflow-wrap: anywhere }
 """
 
