@@ -424,9 +424,14 @@ def _shown(value: Any) -> str:
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table, which scrolls on its own if it is too wide. Cells are text, not HTML."""
-    top = "<thead><tr>" + "".join(f"<th>{html.escape(cell)}</th>" for cell in head) + "</tr></thead>" if head else ""
+    top = (
+        "<thead><tr>" + "".join(f"<th>{html.escape(cell)}</th>" if cell else "<td></td>" for cell in head) + "</tr></thead>"
+        if head
+        else ""
+    )
     lines = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
-    return f'<div class="table"><table>{top}<tbody>{lines}</tbody></table></div>'
+    # With the focus, it is scrolled by keys.
+    return f'<div class="table" tabindex="0"><table>{top}<tbody>{lines}</tbody></table></div>'
 
 
 def _cell(text: str) -> str:
@@ -448,7 +453,7 @@ table { border-collapse: collapse; margin: .4rem 0 .8rem; font-variant-numeric: 
 th, td { padding: .2rem 1.2rem .2rem 0; text-align: left; vertical-align: top; overflow-wrap: break-word }
 th { hyphens: none }
 thead + tbody td.number { text-align: right; white-space: nowrap }
-th { font-weight: 600; border-bottom: 1px solid #999 } td { border-bottom: 1px solid light-dark(#eee, #333) }
+th { font-weight: 600 } thead > tr > * { border-bottom: 1px solid #999 } tbody td { border-bottom: 1px solid light-dark(#eee, #333) }
 figure { margin: 0 0 1.2rem } img { width: 600px; max-width: 100%; display: block }
 @media (prefers-color-scheme: dark) { img { filter: invert(.93) hue-rotate(180deg) } }
 @media (max-width: 40rem) { th, td { padding-right: .6rem } }
@@ -460,6 +465,6 @@ _PAGE = """<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{title}</title><style>{style}</style></head>
-<body><h1>{title}</h1>{body}<footer>online_rank {version}</footer></body>
+<body><main><h1>{title}</h1>{body}</main><footer>online_rank {version}</footer></body>
 </html>
 """
