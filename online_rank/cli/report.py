@@ -254,7 +254,7 @@ def write_figures(
     names
         Names of the features.
     """
-    rows = [(name, _shown(value)) for name, value in figures.items()]
+    rows = [(name, _shown(value)) for name, value in figures.items() if name != "verdict"]
     sections = [
         ("Figures", f"<p>{html.escape(figures['verdict'])}</p>" + _table([], rows)),
         _learned(model, names, figures["features"]),
@@ -418,7 +418,9 @@ def _value(seen: SeenQuery) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A setting as text."""
+    """A setting or a figure as text."""
+    if isinstance(value, dict):  # An interval.
+        return f"{value['mean']:.4f}, from {value['lower']:.4f} to {value['upper']:.4f}"
     return "–" if value is None or value == [] else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
@@ -450,8 +452,8 @@ h3 { font-size: 1rem; margin: 1.2rem 0 0 }
 small, figcaption, footer { color: light-dark(#5f5f5f, #a8a8a8); font-weight: normal; font-size: .87rem }
 table { border-collapse: collapse; margin: .4rem 0 .8rem; font-variant-numeric: tabular-nums; font-size: .9rem }
 .table { overflow-x: auto }
-th, td { padding: .2rem 1.2rem .2rem 0; text-align: left; vertical-align: top; overflow-wrap: break-word }
-th { hyphens: none }
+th, td { padding: .2rem 1.2rem .2rem 0; text-align: left; vertical-align: top }
+td:not(.number) { overflow-wrap: anywhere; min-width: 6em } th { hyphens: none }
 thead + tbody td.number { text-align: right; white-space: nowrap }
 th { font-weight: 600 } thead > tr > * { border-bottom: 1px solid #999 } tbody td { border-bottom: 1px solid light-dark(#eee, #333) }
 figure { margin: 0 0 1.2rem } img { width: 600px; max-width: 100%; display: block }
