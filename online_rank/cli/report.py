@@ -455,7 +455,8 @@ table { border-collapse: collapse; margin: .4rem 0 .8rem; font-variant-numeric: 
 th, td { padding: .2rem 1.2rem .2rem 0; text-align: left; vertical-align: top }
 td:not(.number) { overflow-wrap: anywhere; min-width: 6em } th { hyphens: none }
 thead + tbody td.number { text-align: right; white-space: nowrap }
-th { font-weight: 600 } thead > tr > * { border-bottom: 1px solid #999 } tbody td { border-bottom: 1px solid light-dark(#eee, #333) }
+th { font-weight: 600 }
+thead > tr > * { border-bottom: 1px solid #999 } tbody td { border-bottom: 1px solid light-dark(#eee, #333) }
 figure { margin: 0 0 1.2rem } img { width: 600px; max-width: 100%; display: block }
 @media (prefers-color-scheme: dark) { img { filter: invert(.93) hue-rotate(180deg) } }
 @media (max-width: 40rem) { th, td { padding-right: .6rem } }
