@@ -21,11 +21,11 @@ _EVERY = 5.0
 def warm_up(*models: Any) -> None:
     """Compile the kernels that learning and ranking need ahead of time, for example while building a container image.
 
-    A wheel for Linux contains compiled kernels, so there is nothing to do. In a checkout on Linux, a call without models
-    compiles the kernels of all rankers into one file in the user's cache folder (or in `ONLINE_RANK_CACHE_DIR`), which later
-    processes load in milliseconds and without numba; this takes one to two minutes. On other systems, and for given models,
-    numba compiles the kernels and caches them next to the package if that folder is writable, otherwise in its own cache folder
-    (`NUMBA_CACHE_DIR`). `online-rank --version` says which is in use.
+    A wheel for a system and a processor contains compiled kernels, so there is nothing to do. In a checkout, a call without
+    models compiles the kernels of all rankers into one file in the user's cache folder (or in `ONLINE_RANK_CACHE_DIR`), which
+    later processes load in milliseconds and without numba; this takes one to two minutes. On systems and processors without
+    such files, and for given models, numba compiles the kernels and caches them next to the package if that folder is writable,
+    otherwise in its own cache folder (`NUMBA_CACHE_DIR`). `online-rank --version` says which is in use.
 
     Parameters
     ----------
@@ -48,7 +48,9 @@ def warm_up(*models: Any) -> None:
 
     if not models and loading.is_missing():
         if _build(loading.cache_folder(), loading.targets()[:1]):
-            raise RuntimeError("the kernels could not be compiled ahead of time; the output above says why")
+            raise RuntimeError(
+                "the kernels could not be compiled ahead of time, as the output above says; ONLINE_RANK_JIT=1 uses numba"
+            )
         return
     chosen = models or (PerceptronRanker(), StreamQuantileMap() | PerceptronRanker(), GradientRanker())
     for dtype, model in itertools.product((np.float64, np.float32), chosen):
@@ -277,5 +279,9 @@ if __name__ == "__main__":
     elif sys.argv[1:] == ["--perceptron"]:
         _compile_perceptron()
     else:
-        # python -m online_rank.support.warm_up FOLDER TARGET [KERNEL ...]; several targets are separated by commas.
-        sys.exit(_build(Path(sys.argv[1]), sys.argv[2].split(","), sys.argv[3:]))
+        # python -m online_rank.support.warm_up FOLDER [TARGET [KERNEL ...]]: targets are separated by commas; by default all of
+        # this system and processor.
+        from online_rank._kernels.ahead.loading import family
+
+        folder, *rest = sys.argv[1:]
+        sys.exit(_build(Path(folder), rest[0].split(",") if rest else family(), rest[1:]))

@@ -31,16 +31,12 @@ def write_sealed(path: Path, code: bytes) -> None:
     make_folder(path.parent)
     spare = path.with_suffix(f".{os.getpid()}")
     with open(spare, "wb", opener=lambda name, flags: os.open(name, flags, 0o644)) as file:
-        os.fchmod(file.fileno(), 0o644)
+        if os.name == "posix":
+            os.fchmod(file.fileno(), 0o644)
         file.write(sealed(code, path.name))
         file.flush()
         os.fsync(file.fileno())
     os.replace(spare, path)
-    descriptor = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def make_folder(folder: Path) -> None:
