@@ -10,7 +10,7 @@ import numba
 import pytest
 
 from online_rank._kernels import _jit
-from online_rank._kernels._jit import on_first_compilation
+from online_rank._kernels._jit import on_compilation
 from online_rank.support import compiling
 
 
@@ -44,21 +44,22 @@ def test_what_is_being_compiled_is_known():
 
 def test_a_display_that_begins_during_a_compilation(monkeypatch):
     """It hears the end of what it has not heard begin."""
+    heard = []
+    monkeypatch.setattr(_jit, "_notified", [])
     monkeypatch.setattr(compiling, "_watching", False)
-    monkeypatch.setattr(compiling, "_listener", None)
-    told = []
-    on_first_compilation(lambda: told.append("compiling"))
+    on_compilation(heard.append)
     compiling.watch_compilation()
+    compiling.watch_compilation()
+    assert len(_jit._notified) == 2
 
     @numba.njit
     def late_kernel(x):
         return x + 2
 
     assert late_kernel(1) == 3
-    compiling._listener.on_end(None)
-    assert told == ["compiling"]
+    compiling._note(None)
+    assert heard == ["late_kernel", None]
     assert compiling.compiling() is None
-    numba.core.event.unregister("numba:compile", compiling._listener)
 
 
 def test_a_thread_that_waits_for_ever_does_not_keep_the_command(monkeypatch):
@@ -104,7 +105,7 @@ import sys
 import threading
 
 from online_rank._kernels import _jit
-from online_rank._kernels._jit import on_first_compilation
+from online_rank._kernels._jit import on_compilation
 
 
 class Half(importlib.abc.MetaPathFinder):
@@ -118,7 +119,7 @@ class Half(importlib.abc.MetaPathFinder):
 
 
 assert "numba" not in sys.modules
-asking = threading.Thread(target=on_first_compilation, args=[print])
+asking = threading.Thread(target=on_compilation, args=[print])
 sys.meta_path.insert(0, Half())
 import numba
 asking.join(60)

@@ -208,7 +208,7 @@ def _square(form, X, c):
 def _project(basis, X, c, K, n, enough, t):
     """Write an update as coefficients t (budget,) of stored documents, of which there are more if it is farther than `enough`.
 
-    Returns the number of stored documents, the update's squared norm, that of its projection, and the distance of the two; the
+    Returns the number of stored documents, the squared norms of the update and of its projection, and their distance; the
     first of the squares, or the distance, is not finite where the update cannot be made.
     """
     whole = _square(basis.form, X, c)

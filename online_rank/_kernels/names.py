@@ -3,8 +3,8 @@
 A dict of a million names has four cache misses in each look-up, one after the other: 0.6 µs. Here a name takes one cache line,
 and the names of a query are looked up together, so that the misses overlap.
 
-The hash is SipHash-1-3 with an output of 128 bits (Aumasson & Bernstein 2012) and a secret key of 128 bits, so that nobody who
-does not know the key can prepare names that meet in one slot or in one column; no stored data depends on it. The chance that
+The hash is SipHash-1-3 with an output of 128 bits (Aumasson & Bernstein 2012) and a secret key of 128 bits. Who does not
+know the key cannot prepare names that meet in one slot or in one column; no stored data depends on it. The chance that
 any two of n names have the same 104 bits is about n^2 / 2^105, 10^-17 for 16 million names, whoever chooses them. So hashes
 are compared, and not the names.
 """
@@ -89,7 +89,7 @@ def number_names(hashes, columns, first):
 
     Parameters
     ----------
-    hashes : (n, 2); those of the distinct names are moved to the front
+    hashes : (n, 2); the hashes of distinct names are moved to the front
     columns : (n,) out, int32: the number of each name
     first : (n,) out, int64: the first position of each distinct name
 

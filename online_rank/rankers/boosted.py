@@ -383,7 +383,7 @@ class BoostedRanker(Ranker):
             offsets=offsets,
             pages=np.searchsorted(offsets, np.cumsum([0, *map(len, pages)])),
             bins=np.empty((parts, n, kernels.PART), dtype=np.uint8),
-            gh=np.empty((n, 2)),
+            gh=np.empty((n, 4)),
             rows=rows,
             bounds=bounds,
             histograms=np.empty((parts, inner, kernels.PART, _N_BINS, 4)),

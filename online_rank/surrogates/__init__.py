@@ -22,7 +22,7 @@ References
 [DR] Köppel et al., *Pairwise Learning to Rank by Neural Networks Revisited*, 2019.
 """
 
-from online_rank.surrogates.builtin import Surrogate, hinge, lambdarank, listnet, logistic, slam, squared, structured
+from online_rank.surrogates.builtin import Surrogate, hinge, lambdarank, listnet, logistic, slam, squared
 from online_rank.surrogates.own import Loss
 
-__all__ = ["Loss", "Surrogate", "hinge", "lambdarank", "listnet", "logistic", "slam", "squared", "structured"]
+__all__ = ["Loss", "Surrogate", "hinge", "lambdarank", "listnet", "logistic", "slam", "squared"]
