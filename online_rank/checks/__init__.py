@@ -17,7 +17,7 @@ from river import compose
 
 from online_rank.base.anatomy import parts_of
 from online_rank.base.transformer import QueryTransformer
-from online_rank.checks import _input, _learning, _output, _threads
+from online_rank.checks import _input, _learning, _output
 from online_rank.checks._subject import is_ranker
 
 __all__ = ["Check", "CheckFailed", "check_ranker", "check_transformer", "yield_checks"]
@@ -161,7 +161,7 @@ def yield_checks(model: Any) -> Iterator[Check]:
         if name.startswith("check_") and list(inspect.signature(function).parameters) == ["model"]:
             yield Check(f"river.{name}", function, model)
     # The public functions of these modules are checks; the last module is for rankers alone.
-    for module in (_input, _output, _threads, *([_learning] if is_ranker(model) else [])):
+    for module in (_input, _output, *([_learning] if is_ranker(model) else [])):
         for name, own in vars(module).items():
             is_check = inspect.isfunction(own) and own.__module__ == module.__name__ and not name.startswith("_")
             if is_check and name not in skipped:
