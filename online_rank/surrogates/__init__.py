@@ -12,9 +12,9 @@ pair_weight
 reduction
     `"mean"` divides by the sum of all w_ij, so that every query counts alike; `"sum"` does not.
 
-A loss of your own is a function (s, y) -> (value, gradient), in plain Python or compiled by `numba.njit`, or an object with a
-method `value_and_gradient` (`Loss`): rankers take it as `surrogate=`. Registered by name (`online_rank.register`), it can stand
-in model files, which hold the name and the loss's settings, never code.
+A loss of your own is a function (s, y) -> (value, gradient), or an object with a method `value_and_gradient` (`Loss`): rankers
+take it as `surrogate=`. Registered by name (`online_rank.register`), it can stand in model files, which hold the name and the
+loss's settings, never code.
 
 References
 ----------
