@@ -133,25 +133,6 @@ def test_who_asks_while_another_thread_imports_numba_waits_for_it():
     assert found.stdout.split() == ["True", "False", "False", "True"]
 
 
-@pytest.mark.slow
-def test_another_process_compiles_the_perceptron_meanwhile(tmp_path):
-    script = """
-import numpy as np
-from online_rank import StreamQuantileMap, PerceptronRanker
-from online_rank.support.warm_up import perceptron_compiled_meanwhile
-from online_rank._kernels import perceptron, quantile_map
-X, y = np.arange(15.0).reshape(5, 3), np.array([0, 1, 2, 0, 1])
-model = StreamQuantileMap() | PerceptronRanker()
-with perceptron_compiled_meanwhile():
-    model.learn_one(X, y)
-    model.learn_one(X, y)
-print(sum(perceptron.learn.stats.cache_misses.values()), sum(quantile_map.map_queries.stats.cache_misses.values()) > 0)
-"""
-    environment = {**os.environ, "ONLINE_RANK_JIT": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("0 True\n", "")
-
-
 _COMPILE = """
 import numpy as np
 from online_rank._kernels.arrays import all_finite

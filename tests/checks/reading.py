@@ -1,9 +1,15 @@
-"""Checks of what every model inherits: how queries are read, and its lock. `online_rank.checks` has the others."""
+"""Checks of what every model inherits: how queries are read and answered, its last round, and its lock.
+
+`online_rank.checks` has the others.
+"""
 
 import copy
+import math
 
 import numpy as np
 
+from online_rank.base import ranker_of
+from online_rank.base.anatomy import learned_measure, parts_of
 from online_rank.checks import Check, yield_checks
 from online_rank.checks._subject import (
     NAMES,
@@ -13,6 +19,7 @@ from online_rank.checks._subject import (
     as_dicts,
     close,
     is_ranker,
+    last_weights,
     make_queries,
     numbers,
     rejects,
@@ -138,13 +145,95 @@ def shuffled_features(model):
         assert not changed, "the order of the features changed the answer"
 
 
+def answers_in_kind(model):
+    """A query in any form is answered in that form, before and after learning."""
+    for taught in (False, True):
+        (X, y), model = make_queries()[5], taught_by(model.clone(), make_queries() if taught else [], dicts=True)
+        x, _ = as_dicts(X, y)
+        named, listed = answer_of(model, x), answer_of(model, list(x.values()))
+        assert type(named) is dict, f"a dict of documents was answered with {type(named).__name__}"
+        assert list(named) == list(x), "a dict of documents was answered with different documents"
+        assert type(listed) is list, f"a list of documents was answered with {type(listed).__name__}"
+        assert list(named.values()) == listed, "a dict and a list of the same documents got different answers"
+        if is_ranker(model):
+            kinds = {type(score) for score in listed}
+            assert kinds == {float}, f"scores are of type {kinds.pop().__name__}, not float"
+    model = taught_by(model.clone(), make_queries())
+    arrays, rows = answer_of(model, X), answer_of(model, X.tolist())
+    assert len(arrays) == len(X), f"{len(X)} documents got {len(arrays)} answers"
+    assert same(numbers(arrays), numbers(rows)), "an array and the list of its rows got different answers"
+    assert np.isfinite(numbers(arrays)).all(), "an answer is not finite"
+
+
+def ranking(model):
+    """`rank_one` sorts the documents by score, best first, equal ones in the order in which they were given."""
+    for dicts in (False, True):
+        model = taught_by(model.clone(), make_queries(), dicts)
+        for X, y in make_queries(seed=1):
+            scores = numbers(model.predict_one(as_dicts(X, y)[0] if dicts else X))
+            ranked = model.rank_one(as_dicts(X, y)[0] if dicts else X)
+            order = np.argsort(-scores, kind="stable").tolist()
+            assert ranked == ([f"doc{i}" for i in order] if dicts else order), "rank_one does not follow the scores"
+
+
+def last_round(model):
+    """`last_round` is None at first, then describes the last query learned, with its weight."""
+    assert model.last_round is None, "last_round is not None before the first query"
+    for t, (X, y) in enumerate(make_queries()):
+        w = (0.5, 1.0, 2.0)[t % 3]
+        try:
+            model.learn_one(X, y, w=w)
+        except ValueError:
+            if w == 1.0:
+                raise
+            continue  # A ranker that does not support weights raises an error.
+        told = model.last_round
+        assert 0.0 <= told.loss <= 1.0, f"the loss of a query is {told.loss}"
+        assert told.n_documents == len(y), f"{len(y)} documents were reported as {told.n_documents}"
+        assert told.weight == w, f"the weight {w} was reported as {told.weight}"
+        fields = (told.mass, told.squared_gradient_norm, told.margin, told.largest_norm, told.v_max)
+        assert not any(field < 0.0 for field in fields), f"a field of {told} is negative"
+    before = state_of(model)
+    for w in (-1.0, math.nan, math.inf):
+        with rejects(f"the weight {w}"):
+            model.learn_one(X, y, w=w)
+        assert state_of(model) == before, f"the weight {w} was rejected, but changed the model"
+
+
+def honest_loss(model):
+    """`last_round.loss` is 1 - measure of the ranking by the weights that learn, before the query was learned. The weight of
+    the query does not change it.
+    """
+    ranker = last_weights(ranker_of(model))
+    if ranker is None or ranker.abilities.takes_clicks:
+        return  # It answers by other weights than those that learn, or its loss is about clicks.
+    measure = learned_measure(ranker)
+    for t, (X, y) in enumerate(make_queries(40)):
+        w = (1.0, 0.5, 2.0)[t % 3]
+        expected = measure.loss(numbers(ranker.predict_one(X)), y, ties="pessimistic")
+        try:
+            ranker.learn_one(X, y, w=w)
+        except ValueError:
+            if w == 1.0:
+                raise
+            continue  # A ranker that does not support weights raises an error.
+        told = ranker.last_round.loss
+        assert abs(told - expected) < 1e-9, f"a ranking with a loss of {expected:.6g} was reported with {told:.6g}"
+
+
 #: Checks that hand in arrays of other types and layouts, as data frames do, too. numba compiles the kernels again for each.
 OTHER_ARRAYS = (arrays_of_all_kinds, float32, frames)
-INHERITED = (no_aliasing, shuffled_features, methods_hold_the_lock, one_lock)
+INHERITED = (
+    no_aliasing, shuffled_features, answers_in_kind, ranking, last_round, honest_loss, methods_hold_the_lock, one_lock,
+)  # fmt: skip
+
+OF_RANKERS = (ranking, last_round, honest_loss)
 
 
 def all_checks(model, inherited=(*INHERITED, *OTHER_ARRAYS)):
-    """The checks of the contract, then those of what a model inherits."""
+    """The checks of the contract, then the checks of what it inherits."""
     yield from yield_checks(model)
+    skipped = {name for part in parts_of(model) for name in part._unit_test_skips()}
     for function in inherited:
-        yield Check(function.__name__, function, model)
+        if function.__name__ not in skipped and (is_ranker(model) or function not in OF_RANKERS):
+            yield Check(function.__name__, function, model)
