@@ -400,7 +400,7 @@ class LossTracker(NestedRanker):
             self._share_columns()
         values = np.zeros((len(block.w), *self._sums.shape))
         observes = self._gained is not None or len(self._sums) > 0
-        if observes or block.answered is not None or self._scores_answers(block):
+        if observes or self._scores_answers(block):
             learned = self._learn_each(block, rounds, values)
         else:
             learned = self._learner._learn(block, rounds)
@@ -416,6 +416,8 @@ class LossTracker(NestedRanker):
         as_served = self._round_is_served(block, answered)
         if as_served:
             rounds[:, _SERVED_LOSS] = rounds[:, _LOSS]
+        elif block.answered is not None:
+            rounds[:, _SERVED_LOSS] = self._measure.losses(block.answered, block.y, block.offsets)
         if self.measure_served and len(self._sums):
             self._add_pairs(block, rounds)
         served = self.abilities.measures_answers or block.served is not None
@@ -457,12 +459,12 @@ class LossTracker(NestedRanker):
         for t, query in enumerate(block.each()):
             row, ranker = rounds[t], self._learner
             decisive = self._decisive_scores(ranker, query) if len(self._sums) else None
-            answered = self._learner._score(query.X) if ask else query.answered
+            answered = self._learner._score(query.X) if ask else None
             if self.raw:
                 self._rescale(query)
             if not self._learn_query(query, rounds[t : t + 1]):
                 return t
-            if answered is not None and query.served is None:
+            if answered is not None:
                 row[_SERVED_LOSS] = self._measure.losses(answered, query.y, query.offsets).item()
             if decisive is not None and (row[_LOSS] > 0.0 or row[_MASS] > 0.0):
                 scores = np.array([scores_by(u, query.X) for u in self._aligned * self._scaled_by])
