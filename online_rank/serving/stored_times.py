@@ -35,8 +35,9 @@ def set_back(service: RankingService, now: float) -> tuple[int, list[Any]]:
 
 
 def _rankers(service: RankingService) -> list[Any]:
-    """The rankers, also those inside others, that remember the time of what they learned last."""
-    return [ranker for ranker in parts_of(_models(service), Ranker) if getattr(ranker, "_at", None) is not None]
+    """The rankers with half-lives in seconds, also those inside others, that have learned at some time."""
+    timed = (ranker for ranker in parts_of(_models(service), Ranker) if ranker.abilities.takes_time)
+    return [ranker for ranker in timed if getattr(ranker, "_at", None) is not None]
 
 
 def _histories(service: RankingService) -> list[History]:
