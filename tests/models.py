@@ -73,9 +73,7 @@ REGISTRY = {
     "pointwise, classifier": lambda: PointwiseRanker(linear_model.LogisticRegression()),
     "tracker": lambda: LossTracker(PerceptronRanker()),
     "direct": lambda: DirectRanker(hidden=(4,), seed=1),
-    "direct, RankNet": lambda: DirectRanker(
-        (4, 3), surrogate="logistic", output="half_tanh", accumulate=2, dtype="float64", seed=2
-    ),
+    "direct, RankNet": lambda: DirectRanker((4, 3), surrogate="logistic", output="half_tanh", dtype="float64", seed=2),
     "examined": lambda: ExaminedRanker(PerceptronRanker()),
     "pairwise": lambda: PairwiseRanker(linear_model.LogisticRegression()),
     "ridge": lambda: RidgeRanker(),

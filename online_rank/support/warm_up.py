@@ -1,6 +1,5 @@
 """Compiles kernels ahead of time: models are made by their public names, as users make them."""
 
-import contextlib
 import itertools
 import os
 import subprocess
@@ -77,37 +76,6 @@ def _use(model: Any, x: Any, grades: Any, served: Any = None) -> None:
         learner.predict_many(x, qid)
         for name in ("ndcg@10", "map"):
             o.metrics.metric(name).update(grades, learner.predict_one(x))
-
-
-@contextlib.contextmanager
-def perceptron_compiled_meanwhile() -> Iterator[None]:
-    """A context during which another process compiles the perceptron, which takes longer than the other kernels of the default.
-
-    This process compiles the others meanwhile, and waits for the perceptron where it needs it. Does nothing where an object
-    file is used, and with one core, on which two processes gain nothing. numba is not imported for this: the other process
-    should begin first.
-    """
-    from online_rank._kernels.ahead import loading
-
-    if loading.why_not() is None or (os.cpu_count() or 1) < 2:
-        yield
-        return
-    # What it prints, and whether it fails, does not matter: then this process compiles the perceptron.
-    command = [sys.executable, "-m", "online_rank.support.warm_up", "--perceptron"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as other:
-        try:
-            yield
-        finally:
-            other.kill()
-
-
-def _compile_perceptron() -> None:
-    """Compile the perceptron for the columns of a quantile map."""
-    from online_rank import PerceptronRanker
-
-    ranker = PerceptronRanker()
-    for _ in range(2):
-        ranker.learn_one(np.arange(12, dtype=np.float32).reshape(4, 3) % 5, np.array([0, 1, 2, 0]))
 
 
 def models() -> Iterator[Any]:
@@ -276,8 +244,6 @@ if __name__ == "__main__":
     elif sys.argv[1:] == ["--try"]:
         warnings.simplefilter("ignore")
         _use_everything()
-    elif sys.argv[1:] == ["--perceptron"]:
-        _compile_perceptron()
     else:
         # python -m online_rank.support.warm_up FOLDER [TARGET [KERNEL ...]]: targets are separated by commas; by default all of
         # this system and processor.

@@ -267,7 +267,7 @@ def test_what_later_queries_call_is_recorded():
     # Their second argument, the grades, may be read-only.
     assert {"perceptron.learn False", "gradient.learn False", "direct.learn False"} <= {*lines}
     found = {line.partition(" ")[0] for line in lines}
-    later = {"trees.find_splits", "trees.add_tree", "graded.ranking_losses", "perceptron.compare", "perceptron.learn_watched"}
+    later = {"trees.find_splits", "trees.add_tree", "graded.ranking_losses", "perceptron.compare", "perceptron.learn_served"}
     others = {"clicks.learn", "clicks.harvest", "intervals.radius", "hindsight.objective"}
     assert later | others <= found
     # Of arrays and of sparse rows.

@@ -62,7 +62,7 @@ def build(
 ) -> tuple[Path, dict[str, str]]:
     """Compile kernels, for the argument types of recorded calls, to the object file of a target in `folder`.
 
-    In a process of its own, with the variables of `environment`. It calls `show` with how many of how many are done.
+    In a separate process, with the variables of `environment`. It calls `show` with how many of how many are done.
 
     Returns
     -------

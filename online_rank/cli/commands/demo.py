@@ -14,10 +14,6 @@ def demo(
 
         run_live()
         return
-    from online_rank.support.warm_up import perceptron_compiled_meanwhile
+    from online_rank.cli.demo import run
 
-    # Before numba and river are imported, which takes a second.
-    with perceptron_compiled_meanwhile():
-        from online_rank.cli.demo import run
-
-        run()
+    run()
