@@ -7,7 +7,7 @@
 - shop: users meet the lists of `serve --from-today` (`from_today`). A query has 30 documents with 8 features; today's score
   knows half of the truth. Value is DCG@10 of what was shown, by true grades.
 - wrong: today's ranking is the truth, and the model sees noise: how often it takes over all the same.
-- gains: how many lists a gain of .02 NDCG takes at given click rates, by what the model begins with.
+- gains: how many lists a gain of .02 NDCG takes at given click rates, before and after, and what each idea brings.
 - pins: a log with pins and exclusions, before the draw or after it, next to a clean log.
 - clients: one that clicks at random, and one that always clicks one document, with and without limits.
 """
@@ -19,12 +19,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks._click_ideas import IDEAS, Idea
 from benchmarks._clicks_data import offline, parts, queries_of
 from benchmarks._common import parser, table
 from benchmarks._common import save as save_result
 from benchmarks._data import data_folder
 from benchmarks._kept import Kept, add_keep
-from online_rank import PlackettLuce, StreamQuantileMap, SwapRanker
+from online_rank import ClickRidge, PlackettLuce, StreamQuantileMap, SwapRanker
 from online_rank.feedback import Impression
 from online_rank.serving.challenge import drafted_by_challenge, from_today
 from online_rank.serving.evidence import MOST_EVIDENCE
@@ -92,9 +93,9 @@ def worth(y: np.ndarray, order: Sequence[Any]) -> float:
     return float(gains @ DISCOUNTS[: len(gains)])
 
 
-def live(shop: Shop, who: Any, n: int, seed: int, keep: float, learner: Any = None, hide: bool = False) -> Live:
+def live(shop: Shop, who: Any, n: int, seed: int, keep: float, hide: bool = False) -> Live:
     """Serve n lists as a service with `--from-today` does."""
-    learner = StreamQuantileMap() | SwapRanker() if learner is None else learner
+    learner = beginner()
     serving, challenge = from_today((1.0, *[0.0] * FEATURES), learner, keep=keep, k=K, seed=seed)
     value, today, turns = np.empty(n), np.empty(n), []
     for t, (X, y) in enumerate(shop.queries(seed, n)):
@@ -245,42 +246,83 @@ def wrong_run(n: int, seed: int) -> int:
 
 def of_gains(n: int, seeds: Sequence[int], kept: Kept) -> str:
     """How many lists a gain of .02 takes."""
-    rows = []
-    for known, rate, how in itertools.product((0.5, 0.9), (0.01, 0.03, 0.1), BEGINNINGS):
-        asked = [(known, rate, how, n, seed) for seed in seeds]
+    rows, ideas = [], []
+    for known, rate in itertools.product((0.5, 0.9), (0.01, 0.03, 0.1)):
+        asked = [(known, rate, n, seed) for seed in seeds]
         found = [kept.part(" ".join(map(str, ("gains", *given))), functools.partial(gain_run, *given)) for given in asked]
-        lists = ", ".join(f"{after:,}" if after else f"> {n:,}" for after in found)
-        rows.append((f"{known:g}", f"{100 * rate:g} %", how, lists))
+        gained = {name: np.array([run[name][2] for run in found]) for name in found[0]}
+        setting = (f"{known:g}", f"{100 * rate:g} %")
+        for name in LEARNERS:
+            lists = [middle([run[name][i] for run in found], n) for i in (0, 1)]
+            more = "" if name == BEFORE else level(gained[name] - gained[BEFORE])
+            rows.append((*setting, name, *lists, level(gained[name]), more))
+        ideas.append((*setting, *(level(gained[name]) for name in [*IDEAS, AFTER])))
+    head = ("today knows", "users who look", "the model", "first .02 better", ".02 better from", f"gain after {n:,}", "paired")
     return f"""## Lists for a gain of .02
 
 Today's score knows .5 or .9 of the truth. Navigational users of whom a share looks at a list at all; lists are drawn around
-today's ranking at keep .95. How many lists until the NDCG@10 of the model that learns is .02 above today's, on 300 held-back
-queries, looked at every 500 lists; {len(seeds)} seeds.
+today's ranking at keep .95, the same for all models. The NDCG@10 of the model that learns less today's, on 300 held-back
+queries, looked at every 500 lists: after how many lists it is .02 or more for the first time, and from when on it stays there;
+median, least and most of {len(seeds)} seeds. `{BEFORE}` begins with nothing, and `{AFTER}` with today's score.
 
-{table(("today knows", "users who look", "the model", "lists"), rows)}
+{table(head, rows)}
+
+What each idea brings: the same gain after {n:,} lists, of learners that begin with today's score. *Exchanges*: evidence from
+drawn exchanges of two documents alone. *Lists*: from each document against what stands at its position on average. *First
+order*: steps along the gradient in place of a regression. *Positions alike*: not weighted by the variance of their clicks.
+
+{table(("today knows", "users who look", *IDEAS, AFTER), ideas)}
 """
 
 
-BEGINNINGS: dict[str, Any] = {
-    "begins with nothing": lambda: StreamQuantileMap() | SwapRanker(),
-    "begins with today's score": lambda: SwapRanker.from_weights((1.0, *[0.0] * FEATURES)),
-    "begins with today's score, strength .3, wealth 1": lambda: SwapRanker.from_weights(
-        (1.0, *[0.0] * FEATURES), strength=0.3, wealth=1.0
-    ),
-}
+BEFORE, AFTER = "map | SwapRanker", "map | ClickRidge"
+LEARNERS: dict[str, Any] = {BEFORE: lambda: StreamQuantileMap() | SwapRanker(), AFTER: lambda: beginner()}
 
 
-def gain_run(known: float, rate: float, how: str, n: int, seed: int) -> int:
-    """After how many lists the model is .02 better than today's ranking; 0 for never."""
+def beginner() -> Any:
+    """What `serve --from-today` learns with: the map gives each of nine features a column and one relative to the query."""
+    return StreamQuantileMap() | ClickRidge((1.0, *[0.0] * (2 * FEATURES + 1)))
+
+
+def middle(lists: Sequence[int], n: int) -> str:
+    """The median, the least and the most of numbers of lists, of which 0 is never."""
+    found = sorted(each or n + 1 for each in lists)
+    least, half, most = (f"{each:,}" if each <= n else "never" for each in (found[0], found[(len(found) - 1) // 2], found[-1]))
+    return f"{half} ({least} to {most})"
+
+
+def gain_run(known: float, rate: float, n: int, seed: int) -> dict[str, tuple[int, int, float]]:
+    """For each learner: after how many lists it is .02 better than today's ranking for the first time, and for good (0 for
+    never), and its gain at the end.
+    """
     shop, who = Shop(seed, known=known), Rare(user("navigational", max_grade=2, seed=seed), rate)
     held_back = list(shop.queries(seed + 10_000, 300))
-    today, learner = offline(lambda X: X[:, 0], held_back), BEGINNINGS[how]()
-    serving, _ = from_today((1.0, *[0.0] * FEATURES), learner, keep=0.95, k=K, seed=seed)
+    models = {name: make() for name, make in LEARNERS.items()}
+    ideas = {name: Idea(FEATURES + 1, **settings) for name, settings in IDEAS.items()}
+    serving, _ = from_today((1.0, *[0.0] * FEATURES), beginner(), keep=0.95, k=K, seed=seed)
+    today = offline(lambda X: X[:, 0], held_back)
+    gains: dict[str, list[float]] = {name: [] for name in (*models, *ideas)}
     for t, (X, y) in enumerate(shop.queries(seed, n), start=1):
-        learner.learn_one(X, who.clicks(serving.show_one(X), y, t))
-        if t % 500 == 0 and offline(learner.predict_one, held_back) >= today + 0.02:
-            return t
-    return 0
+        clicks = who.clicks(serving.show_one(X), y, t)
+        for model in models.values():
+            model.learn_one(X, clicks)
+        for idea in ideas.values():
+            idea.learn(X, clicks)
+        if t % 500 == 0:
+            for name, model in models.items():
+                gains[name].append(offline(model.predict_one, held_back) - today)
+            for name, idea in ideas.items():
+                weights = idea.weights
+                gains[name].append(offline(lambda X, w=weights: X @ w, held_back) - today)
+    return {name: (*reached(found), found[-1]) for name, found in gains.items()}
+
+
+def reached(gains: Sequence[float]) -> tuple[int, int]:
+    """After how many lists gains, looked at every 500 lists, are .02 for the first time, and for good; 0 for never."""
+    enough = [gain >= 0.02 for gain in gains]
+    first = 500 * (enough.index(True) + 1) if any(enough) else 0
+    lasting = len(enough) - next((i for i, fine in enumerate(reversed(enough)) if not fine), len(enough))
+    return first, 500 * (lasting + 1) if lasting < len(enough) else 0
 
 
 def of_pins(n: int, seeds: Sequence[int]) -> str:

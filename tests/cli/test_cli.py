@@ -410,7 +410,7 @@ def test_a_start_says_nothing_of_the_query_that_warms_it_up():
         (("--from-today", "x", "--challenger", "m"), "--from-today has a challenger"),
         (("--keep", ".9"), "--keep needs --from-today"),
         (("--from-today", "x", "--keep", "1.5"), "keep is 1.5"),
-        (("--from-today", "x", "--ranker", "additive"), "--ranker additive does not"),
+        (("--from-today", "x", "--ranker", "additive"), "leave out --ranker"),
         (("--from-today", "-"), "--from-today is '-'"),
         (("--key", "shop", "--checkpoint", "postgresql:///shop"), "--key needs a folder as --checkpoint"),
     ],
