@@ -27,6 +27,7 @@ from benchmarks._data import data_folder
 from benchmarks._kept import Kept, add_keep
 from online_rank import ClickRidge, PlackettLuce, StreamQuantileMap, SwapRanker
 from online_rank.feedback import Impression
+from online_rank.query import read_query
 from online_rank.serving.challenge import drafted_by_challenge, from_today
 from online_rank.serving.evidence import MOST_EVIDENCE
 from online_rank.stream.clicks import User, user
@@ -102,7 +103,7 @@ def live(shop: Shop, who: Any, n: int, seed: int, keep: float, hide: bool = Fals
         if hide:  # The model sees noise.
             X = np.column_stack((X[:, 0], np.random.default_rng([seed, t]).normal(size=(DOCUMENTS, FEATURES))))
         shown = serving.show_one(X)
-        shown = challenge.drafted(shown, serving, X) or shown
+        shown = challenge.drafted(shown, serving, read_query(X)) or shown
         challenge.n_asked += 1
         clicks = who.clicks(shown, y, t)
         value[t], today[t] = worth(y, shown.order), worth(y, np.argsort(-X[:, 0], kind="stable"))
