@@ -111,7 +111,7 @@ CATALOGUE: dict[str, list[Entry]] = {
         Entry("Budget", "73, 1 for few documents", "5 minutes"),
         Entry("A shop", "0 to 4", "30 minutes", reason="30 minutes"),
         Entry("Wrong", "0 to 39", "5 minutes", reason="40 runs"),
-        Entry("Lists for", "0 to 9; 100 to 107 for choosing", "20 minutes", reason="60 runs"),
+        Entry("Gains", "0 to 9; 100 to 107 for choosing", "20 minutes", reason="60 runs"),
         Entry("", "0 to 4", "10 minutes", reason="10 minutes"),
     ],
     "exports": [

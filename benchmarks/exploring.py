@@ -37,6 +37,8 @@ USERS = ("perfect", "navigational", "informational", "trust", "position")
 BUDGETS = ((0.9, 0.0), (0.9, 0.01), (0.95, 0.0), (0.95, 0.01), (0.98, 0.0), (0.98, 0.01), (0.99, 0.0), (0.99, 0.005))
 SHOWN = (1, 2, 5, 10, 20)
 K, DOCUMENTS, FEATURES, GRADES = 10, 30, 8, (0.6, 0.85)
+#: Today's ranking, by the first column.
+TODAY = (1.0, *[0.0] * FEATURES)
 DISCOUNTS = 1.0 / np.log2(np.arange(2.0, K + 2.0))
 
 
@@ -97,7 +99,7 @@ def worth(y: np.ndarray, order: Sequence[Any]) -> float:
 def live(shop: Shop, who: Any, n: int, seed: int, keep: float, hide: bool = False) -> Live:
     """Serve n lists as a service with `--from-today` does."""
     learner = beginner()
-    serving, challenge = from_today((1.0, *[0.0] * FEATURES), learner, keep=keep, k=K, seed=seed)
+    serving, challenge = from_today(TODAY, learner, keep=keep, k=K, seed=seed)
     value, today, turns = np.empty(n), np.empty(n), []
     for t, (X, y) in enumerate(shop.queries(seed, n)):
         if hide:  # The model sees noise.
@@ -259,7 +261,7 @@ def of_gains(n: int, seeds: Sequence[int], kept: Kept) -> str:
             rows.append((*setting, name, *lists, level(gained[name]), more))
         ideas.append((*setting, *(level(gained[name]) for name in [*IDEAS, AFTER])))
     head = ("today knows", "users who look", "the model", "first .02 better", ".02 better from", f"gain after {n:,}", "paired")
-    return f"""## Lists for a gain of .02
+    return f"""## Gains
 
 Today's score knows .5 or .9 of the truth. Navigational users of whom a share looks at a list at all; lists are drawn around
 today's ranking at keep .95, the same for all models. The NDCG@10 of the model that learns less today's, on 300 held-back
@@ -300,7 +302,7 @@ def gain_run(known: float, rate: float, n: int, seed: int) -> dict[str, tuple[in
     held_back = list(shop.queries(seed + 10_000, 300))
     models = {name: make() for name, make in LEARNERS.items()}
     ideas = {name: Idea(FEATURES + 1, **settings) for name, settings in IDEAS.items()}
-    serving, _ = from_today((1.0, *[0.0] * FEATURES), beginner(), keep=0.95, k=K, seed=seed)
+    serving, _ = from_today(TODAY, beginner(), keep=0.95, k=K, seed=seed)
     today = offline(lambda X: X[:, 0], held_back)
     gains: dict[str, list[float]] = {name: [] for name in (*models, *ideas)}
     for t, (X, y) in enumerate(shop.queries(seed, n), start=1):
@@ -348,7 +350,7 @@ clean log.
 def pins_run(way: str, n: int, seed: int) -> tuple[np.ndarray, float]:
     """The weights that are learned, of length 1, and their NDCG on held-back queries."""
     shop, who, chance = Shop(seed), user("position", max_grade=2, seed=seed), np.random.default_rng([seed, 76])
-    policy, model = PlackettLuce(K, keep=0.9, seed=seed), SwapRanker()
+    policy, model = PlackettLuce(K, keep=0.9, seed=seed), ClickRidge(TODAY)
     for t, (X, y) in enumerate(shop.queries(seed, n)):
         kind, greedy = chance.random(), np.argsort(-X[:, 0], kind="stable").tolist()
         pinned = {2: greedy[-1]} if kind < 0.2 and way != "clean" else {}
@@ -357,7 +359,7 @@ def pins_run(way: str, n: int, seed: int) -> tuple[np.ndarray, float]:
             shown = policy.show(X[:, 0], t, pinned=pinned, excluded=excluded)
             page = Impression(shown.page)
             clicked = [d for d, gain in zip(page.order, who.clicks(page, y, t).gains, strict=True) if gain]
-            model.learn_one(X[:, 1:], shown.clicked(clicked))
+            model.learn_one(X, shown.clicked(clicked))
             continue
         shown = policy.show(X[:, 0], t)
         order = [d for d in shown.order if d not in {*pinned.values(), *excluded}]
@@ -366,10 +368,8 @@ def pins_run(way: str, n: int, seed: int) -> tuple[np.ndarray, float]:
         order = [*order, *[d for d in greedy if d not in order and d not in excluded]][:K]
         clicked = [d for d, gain in zip(order, who.clicks(Impression(tuple(order)), y, t).gains, strict=True) if gain]
         if tuple(order) == shown.order or way.endswith("learned"):
-            model.learn_one(X[:, 1:], shown.clicked([d for d in clicked if d in shown.order]))
-    return model.weights / np.linalg.norm(model.weights), offline(
-        lambda X: X[:, 1:] @ model.weights, list(shop.queries(seed + 10_000, 500))
-    )
+            model.learn_one(X, Impression(tuple(order)).clicked(clicked))
+    return model.weights / np.linalg.norm(model.weights), offline(model.predict_one, list(shop.queries(seed + 10_000, 500)))
 
 
 def of_clients(n: int, seeds: Sequence[int]) -> str:
@@ -382,7 +382,7 @@ def of_clients(n: int, seeds: Sequence[int]) -> str:
         rows.append((client, "yes" if limited else "no", level([run[0] for run in found]), level([run[1] for run in found])))
     return f"""## Clients that click without a look
 
-{n:,} lists in a day, drawn without a budget by a `SwapRanker` that begins with nothing, for navigational users. 30 % of the
+{n:,} lists in a day, drawn at keep .95 by a `ClickRidge` that begins with today's ranking, for navigational users. 30 % of the
 events are by one client, which clicks three documents at random, or always the document that has the largest first feature.
 With limits it gives {MOST_EVIDENCE} clicked documents a day. {len(seeds)} seeds. NDCG@10 on 500 held-back queries, and the
 mean DCG@10 of what users saw.
@@ -394,20 +394,20 @@ mean DCG@10 of what users saw.
 def clients_run(client: str, limited: bool, n: int, seed: int) -> tuple[float, float]:
     """NDCG at the end, and what users saw."""
     shop, who, chance = Shop(seed), user("navigational", max_grade=2, seed=seed), np.random.default_rng([seed, 77])
-    model, given, value = SwapRanker(PlackettLuce(K, seed=seed)), 0, []
+    model, given, value = ClickRidge(TODAY, policy=PlackettLuce(K, keep=0.95, seed=seed)), 0, []
     for t, (X, y) in enumerate(shop.queries(seed, n)):
-        shown = model.show_one(X[:, 1:])
+        shown = model.show_one(X)
         if client == "none" or chance.random() >= 0.3:
             value.append(worth(y, shown.order))
-            model.learn_one(X[:, 1:], who.clicks(shown, y, t))
+            model.learn_one(X, who.clicks(shown, y, t))
             continue
         favoured = [int(np.argmax(X[:, 1]))]
         clicked = chance.choice(shown.order, 3, replace=False).tolist() if client == "at random" else favoured
         clicked = [document for document in clicked if document in shown.order]
         if not limited or given < MOST_EVIDENCE:
             given += max(1, len(clicked))
-            model.learn_one(X[:, 1:], shown.clicked(clicked))
-    return offline(lambda X: model.predict_one(X[:, 1:]), list(shop.queries(seed + 10_000, 500))), float(np.mean(value))
+            model.learn_one(X, shown.clicked(clicked))
+    return offline(model.predict_one, list(shop.queries(seed + 10_000, 500))), float(np.mean(value))
 
 
 def level(values: Sequence[float] | np.ndarray) -> str:

@@ -60,7 +60,7 @@ def test_positions_are_those_of_the_page_and_only_shown_documents_teach():
     for _ in range(3):
         gapped.learn_one(features, Impression((3, 1), positions=(1, 4)).clicked([1]))
         held.learn_one(features, Impression((3,), logits=(0.0, 0.0), held_back=(1,)).clicked([3]))
-        plain.learn_one(features, Impression(tuple(range(40))).clicked([55]))
+        plain.learn_one(features, Impression(tuple(range(60))).clicked([55]))
     assert np.flatnonzero(gapped._gains[:, 0]).tolist() == [0, 3]
     assert not held.weights.any()  # one document, and nothing to compare it with
     assert not plain.weights.any()  # below position 50
