@@ -41,8 +41,7 @@ class ClickRidge(Ranker):
       of a policy add the comparisons that a fixed ranking never makes.
     - A position that nobody examines has gains of variance 0 and counts nothing: two documents of a list count as a pair
       with the weight :math:`v_p v_q / \sum v`. So does a position where everybody clicks.
-    - The solution takes into account that features go together, and that those of the ranking of today hardly vary at a
-      position.
+    - The solution takes into account that features go together, and that today's score hardly varies at a position.
 
     M, m and v count one more list, of features and gains 0 and with variance 1. A list without clicks teaches nothing.
 

@@ -1,4 +1,4 @@
-"""ClickRidge: its equations, what it is told by lists, and what it is not misled by."""
+"""ClickRidge: its equations, what lists teach it, and what does not mislead it."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def test_it_solves_the_equations_of_the_twin(d, seed, begins):
     assert mismatches(model) == []
 
 
-def test_positions_are_those_of_the_page_and_only_shown_documents_teach():
+def test_only_documents_on_the_page_teach_at_their_positions_there():
     features = np.random.default_rng(0).normal(size=(60, 2))
     gapped, held, plain = ClickRidge(), ClickRidge(), ClickRidge()
     for _ in range(3):
@@ -97,7 +97,7 @@ def test_it_draws_within_a_budget_and_is_saved(tmp_path):
 
 
 def stream(seed, n, truth, known=0.9):
-    """Queries of 20 documents: the features, of which the first is today's score, and the grades 0 to 2."""
+    """Queries of 20 documents: the features, today's score first, and the grades 0 to 2."""
     rng = np.random.default_rng(seed)
     for _ in range(n):
         features = rng.normal(size=(20, 4))
