@@ -266,7 +266,8 @@ def of_gains(n: int, seeds: Sequence[int], kept: Kept) -> str:
 Today's score knows .5 or .9 of the truth. Navigational users of whom a share looks at a list at all; lists are drawn around
 today's ranking at keep .95, the same for all models. The NDCG@10 of the model that learns less today's, on 300 held-back
 queries, looked at every 500 lists: after how many lists it is .02 or more for the first time, and from when on it stays there;
-median, least and most of {len(seeds)} seeds. `{BEFORE}` begins with nothing, and `{AFTER}` with today's score.
+median, least and most of {len(seeds)} seeds. Both are behind a quantile map; `{BEFORE}` begins with nothing, and `{AFTER}` with
+today's score.
 
 {table(head, rows)}
 
@@ -278,7 +279,7 @@ order*: steps along the gradient in place of a regression. *Positions alike*: no
 """
 
 
-BEFORE, AFTER = "map | SwapRanker", "map | ClickRidge"
+BEFORE, AFTER = "SwapRanker", "ClickRidge"
 LEARNERS: dict[str, Any] = {BEFORE: lambda: StreamQuantileMap() | SwapRanker(), AFTER: lambda: beginner()}
 
 
