@@ -3,7 +3,7 @@
 import contextlib
 import copy
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ def maker(service: Service, today: str | None = None, keep: float = 0.98) -> Cal
         return with_examination(model, service.examination, bool(events))
 
     field = (today or "").removeprefix("-")
-    by_field = {field: 1.0 if field == today else -1.0}
+    by_field: dict[Hashable, float] = {field: 1.0 if field == today else -1.0}
     challenge = None
     if service.challenger is not None:
         challenge = Challenge(
