@@ -19,7 +19,7 @@ import pytest
 import online_rank
 from online_rank import AdditiveRanker, BlendRanker, History, load, rank_one, read
 from online_rank._kernels.ahead.loading import in_use
-from online_rank.base import steps_of
+from online_rank.base import ranker_of, steps_of
 from online_rank.cli import main, serve
 from online_rank.cli.options import Service
 from online_rank.cli.positions import how_it_serves
@@ -405,7 +405,8 @@ def test_a_service_begins_with_the_ranking_of_today(files, field):
     service = maker(Service(checkpoint="x"), field, 0.95)()
     docs = {"a": {"score": 1.0}, "b": {"score": 2.0}, "c": {"score": 3.0}}
     assert service.model.rank_one(docs) == [*("abc" if field[0] == "-" else "cba")]
-    assert " | ".join(type(step).__name__ for step in steps_of(service.challenge.model)) == "StreamQuantileMap | SwapRanker"
+    assert " | ".join(type(step).__name__ for step in steps_of(service.challenge.model)) == "StreamQuantileMap | ClickRidge"
+    assert ranker_of(service.challenge.model).today == {"score": -1.0 if field[0] == "-" else 1.0}
     assert (service.keep, service.challenge.promote_at) == (0.95, 0.95)
     (line,) = how_it_serves(service, [])
     assert line.startswith(
@@ -425,7 +426,7 @@ def test_a_start_says_nothing_of_the_query_that_warms_it_up():
         (("--from-today", "x", "--challenger", "m"), "--from-today has a challenger"),
         (("--keep", ".9"), "--keep needs --from-today"),
         (("--from-today", "x", "--keep", "1.5"), "keep is 1.5"),
-        (("--from-today", "x", "--ranker", "additive"), "--ranker additive does not"),
+        (("--from-today", "x", "--ranker", "additive"), "leave out --ranker"),
         (("--from-today", "-"), "--from-today is '-'"),
         (("--key", "shop", "--checkpoint", "postgresql:///shop"), "--key needs a folder as --checkpoint"),
     ],

@@ -50,8 +50,8 @@ def serve(
         raise typer.BadParameter("--from-today has a challenger: the model that learns")
     if from_today is not None and not from_today.removeprefix("-"):
         raise typer.BadParameter(f"--from-today is {from_today!r}; it is the name of a feature")
-    if from_today is not None and is_given(context, "ranker") and service.ranker != "swap":
-        raise typer.BadParameter(f"--from-today learns from clicks on swapped documents; --ranker {service.ranker} does not")
+    if from_today is not None and is_given(context, "ranker"):
+        raise typer.BadParameter("--from-today has a ranker for clicks around the ranking of today; leave out --ranker")
     if keep is not None and from_today is None:
         raise typer.BadParameter("--keep needs --from-today: without a ranking of today there is nothing to keep")
     if place.idle is not None and service.feedback_window is None:
