@@ -1,7 +1,6 @@
 """`online-rank demo`: two rankers on a stream whose truth changes halfway.
 
-The first to run is the one whose kernels are compiled sooner: its results are there to look at while another process compiles
-the default.
+The first to run is the one whose kernels are compiled sooner: its chart is there to look at while the default is compiled.
 """
 
 from typing import Any
@@ -18,6 +17,8 @@ from online_rank.metrics import metric
 from online_rank.stream.synth import Drifting
 from online_rank.support.compiling import compiling, watch_compilation
 
+#: Queries until the end; of the page, until each change.
+QUERIES = 6000
 _MEASURE = "ndcg@10"
 _BARS = "▁▂▃▄▅▆▇█"
 _WINDOWS = 60
@@ -25,14 +26,20 @@ _LINES = 6
 _SHOWN = 5
 
 
-def run(n_queries: int) -> None:
+def run() -> None:
     """Run the demonstration: live on a terminal, a few lines in a pipe."""
+    n_queries = QUERIES
     console = Console(highlight=False)
     *stream, last = Drifting(n_queries + 1, drift_points=(n_queries // 2,), n_features=40, n_documents=(10, 40), seed=0)
     learners = [
         _Learner("averaged weights", PerceptronRanker(_MEASURE, half_life=None)),
         _Learner("AdditiveRanker()", AdditiveRanker(_MEASURE)),
     ]
+    console.print(
+        f"[bold]{n_queries:,}[/] queries of 10 to 40 documents with 40 features. One model after the other\n"
+        f"ranks each query, learns from its grades and forgets it. At query {n_queries // 2:,}\n"
+        "the truth changes: other features decide what is relevant."
+    )
     window = -(-n_queries // _WINDOWS)
     watch_compilation()
     with Live(_screen(learners) if console.is_terminal else "", console=console, refresh_per_second=12, transient=True) as live:
