@@ -24,7 +24,7 @@ from online_rank.query.blocks import ONE, with_feedback
 from online_rank.query.columns import Columns
 from online_rank.serving import answers, messages
 from online_rank.serving.challenge import drafted_by_challenge, seen_by
-from online_rank.serving.evidence import count_evidence, is_limited
+from online_rank.serving.evidence import Evidence, count_evidence, is_limited
 from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
 from online_rank.serving.reading import digest_of, displayed_in, feedback_of, read, remembered_in, request_of
 from online_rank.serving.service_state import ServiceState
@@ -40,12 +40,9 @@ def learn(
     message: messages.Grades | messages.Clicks,
     request: bytes,
     at: float | None,
-    day: int | None = None,
+    evidence: Evidence | None = None,
 ) -> Reply:
-    """Learn a query from the first feedback that comes for it, at a time, if the model asks for one. Raises ValueError.
-
-    `day` is that of feedback that names its session or user.
-    """
+    """Learn a query from the first feedback that comes for it, at a time, if the model asks for one. Raises ValueError."""
     feedback, ungraded = feedback_of(message)
     displayed = displayed_in(message)
     query_id, digest = meant(state, message.id, () if displayed else feedback), digest_of(message)
@@ -56,16 +53,15 @@ def learn(
         raise UnknownQuery(
             "no query is waiting under this id: it was never ranked, or dropped since (see stats: evicted, expired)"
         )
+    day = None if evidence is None else evidence.day
     outcome = Outcome(("learn", query_id, number, at, day), feedback=request, gone=(number,), digest=digest)
-    if day is not None and is_limited(state, message, day):
+    if is_limited(state, evidence):
         answer = {"id": message.id, "learned": False, "limited": True}
         return forget_query(state, query_id, "limited", Reply(answer, outcome, learned=True), digest)
     is_clicks = isinstance(message, messages.Clicks)
-    reply = learn_waiting(state, query_id, feedback, ungraded, outcome, at, is_clicks=is_clicks, displayed=displayed)
-    if day is not None:
-        with all_or_nothing(state) as changes:
-            count_evidence(state, changes, message, day, len(feedback))
-    return reply
+    return learn_waiting(
+        state, query_id, feedback, ungraded, outcome, at, is_clicks=is_clicks, displayed=displayed, evidence=evidence
+    )
 
 
 def teach(state: ServiceState, message: messages.Teach, request: bytes, at: float | None, *, n_bytes: int | None) -> Reply:
@@ -100,10 +96,11 @@ def learn_waiting(
     *,
     is_clicks: bool,
     displayed: Sequence[Any] | None = None,
+    evidence: Evidence | None = None,
 ) -> Reply:
     """Learn a query that waits, which waits no longer. Raises ValueError.
 
-    `displayed` are its documents as the client displayed them, if it says so.
+    `displayed` are its documents as the client displayed them, if it says so. The evidence counts if the query goes.
     """
     number = state._pending.number(query_id) or 0
     text, scores, drawn = state._pending.get(query_id)
@@ -115,8 +112,9 @@ def learn_waiting(
         loss: float | None = None
         by: np.ndarray | None = None
         y: Any
+        count_evidence(state, changes, evidence, len(feedback))
         if is_clicks:
-            shown = Impression.from_dict(json.loads(drawn))
+            shown = drawn_as(drawn)
             changed = displayed is not None and tuple(displayed) != shown.page
             if displayed is not None and changed:
                 answers.require_known(displayed, query.ids or ())
@@ -137,8 +135,8 @@ def learn_waiting(
         else:
             if drawn:
                 answers.require_few_pairs(query, len(text))
-                ranking = arranged(read(request_of(text)), dict(zip(query.ids or (), scores, strict=True)), drawn)["ranking"]
-                scores = answers.as_served(query.ids, ranking)
+                served = arranged(read(request_of(text)), dict(zip(query.ids or (), scores, strict=True)), drawn_as(drawn))
+                scores = answers.as_served(query.ids, served["ranking"])
             query = _placed(query, scores)
             if ungraded == "skip":
                 of_all = dict(zip(query.ids or (), scores, strict=True))
@@ -165,11 +163,16 @@ def learn_waiting(
     return reply
 
 
-def arranged(message: Any, scores: dict[Any, float], drawn: str | None) -> dict[str, Any]:
-    """The answer to a query, with the documents of its page first, without those that it excludes."""
+def arranged(message: Any, scores: dict[Any, float], shown: Impression | None) -> dict[str, Any]:
+    """The answer to a query, with the list that was drawn first, if one was, without the documents that it excludes."""
     excluded = () if message.excluded is UNSET else {*message.excluded}
     left = {name: score for name, score in scores.items() if name not in excluded} if excluded else scores
-    return answers.ranked(message.id, left, None if drawn is None else Impression.from_dict(json.loads(drawn)).page)
+    return answers.ranked(message.id, left, None if shown is None else shown.page)
+
+
+def drawn_as(drawn: str) -> Impression:
+    """The list of a query that waits."""
+    return Impression.from_dict(json.loads(drawn))
 
 
 def query_of(state: ServiceState, message: Any, only: Any = None, *, n_bytes: int | None = None) -> Block:
@@ -196,7 +199,7 @@ def query_of(state: ServiceState, message: Any, only: Any = None, *, n_bytes: in
         if is_runs:
             raise ValueError("ungraded is 'skip'; documents of runs cannot be left out: ranks are those of whole lists")
         asked = {name: features for name, features in asked.items() if name in only}
-    models = [state.model] if state.challenge is None else [state.model, state.challenge.model]
+    models = state.models
     if isinstance(asked, Columns):
         asked = asked.as_block(categories=abilities_of(state.model).takes_documents, missing=all(map(_takes_missing, models)))
     query = read_query(asked, context=context, documents=abilities_of(state.model).takes_documents)
@@ -218,10 +221,7 @@ def _takes_missing(model: Any) -> bool:
 
 def remembering(state: ServiceState, query: Block, at: float) -> Block:
     """A query that is ranked at a time; what steps make of earlier feedback on it waits with it (`Block.remembered`)."""
-    remembers = abilities_of(state.model).remembers
-    if state.challenge is not None:
-        remembers = remembers or abilities_of(state.challenge.model).remembers
-    return query._replace(remembered={AT: [at]}) if remembers else query
+    return query._replace(remembered={AT: [at]}) if any(abilities_of(each).remembers for each in state.models) else query
 
 
 def _asked_at(query: Block, at: float | None) -> Block:
@@ -238,7 +238,7 @@ def _compares(model: Any, shown: Impression) -> bool:
 
 def _count_impression(state: ServiceState, query: Block, y: Clicks, at: float | None, changes: all_or_nothing) -> None:
     """Let the steps that remember feedback (`History`) count a list that the rankers cannot learn from."""
-    for model in [state.model] if state.challenge is None else [state.model, state.challenge.model]:
+    for model in state.models:
         for step in steps_of(model)[:-1]:
             if abilities_of(step).remembers:
                 changes.include(step, query)

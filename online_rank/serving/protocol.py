@@ -31,9 +31,9 @@ from online_rank.base.undo import all_or_nothing
 from online_rank.limits import MAX_COUNT, is_integer
 from online_rank.serving import learning, messages, ranking, windows
 from online_rank.serving.clock import CLOCK
-from online_rank.serving.evidence import day_of
+from online_rank.serving.evidence import DAY, evidence_of
 from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
-from online_rank.serving.reading import RequestError, read
+from online_rank.serving.reading import RequestError, read, request_of
 from online_rank.serving.service_state import ServiceState
 from online_rank.storage.files import from_bytes
 
@@ -159,8 +159,9 @@ class RankingService(ServiceState):
             return Reply({"id": message.id, **done, "duplicate": True})
         text, scores, drawn = waiting
         ids = learning.block_of(self, self._pending.number(message.id) or 0, text).ids or ()
-        asked: Any = read(learning.request_of(text))
-        return Reply(learning.arranged(asked, dict(zip(ids, scores, strict=True)), drawn))
+        asked: Any = read(request_of(text))
+        shown = None if drawn is None else learning.drawn_as(drawn)
+        return Reply(learning.arranged(asked, dict(zip(ids, scores, strict=True)), shown))
 
     def exchange_model(self, model: Any, content: bytes) -> Outcome:
         """Replace the model as `replace_model` does, between two requests.
@@ -199,12 +200,14 @@ class RankingService(ServiceState):
         if kind == "rank":
             self._rank_again(*rest, number=number, waiting=waiting)
         elif kind == "learn":
-            learning.learn(self, message, feedback, _times(rest[2:3]), *rest[3:])
+            day = rest[3] if rest[3:] else None
+            evidence = None if day is None else evidence_of(message, day * DAY)
+            learning.learn(self, message, feedback, _times(rest[2:3]), evidence)
         elif kind == "teach":
             learning.teach(self, message, feedback, _times(rest[1:]), n_bytes=None)
         elif kind == "feedback":
             _times(rest)
-            windows.take(self, message, windows.given_by(self, message), *rest)
+            windows.take(self, message, windows.given_by(self, message), evidence_of(message, rest[-1]), *rest)
         elif kind == "close":
             windows.close(self, rest[0], outcome)
         elif kind == "replace":
@@ -264,8 +267,7 @@ class RankingService(ServiceState):
             return windows.gather(self, message, request, own, now)
         if isinstance(message, messages.Event):
             raise ValueError("events are added up over a window, and this service has none: start it with --feedback-window")
-        day = day_of(message, now) if isinstance(message, messages.Clicks) else None
-        return learning.learn(self, message, request, learned_at, day)
+        return learning.learn(self, message, request, learned_at, evidence_of(message, now))
 
     def _times(self, ts: float | None, at: float | None) -> tuple[float, float]:
         """A request's own time, and the time that it is, which is not ahead of the clock; `at` is when it arrived.

@@ -93,8 +93,6 @@ class ServiceState:
         integer("wait_bytes", wait_bytes, 1)
         flag("learn_served", learn_served)
         real("clock_skew", clock_skew, 0.0)
-        for each in (model,) if challenge is None else (model, challenge.model):
-            _require_met(each)
         self.model = model
         self.measure = measure
         self.wait = wait
@@ -104,6 +102,8 @@ class ServiceState:
         self.plan = plan
         self.challenge = challenge
         self.clock_skew = clock_skew
+        for each in self.models:
+            _require_met(each)
         if challenge is not None:
             challenge.require_rival(model)
         self.n_changes = 0
@@ -131,6 +131,11 @@ class ServiceState:
         self._evidence_day = 0
 
     @property
+    def models(self) -> list[Any]:
+        """The model that serves, and the challenger's."""
+        return [self.model] if self.challenge is None else [self.model, self.challenge.model]
+
+    @property
     def now(self) -> float | None:
         """The latest time of requests, where there is a window and there was one."""
         now = self._pending.now
@@ -138,8 +143,7 @@ class ServiceState:
 
     def _time(self, at: float | None) -> float | None:
         """The time at which a query is learned: its own, or that of the requests so far; None where no model asks for it."""
-        challenged = self.challenge is not None and self.challenge.model.abilities.takes_time
-        if not (challenged or self.model.abilities.takes_time):
+        if not any(each.abilities.takes_time for each in self.models):
             return None
         if at is None:
             at = CLOCK.now() if self.now is None else self.now

@@ -12,7 +12,8 @@ from online_rank.serving.protocol import RankingService
 
 def latest_time(service: RankingService) -> float:
     """The latest time that a service has stored; minus infinity if there is none."""
-    models = [each._at for parts in (_fading(service), _histories(service)) for each in parts if each._at is not None]
+    parts: list[Any] = [*parts_of(service.models, FadingRanker), *parts_of(service.models, History)]
+    models = [each._at for each in parts if each._at is not None]
     return max(service._pending.latest_time(), *models, service._evidence_day * DAY or -math.inf)
 
 
@@ -23,25 +24,12 @@ def set_back(service: RankingService, now: float) -> tuple[int, list[Any]]:
     -------
     How many there were, and the ids of the waiting queries among them, which are stored in rows of their own.
     """
-    ahead = [each for each in _fading(service) if each._at is not None and each._at > now]
+    ahead = [each for each in parts_of(service.models, FadingRanker) if each._at is not None and each._at > now]
     for each in ahead:
         each._at = now
-    n_histories = sum([each.set_back(now) for each in _histories(service)])
+    n_histories = sum([each.set_back(now) for each in parts_of(service.models, History)])
     n, ids = service._pending.set_back(now)
     is_ahead = service._evidence_day * DAY > now
     if is_ahead:
         service._evidence_day = int(now // DAY)
     return n + len(ahead) + n_histories + is_ahead, ids
-
-
-def _fading(service: RankingService) -> list[FadingRanker]:
-    """The rankers that remember the time of what they learned last."""
-    return [*parts_of(_models(service), FadingRanker)]
-
-
-def _histories(service: RankingService) -> list[History]:
-    return [*parts_of(_models(service), History)]
-
-
-def _models(service: RankingService) -> list[Any]:
-    return [service.model, None if service.challenge is None else service.challenge.model]
