@@ -5,7 +5,8 @@ import json
 from typing import Any
 
 from online_rank import AdditiveRanker
-from online_rank.cli.serve import Place, serve
+from online_rank.cli.options import Serving
+from online_rank.cli.serve import serve
 from online_rank.serving.protocol import RankingService
 from online_rank.stream.synth import Drifting
 
@@ -34,7 +35,7 @@ def run(port: int, n_queries: int) -> None:
     def started(app: Any) -> None:
         feeding.append(asyncio.get_running_loop().create_task(feed(app, stream)))
 
-    serve(lambda: RankingService(AdditiveRanker(_MEASURE), measure=_MEASURE), Place(port=port), started)
+    serve(lambda: RankingService(AdditiveRanker(_MEASURE), measure=_MEASURE), Serving(port=port), started=started)
 
 
 async def feed(app: Any, stream: Drifting, a_second: float = 60.0) -> None:

@@ -269,3 +269,35 @@ class Service(NamedTuple):
         str | None,
         value("FILE", "Queries, a line each as POST /rank takes them, from which the scaling of given weights is learned."),
     ] = None
+
+
+class Serving(NamedTuple):
+    """How a service answers over HTTP: around which ranking, where, to whom, with how many models; or whose reader it is."""
+
+    from_today: Annotated[
+        str | None,
+        value(
+            "FIELD",
+            "Rank by this feature (-FIELD: less is better), and learn from clicks on lists drawn around that, until the "
+            "model is better.",
+        ),
+    ] = None
+    keep: Annotated[float | None, value("SHARE", "With --from-today: the least share of today's DCG that users see. .98")] = (
+        None
+    )
+    idle: Annotated[str | None, value("TIME", "End windows by the clock if no request comes for this time.")] = None
+    host: Annotated[str, value("ADDRESS", "Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, value("N", "0: any free port.", min=0, max=65535)] = 8000
+    max_request: Annotated[int, value("BYTES", "Largest request, in bytes.", min=1)] = 1 << 22
+    key: Annotated[str | None, value("NAME", "One model for each value of this query parameter: POST /rank?NAME=shop.")] = None
+    max_models: Annotated[int, value("N", "Most models in memory, with --key.", min=1)] = 100
+    max_keys: Annotated[int, value("N", "Most keys, with --key.", min=1)] = 100_000
+    max_bytes: Annotated[int | None, value("BYTES", "Refuse new keys once all models together are larger.", min=1)] = None
+    key_ttl: Annotated[str | None, value("TIME", "Delete a key if no request named it for this time: 90d.")] = None
+    snapshots: Annotated[
+        int, value("N", "Keep the model of the beginning of each of the last N days, to roll back to.", min=0)
+    ] = 0
+    tokens: Annotated[str | None, value("FILE", "Tokens of clients: on each line rank, learn or admin, and a token.")] = None
+    reads_from: Annotated[str | None, value("URL", "Be a reader: rank with the model of this server, which learns.")] = None
+    cache: Annotated[str | None, value("DIR", "Keeps the model, so that a reader starts while its learner is away.")] = None
+    readers: Annotated[int, value("N", "Start N readers of this server next to it, on its port.", min=0)] = 0
