@@ -224,7 +224,7 @@ class ServedModel:
             self._file = self.version, to_bytes(self.durable.service.model)
         return self._file[1]
 
-    async def take_rankings(self, request: bytes) -> Answer:
+    async def take_rankings(self, request: bytes, /) -> Answer:
         """Let queries wait that were ranked elsewhere (`messages.Elsewhere`); they are on the disk when this returns."""
         try:
             rankings = rankings_in(request)
@@ -257,7 +257,7 @@ class ServedModel:
             self.n_users -= 1
         return 200, {"ranked": len(rankings) - len(refused), "refused": refused}
 
-    async def replace(self, content: bytes) -> Answer:
+    async def replace(self, content: bytes, /) -> Answer:
         """Replace the model by that of a file; `roll_back` restores the previous one.
 
         The file is checked in full, and the model ranks once, while requests are answered; then it is exchanged between two of
@@ -280,7 +280,7 @@ class ServedModel:
         finally:
             self.n_users -= 1
 
-    async def roll_back(self, request: bytes = b"{}") -> Answer:
+    async def roll_back(self, request: bytes = b"{}", /) -> Answer:
         """Restore the model that was replaced last, or the one with which a day began; without a day, again undoes this."""
         try:
             day = read_as(RollBack, request).to
@@ -311,7 +311,7 @@ class ServedModel:
         except (OSError, TypeError, ValueError) as error:
             _log.error("the model with which %s began cannot be kept: %s", day, error)
 
-    async def forget(self, request: bytes) -> Answer:
+    async def forget(self, request: bytes, /) -> Answer:
         """Forget queries, and the features that their context made (`Forget`); the files have none of it when this returns."""
         try:
             wanted = read_as(Forget, request)
