@@ -197,7 +197,7 @@ def query_of(state: ServiceState, message: Any, only: Any = None, *, n_bytes: in
         is_runs = isinstance(asked, Runs)
         answers.require_known(only, asked.ids if is_runs else asked)
         if is_runs:
-            raise ValueError("ungraded is 'skip'; documents of runs cannot be left out: ranks are those of whole lists")
+            raise ValueError("ungraded is 'skip'; documents of runs cannot be left out: ranks are in whole lists")
         asked = {name: features for name, features in asked.items() if name in only}
     models = state.models
     if isinstance(asked, Columns):
@@ -282,7 +282,7 @@ def known_documents(state: ServiceState, number: int, waiting: Any) -> Any:
 
 
 def pages_of(query_id: str | int) -> list[Any]:
-    """The ids under which the rankings of an id wait, such as the pages of a result: itself, and others that no client is told.
+    """The ids under which the rankings of an id wait, such as the pages of a result: itself, and others that clients never see.
 
     Examples
     --------
@@ -387,7 +387,7 @@ def _learn_once(
 ) -> None:
     """Let the models learn a query from `Clicks` or grades (m,); `changes` undo it (`_changing`).
 
-    The query is of so many bytes, which limit what its new features may add to the models, unless it is replayed.
+    The query has `n_bytes`, which limit what its new features may add to the models, unless it is replayed.
     """
     challenge, clicked = state.challenge, isinstance(y, Clicks)
     drafted = clicked and drafted_by_challenge(y)

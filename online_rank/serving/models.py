@@ -51,7 +51,7 @@ class Models:
         The size of all folders from which further keys are refused; None for no limit.
     ttl
         Seconds after which a key is deleted to which no request came; None keeps all. They are seconds in which the directory
-        is served, whatever the system clock shows.
+        is served, regardless of the system clock.
     replace_model
         As for `DurableService`.
     idle
@@ -164,7 +164,7 @@ class Models:
 
     @property
     def why_not_ready(self) -> str:
-        """Why requests should go elsewhere; empty where they need not."""
+        """Why requests should go elsewhere; empty if they should not."""
         return ""
 
     def gauges(self) -> Iterator[tuple[str, str, float]]:

@@ -18,7 +18,7 @@ _AT_ONCE, _BYTES_AT_ONCE, _COMPANY = 64, 1 << 20, 0.01
 _MOST_BYTES, _MOST_DROPPED = 1 << 26, 100_000
 #: Seconds for which feedback waits for its ranking to reach the learner, from here or from another reader.
 PATIENCE = 5.0
-#: What the learner answers to rankings that it will never take: those of a key that is gone, for one.
+#: What the learner answers to rankings that it will never take, such as rankings of a key that is gone.
 _FINAL = (400, 404, 409, 413)
 
 
@@ -45,7 +45,7 @@ class Outbox:
         self.n_bytes = self.n_sent = self.n_dropped = self.n_refused = 0
 
     def put(self, key: str | None, query_id: Any, message: bytes) -> None:
-        """A ranking waits; the oldest are dropped where there is no room."""
+        """A ranking waits; the oldest are dropped to make room."""
         self._number += 1
         self._dropped.pop((key, query_id), None)
         self._waiting[key, query_id, self._number] = message

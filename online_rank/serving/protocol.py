@@ -1,6 +1,6 @@
 """A ranker behind JSON lines, for programs in any language.
 
-Each request is a JSON object on a line of its own, a message of `online_rank.serving.messages`, and each gets one line in
+Each request is a JSON object on one line, a message of `online_rank.serving.messages`, and each gets one line in
 answer, in order:
 
     {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}}
@@ -96,7 +96,7 @@ class RankingService(ServiceState):
         line
             Its number, for error answers.
         at
-            When it arrived, in seconds: its time, where it has none of its own (`"ts"`); None for the time on the clock.
+            When it arrived, in seconds: its time, if it has no `"ts"`; None for the time on the clock.
         kinds
             The kinds of requests that are answered, by the names of their types in small letters; None for all.
         greedy

@@ -19,7 +19,7 @@ from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.reading import text_of
 from online_rank.serving.service_state import ServiceState
 
-#: Approximate memory of a waiting query besides its text, and of each document besides its features: names, scores, the draw.
+#: Approximate memory of a waiting query without its text, and of each document without its features: names, scores, the draw.
 _ENTRY = 500
 _DOCUMENT = 200
 
@@ -112,14 +112,14 @@ def waits(
 
 
 def room_for(state: ServiceState, query: Block, text: str) -> int:
-    """About the bytes that a query takes while it waits. Raises ValueError if there is no room for it."""
+    """About the bytes that a query takes while it waits. Raises ValueError if it takes too much."""
     size = _ENTRY + len(text) * (1 if text.isascii() else 4) + _DOCUMENT * query.n_documents
     state._pending.require_room(size)
     return size
 
 
 def _pins(message: messages.Rank) -> dict[str, Any]:
-    """What `show_one` is told of pinned and excluded documents, if a message has them. Raises ValueError."""
+    """The arguments of `show_one` for pinned and excluded documents, if a message has them. Raises ValueError."""
     pins: dict[str, Any] = {}
     if message.pinned is not UNSET:
         pinned = pins["pinned"] = dict[int, Any]()

@@ -1,4 +1,4 @@
-"""Readers: processes that rank by themselves, with the model of a learner, and leave learning to it (extra `client`)."""
+"""Readers: processes that rank with the model of a learner, and leave learning to it (extra `client`)."""
 
 import asyncio
 import collections
@@ -50,7 +50,7 @@ class _ReadModel(ServedModel):
         self.checked = time.monotonic()
 
     def take(self, model: Any, etag: str) -> None:
-        """Rank with another model from now on; draws go on where they were."""
+        """Rank with another model from now on; draws continue where they were."""
         service = self.durable.service
         if service.draws:
             ranker_of(model).n_shown = ranker_of(service.model).n_shown
@@ -73,7 +73,7 @@ class ReaderModels(Models):
     learner
         The address of the learner.
     name
-        The name of this reader, different from those of others: its draws follow from it.
+        The name of this reader, different from the names of others: its draws follow from it.
     key
         Name of the query parameter that names a model; None for a single model.
     token
@@ -306,7 +306,7 @@ class ReaderModels(Models):
         return {} if self._key is None or key is None else {self._key: key}
 
     async def _posted(self, path: str, key: str | None, body: bytes) -> Answer:
-        """The learner's answer; that it is away, where there is none."""
+        """The learner's answer; that it is away, if it does not answer."""
         kind = BINARY if body.startswith(BINARY_BEGINS) else "application/json"
         try:
             response = await self._http.post(path, params=self._of(key), content=body, headers={"Content-Type": kind})

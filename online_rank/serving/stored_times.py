@@ -11,7 +11,7 @@ from online_rank.serving.protocol import RankingService
 
 
 def latest_time(service: RankingService) -> float:
-    """The latest time that a service has stored; minus infinity if there is none."""
+    """The latest time that a service has stored; minus infinity without any."""
     parts: list[Any] = [*parts_of(service.models, FadingRanker), *parts_of(service.models, History)]
     models = [each._at for each in parts if each._at is not None]
     return max(service._pending.latest_time(), *models, service._evidence_day * DAY or -math.inf)
@@ -22,7 +22,7 @@ def set_back(service: RankingService, now: float) -> tuple[int, list[Any]]:
 
     Returns
     -------
-    How many there were, and the ids of the waiting queries among them, which are stored in rows of their own.
+    How many there were, and the ids of the waiting queries among them, which are stored in separate rows.
     """
     ahead = [each for each in parts_of(service.models, FadingRanker) if each._at is not None and each._at > now]
     for each in ahead:
