@@ -108,9 +108,7 @@ class RankingService(ServiceState):
             known = {} if isinstance(message, messages.Command) else {"id": message.id}
             if greedy and isinstance(message, messages.Rank):
                 message.greedy = True
-            kind = type(message).__name__.lower()
-            if kinds is not None and kind not in kinds:
-                error = f"this is a request of the kind {kind}; here it must be of the kind {' or '.join(sorted(kinds))}"
+            if error := other_kind(message, kinds):
                 return Reply({**known, "error": error, "line": line}, is_refused=True)
             reply = self._handled(message, request, at)
         except RequestError as refused:
@@ -283,6 +281,14 @@ class RankingService(ServiceState):
                 f"ts is {ts}, {own - latest:,.0f} seconds ahead of the clock; {self.clock_skew:g} are accepted (--clock-skew)"
             )
         return own, min(own, latest)
+
+
+def other_kind(message: Any, kinds: Collection[str] | None) -> str:
+    """Why a message is refused where only some kinds are answered; empty if it is of one of them, or all are."""
+    kind = type(message).__name__.lower()
+    if kinds is None or kind in kinds:
+        return ""
+    return f"this is a request of the kind {kind}; here it must be of the kind {' or '.join(sorted(kinds))}"
 
 
 def _times(times: list[Any]) -> float | None:

@@ -18,7 +18,7 @@ from online_rank.serving.leading import ANOTHER_LEADS
 from online_rank.serving.messages import BINARY, BINARY_BEGINS, Rank
 from online_rank.serving.models import KeyRefused, Models, required
 from online_rank.serving.outbox import PATIENCE, Outbox
-from online_rank.serving.protocol import RankingService
+from online_rank.serving.protocol import RankingService, other_kind
 from online_rank.serving.reading import RequestError, read
 from online_rank.serving.served import Answer, ServedModel, answered, tried
 from online_rank.storage.files import ModelFileError, from_bytes, write_atomically
@@ -186,11 +186,9 @@ class ReaderModels(Models):
 
     async def _passed_on(self, key: str | None, message: Any, request: bytes, kinds: Collection[str] | None) -> Answer:
         """The answer of the learner to feedback, once it has the ranking."""
-        kind, query_id = type(message).__name__.lower(), getattr(message, "id", None)
-        if kinds is not None and kind not in kinds:
-            return 403, {
-                "error": f"this is a request of the kind {kind}; here it must be of the kind {' or '.join(sorted(kinds))}"
-            }
+        query_id = getattr(message, "id", None)
+        if error := other_kind(message, kinds):
+            return 403, {"error": error}
         try:
             await self.outbox.sent(key, query_id)
         except TimeoutError:
