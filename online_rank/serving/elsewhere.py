@@ -11,10 +11,10 @@ from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Impression
 from online_rank.query import Block
 from online_rank.serving import ranking, windows
-from online_rank.serving.learning import query_of, remembering
 from online_rank.serving.messages import Elsewhere, Rank
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.protocol import RankingService
+from online_rank.serving.queries import query_of, remembering
 from online_rank.serving.reading import read, remembered_in, request_of, text_of
 
 _DECODER = msgspec.json.Decoder(list[Elsewhere])

@@ -29,7 +29,7 @@ from online_rank.base import ranker_of
 from online_rank.base.growth import growth_limited
 from online_rank.base.undo import all_or_nothing
 from online_rank.limits import MAX_COUNT, is_integer
-from online_rank.serving import learning, messages, ranking, windows
+from online_rank.serving import learning, messages, queries, ranking, windows
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.evidence import DAY, evidence_of
 from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
@@ -156,10 +156,10 @@ class RankingService(ServiceState):
             done = {} if is_rank else {"accepted" if gathers else "learned": False}
             return Reply({"id": message.id, **done, "duplicate": True})
         text, scores, drawn = waiting
-        ids = learning.block_of(self, self._pending.number(message.id) or 0, text).ids or ()
+        ids = queries.block_of(self, self._pending.number(message.id) or 0, text).ids or ()
         asked: Any = read(request_of(text))
-        shown = None if drawn is None else learning.drawn_as(drawn)
-        return Reply(learning.arranged(asked, dict(zip(ids, scores, strict=True)), shown))
+        shown = None if drawn is None else queries.drawn_as(drawn)
+        return Reply(queries.arranged(asked, dict(zip(ids, scores, strict=True)), shown))
 
     def exchange_model(self, model: Any, content: bytes) -> Outcome:
         """Replace the model as `replace_model` does, between two requests.

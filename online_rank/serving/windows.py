@@ -10,9 +10,10 @@ from online_rank.query.grades import MAX_GRADE
 from online_rank.serving import messages
 from online_rank.serving.answers import require_known
 from online_rank.serving.evidence import Evidence, count_evidence, evidence_of, is_limited
-from online_rank.serving.learning import NOT_CLICKS, block_of, forget_query, known_documents, learn_waiting, meant
+from online_rank.serving.learning import NOT_CLICKS, forget_query, learn_waiting
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.plan import GRADE, PLACE
+from online_rank.serving.queries import block_of, known_documents, meant
 from online_rank.serving.reading import displayed_in, feedback_of
 from online_rank.serving.service_state import ServiceState
 
