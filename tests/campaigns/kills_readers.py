@@ -110,7 +110,9 @@ class _Load:
         await asyncio.gather(*clients)
         watching.cancel()
         for port in self._ports[1:]:
-            _, text = await self._asked(port, "GET", "/metrics")
+            status, text = 0, ""
+            while status != 200:
+                status, text = await self._asked(port, "GET", "/metrics")
             self.found.count(dropped=round(_figure(text, "dropped_total")), not_taken=round(_figure(text, "not_taken_total")))
 
     async def _client(self, teaches: bool) -> None:
