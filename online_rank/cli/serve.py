@@ -18,9 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from online_rank.arguments import seconds_of
 from online_rank.cli.logs import say
-from online_rank.cli.options import Service, Serving
+from online_rank.cli.options import Place
 from online_rank.cli.positions import how_it_serves
 from online_rank.cli.service import say_where_it_goes_on
 from online_rank.serving.protocol import RankingService
@@ -35,121 +34,70 @@ _SWITCH = 0.0005
 #: Threads for what waits for the disk: writing, reading models, replaying a journal.
 _N_THREADS = 6
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_NEW = Service()
 
 
-def make_app(make: Callable[[], RankingService], serving: Serving, service: Service = _NEW, address: str = "") -> Any:
-    """The application: of a server, of one that waits until it leads, or of a reader.
-
-    Raises ImportError with advice when the extra is missing.
-    """
-    with _advice():
-        from online_rank.serving.asgi import Limits
+def make_app(make: Callable[[], RankingService], place: Place) -> Any:
+    """The application; raises ImportError with advice when the extra is missing."""
+    try:
         from online_rank.serving.http import RankingApp
         from online_rank.serving.models import Models
-
-    given, limits = tokens(serving.tokens), Limits(body=serving.max_request)
-
-    def made(models: Models) -> RankingApp:
-        local_only = serving.host in _LOOPBACK and given is None
-        return RankingApp(models, key=serving.key, token=given, local_only=local_only, limits=limits)
-
-    if given is None and serving.host not in _LOOPBACK:
-        say(f"{TOKEN} is not set: anyone who can reach {serving.host} can teach the model", logging.WARNING)
-    if serving.reads_from is not None:
-        from online_rank.serving.readers import ReaderModels
-
-        name = f"{socket.gethostname()} {address} {os.getpid()}"
-        token = next(iter(tokens_by_role(serving.tokens)["admin"]), None)
-        return made(
-            ReaderModels(
-                serving.reads_from, name=name, key=serving.key, token=token, cache=serving.cache, max_open=serving.max_models
-            )
-        )
-    settings: dict[str, Any] = {
-        "directory": service.checkpoint,
-        "by_key": serving.key is not None,
-        "every": service.every,
-        "max_open": serving.max_models,
-        "max_keys": serving.max_keys,
-        "max_bytes": serving.max_bytes,
-        "ttl": _seconds("--key-ttl", serving.key_ttl),
-        "replace_model": service.replace_model,
-        "idle": _seconds("--idle", serving.idle),
-        "snapshots": serving.snapshots,
-        "remember": seconds_of(service.remember, "--remember"),
-    }
-
-    def learner() -> RankingApp:
-        models = Models(make, **settings)
-        for model in models.open_models.values():
-            say_where_it_goes_on(model.durable)
-        example = models.example()
-        for line in how_it_serves(example, [*((example.plan and example.plan.events) or {})]):
-            say(line)
-        return made(models)
-
-    _warm(make())
-    if is_postgres(service.checkpoint):
-        from online_rank.serving.leading import LeadingApp
-
-        return LeadingApp(learner, limits)
-    return learner()
-
-
-@contextlib.contextmanager
-def _advice() -> Iterator[None]:
-    """Say how to install what a server needs."""
-    try:
-        yield
     except ImportError as error:
-        if (error.name or "").partition(".")[0] not in ("starlette", "prometheus_client", "httptools", "uvicorn"):
+        if (error.name or "").partition(".")[0] not in ("starlette", "prometheus_client"):
             raise
         raise ImportError(f'the server needs {error.name}: pip install "online_rank[serve]"') from None
+    token, service = tokens(place.tokens), place.service
+    models = Models(
+        make,
+        directory=service.checkpoint,
+        by_key=place.key is not None,
+        every=service.every,
+        max_open=place.max_models,
+        max_keys=place.max_keys,
+        max_bytes=place.max_bytes,
+        replace_model=service.replace_model,
+        snapshots=place.snapshots,
+        **place.seconds,
+    )
+    for model in models.open_models.values():
+        say_where_it_goes_on(model.durable)
+    example = models.example()
+    for line in how_it_serves(example, [*((example.plan and example.plan.events) or {})]):
+        say(line)
+    return RankingApp(
+        models,
+        key=place.key,
+        token=token,
+        local_only=place.host in _LOOPBACK and token is None,
+        limits=limits(place),
+    )
 
 
-@contextlib.contextmanager
-def _threads() -> Iterator[ThreadPoolExecutor]:
-    """Threads for an event loop, all of them started, so that a server that listens lacks none. Raises OSError."""
-    pool, all_started = ThreadPoolExecutor(_N_THREADS, "online_rank"), threading.Event()
-    try:
-        for _ in range(_N_THREADS):
-            pool.submit(all_started.wait)
-        all_started.set()
-        yield pool
-    except RuntimeError as error:
-        if "start new thread" not in str(error):
-            raise
-        remedy = "give this process more memory (ulimit -v) or more threads (ulimit -u)"
-        raise OSError(errno.EAGAIN, f"no further thread can be started: {remedy}") from None
-    finally:
-        all_started.set()
+def limits(place: Place) -> Any:
+    """What clients may take."""
+    from online_rank.serving.asgi import Limits
+
+    return Limits(body=place.max_request)
 
 
-def _seconds(option: str, given: str | None) -> float | None:
-    return None if given is None else seconds_of(given, option)
-
-
-def serve(
-    make: Callable[[], RankingService],
-    serving: Serving,
-    service: Service = _NEW,
-    started: Callable[[Any], None] | None = None,
-) -> None:
+def serve(make: Callable[[], RankingService], place: Place, started: Callable[[Any], None] | None = None) -> None:
     """Serve until a signal to stop; then finish running requests and write checkpoints.
 
     `started` is called with the application.
     """
-    with _advice():
+    try:
         from online_rank.serving.server import EventLoop, listening_sockets, server
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in ("httptools", "uvicorn"):
+            raise
+        raise ImportError(f'the server needs {error.name}: pip install "online_rank[serve]"') from None
 
     # Before kernels are compiled, which may take a minute, so that a port in use is reported at once.
-    sockets = listening_sockets(serving.host, serving.port, shared=bool(serving.readers) or SHARED in os.environ)
-    address = _address(serving.host, sockets[0].getsockname()[1])
+    sockets = listening_sockets(place.host, place.port, shared=bool(place.readers) or SHARED in os.environ)
+    address = _address(place.host, sockets[0].getsockname()[1])
     if SHARED in os.environ:
         threading.Thread(target=_end_with_stdin, name="online_rank learner ended", daemon=True).start()
-    app = make_app(make, serving, service, address)
-    running = server(app, serving.max_models if serving.key is not None else 1)
+    app = _app(make, place, address)
+    running = server(app, place.max_models if place.key is not None else 1)
     leave, begin = running.handle_exit, running.startup
 
     over = threading.Event()
@@ -173,9 +121,9 @@ def serve(
     try:
         with contextlib.ExitStack() as stack:
             pool = stack.enter_context(_threads())
-            if serving.readers:
+            if place.readers:
                 own = listening_sockets("127.0.0.1", 0)
-                stack.enter_context(readers(over, serving, address, _address("127.0.0.1", own[0].getsockname()[1])))
+                stack.enter_context(readers(over, place, address, _address("127.0.0.1", own[0].getsockname()[1])))
                 sockets += own
             runner = stack.enter_context(asyncio.Runner(loop_factory=EventLoop))
             with contextlib.suppress(KeyboardInterrupt):
@@ -183,6 +131,24 @@ def serve(
     finally:
         signal.signal(signal.SIGTERM, previous)
         sys.setswitchinterval(interval)
+
+
+@contextlib.contextmanager
+def _threads() -> Iterator[ThreadPoolExecutor]:
+    """Threads for an event loop, all of them started, so that a server that listens lacks none. Raises OSError."""
+    pool, all_started = ThreadPoolExecutor(_N_THREADS, "online_rank"), threading.Event()
+    try:
+        for _ in range(_N_THREADS):
+            pool.submit(all_started.wait)
+        all_started.set()
+        yield pool
+    except RuntimeError as error:
+        if "start new thread" not in str(error):
+            raise
+        remedy = "give this process more memory (ulimit -v) or more threads (ulimit -u)"
+        raise OSError(errno.EAGAIN, f"no further thread can be started: {remedy}") from None
+    finally:
+        all_started.set()
 
 
 def _end_with_stdin() -> None:
@@ -198,13 +164,38 @@ def _address(host: str, port: int) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
+def _app(make: Callable[[], RankingService], place: Place, address: str) -> Any:
+    """The application: of a server, of one that waits until it leads, or of a reader."""
+    given = tokens(place.tokens)
+    if given is None and place.host not in _LOOPBACK:
+        say(f"{TOKEN} is not set: anyone who can reach {place.host} can teach the model", logging.WARNING)
+    if place.reads_from is not None:
+        from online_rank.serving.http import RankingApp
+        from online_rank.serving.readers import ReaderModels
+
+        admins = tokens_by_role(place.tokens)["admin"]
+        name = f"{socket.gethostname()} {address} {os.getpid()}"
+        token = admins[0] if admins else None
+        models = ReaderModels(
+            place.reads_from, name=name, key=place.key, token=token, cache=place.cache, max_open=place.max_models
+        )
+        local_only = place.host in _LOOPBACK and given is None
+        return RankingApp(models, key=place.key, token=given, local_only=local_only, limits=limits(place))
+    _warm(make())
+    if is_postgres(place.service.checkpoint):
+        from online_rank.serving.leading import LeadingApp
+
+        return LeadingApp(lambda: make_app(make, place), limits(place))
+    return make_app(make, place)
+
+
 @contextlib.contextmanager
-def readers(over: threading.Event, serving: Serving, address: str, learner: str) -> Iterator[None]:
+def readers(over: threading.Event, place: Place, address: str, learner: str) -> Iterator[None]:
     """Readers of a learner on its port, until it is over; one that ends before is started again."""
     host, _, port = address.removeprefix("http://").rpartition(":")
-    options = {"reads-from": learner, "host": host.strip("[]"), "port": port, "max-request": serving.max_request,
-               "max-models": serving.max_models if serving.key is not None else None, "key": serving.key,
-               "tokens": serving.tokens}  # fmt: skip
+    options = {"reads-from": learner, "host": host.strip("[]"), "port": port, "max-request": place.max_request,
+               "max-models": place.max_models if place.key is not None else None, "key": place.key,
+               "tokens": place.tokens}  # fmt: skip
     given = [text for name, value in options.items() if value is not None for text in (f"--{name}", str(value))]
     environment = {**os.environ, SHARED: "1"}
 
@@ -220,7 +211,7 @@ def readers(over: threading.Event, serving: Serving, address: str, learner: str)
                 elif not over.wait(1.0):
                     say(f"a reader ended with {reader.returncode}: another one starts", logging.ERROR)
 
-    threads = [threading.Thread(target=keep_one, name="online_rank reader") for _ in range(serving.readers)]
+    threads = [threading.Thread(target=keep_one, name="online_rank reader") for _ in range(place.readers)]
     for thread in threads:
         thread.start()
     try:

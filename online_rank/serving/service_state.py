@@ -102,7 +102,8 @@ class ServiceState:
         self.plan = plan
         self.challenge = challenge
         self.clock_skew = clock_skew
-        for each in self.models:
+        # A challenger within a budget learns from lists before it may serve.
+        for each in self.models if challenge is None or challenge.keep is None else [model]:
             _require_met(each)
         if challenge is not None:
             challenge.require_rival(model)

@@ -3,17 +3,16 @@
 import math
 from typing import Any
 
+from online_rank.base import Ranker
 from online_rank.base.forgetting import parts_of
 from online_rank.preprocessing.history import History
-from online_rank.rankers.fading import FadingRanker
 from online_rank.serving.evidence import DAY
 from online_rank.serving.protocol import RankingService
 
 
 def latest_time(service: RankingService) -> float:
     """The latest time that a service has stored; minus infinity without any."""
-    parts: list[Any] = [*parts_of(service.models, FadingRanker), *parts_of(service.models, History)]
-    models = [each._at for each in parts if each._at is not None]
+    models = [each._at for each in (*_rankers(service), *_histories(service)) if each._at is not None]
     return max(service._pending.latest_time(), *models, service._evidence_day * DAY or -math.inf)
 
 
@@ -24,12 +23,22 @@ def set_back(service: RankingService, now: float) -> tuple[int, list[Any]]:
     -------
     How many there were, and the ids of the waiting queries among them, which are stored in separate rows.
     """
-    ahead = [each for each in parts_of(service.models, FadingRanker) if each._at is not None and each._at > now]
-    for each in ahead:
-        each._at = now
-    n_histories = sum([each.set_back(now) for each in parts_of(service.models, History)])
+    ahead = [ranker for ranker in _rankers(service) if ranker._at > now]
+    for ranker in ahead:
+        ranker._at = now
+    n_histories = sum([each.set_back(now) for each in _histories(service)])
     n, ids = service._pending.set_back(now)
     is_ahead = service._evidence_day * DAY > now
     if is_ahead:
         service._evidence_day = int(now // DAY)
     return n + len(ahead) + n_histories + is_ahead, ids
+
+
+def _rankers(service: RankingService) -> list[Any]:
+    """The rankers with half-lives in seconds, also those inside others, that have learned at some time."""
+    timed = (ranker for ranker in parts_of(service.models, Ranker) if ranker.abilities.takes_time)
+    return [ranker for ranker in timed if getattr(ranker, "_at", None) is not None]
+
+
+def _histories(service: RankingService) -> list[History]:
+    return [*parts_of(service.models, History)]

@@ -9,7 +9,7 @@ pytest.importorskip("starlette")
 
 from online_rank import AdditiveRanker
 from online_rank.cli import live
-from online_rank.cli.options import Serving
+from online_rank.cli.options import Place
 from online_rank.cli.serve import make_app
 from online_rank.serving.protocol import RankingService
 from online_rank.stream.synth import Drifting
@@ -17,7 +17,7 @@ from online_rank.stream.synth import Drifting
 
 def test_grades_and_their_certificate():
     stream = Drifting(None, drift_points=(20, 40), n_features=len(live._FEATURES), n_documents=(10, 30), seed=0)
-    app = make_app(lambda: RankingService(AdditiveRanker()), Serving(port=0))
+    app = make_app(lambda: RankingService(AdditiveRanker()), Place(port=0))
 
     async def fed():
         with contextlib.suppress(TimeoutError):
