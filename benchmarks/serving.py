@@ -37,7 +37,7 @@ from benchmarks._http import CONNECTIONS, Client, Server, bodies, load, ranking
 from benchmarks._kept import Kept, add_keep, commit
 from online_rank import AdditiveRanker
 from online_rank.serving import RankingService
-from online_rank.serving.learning import query_of
+from online_rank.serving.queries import query_of
 from online_rank.serving.reading import read
 
 _ROUNDS = 3

@@ -60,6 +60,33 @@ def test_the_other_steps_are_commands_that_exist():
     assert commands[3][1:] == [one("USER"), one("VOLUME")]
 
 
+def test_the_compose_file_of_the_guide_has_commands_that_exist_and_names_what_it_has():
+    yaml, main = pytest.importorskip("yaml"), pytest.importorskip("typer.main")
+    from online_rank.cli.app import app
+
+    (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "machines.md").read_text(), re.DOTALL)
+    compose = yaml.safe_load(text)
+    services, given = compose["services"], {}
+    for name, service in services.items():
+        if service["image"] == "online-rank":
+            verb, *options = shlex.split(service["command"].replace("${DB_PASSWORD:?}", "secret"))
+            command = main.get_command(app).commands[verb]
+            given[name] = command.make_context(verb, options).params
+        assert {volume.partition(":")[0] for volume in service.get("volumes", ())} <= compose["volumes"].keys()
+        assert {config["source"] for config in service.get("configs", ())} <= compose["configs"].keys()
+        assert {*service.get("depends_on", ())} <= services.keys()
+    assert {name: each["reads_from"] for name, each in given.items()} == {
+        "learner": None,
+        "reader-1": "http://learner:8000",
+        "reader-2": "http://learner:8000",
+    }
+    assert given["learner"]["checkpoint"] == "postgresql://ranker:secret@db/ranker"
+    assert all(each["port"] == int(one("EXPOSE")) for each in given.values())
+    assert all(each["cache"].startswith(one("VOLUME")) for name, each in given.items() if name != "learner")
+    scraped = yaml.safe_load(compose["configs"]["prometheus"]["content"])["scrape_configs"][0]["dns_sd_configs"][0]
+    assert (scraped["names"], scraped["port"]) == ([*given], int(one("EXPOSE")))
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="signals of POSIX")
 def test_it_serves_is_healthy_and_stops_on_a_signal(tmp_path):
     entry, options = json.loads(one("ENTRYPOINT")), json.loads(one("CMD"))

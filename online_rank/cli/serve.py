@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import copy
+import errno
 import logging
 import os
 import signal
@@ -13,6 +14,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,8 @@ TOKEN = "ONLINE_RANK_TOKEN"
 SHARED = "ONLINE_RANK_SHARED_PORT"
 #: Seconds after which the thread that writes gives way to requests; by Python's default it keeps each of them waiting for 5 ms.
 _SWITCH = 0.0005
+#: Threads for what waits for the disk: writing, reading models, replaying a journal.
+_N_THREADS = 6
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -104,6 +108,7 @@ def serve(make: Callable[[], RankingService], place: Place, started: Callable[[A
         leave(sig, frame)
 
     async def startup(sockets: Any = None) -> None:
+        asyncio.get_running_loop().set_default_executor(pool)
         await begin(sockets)
         say(f"listening on {address}/")
         if started is not None:
@@ -115,6 +120,7 @@ def serve(make: Callable[[], RankingService], place: Place, started: Callable[[A
     sys.setswitchinterval(_SWITCH)
     try:
         with contextlib.ExitStack() as stack:
+            pool = stack.enter_context(_threads())
             if place.readers:
                 own = listening_sockets("127.0.0.1", 0)
                 stack.enter_context(readers(over, place, address, _address("127.0.0.1", own[0].getsockname()[1])))
@@ -125,6 +131,24 @@ def serve(make: Callable[[], RankingService], place: Place, started: Callable[[A
     finally:
         signal.signal(signal.SIGTERM, previous)
         sys.setswitchinterval(interval)
+
+
+@contextlib.contextmanager
+def _threads() -> Iterator[ThreadPoolExecutor]:
+    """Threads for an event loop, all of them started, so that a server that listens lacks none. Raises OSError."""
+    pool, all_started = ThreadPoolExecutor(_N_THREADS, "online_rank"), threading.Event()
+    try:
+        for _ in range(_N_THREADS):
+            pool.submit(all_started.wait)
+        all_started.set()
+        yield pool
+    except RuntimeError as error:
+        if "start new thread" not in str(error):
+            raise
+        remedy = "give this process more memory (ulimit -v) or more threads (ulimit -u)"
+        raise OSError(errno.EAGAIN, f"no further thread can be started: {remedy}") from None
+    finally:
+        all_started.set()
 
 
 def _end_with_stdin() -> None:

@@ -35,7 +35,7 @@ def require_known(given: Any, documents: Any, which: str = "of the query") -> No
     """Raise ValueError for feedback on a document that a query does not have, or that is not among others, by a name."""
     for name in given:
         if name not in documents:
-            raise ValueError(f"document {name[:100]!r} is not among those {which}")
+            raise ValueError(f"document {name[:100]!r} is not among the documents {which}")
 
 
 def require_moderate(model: Any, query: Block, n_bytes: int) -> None:
@@ -113,7 +113,7 @@ def _known(step: Any) -> int:
 
 
 def cells_allowed(n_bytes: int, known: int = 0) -> int:
-    """How many numbers an array may have that a request of so many bytes asks for, where so many features are known."""
+    """How many numbers an array may have that a request of `n_bytes` asks for, if `known` features are known."""
     return max(MAX_CELLS + CELLS_A_BYTE * n_bytes, min(ALWAYS_DOCUMENTS * known, MAX_KNOWN_CELLS))
 
 

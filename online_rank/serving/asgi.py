@@ -77,7 +77,7 @@ class Exchange:
     Parameters
     ----------
     scope, receive, send
-        Those of ASGI.
+        As ASGI has them.
 
     Attributes
     ----------

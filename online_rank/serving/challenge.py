@@ -1,4 +1,4 @@
-"""A second model beside the serving one: compared on the same traffic, and promoted once it is known to be better."""
+"""A second model next to the serving one: compared on the same traffic, and promoted once it is known to be better."""
 
 import copy
 import dataclasses
@@ -28,7 +28,7 @@ _HALF, SURE = 0.5, 0.95
 
 
 def drafted_by_challenge(feedback: Any) -> bool:
-    """Whether feedback is clicks on a list that a challenge drafted; a ranker that drafts by itself numbers its teams."""
+    """Whether feedback is clicks on a list that a challenge drafted; a ranker that drafts alone numbers its teams."""
     teams = feedback.impression.teams if isinstance(feedback, Clicks) else None
     return teams is not None and {*teams} <= {*_NAMES}
 
@@ -157,7 +157,7 @@ class Challenge:
         return _HALF if self.keep is None else share_of_votes(self.keep, ranker_of(self.model).policy.k)
 
     def difference(self, level: float = 0.95) -> Difference:
-        """By how much the loss of the serving model exceeds that of the challenger."""
+        """By how much the loss of the serving model exceeds the challenger's."""
         return self.paired.difference("challenger", "serving", level)
 
     def compare(self, measure: AnyMeasure, model: Any, query: Block, y: Any) -> None:

@@ -14,7 +14,7 @@ _STEP = 1.0
 class Clock:
     """Seconds since 1970, by the system clock at the beginning, and by the monotonic clock from then on.
 
-    If the system clock is set, no window ends and nothing fades: this time goes on as it was, and the log says what happened.
+    If the system clock is set, no window ends and nothing fades: this time continues as it was, and the log says what happened.
     The next process begins with the system clock again.
     """
 
@@ -48,7 +48,7 @@ class Clock:
                 return
             self.step = difference if abs(difference) > _STEP else 0.0
         _log.warning(
-            "the system clock was set %s by %.1f seconds%s; windows, half-lives and times to live go on by the monotonic clock",
+            "the system clock was set %s by %.1f seconds%s; windows, half-lives and times to live follow the monotonic clock",
             "forward" if step > 0.0 else "back", abs(step), "" if self.step or not before else ", to what it was",
         )  # fmt: skip
 

@@ -160,7 +160,7 @@ class GroupCommit:
             return
         if self.full is not None:
             self.full = None
-            _log.warning("there is room on the disk again: learning goes on")
+            _log.warning("there is room on the disk again: learning continues")
         _settle(waiting)
         steps = self._steps if self._seconds_to_step <= 0.0 else None
         if steps is not None or self._durable.is_untidy:
@@ -212,12 +212,12 @@ class GroupCommit:
         """Log the failure, and try again later."""
         self._steps = None
         saving, self._saving = self._saving, []
-        _log.error("the checkpoint cannot be written; the journal goes on, and it is tried again: %s", error)
+        _log.error("the checkpoint cannot be written; the journal continues, and it is tried again: %s", error)
         _settle(saving, CommitError(f"the checkpoint cannot be written: {error}"))
         asyncio.get_running_loop().call_later(self._durable.seconds_to_wait + 0.01, self._start)
 
     def _wait_for_room(self, error: OSError) -> None:
-        """Refuse what waits for the disk, and try again later; what happened after a snapshot cannot be told from it."""
+        """Refuse what waits for the disk, and try again later; a snapshot does not show what happened after it."""
         if self.full is None:
             _log.error("the disk is full: nothing is learned until there is room: %s", error)
         self.full = error

@@ -18,7 +18,7 @@ _drawing = threading.Lock()
 
 
 def copied(model: Any) -> Any:
-    """A copy of what ranks by curves in a model, for `curves_of` in another thread; None if there are no curves."""
+    """A copy of what ranks by curves in a model, for `curves_of` in another thread; None without curves."""
     ranker = serving_ranker(model)
     return copy.deepcopy(ranker) if has_shapes(ranker) else None
 

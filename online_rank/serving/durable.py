@@ -122,7 +122,7 @@ class DurableService:
 
     @property
     def keeps(self) -> bool:
-        """Whether changes are kept anywhere; if not, they need not be appended."""
+        """Whether changes are kept anywhere; if not, nothing has to be appended."""
         return self.store is not None
 
     @property
@@ -148,7 +148,7 @@ class DurableService:
 
     @property
     def journal_bytes(self) -> int | None:
-        """Size of the journal that a restart would replay. None if there is no journal."""
+        """Size of the journal that a restart would replay. None without a journal."""
         return None if self.store is None else self.store.journal_bytes
 
     def append(self, outcomes: Sequence[Outcome | None], sync: bool) -> None:
@@ -191,7 +191,7 @@ class DurableService:
         except (OSError, ValueError, MemoryError) as error:
             if is_fatal(error):
                 raise
-            _log.error("the checkpoint cannot be written; the journal goes on, and it is tried again: %s", error)
+            _log.error("the checkpoint cannot be written; the journal continues, and it is tried again: %s", error)
 
     def generation(self) -> Generation | None:
         """A snapshot of the service; None if nothing is kept, or it cannot be taken (see `checkpoint_failure`)."""
@@ -354,7 +354,7 @@ def _places(text: str) -> tuple[int, int]:
 
 
 def _restored(saved: SavedState, store: str, see: Callable[[str], None] = lambda _: None) -> RankingService:
-    """The saved service, with the changes since its generation; `store` is named in messages, `see` is told of learned ids."""
+    """The saved service, with the changes since its generation; `store` is named in messages, `see` gets learned ids."""
     service = saved.value
     if not isinstance(service, RankingService):
         raise CheckpointError(f"{store} does not hold the state of a service")

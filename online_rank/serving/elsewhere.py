@@ -11,10 +11,10 @@ from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Impression
 from online_rank.query import Block
 from online_rank.serving import ranking, windows
-from online_rank.serving.learning import query_of, remembering
 from online_rank.serving.messages import Elsewhere, Rank
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.protocol import RankingService
+from online_rank.serving.queries import query_of, remembering
 from online_rank.serving.reading import read, remembered_in, request_of, text_of
 
 _DECODER = msgspec.json.Decoder(list[Elsewhere])
@@ -59,7 +59,7 @@ def _taken(service: RankingService, message: Elsewhere, asked: Rank, text: str) 
     ids, scores = query.ids or (), message.scores
     if len(scores) != query.n_documents or not all(map(math.isfinite, scores)):
         raise ValueError(f"scores must be {query.n_documents} finite numbers, in the order of the documents")
-    drawn, kept, known = None, None, ids
+    shown = None
     if message.draw is not UNSET:
         if not service.draws:
             raise ValueError("draw: the model of this service draws no lists")
@@ -67,14 +67,12 @@ def _taken(service: RankingService, message: Elsewhere, asked: Rank, text: str) 
         unknown = {*shown.page, *shown.held_back} - {*ids}
         if unknown:
             raise ValueError(f"draw has documents that the query does not have: {str(min(unknown, key=str))[:100]!r}")
-        drawn, kept, known = json.dumps(shown.to_dict(), separators=(",", ":")), shown.kept, shown.page
     n_asked = 0 if service.challenge is None else service.challenge.n_asked
     size = ranking.room_for(service, query, text)
     with all_or_nothing(service) as changes:
         reply = ranking.waits(
-            service, changes, asked, query, text, scores, drawn, own, now, size=size, known=known, answer={"id": asked.id},
-            n_shown=None, kept=kept, n_asked=n_asked,
-        )  # fmt: skip
+            service, changes, asked, query, text, scores, shown, own, now, size=size, answer={"id": asked.id}, n_asked=n_asked
+        )
     service._pending.spill()
     return reply
 

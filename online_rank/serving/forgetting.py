@@ -14,9 +14,9 @@ from online_rank.preprocessing._keys import DOCUMENT
 from online_rank.preprocessing.crosses import CrossFeatures, suffix_of
 from online_rank.preprocessing.history import History
 from online_rank.query import Runs
-from online_rank.serving.learning import pages_of
 from online_rank.serving.messages import BINARY_BEGINS, Forget
 from online_rank.serving.protocol import RankingService
+from online_rank.serving.queries import pages_of
 from online_rank.serving.reading import read, request_of
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import strings_of
@@ -58,7 +58,7 @@ class Forgotten(NamedTuple):
 
 
 def forget(service: RankingService, wanted: Forget) -> Forgotten:
-    """Let a service forget. A checkpoint has to follow, since the journal still has what was said before.
+    """Let a service forget. A checkpoint has to follow, since the journal still has what is forgotten.
 
     Raises
     ------
@@ -143,7 +143,7 @@ def _without_crosses(model: Any, wanted: Forget) -> tuple[Any, frozenset[str]]:
 
 
 def _crossed_with(entry: tuple[str, str], names: set[str], steps: Sequence[QueryTransformer]) -> frozenset[str]:
-    """Those of the names that `CrossFeatures` made of an entry of the context, and those that other steps made of these.
+    """The names that `CrossFeatures` made of an entry of the context, and the names that other steps made of these.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def _crossed_with(entry: tuple[str, str], names: set[str], steps: Sequence[Query
     begin, end = suffix_of(entry[0], ""), suffix_of(*entry)
 
     def is_crossed(name: str) -> bool:
-        """Whether a name is another one with a value of this context, by whatever value."""
+        """Whether a name is another one with any value of this context."""
         return any(name[: found.start()] in names for found in re.finditer(re.escape(begin), name))
 
     made = {name for name in names if (base := name.removesuffix(end)) != name and base in names and not is_crossed(base)}

@@ -11,7 +11,7 @@ _LOCAL = {b"localhost", b"127.0.0.1", b"[::1]"}
 
 
 def is_local(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether a request calls this server by a name of this machine, or by none. Raises Refused if there is no such name."""
+    """Whether a request calls this server by a name of this machine, or by none. Raises Refused for other names."""
     given = [value for name, value in headers if name == b"host"]
     found = [_HOST.fullmatch(value) for value in given]
     if len(given) > 1 or None in found:

@@ -8,7 +8,7 @@
 - `GET /model`: the model file; `POST /model`: replace it; `POST /model/rollback`: restore one.
 - `POST /ranked` `[{"request": {...}, "scores": [...]}]`: queries that were ranked elsewhere wait for their feedback.
 - `POST /forget` `{"ids": [...]}`, `{"context": {"user": "u17"}}` or `{"document": "d7"}`: forget queries.
-- `DELETE /models/KEY`: delete a model with all that is stored about its queries, where there is one for each key.
+- `DELETE /models/KEY`: delete the model of a key, with all that is stored about its queries.
 - `GET /`: a page that shows how the ranker learns, fed by `/events` and `/curves`.
 - `GET /docs`, `/openapi.json`: this description.
 
@@ -80,8 +80,8 @@ class RankingApp:
     key
         Name of the query parameter that names a model; None for a single model.
     token
-        The token that clients must send as `Authorization: Bearer TOKEN`, or those of each role, `{"rank": ["..."], "learn":
-        ["..."], "admin": ["..."]}`; None admits everyone who can connect.
+        The token that clients must send as `Authorization: Bearer TOKEN`, or the tokens of each role, `{"rank": ["..."],
+        "learn": ["..."], "admin": ["..."]}`; None admits everyone who can connect.
     local_only
         Whether requests must have this machine as their host, so that no web page can reach the server through a browser with
         DNS rebinding.
@@ -120,7 +120,7 @@ class RankingApp:
         self._tokens = given if given is None or isinstance(given, Tokens) else Tokens(given)
         self._local_only = local_only
         self._stopping = asyncio.Event()
-        #: Whether somebody lets time pass, or was told that nobody does.
+        #: Whether somebody lets time pass, or the log says that nobody does.
         self._is_attended = False
         self._worker = OnlyWorker()
         self._n_streams = 0
@@ -158,12 +158,12 @@ class RankingApp:
     async def running(self) -> AsyncIterator[None]:
         """A context in which time passes without requests, too: windows end, unused keys go.
 
-        In the end all models are written to the disk. A server of this application alone enters it by itself.
+        In the end all models are written to the disk. A server of this application alone enters it.
 
         Raises
         ------
         RuntimeError
-            The server runs several workers, each of which would learn a model of its own.
+            The server runs several workers, each of which would learn a separate model.
         """
         self._worker.claim()
         self._is_attended = True
@@ -319,12 +319,12 @@ class RankingApp:
 
     @property
     def _seconds_for_a_file(self) -> float:
-        """The time limit of a model: that of a request, in proportion to its size."""
+        """The time limit of a model: the limit of a request, in proportion to its size."""
         return self.limits.seconds * self.limits.model / self.limits.body
 
     @contextmanager
     def _place_of_file(self) -> Iterator[None]:
-        """A place for a whole model that is sent or received. Raises Refused if there is none."""
+        """A place for a whole model that is sent or received. Raises Refused if all are taken."""
         if self._n_files >= self.limits.files:
             raise Refused(429, f"{self.limits.files} models are being sent or received already", ((b"retry-after", b"1"),))
         self._n_files += 1
@@ -337,7 +337,7 @@ class RankingApp:
         return None if self._key is None else QueryParams(exchange.scope["query_string"]).get(self._key)
 
     async def _model(self, exchange: Exchange) -> ServedModel:
-        """The model that a request is about. Raises KeyRefused if there is none."""
+        """The model that a request is about. Raises KeyRefused if the key has none."""
         return await self.models.get(self._key_of(exchange), may_make=False)
 
     async def _get_page(self, exchange: Exchange) -> Response:
@@ -441,7 +441,7 @@ class RankingApp:
 
 
 class _Parts(StreamingResponse):
-    """An answer in parts, for so many seconds at most; `ended` is called when it ends, even before it has begun."""
+    """An answer in parts, for at most `seconds`; `ended` is called when it ends, even before it has begun."""
 
     def __init__(
         self,

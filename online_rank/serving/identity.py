@@ -6,7 +6,7 @@ from online_rank.serving.protocol import RankingService
 from online_rank.storage.folder import CheckpointError
 from online_rank.storage.tree import settings_of
 
-#: What a service is, besides its model.
+#: What a service is, except its model.
 _OPTIONS = ("measure", "learn_served")
 #: The limits of a service, which are not part of its identity.
 _LIMITS = ("wait", "wait_bytes", "clock_skew")

@@ -1,4 +1,4 @@
-"""Watches what goes into a model: unknown and missing features, and whether their values are those of before.
+"""Watches what goes into a model: unknown and missing features, and whether their values have changed.
 
 A model says which features it needs, and the first documents seen become the reference. Queries and documents are sampled, so
 that watching costs little at any traffic.
@@ -118,7 +118,7 @@ class InputWatch:
         self._expected: frozenset[str] = frozenset()
 
     def serve(self, model: Any) -> None:
-        """Know the features of a model, and expect those that it needs, in place of those of the model before."""
+        """Know the features of a model, and expect those that it needs, in place of the features of the model before."""
         steps = [] if model is None else serving_steps(model)
         names = next((names for step in steps if (names := getattr(step, "feature_names", None)) is not None), ())
         if self._known is not None:

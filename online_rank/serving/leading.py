@@ -14,6 +14,8 @@ from online_rank.storage.folder import FolderInUse
 
 _log = logging.getLogger("online_rank.serving")
 
+#: What servers answer that wait while another one leads.
+ANOTHER_LEADS = "another server leads"
 #: The header of answers with the epoch in which their server leads.
 EPOCH = b"online-rank-epoch"
 #: Seconds between two tries to lead, and between two looks whether this server still does.
@@ -39,7 +41,7 @@ class LeadingApp:
         self._app: RankingApp | None = None
         self._epoch = b""
         self._refused = ""
-        self._why = "another server leads"
+        self._why = ANOTHER_LEADS
         self._stopping = asyncio.Event()
         self._no_http = Router(lifespan=self._lifespan)
 
@@ -88,7 +90,7 @@ class LeadingApp:
             try:
                 app = await asyncio.to_thread(self._make)
             except FolderInUse:
-                self._wait_for("another server leads")
+                self._wait_for(ANOTHER_LEADS)
             except OSError as error:
                 self._wait_for(f"the state cannot be reached: {error}")
             except Exception as error:
@@ -116,7 +118,7 @@ class LeadingApp:
             while (lost := model.commits.failure or store.failure) is None and not self._stopping.is_set():
                 await self._pause(_BETWEEN_LOOKS)
             if lost is not None:
-                self._app, self._why = None, "another server leads"
+                self._app, self._why = None, ANOTHER_LEADS
                 _log.error("this server leads no more: %s", lost)
 
     async def _pause(self, seconds: float) -> None:

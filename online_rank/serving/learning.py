@@ -1,36 +1,30 @@
 """A service learns queries: those that wait when their feedback comes, and those that somebody else ranked."""
 
-import json
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from msgspec import UNSET
 
-from online_rank.base import abilities_of, learn_within, parts_of, ranker_of, steps_of
-from online_rank.base.asked import require_taken
+from online_rank.base import abilities_of, learn_within, ranker_of, steps_of
 from online_rank.base.growth import growth_limited
 from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Clicks, Impression
 from online_rank.intervals import LossInterval
 from online_rank.intervals.losses import served_loss, served_losses
-from online_rank.limits import CELLS_A_BYTE, MAX_DOCUMENTS, MAX_GROWTH, MAX_ID_LENGTH
+from online_rank.limits import CELLS_A_BYTE, MAX_GROWTH
 from online_rank.measures.learned import as_scores
 from online_rank.metrics.base import running_means
 from online_rank.preprocessing.history import AT, PLACES
-from online_rank.query import Block, Runs, as_grades, read_query
+from online_rank.query import Block, as_grades
 from online_rank.query.blocks import ONE, with_feedback
-from online_rank.query.columns import Columns
 from online_rank.serving import answers, messages
 from online_rank.serving.challenge import drafted_by_challenge, seen_by
-from online_rank.serving.evidence import count_evidence, is_limited
+from online_rank.serving.evidence import Evidence, count_evidence, is_limited
 from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
-from online_rank.serving.reading import digest_of, displayed_in, feedback_of, read, remembered_in, request_of
+from online_rank.serving.queries import arranged, asked_as, block_of, drawn_as, meant, query_of
+from online_rank.serving.reading import digest_of, displayed_in, feedback_of, read, request_of
 from online_rank.serving.service_state import ServiceState
-
-#: Most rankings that wait under one id, of which a further one takes the place of the last; and what marks their ids.
-_MOST_PAGES, _MARK = 10, "\x1f"
 
 NOT_CLICKS = "this service learns from grades: its ranker draws no rankings that clicks could be learned from"
 
@@ -40,12 +34,9 @@ def learn(
     message: messages.Grades | messages.Clicks,
     request: bytes,
     at: float | None,
-    day: int | None = None,
+    evidence: Evidence | None = None,
 ) -> Reply:
-    """Learn a query from the first feedback that comes for it, at a time, if the model asks for one. Raises ValueError.
-
-    `day` is that of feedback that names its session or user.
-    """
+    """Learn a query from the first feedback that comes for it, at a time, if the model asks for one. Raises ValueError."""
     feedback, ungraded = feedback_of(message)
     displayed = displayed_in(message)
     query_id, digest = meant(state, message.id, () if displayed else feedback), digest_of(message)
@@ -56,16 +47,15 @@ def learn(
         raise UnknownQuery(
             "no query is waiting under this id: it was never ranked, or dropped since (see stats: evicted, expired)"
         )
+    day = None if evidence is None else evidence.day
     outcome = Outcome(("learn", query_id, number, at, day), feedback=request, gone=(number,), digest=digest)
-    if day is not None and is_limited(state, message, day):
+    if is_limited(state, evidence):
         answer = {"id": message.id, "learned": False, "limited": True}
         return forget_query(state, query_id, "limited", Reply(answer, outcome, learned=True), digest)
     is_clicks = isinstance(message, messages.Clicks)
-    reply = learn_waiting(state, query_id, feedback, ungraded, outcome, at, is_clicks=is_clicks, displayed=displayed)
-    if day is not None:
-        with all_or_nothing(state) as changes:
-            count_evidence(state, changes, message, day, len(feedback))
-    return reply
+    return learn_waiting(
+        state, query_id, feedback, ungraded, outcome, at, is_clicks=is_clicks, displayed=displayed, evidence=evidence
+    )
 
 
 def teach(state: ServiceState, message: messages.Teach, request: bytes, at: float | None, *, n_bytes: int | None) -> Reply:
@@ -100,10 +90,11 @@ def learn_waiting(
     *,
     is_clicks: bool,
     displayed: Sequence[Any] | None = None,
+    evidence: Evidence | None = None,
 ) -> Reply:
     """Learn a query that waits, which waits no longer. Raises ValueError.
 
-    `displayed` are its documents as the client displayed them, if it says so.
+    `displayed` are its documents as the client displayed them, if it says so. The evidence counts if the query goes.
     """
     number = state._pending.number(query_id) or 0
     text, scores, drawn = state._pending.get(query_id)
@@ -115,8 +106,9 @@ def learn_waiting(
         loss: float | None = None
         by: np.ndarray | None = None
         y: Any
+        count_evidence(state, changes, evidence, len(feedback))
         if is_clicks:
-            shown = Impression.from_dict(json.loads(drawn))
+            shown = drawn_as(drawn)
             changed = displayed is not None and tuple(displayed) != shown.page
             if displayed is not None and changed:
                 answers.require_known(displayed, query.ids or ())
@@ -137,8 +129,8 @@ def learn_waiting(
         else:
             if drawn:
                 answers.require_few_pairs(query, len(text))
-                ranking = arranged(read(request_of(text)), dict(zip(query.ids or (), scores, strict=True)), drawn)["ranking"]
-                scores = answers.as_served(query.ids, ranking)
+                served = arranged(read(request_of(text)), dict(zip(query.ids or (), scores, strict=True)), drawn_as(drawn))
+                scores = answers.as_served(query.ids, served["ranking"])
             query = _placed(query, scores)
             if ungraded == "skip":
                 of_all = dict(zip(query.ids or (), scores, strict=True))
@@ -165,65 +157,6 @@ def learn_waiting(
     return reply
 
 
-def arranged(message: Any, scores: dict[Any, float], drawn: str | None) -> dict[str, Any]:
-    """The answer to a query, with the documents of its page first, without those that it excludes."""
-    excluded = () if message.excluded is UNSET else {*message.excluded}
-    left = {name: score for name, score in scores.items() if name not in excluded} if excluded else scores
-    return answers.ranked(message.id, left, None if drawn is None else Impression.from_dict(json.loads(drawn)).page)
-
-
-def query_of(state: ServiceState, message: Any, only: Any = None, *, n_bytes: int | None = None) -> Block:
-    """The query of a message, all of its documents or some.
-
-    Parameters
-    ----------
-    state
-        The state, with the model that is to rank or learn it.
-    message
-        The request.
-    only
-        The documents that are meant; None for all.
-    n_bytes
-        Size of a new request, which must not ask for too large an array; None for one that was accepted before.
-    """
-    asked, context = message.asked(), message.context
-    context = None if context is UNSET else context
-    if n_bytes is not None and len(asked) > MAX_DOCUMENTS:
-        raise ValueError(f"docs has {len(asked)} documents; a query may have {MAX_DOCUMENTS}")
-    if only is not None:
-        is_runs = isinstance(asked, Runs)
-        answers.require_known(only, asked.ids if is_runs else asked)
-        if is_runs:
-            raise ValueError("ungraded is 'skip'; documents of runs cannot be left out: ranks are those of whole lists")
-        asked = {name: features for name, features in asked.items() if name in only}
-    models = [state.model] if state.challenge is None else [state.model, state.challenge.model]
-    if isinstance(asked, Columns):
-        asked = asked.as_block(categories=abilities_of(state.model).takes_documents, missing=all(map(_takes_missing, models)))
-    query = read_query(asked, context=context, documents=abilities_of(state.model).takes_documents)
-    if n_bytes is not None:
-        if context is not None and not (state.takes_any_context or any(abilities_of(each).takes_context for each in models)):
-            require_taken(state.model, query)
-        for model in models:
-            answers.require_moderate(model, query, n_bytes)
-            if model.abilities.takes_context and context is not None:
-                answers.require_short_context(query, context, n_bytes)
-    return query
-
-
-def _takes_missing(model: Any) -> bool:
-    """Whether a model reads NaN as a missing value: its first step that reads does, and curves have begun with such queries."""
-    reader = next(able for step in steps_of(model) if not (able := abilities_of(step)).passes_documents)
-    return reader.takes_missing and all(getattr(part, "has_curves", True) for part in parts_of(model))
-
-
-def remembering(state: ServiceState, query: Block, at: float) -> Block:
-    """A query that is ranked at a time; what steps make of earlier feedback on it waits with it (`Block.remembered`)."""
-    remembers = abilities_of(state.model).remembers
-    if state.challenge is not None:
-        remembers = remembers or abilities_of(state.challenge.model).remembers
-    return query._replace(remembered={AT: [at]}) if remembers else query
-
-
 def _asked_at(query: Block, at: float | None) -> Block:
     """A query that waits, with the time at which it was asked, which may have been set back (`stored_times`)."""
     kept = query.remembered
@@ -238,7 +171,7 @@ def _compares(model: Any, shown: Impression) -> bool:
 
 def _count_impression(state: ServiceState, query: Block, y: Clicks, at: float | None, changes: all_or_nothing) -> None:
     """Let the steps that remember feedback (`History`) count a list that the rankers cannot learn from."""
-    for model in [state.model] if state.challenge is None else [state.model, state.challenge.model]:
+    for model in state.models:
         for step in steps_of(model)[:-1]:
             if abilities_of(step).remembers:
                 changes.include(step, query)
@@ -261,77 +194,6 @@ def _part_of(query: Block, part: Block) -> Block:
     rows, n = [place[name] for name in part.ids or ()], len(place)
     kept = {name: np.array(own).reshape(n, -1)[rows].ravel().tolist() for name, own in query.remembered.items() if name != AT}
     return part._replace(remembered={AT: query.remembered[AT], **kept})
-
-
-def block_of(state: ServiceState, number: int, text: str) -> Block:
-    """The query that waits under a number, and was asked by this request: as it was read, or read again."""
-    block = state._read.get(number)
-    if block is None:
-        block = query_of(state, read(request_of(text)))._replace(remembered=remembered_in(text))
-        state._hold(number, len(text), block)
-    return block
-
-
-def known_documents(state: ServiceState, number: int, waiting: Any) -> Any:
-    """The documents that feedback may be about on a query that waits: text, scores, draw."""
-    text, _, drawn = waiting
-    if not drawn:
-        return block_of(state, number, text).ids or ()
-    found = json.loads(drawn)
-    return [*found["order"], *[document for _, document in found.get("pinned", ())]]
-
-
-def pages_of(query_id: str | int) -> list[Any]:
-    """The ids under which the rankings of an id wait, such as the pages of a result: itself, and others that no client is told.
-
-    Examples
-    --------
-    >>> [asked_as(page) for page in pages_of("q1")[:3]]
-    ['q1', 'q1', 'q1']
-    """
-    told = json.dumps(query_id)
-    return [query_id, *[f"{_MARK}{page} {told}" for page in range(2, _MOST_PAGES + 1) if len(told) < MAX_ID_LENGTH - 10]]
-
-
-def asked_as(page: Any) -> Any:
-    """The id that a client gave, of one of `pages_of`.
-
-    Examples
-    --------
-    >>> [asked_as(page) for page in pages_of(7)[:2]]
-    [7, 7]
-    """
-    return json.loads(page.partition(" ")[2]) if type(page) is str and page[:1] == _MARK else page
-
-
-def page_for(state: ServiceState, query_id: str | int, documents: Collection[Any]) -> Any:
-    """The id under which a ranking of an id is to wait, whose feedback may be about these documents.
-
-    One of the same documents that waits gives way to it.
-    """
-    if query_id not in state._pending._queries:
-        return query_id
-    pages = pages_of(query_id)
-    for page in pages:
-        if page not in state._pending._queries:
-            if state.learned_as(page) is None:
-                return page
-        elif _known(state, page) == {*documents}:
-            return page
-    return pages[-1]
-
-
-def meant(state: ServiceState, query_id: str | int, documents: Collection[Any]) -> Any:
-    """The id under which the ranking waits that feedback on these documents is meant for: the last one that has them all."""
-    waiting = [page for page in pages_of(query_id) if page in state._pending._queries]
-    if waiting in ([], [query_id]):
-        return query_id
-    return next((page for page in waiting[::-1] if _known(state, page).issuperset(documents)), query_id)
-
-
-def _known(state: ServiceState, page: Any) -> set[Any]:
-    """The documents that feedback on a ranking that waits may be about."""
-    return {*known_documents(state, state._pending.number(page) or 0, state._pending.get(page))}
 
 
 def forget_query(state: ServiceState, query_id: Any, counted: str, reply: Reply, digest: int = 0) -> Reply:
@@ -387,7 +249,7 @@ def _learn_once(
 ) -> None:
     """Let the models learn a query from `Clicks` or grades (m,); `changes` undo it (`_changing`).
 
-    The query is of so many bytes, which limit what its new features may add to the models, unless it is replayed.
+    The query has `n_bytes`, which limit what its new features may add to the models, unless it is replayed.
     """
     challenge, clicked = state.challenge, isinstance(y, Clicks)
     drafted = clicked and drafted_by_challenge(y)

@@ -183,7 +183,7 @@ IN_BINARY = (
     "lowest byte first, NaN for a missing value"
 )
 
-#: An example of each kind of request, whose name is that of its type in small letters.
+#: An example of each kind of request, whose name is its type in small letters.
 EXAMPLES: dict[type[Message] | type[Command], dict[str, Any]] = {
     Rank: {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}},
     Explain: {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}, "explain": ["a", "b"]},
@@ -231,7 +231,7 @@ class Forget(Struct, kw_only=True, forbid_unknown_fields=True):
 class RollBack(Struct, kw_only=True, forbid_unknown_fields=True):
     """which model is to be restored"""
 
-    to: Annotated[str, _about("a day of which the model is kept; without it, the model before")] | UnsetType = UNSET
+    to: Annotated[str, _about("a day whose model is kept; without it, the model before")] | UnsetType = UNSET
 
 
 class Answered(TypedDict):
@@ -253,7 +253,7 @@ class Ranked(Answered):
 class Explanation(TypedDict):
     """why one document scores higher than another"""
 
-    difference: Annotated[float, _about("the score of the first document less that of the second")]
+    difference: Annotated[float, _about("the score of the first document less the score of the second")]
     contributions: Annotated[list[tuple[str, float]], _about("of the features, largest first; they add up to the difference")]
     exact: Annotated[bool, _about("false: shares of a model whose scores are no sum over features, such as trees")]
 
@@ -338,11 +338,11 @@ class Ready(TypedDict):
     seconds_ahead: NotRequired[Annotated[float, _about("how far stored times lie ahead of the clock, if they do")]]
     remedy: NotRequired[str]
     error: NotRequired[Annotated[str, _about("why requests should go elsewhere")]]
-    disk_full: NotRequired[Annotated[str, _about("why nothing is learned now; rankings go on")]]
+    disk_full: NotRequired[Annotated[str, _about("why nothing is learned now; rankings continue")]]
 
 
 class Refusal(TypedDict):
     """why a request was refused, or failed"""
 
     error: str
-    request_id: Annotated[str, _about("in X-Request-Id, too: that of the request, or a new one")]
+    request_id: Annotated[str, _about("in X-Request-Id, too: the id that the request has, or a new one")]

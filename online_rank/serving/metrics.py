@@ -78,7 +78,7 @@ class Figures:
         self._registry.register(_OfModels(models))
 
     def answered(self, path: str, status: int, seconds: float) -> None:
-        """Count a request that was answered after so many seconds."""
+        """Count a request that was answered after some seconds."""
         path = path if path in self._paths else "other"
         counter = self._requests.get((path, status))
         if counter is None:
@@ -144,7 +144,7 @@ class _OfModels:
             text = "Mean, over the lists drawn, of the least share of the greedy list's DCG that such a draw keeps"
             yield "kept_share", text, service.kept_mean
         if service.challenge is not None:
-            text = "By how much the loss of the serving model exceeds that of the challenger"
+            text = "By how much the loss of the serving model exceeds the challenger's"
             yield from _with_interval("challenger_difference", text, service.challenge.difference())
 
 

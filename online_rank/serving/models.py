@@ -51,7 +51,7 @@ class Models:
         The size of all folders from which further keys are refused; None for no limit.
     ttl
         Seconds after which a key is deleted to which no request came; None keeps all. They are seconds in which the directory
-        is served, whatever the system clock shows.
+        is served, regardless of the system clock.
     replace_model
         As for `DurableService`.
     idle
@@ -105,13 +105,13 @@ class Models:
             raise ValueError("one model for each key needs a directory (--checkpoint); a PostgreSQL database holds one model")
         if snapshots and directory is None:
             raise ValueError("snapshots need a directory (--checkpoint) to keep models in")
+
+        def served(path: str | Path | None) -> ServedModel:
+            return ServedModel(DurableService(make(), path, every, replace_model, remember), idle, snapshots)
+
         self.by_key = by_key
         self._n_snapshots = snapshots
-        self._make = make
-        self._directory = directory
-        self._every = every
-        self._replace_model = replace_model
-        self._remember = remember
+        self._make, self._served = make, served
         self._max_open = max_open
         self._max_keys = max_keys
         self._idle = idle
@@ -127,13 +127,12 @@ class Models:
         self.n_bytes = 0
         self._n_deleted = 0
         self._put_away_counts: collections.Counter[str] = collections.Counter()
-        if by_key and self._directory is not None:
-            with _remedy():
-                self._keys = Keys(Path(self._directory))
-            self.n_bytes = sum(usage_of(self._keys.folder(key)) for key in self._keys.names)
-        elif not by_key:
-            with _remedy():
-                self.open_models[""] = only or self._served(self._directory)
+        with _remedy():
+            if not by_key:
+                self.open_models[""] = only or served(directory)
+            elif directory is not None:
+                self._keys = Keys(Path(directory))
+                self.n_bytes = sum(usage_of(self._keys.folder(key)) for key in self._keys.names)
 
     @property
     def n_keys(self) -> int:
@@ -164,7 +163,7 @@ class Models:
 
     @property
     def why_not_ready(self) -> str:
-        """Why requests should go elsewhere; empty where they need not."""
+        """Why requests should go elsewhere; empty if they should not."""
         return ""
 
     def gauges(self) -> Iterator[tuple[str, str, float]]:
@@ -332,10 +331,6 @@ class Models:
         if "error" not in tried.answer:
             raise KeyRefused(404, "there is no model under this key")
         return answered(tried)
-
-    def _served(self, path: str | Path | None) -> ServedModel:
-        durable = DurableService(self._make(), path, self._every, self._replace_model, self._remember)
-        return ServedModel(durable, self._idle, self._n_snapshots)
 
     def _opened(self, key: str) -> ServedModel:
         """The model of a key. Raises OSError and ValueError."""

@@ -282,18 +282,18 @@ class Monitor:
 def _compared(ranker: Any) -> np.ndarray | None:
     """The weights of features, if they are few enough to be compared; otherwise they are not even copied."""
     if isinstance(ranker, Hedged):
-        return None  # Its weights are those of members.
+        return None  # Its weights belong to members.
     few = getattr(ranker, "n_features", 0) <= _LARGEST_COMPARED
     weights = getattr(ranker, "weights", None) if few else None
     return weights if isinstance(weights, np.ndarray) and len(weights) <= _LARGEST_COMPARED else None
 
 
 def _changes(model: Any, before: np.ndarray, most: int = 3) -> list[list[Any]] | None:
-    """The features whose weights changed most: name and change. None if there are no weights to compare."""
+    """The features whose weights changed most: name and change. None without weights to compare."""
     ranker = serving_ranker(model)
     after = _compared(ranker)
     if after is None or not len(after) or len(before) > len(after):
-        # Also where a model that began anew, or another one, ranks by fewer features.
+        # Also if a model that began again, or another one, ranks by fewer features.
         return None
     change = after - np.concatenate((before, np.zeros(len(after) - len(before))))
     return [pair for pair in _named(ranker, change, _places_of_largest(change, most)) if pair[1]]

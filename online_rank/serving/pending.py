@@ -25,7 +25,7 @@ class PendingQueries(WaitingQueries):
 
     The oldest are dropped when all of them take too much memory, and, when others come, after their time. With a window
     (`FeedbackPlan`), feedback on a query is gathered until the window ends; feedback that comes before its query waits for it
-    as long. Time is that of the events, and moves with them. Windows of the oldest end sooner where they would be forgotten, if
+    as long. Time is the time of events, and moves with them. Windows of the oldest end sooner where they would be forgotten, if
     anything was given to them.
 
     Parameters
@@ -130,7 +130,7 @@ class PendingQueries(WaitingQueries):
     ) -> None:
         """Take feedback that is not late; what has a later time already stays. `changes` undo it.
 
-        `now` is the time that it is, where that of the feedback is ahead of it.
+        `now` is the time that it is, if the time of the feedback is ahead of it.
         """
         before = self._given.get(query_id, {})
         kept = {document: {**kinds} for document, kinds in before.items()}
@@ -172,7 +172,7 @@ class PendingQueries(WaitingQueries):
     def _expired(self, at: float, coming: Hashable = None) -> list[Hashable]:
         """It becomes a time: the queries whose early feedback is to be forgotten.
 
-        Not that of `coming`: this query, or more feedback on it, comes now.
+        Feedback on `coming` stays: this query, or more feedback on it, comes now.
         """
         self.now = max(self.now, at)
         over = itertools.takewhile(lambda query_id: self._early[query_id] + (self.window or 0.0) <= at, self._early)
@@ -274,8 +274,8 @@ class PendingQueries(WaitingQueries):
     ) -> None:
         """A query waits under its number; the queries `gone`, and one under its id, go. `changes` undo it.
 
-        Those are forgotten; of those that feedback was given for, the windows end. `now` is the time that it is, where that of
-        the query is ahead of it. `spill` must follow.
+        They are forgotten; if feedback was given for one, its window ends. `now` is the time that it is, if the time of the
+        query is ahead of it. `spill` must follow.
         """
         forgotten = self._forgotten({*gone}, query_id) if gone else []
         come = [query_id] if query_id in self._early else []
@@ -305,7 +305,7 @@ class PendingQueries(WaitingQueries):
                 self._ungraded.pop(query_id, None)
 
     def leave(self, changes: all_or_nothing, query_id: Hashable) -> None:
-        """The query under an id, if there is one, waits no longer; `changes` undo it.
+        """The query under an id, if one waits, waits no longer; `changes` undo it.
 
         The last of the changes: what was given to it comes back at the end if it is undone.
         """
@@ -327,7 +327,7 @@ class PendingQueries(WaitingQueries):
         self._derive()
 
     def _record(self, log: list[Undo], _: Any = None) -> None:
-        """Add to a log what undoes changes of attributes, and makes anew what is derived; of entries see `include_entries`."""
+        """Add to a log what undoes changes of attributes, and derives again what is derived; for entries: `include_entries`."""
         log += [self._derive, functools.partial(vars(self).update, vars(self).copy())]
 
     def change_plan(self, plan: FeedbackPlan | None, at: float) -> None:
@@ -341,7 +341,7 @@ class PendingQueries(WaitingQueries):
         self._derive()
 
     def latest_time(self) -> float:
-        """The latest time of all that waits, and of the windows; minus infinity if there is none."""
+        """The latest time of all that waits, and of the windows; minus infinity without any."""
         ranked = [at for _, _, at, _ in self._queries.values() if at is not None]
         given = [at for given in self._given.values() for kinds in given.values() for _, at in kinds.values()]
         others = [at for _, at in self._ungraded.values()]

@@ -28,8 +28,8 @@ class FeedbackPlan:
     Parameters
     ----------
     window
-        Seconds after its ranking for which a query takes feedback; None to learn from the first feedback. The time is that of
-        requests (`"ts"`), or of their arrival if they have none.
+        Seconds after its ranking for which a query takes feedback; None to learn from the first feedback. The time is in
+        requests (`"ts"`), or else the time of their arrival.
     events
         The value of an event of each kind, for example `{"click": 1, "purchase": 3}`. It needs a window.
     total
@@ -79,7 +79,7 @@ class FeedbackPlan:
         self.unanswered = unanswered
 
     def value_of(self, event: Any, value: Any) -> float:
-        """The value of an event: its own value, or that of its kind. Raises ValueError."""
+        """The value of an event: its own value, or the value of its kind. Raises ValueError."""
         known = self.events or {}
         if not isinstance(event, str) or event not in known:
             declared = ", ".join(map(repr, known)) or "none"

@@ -1,6 +1,6 @@
 """A ranker behind JSON lines, for programs in any language.
 
-Each request is a JSON object on a line of its own, a message of `online_rank.serving.messages`, and each gets one line in
+Each request is a JSON object on one line, a message of `online_rank.serving.messages`, and each gets one line in
 answer, in order:
 
     {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}}
@@ -29,11 +29,11 @@ from online_rank.base import ranker_of
 from online_rank.base.growth import growth_limited
 from online_rank.base.undo import all_or_nothing
 from online_rank.limits import MAX_COUNT, is_integer
-from online_rank.serving import learning, messages, ranking, windows
+from online_rank.serving import learning, messages, queries, ranking, windows
 from online_rank.serving.clock import CLOCK
-from online_rank.serving.evidence import day_of
+from online_rank.serving.evidence import DAY, evidence_of
 from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
-from online_rank.serving.reading import RequestError, read
+from online_rank.serving.reading import RequestError, read, request_of
 from online_rank.serving.service_state import ServiceState
 from online_rank.storage.files import from_bytes
 
@@ -96,7 +96,7 @@ class RankingService(ServiceState):
         line
             Its number, for error answers.
         at
-            When it arrived, in seconds: its time, where it has none of its own (`"ts"`); None for the time on the clock.
+            When it arrived, in seconds: its time, if it has no `"ts"`; None for the time on the clock.
         kinds
             The kinds of requests that are answered, by the names of their types in small letters; None for all.
         greedy
@@ -108,9 +108,7 @@ class RankingService(ServiceState):
             known = {} if isinstance(message, messages.Command) else {"id": message.id}
             if greedy and isinstance(message, messages.Rank):
                 message.greedy = True
-            kind = type(message).__name__.lower()
-            if kinds is not None and kind not in kinds:
-                error = f"this is a request of the kind {kind}; here it must be of the kind {' or '.join(sorted(kinds))}"
+            if error := other_kind(message, kinds):
                 return Reply({**known, "error": error, "line": line}, is_refused=True)
             reply = self._handled(message, request, at)
         except RequestError as refused:
@@ -158,9 +156,10 @@ class RankingService(ServiceState):
             done = {} if is_rank else {"accepted" if gathers else "learned": False}
             return Reply({"id": message.id, **done, "duplicate": True})
         text, scores, drawn = waiting
-        ids = learning.block_of(self, self._pending.number(message.id) or 0, text).ids or ()
-        asked: Any = read(learning.request_of(text))
-        return Reply(learning.arranged(asked, dict(zip(ids, scores, strict=True)), drawn))
+        ids = queries.block_of(self, self._pending.number(message.id) or 0, text).ids or ()
+        asked: Any = read(request_of(text))
+        shown = None if drawn is None else queries.drawn_as(drawn)
+        return Reply(queries.arranged(asked, dict(zip(ids, scores, strict=True)), shown))
 
     def exchange_model(self, model: Any, content: bytes) -> Outcome:
         """Replace the model as `replace_model` does, between two requests.
@@ -199,12 +198,14 @@ class RankingService(ServiceState):
         if kind == "rank":
             self._rank_again(*rest, number=number, waiting=waiting)
         elif kind == "learn":
-            learning.learn(self, message, feedback, _times(rest[2:3]), *rest[3:])
+            day = rest[3] if rest[3:] else None
+            evidence = None if day is None else evidence_of(message, day * DAY)
+            learning.learn(self, message, feedback, _times(rest[2:3]), evidence)
         elif kind == "teach":
             learning.teach(self, message, feedback, _times(rest[1:]), n_bytes=None)
         elif kind == "feedback":
             _times(rest)
-            windows.take(self, message, windows.given_by(self, message), *rest)
+            windows.take(self, message, windows.given_by(self, message), evidence_of(message, rest[-1]), *rest)
         elif kind == "close":
             windows.close(self, rest[0], outcome)
         elif kind == "replace":
@@ -264,8 +265,7 @@ class RankingService(ServiceState):
             return windows.gather(self, message, request, own, now)
         if isinstance(message, messages.Event):
             raise ValueError("events are added up over a window, and this service has none: start it with --feedback-window")
-        day = day_of(message, now) if isinstance(message, messages.Clicks) else None
-        return learning.learn(self, message, request, learned_at, day)
+        return learning.learn(self, message, request, learned_at, evidence_of(message, now))
 
     def _times(self, ts: float | None, at: float | None) -> tuple[float, float]:
         """A request's own time, and the time that it is, which is not ahead of the clock; `at` is when it arrived.
@@ -281,6 +281,14 @@ class RankingService(ServiceState):
                 f"ts is {ts}, {own - latest:,.0f} seconds ahead of the clock; {self.clock_skew:g} are accepted (--clock-skew)"
             )
         return own, min(own, latest)
+
+
+def other_kind(message: Any, kinds: Collection[str] | None) -> str:
+    """Why a message is refused where only some kinds are answered; empty if it is of one of them, or all are."""
+    kind = type(message).__name__.lower()
+    if kinds is None or kind in kinds:
+        return ""
+    return f"this is a request of the kind {kind}; here it must be of the kind {' or '.join(sorted(kinds))}"
 
 
 def _times(times: list[Any]) -> float | None:

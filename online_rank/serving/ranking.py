@@ -2,7 +2,6 @@
 
 import functools
 import json
-from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -10,17 +9,17 @@ from msgspec import UNSET
 
 from online_rank.base import abilities_of, ranker_of
 from online_rank.base.undo import all_or_nothing
-from online_rank.feedback import Greedy
+from online_rank.feedback import Greedy, Impression
 from online_rank.query import Block
 from online_rank.serving import messages
 from online_rank.serving.answers import explained
 from online_rank.serving.challenge import seen_by
-from online_rank.serving.learning import arranged, known_documents, page_for, query_of, remembering
 from online_rank.serving.outcomes import Outcome, Reply
+from online_rank.serving.queries import arranged, known_documents, page_for, query_of, remembering
 from online_rank.serving.reading import text_of
 from online_rank.serving.service_state import ServiceState
 
-#: Approximate memory of a waiting query besides its text, and of each document besides its features: names, scores, the draw.
+#: Approximate memory of a waiting query without its text, and of each document without its features: names, scores, the draw.
 _ENTRY = 500
 _DOCUMENT = 200
 
@@ -37,16 +36,14 @@ def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float,
     text = text_of(request, query.remembered)
     # Before anything is drawn, because a refused request must not change the next draw.
     size, pins = room_for(state, query, text), _pins(message)
-    if pins and not (abilities_of(state.model).draws or message.greedy is True):
+    if pins and not (state.draws or message.greedy is True):
         raise ValueError("pinned and excluded are for lists that are drawn, to learn from clicks; this service ranks by scores")
     if message.greedy is True:
-        shown = Greedy(None).show(scores, 0, **pins) if pins else None
-        answer = arranged(message, scores, None if shown is None else json.dumps(shown.to_dict()))
+        answer = arranged(message, scores, Greedy(None).show(scores, 0, **pins) if pins else None)
         return Reply({name: value for name, value in answer.items() if name != "shown"})
     with all_or_nothing(state) as changes:
-        answer, drawn, n_shown, kept, n_asked = arranged(message, scores, None), None, None, None, 0
-        known = query.ids or ()
-        if abilities_of(state.model).draws:
+        shown, n_shown, n_asked = None, None, 0
+        if state.draws:
             ranker, challenge = ranker_of(state.model), state.challenge
             changes.undo_by(functools.partial(vars(ranker).update, {"_n_shown": ranker.n_shown}))
             shown = state.model.show_one(seen_by(state.model, query), **pins)
@@ -54,13 +51,10 @@ def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float,
                 shown = challenge.drafted(shown, state.model, query, pins) or shown
                 challenge.n_asked += 1
                 n_asked = challenge.n_asked
-            drawn = json.dumps(shown.to_dict(), separators=(",", ":"))
-            answer, known = arranged(message, scores, drawn), shown.page
-            n_shown, kept = ranker.n_shown, shown.kept
-        # Clicks on the page before may still come.
+            n_shown = ranker.n_shown
         reply = waits(
-            state, changes, message, query, text, [*scores.values()], drawn, at, now, size=size, known=known, answer=answer,
-            n_shown=n_shown, kept=kept, n_asked=n_asked,
+            state, changes, message, query, text, [*scores.values()], shown, at, now, size=size,
+            answer=arranged(message, scores, shown), n_shown=n_shown, n_asked=n_asked,
         )  # fmt: skip
     state._pending.spill()
     return reply
@@ -82,22 +76,23 @@ def waits(
     query: Block,
     text: str,
     scores: list[float],
-    drawn: str | None,
+    shown: Impression | None,
     at: float,
     now: float,
     *,
     size: int,
-    known: Collection[Any],
     answer: dict[str, Any],
-    n_shown: int | None,
-    kept: float | None,
     n_asked: int,
+    n_shown: int | None = None,
 ) -> Reply:
-    """A query that was ranked waits, for feedback on the documents `known`; the last of the changes, which undo it.
+    """A query that was ranked waits, for feedback on the list `shown`, if one was drawn; last of the changes, which undo it.
 
     There must be room for its `size` (`room_for`).
     """
-    pending = state._pending
+    pending, drawn, kept, known = state._pending, None, None, query.ids or ()
+    if shown is not None:
+        drawn, kept, known = json.dumps(shown.to_dict(), separators=(",", ":")), shown.kept, shown.page
+    # Clicks on the page before may still come.
     query_id = page_for(state, message.id, known)
     waiting = (query_id, size, at, text, scores, drawn)
     number, gone = None, list[int]()
@@ -117,14 +112,14 @@ def waits(
 
 
 def room_for(state: ServiceState, query: Block, text: str) -> int:
-    """About the bytes that a query takes while it waits. Raises ValueError if there is no room for it."""
+    """About the bytes that a query takes while it waits. Raises ValueError if it takes too much."""
     size = _ENTRY + len(text) * (1 if text.isascii() else 4) + _DOCUMENT * query.n_documents
     state._pending.require_room(size)
     return size
 
 
 def _pins(message: messages.Rank) -> dict[str, Any]:
-    """What `show_one` is told of pinned and excluded documents, if a message has them. Raises ValueError."""
+    """The arguments of `show_one` for pinned and excluded documents, if a message has them. Raises ValueError."""
     pins: dict[str, Any] = {}
     if message.pinned is not UNSET:
         pinned = pins["pinned"] = dict[int, Any]()

@@ -1,4 +1,4 @@
-"""Readers: processes that rank by themselves, with the model of a learner, and leave learning to it (extra `client`)."""
+"""Readers: processes that rank with the model of a learner, and leave learning to it (extra `client`)."""
 
 import asyncio
 import collections
@@ -6,7 +6,7 @@ import contextlib
 import logging
 import time
 import zlib
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,135 +14,26 @@ from online_rank.base import abilities_of, ranker_of
 from online_rank.base.undo import all_or_nothing
 from online_rank.serving.durable import DurableService
 from online_rank.serving.elsewhere import message_of
+from online_rank.serving.leading import ANOTHER_LEADS
 from online_rank.serving.messages import BINARY, BINARY_BEGINS, Rank
 from online_rank.serving.models import KeyRefused, Models, required
-from online_rank.serving.protocol import RankingService
+from online_rank.serving.outbox import PATIENCE, Outbox
+from online_rank.serving.protocol import RankingService, other_kind
 from online_rank.serving.reading import RequestError, read
 from online_rank.serving.served import Answer, ServedModel, answered, tried
 from online_rank.storage.files import ModelFileError, from_bytes, write_atomically
 
 _log = logging.getLogger("online_rank.serving")
 
-#: Seconds between two looks at the learner's model; and until what was sent in vain is sent again.
-_BETWEEN_LOOKS, _BETWEEN_TRIES = 1.0, 0.25
-#: Most rankings sent at once, most of their bytes, and seconds for which the first of them waits for others.
-_AT_ONCE, _BYTES_AT_ONCE, _COMPANY = 64, 1 << 20, 0.01
-#: Most bytes of the rankings that wait to be sent; and the number of dropped ones that are remembered.
-_MOST_BYTES, _MOST_DROPPED = 1 << 26, 100_000
-#: Seconds for which feedback waits for its ranking to reach the learner, from here or from another reader.
-_PATIENCE = 5.0
+#: Seconds between two looks at the learner's model, and after one at a server that waits to lead; and for how long that may
+#: answer before requests should go elsewhere.
+_BETWEEN_LOOKS, _BETWEEN_TRIES, _MOST_WITHOUT_LEAD = 1.0, 0.25, 5.0
 #: Bits of the number of a draw that count; the others are the reader's.
 _COUNTED = 20
-#: What the learner answers to rankings that it will never take: those of a key that is gone, for one.
-_FINAL = (400, 404, 409, 413)
 #: What the learner answers to a reader whose token it does not know, or that may not do what readers do.
 _NO_TOKEN = (401, 403)
 _OTHER_TOKEN = "the learner refuses the token of this reader: its first token with the role admin must be one of the learner's"
 _AWAY = 503, {"error": "the learner cannot be reached: nothing is learned now; send this again"}
-
-
-class Outbox:
-    """Rankings that wait to be sent to the learner, the oldest first, in bounded memory.
-
-    Attributes
-    ----------
-    n_bytes
-        Their size.
-    n_sent, n_dropped, n_refused
-        How many the learner has taken, how many were dropped for want of room, and how many the learner refused.
-    """
-
-    def __init__(self, send: Callable[[str | None, bytes], Awaitable[Answer]]) -> None:
-        self._send = send
-        #: By key and id: several rankings of one id are sent in their order.
-        self._waiting: dict[tuple[str | None, Any, int], bytes] = {}
-        self._futures: dict[tuple[str | None, Any], list[asyncio.Future[None]]] = {}
-        self._ids: collections.Counter[tuple[str | None, Any]] = collections.Counter()
-        self._dropped: dict[tuple[str | None, Any], None] = {}
-        self._called = asyncio.Event()
-        self._number, self._status = 0, 200
-        self.n_bytes = self.n_sent = self.n_dropped = self.n_refused = 0
-
-    def put(self, key: str | None, query_id: Any, message: bytes) -> None:
-        """A ranking waits; the oldest are dropped where there is no room."""
-        self._number += 1
-        self._dropped.pop((key, query_id), None)
-        self._waiting[key, query_id, self._number] = message
-        self._ids[key, query_id] += 1
-        self.n_bytes += len(message)
-        while self.n_bytes > _MOST_BYTES:
-            oldest = next(iter(self._waiting))
-            self._leave(oldest)
-            self.n_dropped += 1
-            self._drop(oldest[:2])
-        self._called.set()
-
-    def has_dropped(self, key: str | None, query_id: Any) -> bool:
-        """Whether the last ranking under an id was dropped, or refused."""
-        return (key, query_id) in self._dropped
-
-    async def sent(self, key: str | None, query_id: Any) -> None:
-        """Wait until the learner has all rankings of an id, or they are dropped. Raises TimeoutError."""
-        if (key, query_id) in self._ids:
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._futures.setdefault((key, query_id), []).append(future)
-            await asyncio.wait_for(future, _PATIENCE)
-
-    async def send_all(self) -> None:
-        """Send what waits, as long as this runs."""
-        while True:
-            await self._called.wait()
-            if not self._futures:
-                await asyncio.sleep(_COMPANY)
-            while self._waiting:
-                if not await self.send_some():
-                    await asyncio.sleep(_BETWEEN_TRIES)
-            self._called.clear()
-
-    async def send_some(self) -> bool:
-        """Send the oldest that wait. Returns whether the learner has answered."""
-        key, size, some = next(iter(self._waiting))[0], 0, list[tuple[str | None, Any, int]]()
-        for each, message in self._waiting.items():
-            if each[0] != key or len(some) == _AT_ONCE or (size + len(message) > _BYTES_AT_ONCE and some):
-                break
-            some.append(each)
-            size += len(message)
-        body = b"[" + b",".join([self._waiting[each] for each in some]) + b"]"
-        status, answer = await self._send(key, body)
-        if status != 200 and status not in _FINAL:
-            if status != self._status:
-                _log.error("the learner takes no rankings now; they wait: %d: %s", status, answer.get("error"))
-            self._status = status
-            # A key whose model cannot be opened does not hold up the others.
-            if any(each[0] != key for each in self._waiting):
-                for each in [each for each in self._waiting if each[0] == key]:
-                    self._waiting[each] = self._waiting.pop(each)
-            return False
-        self._status = status
-        refused = {each["id"]: each["error"] for each in answer.get("refused", ())}
-        for each in [each for each in some if each in self._waiting]:
-            is_refused = status != 200 or each[1] in refused
-            self.n_refused += is_refused
-            self.n_sent += not is_refused
-            if is_refused:
-                _log.error("the learner refuses a ranking: %s", refused.get(each[1], answer.get("error")))
-                self._drop(each[:2])
-            self._leave(each)
-        return True
-
-    def _drop(self, which: tuple[str | None, Any]) -> None:
-        self._dropped[which] = None
-        if len(self._dropped) > _MOST_DROPPED:
-            del self._dropped[next(iter(self._dropped))]
-
-    def _leave(self, which: tuple[str | None, Any, int]) -> None:
-        self.n_bytes -= len(self._waiting.pop(which))
-        self._ids[which[:2]] -= 1
-        if not self._ids[which[:2]]:
-            del self._ids[which[:2]]
-            for future in self._futures.pop(which[:2], []):
-                if not future.done():
-                    future.set_result(None)
 
 
 class _ReadModel(ServedModel):
@@ -159,7 +50,7 @@ class _ReadModel(ServedModel):
         self.checked = time.monotonic()
 
     def take(self, model: Any, etag: str) -> None:
-        """Rank with another model from now on; draws go on where they were."""
+        """Rank with another model from now on; draws continue where they were."""
         service = self.durable.service
         if service.draws:
             ranker_of(model).n_shown = ranker_of(service.model).n_shown
@@ -167,24 +58,11 @@ class _ReadModel(ServedModel):
         self.inputs.serve(model)
         self.etag, self._n_models = etag, self._n_models + 1
 
-    def _refused(self) -> Answer:
+    async def _refused(self, request: bytes = b"", /) -> Answer:
+        """The answer to what only a learner does."""
         return 409, {"error": f"this is a reader: send this to the learner, {self._learner}"}
 
-    async def replace(self, content: bytes) -> Answer:
-        """Not here."""
-        return self._refused()
-
-    async def roll_back(self, request: bytes = b"{}") -> Answer:
-        """Not here."""
-        return self._refused()
-
-    async def forget(self, request: bytes) -> Answer:
-        """Not here."""
-        return self._refused()
-
-    async def take_rankings(self, request: bytes) -> Answer:
-        """Not here."""
-        return self._refused()
+    replace = roll_back = forget = take_rankings = _refused
 
 
 class ReaderModels(Models):
@@ -195,7 +73,7 @@ class ReaderModels(Models):
     learner
         The address of the learner.
     name
-        The name of this reader, different from those of others: its draws follow from it.
+        The name of this reader, different from the names of others: its draws follow from it.
     key
         Name of the query parameter that names a model; None for a single model.
     token
@@ -205,6 +83,10 @@ class ReaderModels(Models):
     max_open
         Most models in memory.
     """
+
+    #: It keeps no folders.
+    _ttl = _max_bytes = None
+    _n_snapshots = 0
 
     def __init__(
         self,
@@ -226,13 +108,15 @@ class ReaderModels(Models):
         #: Nobody answers, or somebody who is no learner.
         self._failures = httpx.HTTPError, ValueError, TypeError, AttributeError
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        self._http: Any = httpx.AsyncClient(base_url=self._learner, headers=headers, timeout=_PATIENCE)
+        self._http: Any = httpx.AsyncClient(base_url=self._learner, headers=headers, timeout=PATIENCE)
         self._cache = None if cache is None else Path(cache)
         if self._cache is not None:
             self._cache.mkdir(mode=0o700, exist_ok=True)
         # No two readers draw alike, and none does again after a restart.
         self._first_draw = zlib.crc32(f"{name} {time.time_ns()}".encode()) << _COUNTED
         self._reading, self._is_refused = asyncio.Lock(), False
+        #: Since when all answers of the learner are that another server leads; None if the last one was not.
+        self._waits_since: float | None = None
         self.outbox = Outbox(lambda key, body: self._posted("/ranked", key, body))
 
     @property
@@ -242,8 +126,12 @@ class ReaderModels(Models):
 
     @property
     def why_not_ready(self) -> str:
-        """Why requests should go elsewhere: no model was read yet."""
-        return "" if self.by_key or self.open_models else "no model was read from the learner yet, and none is in the cache"
+        """Why requests should go elsewhere: no model was read yet, or the learner is a server that does not lead any more."""
+        if not (self.by_key or self.open_models):
+            return "no model was read from the learner yet, and none is in the cache"
+        # Several servers may have the learner's name, and one of them leads.
+        is_led = self._waits_since is None or time.monotonic() - self._waits_since < _MOST_WITHOUT_LEAD
+        return "" if is_led else f"{ANOTHER_LEADS} than the learner of this reader, {self._learner}"
 
     @property
     def n_keys(self) -> int:
@@ -298,11 +186,9 @@ class ReaderModels(Models):
 
     async def _passed_on(self, key: str | None, message: Any, request: bytes, kinds: Collection[str] | None) -> Answer:
         """The answer of the learner to feedback, once it has the ranking."""
-        kind, query_id = type(message).__name__.lower(), getattr(message, "id", None)
-        if kinds is not None and kind not in kinds:
-            return 403, {
-                "error": f"this is a request of the kind {kind}; here it must be of the kind {' or '.join(sorted(kinds))}"
-            }
+        query_id = getattr(message, "id", None)
+        if error := other_kind(message, kinds):
+            return 403, {"error": error}
         try:
             await self.outbox.sent(key, query_id)
         except TimeoutError:
@@ -337,6 +223,10 @@ class ReaderModels(Models):
             status, content, etag = response.status_code, response.content, response.headers.get("etag", "")
         except self._failures:
             status, content, etag = 503, b"", ""
+        if status == 503 and ANOTHER_LEADS.encode() in content:
+            self._waits_since = self._waits_since or began
+        elif status != 503 or content:
+            self._waits_since = None
         if status in _NO_TOKEN and not self._is_refused:
             _log.error("%s", _OTHER_TOKEN)
         self._is_refused = status in _NO_TOKEN
@@ -397,20 +287,14 @@ class ReaderModels(Models):
                     with contextlib.suppress(KeyRefused):
                         async with self._reading:
                             await self._read(key)
-                await asyncio.sleep(_BETWEEN_LOOKS)
+                await asyncio.sleep(_BETWEEN_LOOKS if self._waits_since is None else _BETWEEN_TRIES)
         finally:
             sending.cancel()
-
-    async def watch_the_disk(self) -> None:
-        """There is nothing to watch."""
-
-    async def watch_the_days(self) -> None:
-        """There is nothing to watch."""
 
     async def close(self) -> None:
         """Send what waits, if the learner takes it soon, and close the connections."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(PATIENCE):
                 while self.outbox.n_bytes and await self.outbox.send_some():
                     pass
         await self._http.aclose()
@@ -420,7 +304,7 @@ class ReaderModels(Models):
         return {} if self._key is None or key is None else {self._key: key}
 
     async def _posted(self, path: str, key: str | None, body: bytes) -> Answer:
-        """The learner's answer; that it is away, where there is none."""
+        """The learner's answer; that it is away, if it does not answer."""
         kind = BINARY if body.startswith(BINARY_BEGINS) else "application/json"
         try:
             response = await self._http.post(path, params=self._of(key), content=body, headers={"Content-Type": kind})

@@ -148,8 +148,8 @@ def read_as(kind: type[Any], request: bytes) -> Any:
 
 def _fields(decoder: msgspec.json.Decoder[Any], request: bytes) -> dict[str, Any]:
     """The fields that a request has, checked. Raises RequestError."""
-    # Collecting garbage would find nothing and take longer than decoding. What lets it go on is one call in C, chosen before,
-    # so that no interrupt can come in between.
+    # Collecting garbage would find nothing and take longer than decoding. It continues by one call in C, chosen before, so
+    # that no interrupt can come in between.
     go_on = gc.enable if gc.isenabled() else gc.isenabled
     try:
         gc.disable()
@@ -174,7 +174,7 @@ def _fields(decoder: msgspec.json.Decoder[Any], request: bytes) -> dict[str, Any
 
 
 def _require_distinct(fields: dict[str, Any], request: bytes) -> None:
-    """Raise RequestError if an object has a key twice, of which the decoder keeps the last.
+    """Raise RequestError if an object has a key twice; the decoder keeps the last value.
 
     Every pair has a colon, so if there are as many pairs as colons, none was lost.
     """
@@ -184,7 +184,7 @@ def _require_distinct(fields: dict[str, Any], request: bytes) -> None:
     n += sum(map(len, docs.values())) + sum([len(run) for run in runs.values() if type(run) is dict])
     if n == np.count_nonzero(np.frombuffer(request, np.uint8) == _COLON):  # `bytes.count` takes five times as long.
         return
-    # Colons outside of texts: where no quote is escaped, every second part between quotes is a text.
+    # Colons outside of texts: without escaped quotes, every second part between quotes is a text.
     if n != b"".join(re.sub(rb"\\.", b"", request).split(b'"')[::2]).count(b":"):
         json.loads(request, object_pairs_hook=_without_repeats)
 

@@ -29,7 +29,7 @@ from online_rank.storage.files import from_bytes, to_bytes
 
 _log = logging.getLogger("online_rank.serving")
 
-#: A model is replaced if the disk has room for so many files of it: in the journal, in the next checkpoint, and to spare.
+#: A model is replaced if the disk has room for this many files of it: in the journal, in the next checkpoint, and to spare.
 _ROOM = 4
 
 #: Seconds for which feedback waits for a ranking that a reader may be sending, and seconds in which readers come back after a
@@ -51,7 +51,7 @@ class ServedModel:
     durable
         The service and its journal.
     idle
-        After how many seconds without a request time goes on by itself; None for never.
+        After how many seconds without a request time passes by the clock; None for never.
     snapshots
         For how many days the model with which each began is kept; 0 for none.
     """
@@ -156,11 +156,11 @@ class ServedModel:
 
     def explain(self, request: bytes) -> Answer:
         """Answer a request for an explanation, and no other. Nothing changes."""
-        # Another kind is a mistake on this path, whatever the client may do.
+        # Another kind is a mistake on this path, regardless of what the client may do.
         return answered(self.durable.service.handle(request, kinds=("explain",))._replace(is_refused=False))
 
     def let_time_pass(self) -> None:
-        """Learn the queries whose windows have ended meanwhile, where no requests come."""
+        """Learn the queries whose windows have ended while no requests came."""
         since, then = self._moved
         passed, service = time.monotonic() - since, self.durable.service
         if self.commits.is_working and self._idle is not None and then is not None and passed >= self._idle:
@@ -231,7 +231,7 @@ class ServedModel:
 
     @property
     def version(self) -> str:
-        """What tells the current model from those before, and from those of other processes."""
+        """What distinguishes the current model from models before, and from models of other processes."""
         return f"{self._run}-{self._n_models}"
 
     def model_file(self) -> bytes:
@@ -240,7 +240,7 @@ class ServedModel:
             self._file = self.version, to_bytes(self.durable.service.model)
         return self._file[1]
 
-    async def take_rankings(self, request: bytes) -> Answer:
+    async def take_rankings(self, request: bytes, /) -> Answer:
         """Let queries wait that were ranked elsewhere (`messages.Elsewhere`); they are on the disk when this returns."""
         try:
             rankings = rankings_in(request)
@@ -273,8 +273,8 @@ class ServedModel:
             self.n_users -= 1
         return 200, {"ranked": len(rankings) - len(refused), "refused": refused}
 
-    async def replace(self, content: bytes) -> Answer:
-        """Replace the model by that of a file; `roll_back` restores the previous one.
+    async def replace(self, content: bytes, /) -> Answer:
+        """Replace the model by one from a file; `roll_back` restores the previous one.
 
         The file is checked in full, and the model ranks once, while requests are answered; then it is exchanged between two of
         them.
@@ -296,7 +296,7 @@ class ServedModel:
         finally:
             self.n_users -= 1
 
-    async def roll_back(self, request: bytes = b"{}") -> Answer:
+    async def roll_back(self, request: bytes = b"{}", /) -> Answer:
         """Restore the model that was replaced last, or the one with which a day began; without a day, again undoes this."""
         try:
             day = read_as(RollBack, request).to
@@ -327,7 +327,7 @@ class ServedModel:
         except (OSError, TypeError, ValueError) as error:
             _log.error("the model with which %s began cannot be kept: %s", day, error)
 
-    async def forget(self, request: bytes) -> Answer:
+    async def forget(self, request: bytes, /) -> Answer:
         """Forget queries, and the features that their context made (`Forget`); the files have none of it when this returns."""
         try:
             wanted = read_as(Forget, request)
@@ -384,7 +384,7 @@ class ServedModel:
             await on_disk
         except CommitError as error:
             return 503, {"error": str(error)}
-        # It is in the journal, with the model before it: the next checkpoint or a restart makes up for whatever fails now.
+        # It is in the journal, with the model before it: the next checkpoint or a restart makes up for any failure now.
         try:
             await asyncio.to_thread(self.kept.put, before)
             await commits.checkpoint()
@@ -428,13 +428,13 @@ class ServedModel:
         await asyncio.to_thread(self.durable.close)
 
     def put_away(self) -> None:
-        """Write a checkpoint, unless there is one of all changes, and release the directory; while nobody uses it, from any
+        """Write a checkpoint, unless one has all changes, and release the directory; while nobody uses it, from any
         thread.
 
         Raises
         ------
         OSError, ValueError, MemoryError
-            It cannot be written; the model goes on.
+            It cannot be written; the model continues.
         """
         if not self.durable.is_saved:
             self.durable.save()

@@ -75,7 +75,7 @@ def most_connections(limits: Limits, n_models: int) -> int:
 def keep_one_arena() -> None:
     """Let all threads of this process allocate from one arena, where the C library is glibc; before threads are started.
 
-    By itself each thread gets an arena of its own. What threads read and write then leaves holes in all of them, and the memory
+    Otherwise each thread gets a separate arena. What threads read and write then leaves holes in all of them, and the memory
     of a server that learns grows slowly for as long as it runs.
     """
     if sys.platform == "linux":
@@ -93,7 +93,7 @@ def server(app: Any, n_models: int = 1) -> uvicorn.Server:
 
     config = uvicorn.Config(
         app,
-        http=connection,  # type: ignore[arg-type]  # whatever makes a protocol
+        http=connection,  # type: ignore[arg-type]  # anything that makes a protocol
         log_config=None,
         access_log=False,
         # Nothing asks for the address of a client.
@@ -108,7 +108,7 @@ def server(app: Any, n_models: int = 1) -> uvicorn.Server:
 
 
 class _Turns(selectors.DefaultSelector):
-    """Waits for events, and keeps since when those of the present turn of the loop, and of the one before, may have waited."""
+    """Waits for events, and keeps since when events of the present turn of the loop, and of the one before, may have waited."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -93,9 +93,6 @@ class ServiceState:
         integer("wait_bytes", wait_bytes, 1)
         flag("learn_served", learn_served)
         real("clock_skew", clock_skew, 0.0)
-        # A challenger within a budget learns from lists before it may serve.
-        for each in (model,) if challenge is None or challenge.keep is not None else (model, challenge.model):
-            _require_met(each)
         self.model = model
         self.measure = measure
         self.wait = wait
@@ -105,11 +102,14 @@ class ServiceState:
         self.plan = plan
         self.challenge = challenge
         self.clock_skew = clock_skew
+        # A challenger within a budget learns from lists before it may serve.
+        for each in self.models if challenge is None or challenge.keep is None else [model]:
+            _require_met(each)
         if challenge is not None:
             challenge.require_rival(model)
         self.n_changes = 0
         #: None while the model is the one that the service began with; then the origin of the challenger that was promoted,
-        #: or "". A restart with the same command goes on with the new model, whatever its settings.
+        #: or "". A restart with the same command continues with the new model, regardless of its settings.
         self._promoted: str | None = None
         #: The model that was replaced last, by a file or by the challenger, in this process or in the journal that it replayed.
         self.replaced: Any = None
@@ -132,15 +132,19 @@ class ServiceState:
         self._evidence_day = 0
 
     @property
+    def models(self) -> list[Any]:
+        """The model that serves, and the challenger's."""
+        return [self.model] if self.challenge is None else [self.model, self.challenge.model]
+
+    @property
     def now(self) -> float | None:
         """The latest time of requests, where there is a window and there was one."""
         now = self._pending.now
         return None if self._pending.window is None or math.isinf(now) else now
 
     def _time(self, at: float | None) -> float | None:
-        """The time at which a query is learned: its own, or that of the requests so far; None where no model asks for it."""
-        challenged = self.challenge is not None and self.challenge.model.abilities.takes_time
-        if not (challenged or self.model.abilities.takes_time):
+        """The time at which a query is learned: its own, or the latest time of requests; None if no model asks for it."""
+        if not any(each.abilities.takes_time for each in self.models):
             return None
         if at is None:
             at = CLOCK.now() if self.now is None else self.now
@@ -163,7 +167,7 @@ class ServiceState:
     def stats(self) -> dict[str, Any]:
         """Counts and figures since the first start of the service, across restarts with a checkpoint.
 
-        Losses are those of rankings whose grades arrived (`served_interval`): their sum, their mean, and its interval.
+        Losses are of rankings whose grades arrived (`served_interval`): their sum, their mean, and its interval.
         """
         interval = self.served_interval()
         histories = {str(step): {"keys": step.n_keys, "left": step.n_left} for step in parts_of(self.model, History)}
@@ -314,7 +318,7 @@ class ServiceState:
             self.plan.require_whole()
 
     def _record(self, log: list[Undo], _: Any = None) -> None:
-        """Add to a log what undoes the changes of a request, but for those of the models."""
+        """Add to a log what undoes the changes of a request, except changes of the models."""
         log.append(self._read.clear)
         states = [vars(self), self._counts] if self.challenge is None else [vars(self), self._counts, vars(self.challenge)]
         log += [functools.partial(state.update, state.copy()) for state in states]
@@ -327,7 +331,7 @@ class ServiceState:
         self.n_changes += 1
 
     def _hold(self, number: int, n_bytes: int, block: Block) -> None:
-        """Keep a waiting query of so many bytes as it was read; the oldest go if there are too many, or many that are large."""
+        """Keep a waiting query of `n_bytes` as it was read; the oldest go if there are too many, or many that are large."""
         while self._read and len(self._read) >= min(_READ, _READ_BYTES // n_bytes):
             self._read.pop(next(iter(self._read)), None)
         self._read[number] = block

@@ -54,7 +54,7 @@ class KeptModels:
             self._store.put_file(_name(day), content)
 
     def complete(self, day: str) -> None:
-        """The model of this day is kept: delete those of all but the last days. Raises OSError."""
+        """The model of this day is kept: delete the models of all but the last days. Raises OSError."""
         for old in self.days()[: -self._n_days]:
             self._store.delete_file(_name(old))  # type: ignore[union-attr]
         self._day = day

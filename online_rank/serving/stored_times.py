@@ -11,7 +11,7 @@ from online_rank.serving.protocol import RankingService
 
 
 def latest_time(service: RankingService) -> float:
-    """The latest time that a service has stored; minus infinity if there is none."""
+    """The latest time that a service has stored; minus infinity without any."""
     models = [each._at for each in (*_rankers(service), *_histories(service)) if each._at is not None]
     return max(service._pending.latest_time(), *models, service._evidence_day * DAY or -math.inf)
 
@@ -21,7 +21,7 @@ def set_back(service: RankingService, now: float) -> tuple[int, list[Any]]:
 
     Returns
     -------
-    How many there were, and the ids of the waiting queries among them, which are stored in rows of their own.
+    How many there were, and the ids of the waiting queries among them, which are stored in separate rows.
     """
     ahead = [ranker for ranker in _rankers(service) if ranker._at > now]
     for ranker in ahead:
@@ -36,13 +36,9 @@ def set_back(service: RankingService, now: float) -> tuple[int, list[Any]]:
 
 def _rankers(service: RankingService) -> list[Any]:
     """The rankers with half-lives in seconds, also those inside others, that have learned at some time."""
-    timed = (ranker for ranker in parts_of(_models(service), Ranker) if ranker.abilities.takes_time)
+    timed = (ranker for ranker in parts_of(service.models, Ranker) if ranker.abilities.takes_time)
     return [ranker for ranker in timed if getattr(ranker, "_at", None) is not None]
 
 
 def _histories(service: RankingService) -> list[History]:
-    return [*parts_of(_models(service), History)]
-
-
-def _models(service: RankingService) -> list[Any]:
-    return [service.model, None if service.challenge is None else service.challenge.model]
+    return [*parts_of(service.models, History)]

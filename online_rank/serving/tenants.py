@@ -155,7 +155,7 @@ def remove(path: Path) -> None:
 
 
 def usage_of(path: Path) -> int:
-    """The bytes of the files in a folder; 0 if there is none."""
+    """The bytes of the files in a folder; 0 if it is missing."""
     n_bytes = 0
     with contextlib.suppress(OSError), os.scandir(path) as entries:
         for entry in entries:
@@ -175,7 +175,7 @@ def _has_state(path: Path) -> bool:
 
 
 def _number(folder: Path, name: str) -> float | None:
-    """The number in a file; None if there is none."""
+    """The number in a file; None without one."""
     try:
         number = float((folder / name).read_text("ascii"))
     except (OSError, ValueError):

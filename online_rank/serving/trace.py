@@ -21,7 +21,7 @@ class Trace:
     ----------
     headers
         The headers of the request: `X-Request-Id` is taken over if it has 128 characters at most, of letters, digits and
-        `._~:/+=@-`; else an id is made. `traceparent` is that of W3C Trace Context.
+        `._~:/+=@-`; else an id is made. `traceparent` is from W3C Trace Context.
 
     Examples
     --------
@@ -49,17 +49,17 @@ class Trace:
         return found and found[1].decode()
 
     def __enter__(self) -> Self:
-        """Let log lines of this task have it, and those of tasks that begin here, until the request is answered."""
+        """Let log lines of this task have it, and log lines of tasks that begin here, until the request is answered."""
         _current.set(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Tasks that go on, such as the one that writes, are about other requests then.
+        # Tasks that continue, such as the one that writes, are about other requests then.
         self._is_answered = True
 
     @classmethod
     def current(cls) -> "Trace | None":
-        """That of the request that is answered; None outside of one."""
+        """The identity of the request that is answered; None outside of one."""
         trace = _current.get(None)
         return None if trace is None or trace._is_answered else trace
 

@@ -9,10 +9,11 @@ from online_rank.base.undo import all_or_nothing
 from online_rank.query.grades import MAX_GRADE
 from online_rank.serving import messages
 from online_rank.serving.answers import require_known
-from online_rank.serving.evidence import count_evidence, day_of, is_limited
-from online_rank.serving.learning import NOT_CLICKS, block_of, forget_query, known_documents, learn_waiting, meant
+from online_rank.serving.evidence import Evidence, count_evidence, evidence_of, is_limited
+from online_rank.serving.learning import NOT_CLICKS, forget_query, learn_waiting
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.plan import GRADE, PLACE
+from online_rank.serving.queries import block_of, known_documents, meant
 from online_rank.serving.reading import displayed_in, feedback_of
 from online_rank.serving.service_state import ServiceState
 
@@ -22,18 +23,14 @@ _MOST_CLOSED = 32
 
 def gather(state: ServiceState, message: Any, request: bytes, at: float, now: float) -> Reply:
     """Take feedback that is learned when the window of its query ends; `at` may be ahead of `now`. Raises ValueError."""
-    given, pending, displayed, day = given_by(state, message), state._pending, displayed_in(message), day_of(message, now)
+    given, pending, displayed = given_by(state, message), state._pending, displayed_in(message)
+    evidence = evidence_of(message, now)
     query_id = meant(state, message.id, () if displayed else given)
-    if is_limited(state, message, day):
-        with all_or_nothing(state) as changes:
-            state._count("limited")
-            pending.advance(changes, now)
-        return Reply({"id": message.id, "accepted": False, "limited": True}, Outcome(("limited", now)), learned=True)
     place = pending.placed(query_id, at) if state.learned_as(query_id) is None else "late"
-    if place == "late":
-        reply = Reply({"id": message.id, "accepted": False, "late": True}, Outcome(("late", now)), learned=True)
+    if (why := "limited" if is_limited(state, evidence) else place) in ("limited", "late"):
+        reply = Reply({"id": message.id, "accepted": False, why: True}, Outcome((why, now)), learned=True)
         with all_or_nothing(state) as changes:
-            state._count("late")
+            state._count(why)
             pending.advance(changes, now)
         return reply
     if place == "waits":
@@ -48,7 +45,7 @@ def gather(state: ServiceState, message: Any, request: bytes, at: float, now: fl
     early = {"early": True} if place == "early" else {}
     times = (at,) if now == at else (at, now)
     reply = Reply({"id": message.id, "accepted": True, **early}, Outcome(("feedback", *times), feedback=request), learned=True)
-    take(state, message, given, *times)
+    take(state, message, given, evidence, *times)
     return reply
 
 
@@ -71,14 +68,16 @@ def given_by(state: ServiceState, message: Any) -> dict[Any, float]:
     return given
 
 
-def take(state: ServiceState, message: Any, given: dict[Any, float], at: float, now: float | None = None) -> None:
+def take(
+    state: ServiceState, message: Any, given: dict[Any, float], evidence: Evidence | None, at: float, now: float | None = None
+) -> None:
     """Feedback was accepted."""
     kind = message.event if isinstance(message, messages.Event) else GRADE
     ungraded, displayed = None if kind else feedback_of(message)[1], displayed_in(message)
     query_id = meant(state, message.id, () if displayed else given)
     with all_or_nothing(state) as changes:
         state._count("accepted")
-        count_evidence(state, changes, message, day_of(message, at if now is None else now), len(given))
+        count_evidence(state, changes, evidence, len(given))
         state._pending.give(changes, query_id, given, kind, at, ungraded, now)
         if displayed is not None:
             state._pending.give(changes, query_id, {d: p for p, d in enumerate(displayed)}, PLACE, at, None, now)

@@ -8,15 +8,15 @@ import stat
 import sys
 
 REMEDY = (
-    "each worker would learn a model of its own. Start one (uvicorn --workers 1; gunicorn --workers 1, without --preload); for "
-    "more throughput divide the keys among several servers, each with a folder of its own"
+    "each worker would learn a separate model. Start one (uvicorn --workers 1; gunicorn --workers 1, without --preload); for "
+    "more throughput divide the keys among several servers, each with a separate folder"
 )
 
-#: The claims of this process, by name; each is a socket of which the system has one with that name. They end with the process.
+#: The claims of this process, by name; each is a socket, and the system has one with that name. They end with the process.
 _CLAIMS: dict[str, socket.socket] = {}
 
 if hasattr(os, "register_at_fork"):
-    # A forked child has claims of its own to make; those of its parent stay the parent's.
+    # A forked child makes its claims; the claims of its parent stay the parent's.
     os.register_at_fork(after_in_child=_CLAIMS.clear)
 
 
@@ -65,7 +65,7 @@ def _is_bound(address: object) -> bool:
 
 
 def _has_peer(one: socket.socket) -> bool:
-    """Whether a socket is that of a connection."""
+    """Whether a socket belongs to a connection."""
     try:
         one.getpeername()
     except OSError:

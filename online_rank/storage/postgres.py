@@ -234,22 +234,10 @@ class PostgresState(Journal):
         with self._database.transaction(wait=True) as connection:
             connection.execute(statement, values)
 
-    def has_room(self, n_bytes: int) -> bool:
-        """True: how much room a database has is not known here."""
-        return True
-
     def purge(self) -> None:
         """Leave nothing of what was deleted in the tables; PostgreSQL's log and backups of it keep it for their time."""
         self.require_open()
         self._database.purge()
-
-    @property
-    def is_untidy(self) -> bool:
-        """False: the PostgreSQL server tidies."""
-        return False
-
-    def tidy(self) -> None:
-        """Do nothing: the PostgreSQL server tidies."""
 
     def close(self) -> None:
         """Give the lead back. May be called again."""

@@ -109,9 +109,9 @@ class StateStore(abc.ABC):
     failure: OSError | None = None
 
     @property
-    @abc.abstractmethod
     def is_untidy(self) -> bool:
         """Whether `tidy` has something to do."""
+        return False
 
     @abc.abstractmethod
     def append(self, changes: Sequence[Change], wait: bool) -> None:
@@ -155,9 +155,9 @@ class StateStore(abc.ABC):
     def purge(self) -> None:
         """Leave nothing of what was deleted."""
 
-    @abc.abstractmethod
     def tidy(self) -> None:
         """Housekeeping between two commits, after requests were answered."""
+        return
 
     @abc.abstractmethod
     def file(self, name: str) -> bytes | None:
@@ -175,9 +175,9 @@ class StateStore(abc.ABC):
     def delete_file(self, name: str) -> None:
         """Delete a file kept next to the state, if it is there. Raises OSError."""
 
-    @abc.abstractmethod
     def has_room(self, n_bytes: int) -> bool:
-        """Whether there is room for so much more."""
+        """Whether there is room for more, as far as the store knows."""
+        return True
 
     @abc.abstractmethod
     def close(self) -> None:

@@ -57,7 +57,7 @@ def kill_learner(n_kills: int, seed: int = 0, n_clients: int = _CLIENTS) -> Foun
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
         found, learned = load.found, learned_in(folder / "state")
-        found.count(acknowledged=len(load.acknowledged))
+        found.count(acknowledged=len(load.acknowledged), milliseconds_of_the_longest_pause=round(1e3 * load.longest_pause))
         lost = len(load.acknowledged - learned)
         found.expect(lost == 0, f"readers: {lost} acknowledged are lost")
         found.expect(read_service(folder / "state").counts()["learned"] == len(learned), "readers: some were learned twice")
@@ -79,6 +79,11 @@ def _begun(ports: list[int], n: int, folder: Path) -> int:
         command(("serve", "--port", str(ports[n]), *own))
 
     return forked(serve)
+
+
+def _figure(text: str, name: str) -> float:
+    """A figure of a reader for Prometheus."""
+    return float(re.search(rf"^online_rank_{name} (\S+)", text, re.MULTILINE)[1])
 
 
 class _Load:
@@ -104,6 +109,11 @@ class _Load:
         watching = asyncio.create_task(self._watch())
         await asyncio.gather(*clients)
         watching.cancel()
+        for port in self._ports[1:]:
+            status, text = 0, ""
+            while status != 200:
+                status, text = await self._asked(port, "GET", "/metrics")
+            self.found.count(dropped=round(_figure(text, "dropped_total")), not_taken=round(_figure(text, "not_taken_total")))
 
     async def _client(self, teaches: bool) -> None:
         while not self.has_begun:
@@ -148,8 +158,7 @@ class _Load:
             for port in self._ports[1:]:
                 status, text = await self._asked(port, "GET", "/metrics")
                 if status == 200 and self.ready.is_set():
-                    behind = float(re.search(r"^online_rank_seconds_behind (\S+)", text, re.MULTILINE)[1])
-                    self.found.count(looks=1, milliseconds_behind=round(1e3 * behind))
+                    self.found.count(looks=1, milliseconds_behind=round(1e3 * _figure(text, "seconds_behind")))
             await asyncio.sleep(0.1)
 
     async def _asked(self, port: int, method: str, path: str, body: bytes = b"") -> tuple[int, str]:

@@ -279,6 +279,7 @@ def _services() -> dict[str, Callable[[], Scenario]]:
         "challenged, teach": (learner, taught, PerceptronRanker),
         "clicks, rank": (SwapRanker, ask("new", 8)),
         "clicks, learn": (SwapRanker, json.dumps({"id": 6, "clicks": ["d1"]}).encode()),
+        "clicks of a user, learn": (SwapRanker, json.dumps({"id": 6, "clicks": ["d1"], "user": "u"}).encode()),
         "drafts, rank": (SwapRanker, ask("new", 8), SwapRanker),
         "drafts, learn": (SwapRanker, json.dumps({"id": 6, "clicks": ["d1"]}).encode(), SwapRanker),
         "windows, rank": (learner, ask("new", 8, ts=70.0), None, window),

@@ -437,6 +437,20 @@ def test_options_of_today(files, run, options, message):
     assert message in err
 
 
+def test_a_server_that_gets_no_threads_says_what_to_do_before_it_listens(run, monkeypatch):
+    """With little memory (ulimit -v) it printed tracebacks, and listened without a thread that writes."""
+
+    def no_threads(*_):
+        raise RuntimeError("can't start new thread")
+
+    pytest.importorskip("uvicorn")
+    monkeypatch.setattr(serve.ThreadPoolExecutor, "submit", no_threads)
+    code, _, err = run("serve", "--port", "0", "--ranker", "perceptron")
+    assert code == 2
+    assert "no further thread can be started: give this process more memory (ulimit -v) or more threads" in err
+    assert "listening" not in err
+
+
 #: The command on a terminal, with bars that appear at once, however fast it is.
 IMPATIENT = "from online_rank import cli; from online_rank.support import progress; progress._PATIENCE = 0.0; cli.main()"
 #: A short demo.

@@ -105,7 +105,7 @@ def test_a_displayed_list_has_each_document_once(window):
     assert twice == "displayed has document 'a' twice"
     assert service.handle(request(id=1, clicks=[], displayed=[])).answer["error"].startswith("displayed is empty")
     error = service.handle(request(id=1, clicks=["c"], displayed=["a", "b"])).answer["error"]
-    assert ("'c' was not shown" if window is None else "'c' is not among those displayed") in error
+    assert ("'c' was not shown" if window is None else "'c' is not among the documents displayed") in error
     assert to_bytes(service) == before
 
 
@@ -180,7 +180,7 @@ def test_examination_learns_from_what_was_displayed(model):
     alone.learn_one(DOCS, Impression(("d", "a", "f")).clicked(["a"]))
     assert service.model.predict_one(DOCS) == alone.predict_one(DOCS)
     service.handle(request(id=2, docs=DOCS))
-    assert "'z' is not among those" in service.handle(request(id=2, clicks=[], displayed=["z"])).answer["error"]
+    assert "'z' is not among the documents" in service.handle(request(id=2, clicks=[], displayed=["z"])).answer["error"]
 
 
 def test_a_changed_draft_is_no_vote():

@@ -213,7 +213,7 @@ def test_totals_are_checked_when_an_event_comes():
         ({"grades": {"a": 1.5}}, "grades['a'] is 1.5: expected `int`"),
         ({"grades": {"a": MAX_GRADE + 1}}, "grades['a'] is 1001: expected `int` <= 1000"),
         ({"grades": {"a": True}}, "grades['a'] is true: expected `int`"),
-        ({"grades": {"z": 1}}, "document 'z' is not among those of the query"),
+        ({"grades": {"z": 1}}, "document 'z' is not among the documents of the query"),
         ({"event": "view", "doc": "a"}, "event is 'view'; events are declared with their values, here: 'click', 'purchase'"),
         ({"event": "click", "doc": "z"}, "document 'z' is not among"),
         ({"event": "click", "doc": "a", "value": -1}, "value is -1: expected `int` >= 0"),

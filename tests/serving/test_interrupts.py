@@ -5,10 +5,11 @@ import json
 
 import pytest
 
-from online_rank import PerceptronRanker, StreamScaler
+from online_rank import PerceptronRanker, StreamScaler, SwapRanker
 from online_rank.base.growth import GROWTH
-from online_rank.serving import FeedbackPlan, windows
+from online_rank.serving import FeedbackPlan, learning, windows
 from online_rank.serving.protocol import RankingService
+from online_rank.storage.files import to_bytes
 from tests.campaigns import interrupts
 
 
@@ -23,7 +24,7 @@ def test_no_error_tears_the_queries_that_wait(name):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "every"),
-    [("rank", 2), ("learn", 2), ("teach", 3), ("clicks, rank", 2), ("windows, close", 5)],
+    [("rank", 2), ("learn", 2), ("teach", 3), ("clicks, rank", 2), ("clicks of a user, learn", 3), ("windows, close", 5)],
 )
 def test_no_error_tears_a_service(name, every):
     """A query was learned, and waited on; a request was refused for want of memory, and had changed the service."""
@@ -44,6 +45,24 @@ def outcomes(name, every):
     expected = interrupts.expected_of(scenario)
     for number in range(1, interrupts.calls_of(scenario) + 1, every):
         yield interrupts.outcome(scenario, expected, number)
+
+
+def test_a_query_and_the_evidence_of_its_user_count_together(monkeypatch):
+    """The query was learned, and its client got an error, where memory ran out before the evidence was counted."""
+
+    def no_memory(*_):
+        raise MemoryError
+
+    service = RankingService(SwapRanker())
+    ranking = service.handle(b'{"id": 1, "docs": {"a": {"x": 1}, "b": {"x": 2}}}').answer["ranking"]
+    before = to_bytes(service)
+    monkeypatch.setattr(learning, "count_evidence", no_memory)
+    clicks = json.dumps({"id": 1, "clicks": ranking[:1], "user": "u17"}).encode()
+    assert "memory" in service.handle(clicks).answer["error"]
+    assert to_bytes(service) == before
+    monkeypatch.undo()
+    assert service.handle(clicks).answer["learned"]
+    assert [*service._evidence.values()] == [1]
 
 
 def test_what_an_error_leaves_in_the_process_is_seen():

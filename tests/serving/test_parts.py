@@ -5,7 +5,7 @@ import json
 import pytest
 
 from online_rank import PerceptronRanker, SwapRanker
-from online_rank.serving import FeedbackPlan, Reply, learning, ranking, windows
+from online_rank.serving import FeedbackPlan, Reply, learning, queries, ranking, windows
 from online_rank.serving.messages import Forget
 from online_rank.serving.reading import read
 from online_rank.serving.service_state import ServiceState
@@ -68,14 +68,14 @@ def test_what_is_drawn_waits_with_its_draw():
     reply = asked(ranking.rank, state, None, None, docs=DOCS)
     number = reply.outcome.number
     assert reply.answer["shown"] == 2
-    assert sorted(learning.known_documents(state, number, state._pending.get("q"))) == ["a", "b"]
-    block = learning.block_of(state, number, "")
+    assert sorted(queries.known_documents(state, number, state._pending.get("q"))) == ["a", "b"]
+    block = queries.block_of(state, number, "")
     assert block.ids == ("a", "b")
     state._read.clear()
-    again = learning.block_of(state, number, state._pending.get("q")[0])
+    again = queries.block_of(state, number, state._pending.get("q")[0])
     assert again.ids == block.ids
     assert (again.X == block.X).all()
-    assert learning.block_of(state, number, "") is again
+    assert queries.block_of(state, number, "") is again
 
 
 @pytest.mark.parametrize("is_stored", [False, True])
@@ -99,7 +99,7 @@ def test_models_to_go_back_to(tmp_path, is_stored):
 def test_large_queries_are_not_read_again_and_all_together_stay_small():
     """One of more than 256 kB was decoded again when its feedback came: 3.0 ms of 150 documents with 136 features, not 0.6."""
     state = ServiceState(PerceptronRanker())
-    block = learning.query_of(state, read(b'{"id": 1, "docs": {"a": {"x": 1}}}'))
+    block = queries.query_of(state, read(b'{"id": 1, "docs": {"a": {"x": 1}}}'))
     for number in range(1, 100):
         state._hold(number, 1 << 20, block)
     assert [*state._read] == [*range(68, 100)]

@@ -15,10 +15,11 @@ import httpx  # noqa: E402
 
 from benchmarks._http import Server  # noqa: E402
 from online_rank import History, PerceptronRanker, PlackettLuce, SwapRanker  # noqa: E402
-from online_rank.serving import FeedbackPlan, Models, RankingApp, RankingService  # noqa: E402
+from online_rank.serving import FeedbackPlan, Limits, Models, RankingApp, RankingService, outbox  # noqa: E402
 from online_rank.serving import readers as module  # noqa: E402
 from online_rank.serving.challenge import from_today  # noqa: E402
 from online_rank.serving.durable import DurableService, read_service  # noqa: E402
+from online_rank.serving.leading import LeadingApp  # noqa: E402
 from online_rank.serving.readers import ReaderModels  # noqa: E402
 from online_rank.serving.served import ServedModel  # noqa: E402
 from online_rank.storage.files import from_bytes, to_bytes  # noqa: E402
@@ -79,6 +80,7 @@ def run(scenario, make=lambda: RankingService(PerceptronRanker()), n_readers=1, 
 def soon(monkeypatch):
     monkeypatch.setattr(module, "_BETWEEN_LOOKS", 0.02)
     monkeypatch.setattr(module, "_BETWEEN_TRIES", 0.02)
+    monkeypatch.setattr(outbox, "_BETWEEN_TRIES", 0.02)
 
 
 async def until(condition):
@@ -122,7 +124,7 @@ def test_the_model_is_fetched_only_when_it_has_changed():
 
 
 def test_rankings_continue_while_the_learner_is_away_and_feedback_is_not_acknowledged(monkeypatch, tmp_path):
-    monkeypatch.setattr(module, "_PATIENCE", 0.2)
+    monkeypatch.setattr(outbox, "PATIENCE", 0.2)
 
     async def scenario(learner, link, reader):
         await reader.post("/rank", {**RANK, "id": "q0"})
@@ -148,13 +150,44 @@ def test_rankings_continue_while_the_learner_is_away_and_feedback_is_not_acknowl
     run(scenario, cache=tmp_path)
 
 
+def test_readers_of_a_server_that_lost_the_lead_are_not_ready(monkeypatch):
+    """They answered /readyz with 200, ranked with an old model, and took feedback that their learner never learns."""
+    monkeypatch.setattr(module, "_MOST_WITHOUT_LEAD", 0.1)
+
+    async def scenario(learner, link, reader):
+        async def readiness():
+            answer = await reader.http.get("/readyz")
+            return answer.status_code, answer.json().get("error", "")
+
+        async def until_it_is(status):
+            async with asyncio.timeout(30):
+                while (await readiness())[0] != status:
+                    await asyncio.sleep(0.01)
+
+        leads, waits = link.inner, httpx.ASGITransport(LeadingApp(lambda: None, Limits()))
+        assert await readiness() == (200, "")
+        link.inner = waits
+        await until_it_is(503)
+        assert (await readiness())[1] == "another server leads than the learner of this reader, http://localhost"
+        # It leads nowhere while it is away, and rankings continue for those who ask.
+        link.is_away = True
+        await asyncio.sleep(0.1)
+        assert (await readiness())[0] == 503
+        assert (await reader.post("/rank", RANK))[0] == 200
+        link.is_away, link.inner = False, leads
+        await until_it_is(200)
+        assert (await reader.post("/learn", GRADES))[1]["learned"]
+
+    run(scenario)
+
+
 def test_the_queue_is_bounded_and_feedback_on_what_was_dropped_is_an_error(monkeypatch):
     async def scenario(learner, link, reader):
         await reader.post("/rank", {**RANK, "id": "q0"})
         await until(lambda: not reader.models.outbox.n_bytes)
         link.is_away = True
         await reader.post("/rank", RANK)
-        monkeypatch.setattr(module, "_MOST_BYTES", reader.models.outbox.n_bytes + 50)
+        monkeypatch.setattr(outbox, "_MOST_BYTES", reader.models.outbox.n_bytes + 50)
         await reader.post("/rank", {**RANK, "id": "q2"})
         link.is_away = False
         status, answer = await reader.post("/learn", GRADES)
@@ -231,7 +264,7 @@ def test_a_key_that_takes_no_rankings_holds_up_no_other():
             return (503, {"error": "the model of this key cannot be opened"}) if key == "bad" else (200, {})
 
         sent = []
-        box = module.Outbox(send)
+        box = outbox.Outbox(send)
         for key, query in (("bad", 1), ("bad", 2), ("good", 1), ("bad", 3), ("good", 2)):
             box.put(key, query, b"{}")
         assert [await box.send_some() for _ in range(3)] == [False, True, False]

@@ -114,4 +114,4 @@ def test_two_workers_of_uvicorn_say_what_to_do(state, tmp_path):
         finally:
             server.terminate()
             server.communicate()
-    assert "each worker would learn a model of its own" in found
+    assert "each worker would learn a separate model" in found

@@ -56,8 +56,6 @@ class Saved:
 class DiskStore(StateStore):
     """A store on a `Disk`."""
 
-    is_untidy = False
-
     def __init__(self, disk):
         self.disk, self.closed = disk, False
         self.saved = Saved(disk)
@@ -102,9 +100,6 @@ class DiskStore(StateStore):
     def purge(self):
         pass
 
-    def tidy(self):
-        pass
-
     def file(self, name):
         return self.disk.files.get(name)
 
@@ -116,9 +111,6 @@ class DiskStore(StateStore):
 
     def delete_file(self, name):
         self.disk.files.pop(name, None)
-
-    def has_room(self, n_bytes):
-        return True
 
     def close(self):
         self.closed = True

@@ -1,0 +1,153 @@
+"""Queries as requests ask them, as they wait for feedback, and the pages of one id."""
+
+import json
+from collections.abc import Collection
+from typing import Any
+
+from msgspec import UNSET
+
+from online_rank.base import abilities_of, parts_of, steps_of
+from online_rank.base.asked import require_taken
+from online_rank.feedback import Impression
+from online_rank.limits import MAX_DOCUMENTS, MAX_ID_LENGTH
+from online_rank.preprocessing.history import AT
+from online_rank.query import Block, Runs, read_query
+from online_rank.query.columns import Columns
+from online_rank.serving import answers
+from online_rank.serving.reading import read, remembered_in, request_of
+from online_rank.serving.service_state import ServiceState
+
+#: Most rankings that wait under one id, of which a further one takes the place of the last; and what marks their ids.
+_MOST_PAGES, _MARK = 10, "\x1f"
+
+
+def query_of(state: ServiceState, message: Any, only: Any = None, *, n_bytes: int | None = None) -> Block:
+    """The query of a message, all of its documents or some.
+
+    Parameters
+    ----------
+    state
+        The state, with the model that is to rank or learn it.
+    message
+        The request.
+    only
+        The documents that are meant; None for all.
+    n_bytes
+        Size of a new request, which must not ask for too large an array; None for one that was accepted before.
+    """
+    asked, context = message.asked(), message.context
+    context = None if context is UNSET else context
+    if n_bytes is not None and len(asked) > MAX_DOCUMENTS:
+        raise ValueError(f"docs has {len(asked)} documents; a query may have {MAX_DOCUMENTS}")
+    if only is not None:
+        is_runs = isinstance(asked, Runs)
+        answers.require_known(only, asked.ids if is_runs else asked)
+        if is_runs:
+            raise ValueError("ungraded is 'skip'; documents of runs cannot be left out: ranks are in whole lists")
+        asked = {name: features for name, features in asked.items() if name in only}
+    models = state.models
+    if isinstance(asked, Columns):
+        asked = asked.as_block(categories=abilities_of(state.model).takes_documents, missing=all(map(_takes_missing, models)))
+    query = read_query(asked, context=context, documents=abilities_of(state.model).takes_documents)
+    if n_bytes is not None:
+        if context is not None and not (state.takes_any_context or any(abilities_of(each).takes_context for each in models)):
+            require_taken(state.model, query)
+        for model in models:
+            answers.require_moderate(model, query, n_bytes)
+            if model.abilities.takes_context and context is not None:
+                answers.require_short_context(query, context, n_bytes)
+    return query
+
+
+def _takes_missing(model: Any) -> bool:
+    """Whether a model reads NaN as a missing value: its first step that reads does, and curves have begun with such queries."""
+    reader = next(able for step in steps_of(model) if not (able := abilities_of(step)).passes_documents)
+    return reader.takes_missing and all(getattr(part, "has_curves", True) for part in parts_of(model))
+
+
+def remembering(state: ServiceState, query: Block, at: float) -> Block:
+    """A query that is ranked at a time; what steps make of earlier feedback on it waits with it (`Block.remembered`)."""
+    return query._replace(remembered={AT: [at]}) if any(abilities_of(each).remembers for each in state.models) else query
+
+
+def arranged(message: Any, scores: dict[Any, float], shown: Impression | None) -> dict[str, Any]:
+    """The answer to a query, with the list that was drawn first, if one was, without the documents that it excludes."""
+    excluded = () if message.excluded is UNSET else {*message.excluded}
+    left = {name: score for name, score in scores.items() if name not in excluded} if excluded else scores
+    return answers.ranked(message.id, left, None if shown is None else shown.page)
+
+
+def drawn_as(drawn: str) -> Impression:
+    """The list of a query that waits."""
+    return Impression.from_dict(json.loads(drawn))
+
+
+def block_of(state: ServiceState, number: int, text: str) -> Block:
+    """The query that waits under a number, and was asked by this request: as it was read, or read again."""
+    block = state._read.get(number)
+    if block is None:
+        block = query_of(state, read(request_of(text)))._replace(remembered=remembered_in(text))
+        state._hold(number, len(text), block)
+    return block
+
+
+def known_documents(state: ServiceState, number: int, waiting: Any) -> Any:
+    """The documents that feedback may be about on a query that waits: text, scores, draw."""
+    text, _, drawn = waiting
+    if not drawn:
+        return block_of(state, number, text).ids or ()
+    found = json.loads(drawn)
+    return [*found["order"], *[document for _, document in found.get("pinned", ())]]
+
+
+def pages_of(query_id: str | int) -> list[Any]:
+    """The ids under which the rankings of an id wait, such as the pages of a result: itself, and others that clients never see.
+
+    Examples
+    --------
+    >>> [asked_as(page) for page in pages_of("q1")[:3]]
+    ['q1', 'q1', 'q1']
+    """
+    told = json.dumps(query_id)
+    return [query_id, *[f"{_MARK}{page} {told}" for page in range(2, _MOST_PAGES + 1) if len(told) < MAX_ID_LENGTH - 10]]
+
+
+def asked_as(page: Any) -> Any:
+    """The id that a client gave, of one of `pages_of`.
+
+    Examples
+    --------
+    >>> [asked_as(page) for page in pages_of(7)[:2]]
+    [7, 7]
+    """
+    return json.loads(page.partition(" ")[2]) if type(page) is str and page[:1] == _MARK else page
+
+
+def page_for(state: ServiceState, query_id: str | int, documents: Collection[Any]) -> Any:
+    """The id under which a ranking of an id is to wait, whose feedback may be about these documents.
+
+    One of the same documents that waits gives way to it.
+    """
+    if query_id not in state._pending._queries:
+        return query_id
+    pages = pages_of(query_id)
+    for page in pages:
+        if page not in state._pending._queries:
+            if state.learned_as(page) is None:
+                return page
+        elif _known(state, page) == {*documents}:
+            return page
+    return pages[-1]
+
+
+def meant(state: ServiceState, query_id: str | int, documents: Collection[Any]) -> Any:
+    """The id under which the ranking waits that feedback on these documents is meant for: the last one that has them all."""
+    waiting = [page for page in pages_of(query_id) if page in state._pending._queries]
+    if waiting in ([], [query_id]):
+        return query_id
+    return next((page for page in waiting[::-1] if _known(state, page).issuperset(documents)), query_id)
+
+
+def _known(state: ServiceState, page: Any) -> set[Any]:
+    """The documents that feedback on a ranking that waits may be about."""
+    return {*known_documents(state, state._pending.number(page) or 0, state._pending.get(page))}
