@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks._timing import megabytes
 from online_rank import AdditiveRanker, History, load, save
 from online_rank.storage.files import to_bytes
 from tests.campaigns.found import Found
-from tests.campaigns.soak import resident_mb
 
 #: Queries between two looks at the fixed loop, and queries that wait for their grades.
 _CHUNK, _LATE = 1000, 50
@@ -127,7 +127,7 @@ def lifetime(number: int, n_queries: int = 100_000, seed: int = 0) -> Found:
     chunks = n_queries // _CHUNK
     loops, largest = live(model, number * chunks, chunks, seed)
     save(model, file)
-    readings.append(Reading((number + 1) * n_queries, resident_mb(), largest / 1000.0, loops))
+    readings.append(Reading((number + 1) * n_queries, megabytes("VmRSS"), largest / 1000.0, loops))
     with kept.open("a") as written:
         written.write(json.dumps(readings[-1]) + "\n")
     draw(readings, folder / "lifetime.png")
