@@ -50,6 +50,9 @@ class History(KeyTable):
     **Memory is bounded**: at most `max_keys` keys are kept. Without room for new ones, the sixteenth that no learned query had
     for longest leaves. The first time raises a warning, and `n_left` counts all keys that left.
 
+    **Late feedback** counts with the time of its query. A query more than 32 half-lives older than the latest one counts next
+    to nothing, which raises a warning the first time.
+
     Engines cannot compute these features, so exports refuse them: send the values as fields of the documents, and export the
     ranker behind it. `mix` adds up what several machines have counted.
 
