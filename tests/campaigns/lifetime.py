@@ -123,6 +123,7 @@ def lifetime(number: int, n_queries: int = 100_000, seed: int = 0) -> Found:
     readings = [Reading(*json.loads(line)) for line in kept.read_text().splitlines()] if kept.exists() else []
     if len(readings) > number:
         return Found()  # An earlier run has lived it.
+    plt = _plotting()  # Before memory is read: its import takes 30 MB.
     model = load(file) if file.exists() else made()
     chunks = n_queries // _CHUNK
     loops, largest = live(model, number * chunks, chunks, seed)
@@ -130,7 +131,7 @@ def lifetime(number: int, n_queries: int = 100_000, seed: int = 0) -> Found:
     readings.append(Reading((number + 1) * n_queries, megabytes("VmRSS"), largest / 1000.0, loops))
     with kept.open("a") as written:
         written.write(json.dumps(readings[-1]) + "\n")
-    draw(readings, folder / "lifetime.png")
+    _draw(plt, readings, folder / "lifetime.png")
     found = Found(queries=n_queries)
     look_at(readings, found)
     return found
@@ -148,13 +149,17 @@ def look_at(readings: list[Reading], found: Found) -> None:
         )
 
 
-def draw(readings: list[Reading], path: Path) -> None:
-    """Draw memory, file and time over the queries, each over its median."""
+def _plotting() -> Any:
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
+    return plt
+
+
+def _draw(plt: Any, readings: list[Reading], path: Path) -> None:
+    """Draw memory, file and time over the queries, each over its median."""
     figure, ax = plt.subplots(figsize=(7.2, 3.6), layout="constrained")
     for name, label in (("memory_mb", "memory"), ("file_kb", "file"), ("loops", "processor time, over a fixed loop")):
         values = np.array([getattr(reading, name) for reading in readings])
