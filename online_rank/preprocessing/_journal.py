@@ -91,7 +91,7 @@ def is_timed(part: Any) -> bool:
 
 
 class Journal:
-    """Teaches the documents of queries to a transformer of river, and undoes what it learned.
+    """Teaches a transformer of river documents, and undoes what it learned.
 
     Parameters
     ----------
@@ -100,7 +100,6 @@ class Journal:
     """
 
     def __init__(self, transformer: Any) -> None:
-        self._transformer = transformer
         self._log: list[Undo] = []
         #: By the id of a part, what keeps the entries that documents change; None for a part that is copied.
         self._kept: dict[int, _Entries | None] = {}
@@ -116,15 +115,11 @@ class Journal:
         """Undo all that was learned."""
         roll_back(self._log)
 
-    def learn(self, documents: Sequence[_Document], grades: Sequence[Any], t: Any, each: Each) -> None:
-        """Teach documents with their grades, at the time of the query, one after the other."""
-        self._learn(self._transformer, documents, grades, t, each)
-
-    def transform(self, documents: Sequence[_Document], each: Each) -> Sequence[_Document]:
-        """What the transformer makes of documents."""
-        if self._whole or _kind(self._transformer) != "pipeline":
-            return each(self._transformer.transform_one, documents)
-        for step in self._transformer.steps.values():
+    def transform(self, part: Any, documents: Sequence[_Document], each: Each) -> Sequence[_Document]:
+        """What a transformer makes of documents."""
+        if self._whole or _kind(part) != "pipeline":
+            return each(part.transform_one, documents)
+        for step in part.steps.values():
             documents = each(step.transform_one, documents)
         return documents
 
@@ -133,28 +128,26 @@ class Journal:
         kind = "other" if self._whole else _kind(part)
         if id(part) in self._kept:
             return kind
-        if kind == "keyed":
-            self._kept[id(part)] = _Entries(part, self._log)
-        elif kind == "other":
-            self._kept[id(part)] = None
+        self._kept[id(part)] = _Entries(part, self._log) if kind == "keyed" else None
+        if kind == "other":
             record(self._log, part)
         elif kind == "grouper":
-            self._kept[id(part)] = None
             self._log.append(functools.partial(cut, part.transformers, len(part.transformers)))
         return kind
 
-    def _learn(self, part: Any, documents: Sequence[_Document], grades: Sequence[Any], t: Any, each: Each) -> None:
+    def learn(self, part: Any, documents: Sequence[_Document], grades: Sequence[Any], t: Any, each: Each) -> None:
+        """Teach a transformer documents with their grades, at the time of the query, one after the other."""
         kind = self._begin(part)
         if kind == "pipeline":
             *steps, last = part.steps.values()
             for step in steps:
                 documents = self._pass(step, documents, grades, t, each)
-            self._learn(last, documents, grades, t, each)
+            self.learn(last, documents, grades, t, each)
         elif kind == "union":
             for inside in part.transformers.values():
-                self._learn(inside, documents, grades, t, each)
+                self.learn(inside, documents, grades, t, each)
         elif kind == "grouper":
-            each(lambda x, y: self._learn(part.transformers[part._get_key(x)], [x], [y], t, _plainly), documents, grades)
+            each(lambda x, y: self.learn(part.transformers[part._get_key(x)], [x], [y], t, _plainly), documents, grades)
         elif kind != "constant":
             if (kept := self._kept[id(part)]) is not None:
                 kept.keep(documents, each)
@@ -175,10 +168,10 @@ class Journal:
 
         def passed(x: _Document, y: Any) -> _Document:
             for part in before:
-                self._learn(part, [x], [y], t, _plainly)
+                self.learn(part, [x], [y], t, _plainly)
             answer: _Document = step.transform_one(x)
             for part in after:
-                self._learn(part, [x], [y], t, _plainly)
+                self.learn(part, [x], [y], t, _plainly)
             return answer
 
         return each(passed, documents, grades)

@@ -128,11 +128,11 @@ class ForEachDocument(QueryTransformer):
         for query in block.each():
             documents, each = [*_documents(query, transformer)], functools.partial(self._of_each, query)
             if supervised:
-                answers += journal.transform(documents, each)
-                journal.learn(documents, query.y.tolist(), _moment(query), each)
+                answers += journal.transform(transformer, documents, each)
+                journal.learn(transformer, documents, query.y.tolist(), _moment(query), each)
             else:
-                journal.learn(documents, [None] * len(documents), _moment(query), each)
-                answers += journal.transform(documents, each)
+                journal.learn(transformer, documents, [None] * len(documents), _moment(query), each)
+                answers += journal.transform(transformer, documents, each)
         return self._answer(block, answers)
 
     def _of_each(self, block: Block, call: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
