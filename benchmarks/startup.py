@@ -55,7 +55,6 @@ CASES: dict[str, tuple[str, float | None]] = {
 }  # fmt: skip
 #: The same for the service, until it answers.
 SERVE, SERVE_SECONDS = "`online-rank serve`, ready", 1.0
-MEGABYTES = 110
 _AFTER = (
     f"\n{inspect.getsource(megabytes)}\nimport json, sys, time\n"
     "print(json.dumps([time.process_time(), megabytes('VmHWM'), 'numba' in sys.modules]))"
