@@ -34,6 +34,9 @@ from online_rank.query.served import as_served
 from online_rank.query.sparse import SparseRows, checked_rows, from_scipy, is_scipy, worth_rows
 from online_rank.query.vectors import Vectors
 
+#: From this number of values on, zeros and ones are converted at once.
+_MANY_VALUES = 256
+
 _FLOAT64, _FLOAT32, _INT64 = np.dtype(np.float64), np.dtype(np.float32), np.dtype(np.int64)
 _ARRAY = np.ndarray
 _ONLY_DICTS = {dict}
@@ -382,7 +385,7 @@ def flat(parts: Iterable[Iterable[Any]]) -> list[Any]:
 
 def as_floats(values: list[Any]) -> np.ndarray | None:
     """Values as float64 (n,); None if one of them cannot be converted to a float."""
-    if len(values) > _MANY and type(values[0]) is int:
+    if len(values) > _MANY_VALUES and type(values[0]) is int:
         with contextlib.suppress(TypeError, ValueError):  # Three times as fast for what an encoder gives, zeros and ones.
             return np.frombuffer(bytes(values), np.uint8).astype(np.float64)
     try:
