@@ -15,6 +15,8 @@ from typing import Self
 
 import numpy as np
 
+from benchmarks._timing import megabytes
+
 CONNECTIONS = 32
 JSON = "application/json"
 
@@ -98,8 +100,7 @@ class Server:
 
     def memory(self) -> float:
         """Resident memory in MB."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+        return megabytes("VmRSS", self.process.pid)
 
     def processor_seconds(self) -> float:
         """Processor time of all threads so far."""

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks._common import ROOT, environment, parser, save, table
-from benchmarks.throughput import peak_megabytes
+from benchmarks._timing import megabytes
 from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, RidgeRanker, StreamQuantileMap
 from online_rank.base import Ranker
 from online_rank.stream import WebLike
@@ -84,11 +84,11 @@ def memory(name: str, n_queries: int) -> float:
     queries = iter(stream(n_queries))
     X, y = next(queries)
     model = RANKERS[name]()
-    before = peak_megabytes()
+    before = megabytes("VmHWM")
     model.learn_one(X, y)
     for X, y in queries:
         model.learn_one(X, y)
-    return peak_megabytes() - before
+    return megabytes("VmHWM") - before
 
 
 def memory_in_process(name: str, n_queries: int) -> float:

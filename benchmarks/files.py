@@ -9,6 +9,7 @@ Python of another checkout, which reads the LETOR text too, by `iter_letor` if i
 this runs on Linux.
 """
 
+import inspect
 import json
 import os
 import statistics
@@ -22,24 +23,23 @@ import numpy as np
 from benchmarks._common import parser, save, table
 from benchmarks._kept import commit
 from benchmarks._other import root_of
+from benchmarks._timing import megabytes
 
 FEATURES, SIZE = 20, 20
 _FORMATS = {"csv": "csv", "parquet": "parquet", "JSON lines": "jsonl", "LETOR": "txt"}
 
 #: Read a file, after a short one to warm up, and print the figures as JSON.
 _MEASURE = """
-import json, re, sys, time
+import json, sys, time
 {read}
-def most():
-    "The most memory so far, in MB; unlike getrusage's, without what the parent had."
-    return int(re.search("VmHWM: *([0-9]+)", open("/proc/self/status").read().replace("\\t", " "))[1]) / 1024
+{megabytes}
 path, small = sys.argv[1:]
 read(small)
-before = most()
+before = megabytes("VmHWM")
 start, cpu = time.perf_counter(), time.process_time()
 rows = read(path)
 figures = {{"rows": rows, "seconds": time.perf_counter() - start, "cpu": time.process_time() - cpu}}
-print(json.dumps({{**figures, "peak": most(), "before": before}}))
+print(json.dumps({{**figures, "peak": megabytes("VmHWM"), "before": before}}))
 """
 
 _OURS = """
@@ -94,7 +94,7 @@ def run(python: Path, code: str, path: Path, small: Path) -> dict[str, float]:
     root = root_of(python)
     if root != root_of(Path(sys.executable)):
         environment.pop("NUMBA_CACHE_DIR", None)  # Its kernels are others.
-    command = [python.absolute(), "-c", _MEASURE.format(read=code), path, small]
+    command = [python.absolute(), "-c", _MEASURE.format(read=code, megabytes=inspect.getsource(megabytes)), path, small]
     done = subprocess.run(command, env=environment, cwd=root, check=True, capture_output=True, text=True, preexec_fn=pin)
     return json.loads(done.stdout)
 

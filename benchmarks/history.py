@@ -15,15 +15,14 @@ keeps 20,000 keys.
 """
 
 import collections
-import resource
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks._common import environment, parser, save, table
+from benchmarks._timing import megabytes
 from online_rank import AdditiveRanker, History, measure
 
 DAY = 86_400.0
@@ -178,7 +177,7 @@ def memory(queries: int) -> str:
         x = {key: {} for key in keys}
         step.learn_one(x, dict.fromkeys(x, t % 2), at=BEGIN + t)
         if (t + 1) % (queries // 10) == 0:
-            rows.append([f"{t + 1:,}", f"{t + n_active:,}", f"{step.n_keys:,}", f"{step.n_left:,}", f"{resident():.0f}",
+            rows.append([f"{t + 1:,}", f"{t + n_active:,}", f"{step.n_keys:,}", f"{step.n_left:,}", f"{megabytes('VmRSS'):.0f}",
                          f"{1e6 * (time.process_time() - start) / (queries // 10):.0f}"])  # fmt: skip
             print(*rows[-1], flush=True)
             start = time.process_time()
@@ -190,12 +189,6 @@ def memory(queries: int) -> str:
 
 {table(header, rows)}
 """
-
-
-def resident() -> float:
-    """Megabytes of memory that the process has now."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / 1e6
 
 
 def main() -> None:

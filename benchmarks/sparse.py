@@ -20,9 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks._common import environment, parser, save, table
-from benchmarks._timing import interleaved
+from benchmarks._timing import interleaved, megabytes
 from benchmarks._zipf import ZipfText
-from benchmarks.throughput import peak_megabytes
 from online_rank import GradientRanker, HashedFeatures, PerceptronRanker
 from online_rank._kernels.sparse import score_with_norms
 from online_rank.metrics import NDCG
@@ -328,9 +327,9 @@ def present(contestant: Contestant) -> bool:
 
 def alone(run: Pass, data: Texts, pipe: Any) -> None:
     """One pass in a separate process: NDCG@10, and the memory that the pass took."""
-    before = peak_megabytes()
+    before = megabytes("VmHWM")
     scores = run()
-    memory = peak_megabytes() - before
+    memory = megabytes("VmHWM") - before
     pipe.send((data.ndcg(scores()), memory))
 
 

@@ -7,6 +7,7 @@ Every process has an empty cache. `serve` is measured until it answers. With --c
 numba compiles and there is nothing in its cache, as in the first run from a checkout; *warm*, an earlier process did that.
 """
 
+import inspect
 import json
 import os
 import shutil
@@ -20,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks._common import ROOT, environment, parser, save, table
+from benchmarks._timing import megabytes
 from online_rank._kernels.ahead import loading
 
 QUERY = "import numpy as np\nX = np.arange(12.0).reshape(4, 3) % 5; y = [0, 1, 2, 0]\n"
@@ -54,9 +56,8 @@ CASES: dict[str, tuple[str, float | None]] = {
 #: The same for the service, until it answers.
 SERVE, SERVE_SECONDS = "`online-rank serve`, ready", 1.0
 _AFTER = (
-    "\nimport json, resource, sys\n"
-    "used = resource.getrusage(resource.RUSAGE_SELF)\n"
-    "print(json.dumps([used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, 'numba' in sys.modules]))"
+    f"\n{inspect.getsource(megabytes)}\nimport json, sys, time\n"
+    "print(json.dumps([time.process_time(), megabytes('VmHWM'), 'numba' in sys.modules]))"
 )
 #: Processor seconds, MB, wall-clock seconds, and whether numba was imported.
 Cost = tuple[float, float, float, bool]
@@ -89,9 +90,9 @@ class Place:
             urllib.request.urlopen(address.rstrip("/.,") + "/healthz", timeout=30).read()
             wall = time.perf_counter() - start
             ticks = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-            peak = Path(f"/proc/{process.pid}/status").read_text().partition("VmHWM:")[2].split()[0]
+            peak = megabytes("VmHWM", process.pid)
             loaded = "/numba/" in Path(f"/proc/{process.pid}/maps").read_text()
-            return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"), int(peak) / 1024, wall, loaded
+            return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"), peak, wall, loaded
         finally:
             process.terminate()
             process.wait()

@@ -27,7 +27,7 @@ from benchmarks import _contestants as who
 from benchmarks._common import ROOT, environment, parser, save, table
 from benchmarks._contestants import CONTESTANTS, Contestant
 from benchmarks._data import MQ2008, Queries, data_folder, folds, offsets_of
-from benchmarks._timing import seconds_of
+from benchmarks._timing import megabytes, seconds_of
 from online_rank.metrics import NDCG
 from online_rank.query import query_offsets
 from online_rank.stream.synth import NoisyTeacher
@@ -69,22 +69,15 @@ def load(folder: Path) -> tuple[Queries, Queries]:
     )
 
 
-def peak_megabytes() -> float:
-    """Peak memory of this process, as Linux says it; NaN elsewhere. (What getrusage says may be the parent's.)"""
-    status = Path("/proc/self/status")
-    lines = status.read_text().splitlines() if status.exists() else []
-    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")), math.nan)
-
-
 def learn_all(number: int, folder: Path) -> dict[str, float]:
     """One pass over all queries: NDCG@10 on the held-out ones, and the memory that it took."""
     contestant = CONTESTANTS[number]
     train, test = load(folder)
     contestant.prepare(train.first(2))()
     run = contestant.prepare(train.first(contestant.learned))
-    before = peak_megabytes()
+    before = megabytes("VmHWM")
     score = run()
-    memory = peak_megabytes() - before
+    memory = megabytes("VmHWM") - before
     if score is None:
         return {"ndcg": math.nan, "memory": memory}
     values = NDCG(k=10).value_many(test.y, np.asarray(score(test.X)), test.qid)

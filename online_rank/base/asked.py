@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from online_rank.query import ONE_QUERY, Block, read_query
+from online_rank.query import ONE_QUERY, Block, read_query, with_features
+from online_rank.query.forms import from_dicts
 
 
 def read_for(
@@ -51,9 +52,8 @@ def as_numbers(block: Block) -> Block:
 
     Raises TypeError or ValueError if a feature is not a number.
     """
-    unnamed = block.ids is None or isinstance(block.ids, range)
-    read = read_query(block.X if unnamed else dict(zip(block.ids or (), block.X, strict=True)))
-    return block._replace(X=read.X, names=read.names)
+    read = from_dicts(block.X, block.ids)
+    return with_features(block, read.X, read.names)
 
 
 def require_taken(model: Any, block: Block) -> None:

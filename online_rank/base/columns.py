@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank.base.growth import GROWTH
 from online_rank.base.leaving import NOTED, Leaving
 from online_rank.base.names import Columns, are_numbers, numbers
@@ -153,6 +154,8 @@ class QueryEstimator(Leaving):
 
     def _meet(self, block: Block) -> None:
         """Add the new features of a block `_with_names` to the state."""
+        if type(self.max_features) is not int or self.max_features < 1:  # It can be set.
+            arguments.integer("max_features", self.max_features, 1)
         if 2 * self._n_features >= self.max_features and block.names is not None and block.n_documents:
             self._use(block.names)
         if not (self._known or self.abilities).takes_sparse:

@@ -10,7 +10,7 @@ import numpy as np
 
 from online_rank.base.anatomy import Wrapper
 from online_rank.base.names import Columns
-from online_rank.base.schema import Array, Count, Integer, Names, Schema, schema_of, size_of
+from online_rank.base.schema import Array, Count, Integer, Names, Schema, schema_of
 from online_rank.base.step import QueryStep
 from online_rank.base.undo import Undo
 from online_rank.limits import MAX_FEATURES
@@ -20,6 +20,21 @@ _AT_A_TIME = 8
 
 #: Attributes that `Leaving` undoes itself.
 NOTED = frozenset(("_used",))
+
+
+def last_used(used: np.ndarray, n: int) -> np.ndarray:
+    """The places of the n that were used last, in ascending order; of several used at the same time the last ones."""
+    return np.sort(np.argsort(used, kind="stable")[len(used) - n :])
+
+
+def warn_of_leaving(owner: str, what: str, most: int, setting: str, count: str) -> None:
+    """Warn, the first time, that features or keys leave."""
+    warnings.warn(
+        f"{owner} has the most {what} that it takes, {most} ({setting}): the least recently used leave for new ones from here "
+        f"on, and are counted ({count})",
+        UserWarning,
+        stacklevel=3,
+    )
 
 
 class Leaving(QueryStep, abc.ABC):
@@ -80,50 +95,29 @@ class Leaving(QueryStep, abc.ABC):
         columns = self._columns.of(tuple(names))
         used[columns[columns >= 0]] = self._clock + 1
         others = int((used <= self._clock).sum())
-        leaving = np.argsort(used, kind="stable")[: min(others, max(n, self.max_features // _AT_A_TIME))]
-        if not len(leaving):
+        n_leaving = min(others, max(n, self.max_features // _AT_A_TIME))
+        if not n_leaving:
             return
         if not self._n_left:
-            warnings.warn(
-                f"{type(self).__name__} has the most features that it takes, {self.max_features} (attribute max_features): the "
-                "least recently used leave for new ones from here on, and are counted (attribute n_left_features)",
-                UserWarning,
-                stacklevel=2,
+            warn_of_leaving(
+                type(self).__name__, "features", self.max_features, "attribute max_features", "attribute n_left_features"
             )
-        kept = np.delete(np.arange(self._n_features), leaving)
+        kept = last_used(used, len(used) - n_leaving)
         own = self._columns.names
         self._keep_only(kept)
         self._used = np.minimum(used[kept], self._clock)
         self._columns = Columns(own[j] for j in kept.tolist())
         self._n_features = len(kept)
-        self._n_left += len(leaving)
+        self._n_left += n_leaving
 
     def _keep_only(self, kept: np.ndarray) -> None:
         """Keep only some columns of the state, given in ascending order. Arrays are replaced, never changed in place."""
-        for name, axes in self._feature_axes().items():
+        for name, field in (schema_of(type(self)) or {}).items():
             array = getattr(self, name)
-            for axis in axes:
-                array = np.take(array, kept, axis=axis)
-            setattr(self, name, array)
-
-    def _feature_axes(self) -> dict[str, list[int]]:
-        """The axes of the state's arrays that are as long as there are features, by the name of the array."""
-        shapes = {
-            name: field.shape
-            for name, field in (schema_of(type(self)) or {}).items()
-            if isinstance(field, Array) and name != "_used" and getattr(self, name) is not None
-        }
-        before = {name: [size_of(size, self) for size in shape] for name, shape in shapes.items()}
-        self._n_features += 1
-        try:
-            after = {name: [size_of(size, self) for size in shape] for name, shape in shapes.items()}
-        finally:
-            self._n_features -= 1
-        return {
-            name: axes
-            for name in shapes
-            if (axes := [i for i, (a, b) in enumerate(zip(before[name], after[name], strict=True)) if a != b])
-        }
+            if isinstance(field, Array) and name != "_used" and array is not None:
+                for axis in field.feature_axes(self):
+                    array = np.take(array, kept, axis=axis)
+                setattr(self, name, array)
 
     @property
     def n_left_features(self) -> int:

@@ -27,9 +27,10 @@ How to declare a new class
 ['_n_features', '_mean', '_m2', '_config']
 
 Sizes of an `Array` are numbers, `"d"`, names of other attributes (`Array("d", "n_centroids")`) or functions of the object
-(`Array(lambda ranker: ranker._n_features if ranker._averages else 0)`). Declare an attribute before the fields whose sizes
-need it. Two optional methods of the class cover what fields cannot express. Storage calls them in this order once the state is
-set:
+(`Array(lambda ranker: len(ranker._candidates))`). What has d entries only in some objects is
+`Array(FeaturesWhere(lambda ranker: ranker._averages))`: features that leave take their entries with them. Declare an attribute
+before the fields whose sizes need it. Two optional methods of the class cover what fields cannot express. Storage calls them in
+this order once the state is set:
 
 - `_check_state()` raises ValueError when fields contradict one another, for example when an index points outside an array;
 - `_derive()` makes the derived attributes that depend on state. Give such an array its shape, `Derived("n_rows", "d")`, so
@@ -88,6 +89,17 @@ class Schema(dict[str, Field]):
         super().__init__(fields)
 
 
+class FeaturesWhere:
+    """A size: the number of features where a condition of the object holds, and 0 elsewhere."""
+
+    def __init__(self, condition: Callable[[Any], bool]) -> None:
+        self.condition = condition
+
+    def __call__(self, owner: Any) -> int:
+        """The size for an object."""
+        return owner._n_features if self.condition(owner) else 0
+
+
 class Array(Field):
     """An array of numbers.
 
@@ -126,6 +138,14 @@ class Array(Field):
         self.finite = finite
         self.spare = spare
         self.optional = optional
+
+    def feature_axes(self, owner: Any) -> list[int]:
+        """The axes that are as long as there are features."""
+        return [
+            axis
+            for axis, size in enumerate(self.shape)
+            if size == "d" or (isinstance(size, FeaturesWhere) and size.condition(owner))
+        ]
 
     def trim(self, value: Any, owner: Any) -> Any:
         """The declared part of the array."""

@@ -8,7 +8,7 @@ The whole state is copied for any other class.
 import copy
 import functools
 import itertools
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from river import base, compose, utils
@@ -18,20 +18,22 @@ from online_rank.base.undo import Undo, record, roll_back
 #: Types of values that never change.
 _FIXED = frozenset((bool, int, float, str, bytes, tuple, type(None)))
 
-#: Teaches a part one document: its features, its grade, and the time of the query.
-Learn = Callable[[dict[Any, Any], Any, Any], None]
+#: Features of a document.
+_Document = dict[Any, Any]
+#: Calls a function for each of the documents: `each(call, documents, grades)`, as `map` does, and returns the results.
+Each = Callable[..., list[Any]]
 
 
-def _names(_: Any, x: dict[Any, Any]) -> Collection[Any]:
+def _names(_: Any, x: _Document) -> Collection[Any]:
     return x
 
 
-def _group(part: Any, x: dict[Any, Any]) -> Collection[Any]:
+def _group(part: Any, x: _Document) -> Collection[Any]:
     return (part._make_key(x),)
 
 
 #: The dictionaries of a class of river, and the keys that a document has in them.
-_KEYED: dict[str, tuple[tuple[str, ...], Callable[[Any, dict[Any, Any]], Collection[Any]]]] = {
+_KEYED: dict[str, tuple[tuple[str, ...], Callable[[Any, _Document], Collection[Any]]]] = {
     "AdaptiveStandardScaler": (("means", "vars"), _names),
     "Agg": (("_groups",), _group),
     "MaxAbsScaler": (("abs_max",), _names),
@@ -89,149 +91,137 @@ def is_timed(part: Any) -> bool:
 
 
 class Journal:
-    """Teaches a transformer of river one document after the other, and undoes what it learned.
+    """Teaches a transformer of river documents, and undoes what it learned.
 
     Parameters
     ----------
     transformer
         The transformer, or a pipeline or union of several.
-
-    Attributes
-    ----------
-    learn : callable
-        Teaches it one document.
     """
 
     def __init__(self, transformer: Any) -> None:
         self._log: list[Undo] = []
-        #: The groups of groupers, each with what teaches it.
-        self._groups: dict[tuple[int, Any], Learn] = {}
+        #: By the id of a part, what keeps the entries that documents change; None for a part that is copied.
+        self._kept: dict[int, _Entries | None] = {}
+        parts = [*parts_of(transformer)]
         # During predictions river's pipelines teach their steps themselves.
-        whole = compose.Pipeline._LEARN_UNSUPERVISED_DURING_PREDICT
-        if whole or not all(hasattr(part, "transform_one") for part in parts_of(transformer)):
-            record(self._log, transformer)
-            self.learn = _call(transformer, any(map(is_timed, parts_of(transformer))))
-        else:
-            self.learn = self._learner(transformer)
+        self._whole = compose.Pipeline._LEARN_UNSUPERVISED_DURING_PREDICT or not all(
+            hasattr(part, "transform_one") for part in parts
+        )
+        for part in [transformer] if self._whole else parts:
+            self._begin(part)
 
     def undo(self) -> None:
         """Undo all that was learned."""
         roll_back(self._log)
 
-    def _learner(self, part: Any) -> Learn:
-        """What teaches a part one document as river's pipelines do, and notes what undoes it."""
-        kind = _kind(part)
-        if kind == "pipeline":
-            *steps, last = part.steps.values()
-            return _chain([self._step(step) for step in steps], self._learner(last))
-        if kind == "union":
-            return _each([self._learner(inside) for inside in part.transformers.values()])
-        if kind == "grouper":
-            self._log.append(functools.partial(cut, part.transformers, len(part.transformers)))
-            return functools.partial(self._learn_in_group, part)
-        if kind == "constant":
-            return _no_lesson
+    def transform(self, part: Any, documents: Sequence[_Document], each: Each) -> Sequence[_Document]:
+        """What a transformer makes of documents."""
+        if self._whole or _kind(part) != "pipeline":
+            return each(part.transform_one, documents)
+        for step in part.steps.values():
+            documents = each(step.transform_one, documents)
+        return documents
+
+    def _begin(self, part: Any) -> str:
+        """Prepare to undo what a part will learn. Returns its kind."""
+        kind = "other" if self._whole else _kind(part)
+        if id(part) in self._kept:
+            return kind
+        self._kept[id(part)] = _Entries(part, self._log) if kind == "keyed" else None
         if kind == "other":
             record(self._log, part)
-            return _call(part, is_timed(part))
-        dictionaries_of, keys_of = _KEYED[type(part).__name__]
-        state = vars(part)
-        self._log.append(functools.partial(state.update, {n: value for n, value in state.items() if type(value) in _FIXED}))
-        dictionaries = [state[name] for name in dictionaries_of]
-        self._log += [functools.partial(cut, entries, len(entries)) for entries in dictionaries]
-        return self._kept_first(part, dictionaries, keys_of)
+        elif kind == "grouper":
+            self._log.append(functools.partial(cut, part.transformers, len(part.transformers)))
+        return kind
 
-    def _step(self, step: Any) -> Callable[[dict[Any, Any], Any, Any], dict[Any, Any]]:
-        """What teaches a step of a pipeline, and returns what the step makes of the document."""
-        inside = [*step.transformers.values()] if _kind(step) == "union" else [step]
-        before = _each([self._learner(part) for part in inside if not part._supervised])
-        after = _each([self._learner(part) for part in inside if part._supervised])
+    def learn(self, part: Any, documents: Sequence[_Document], grades: Sequence[Any], t: Any, each: Each) -> None:
+        """Teach a transformer documents with their grades, at the time of the query, one after the other."""
+        kind = self._begin(part)
+        if kind == "pipeline":
+            *steps, last = part.steps.values()
+            for step in steps:
+                documents = self._pass(step, documents, grades, t, each)
+            self.learn(last, documents, grades, t, each)
+        elif kind == "union":
+            for inside in part.transformers.values():
+                self.learn(inside, documents, grades, t, each)
+        elif kind == "grouper":
+            each(lambda x, y: self.learn(part.transformers[part._get_key(x)], [x], [y], t, _plainly), documents, grades)
+        elif kind != "constant":
+            if (kept := self._kept[id(part)]) is not None:
+                kept.keep(documents, each)
+            timed = t is not None and any(map(is_timed, parts_of(part)))
+            learn_one = functools.partial(part.learn_one, t=t) if timed else part.learn_one
+            each(learn_one, documents, *((grades,) if part._supervised else ()))
 
-        def through(x: dict[Any, Any], y: Any, t: Any) -> dict[Any, Any]:
-            before(x, y, t)
-            answer: dict[Any, Any] = step.transform_one(x)
-            after(x, y, t)
+    def _pass(
+        self, step: Any, documents: Sequence[_Document], grades: Sequence[Any], t: Any, each: Each
+    ) -> Sequence[_Document]:
+        """What a step of a pipeline makes of documents, as it learns one after the other."""
+        kind = _kind(step)
+        if kind == "constant":
+            return each(step.transform_one, documents)
+        inside = [*step.transformers.values()] if kind == "union" else [step]
+        before = [part for part in inside if not part._supervised]
+        after = [part for part in inside if part._supervised]
+
+        def passed(x: _Document, y: Any) -> _Document:
+            for part in before:
+                self.learn(part, [x], [y], t, _plainly)
+            answer: _Document = step.transform_one(x)
+            for part in after:
+                self.learn(part, [x], [y], t, _plainly)
             return answer
 
-        return through
-
-    def _learn_in_group(self, grouper: compose.Grouper, x: dict[Any, Any], y: Any, t: Any) -> None:
-        key = grouper._get_key(x)
-        learn = self._groups.get((id(grouper), key))
-        if learn is None:
-            learn = self._groups[id(grouper), key] = self._learner(grouper.transformers[key])
-        learn(x, y, t)
-
-    def _kept_first(
-        self, part: Any, dictionaries: list[dict[Any, Any]], keys_of: Callable[[Any, dict[Any, Any]], Collection[Any]]
-    ) -> Learn:
-        """What teaches a part one document, and keeps the entries of the document before."""
-        log, kept, learn = self._log, set[Any](), _call(part, is_timed(part))
-        categories = part.values if type(part).__name__ == "OneHotEncoder" and part.categories is None else None
-
-        first, n_first = dictionaries[0], len(dictionaries[0])
-
-        def learn_one(x: dict[Any, Any], y: Any, t: Any) -> None:
-            if not kept and len(dictionaries) == 1 and len(first) > n_first:
-                # Added when the query was transformed.
-                kept.update(itertools.islice(reversed(first), len(first) - n_first))
-            for key in keys_of(part, x):
-                if key not in kept:
-                    kept.add(key)
-                    for entries in dictionaries:
-                        if key in entries:
-                            _keep(log, entries, key)
-            if categories is not None:
-                for name, value in x.items():
-                    known = categories.get(name)
-                    for category in () if known is None else value if isinstance(value, list | set) else (value,):
-                        if category not in known:
-                            log.append(functools.partial(known.discard, category))
-            learn(x, y, t)
-
-        return learn_one
+        return each(passed, documents, grades)
 
 
-def _no_lesson(x: dict[Any, Any], y: Any, t: Any) -> None:
-    """For a transformer that learns nothing."""
+def _plainly(call: Callable[..., Any], *arguments: Sequence[Any]) -> list[Any]:
+    return [*map(call, *arguments)]
 
 
-def _call(part: Any, timed: bool) -> Learn:
-    """A transformer's `learn_one`, with the arguments that it takes."""
-    supervised = part._supervised
+class _Entries:
+    """Keeps the entries of a part's dictionaries that documents change, and what undoes the change in a log."""
 
-    def learn_one(x: dict[Any, Any], y: Any, t: Any) -> None:
-        if timed and t is not None:
-            part.learn_one(*((x, y) if supervised else (x,)), t=t)
-        elif supervised:
-            part.learn_one(x, y)
-        else:
-            part.learn_one(x)
+    def __init__(self, part: Any, log: list[Undo]) -> None:
+        self._part, self._log = part, log
+        dictionaries_of, self._keys_of = _KEYED[type(part).__name__]
+        state = vars(part)
+        self._dictionaries = [state[name] for name in dictionaries_of]
+        self._kept: set[Any] = set()
+        self._n = len(self._dictionaries[0])
+        log.append(functools.partial(state.update, {n: value for n, value in state.items() if type(value) in _FIXED}))
+        log += [functools.partial(cut, entries, len(entries)) for entries in self._dictionaries]
 
-    return learn_one
+    def keep(self, documents: Sequence[_Document], each: Each) -> None:
+        """Keep the entries of documents."""
+        first = self._dictionaries[0]
+        # Those that were added when the documents were transformed go again.
+        self._kept.update(itertools.islice(reversed(first), len(first) - self._n))
+        self._n = len(first)
+        keys = set().union(
+            *(documents if self._keys_of is _names else each(functools.partial(self._keys_of, self._part), documents))
+        )
+        keys -= self._kept
+        self._kept |= keys
+        for entries in self._dictionaries:
+            before = {key: entries[key] for key in keys if key in entries}
+            if _FIXED.issuperset(map(type, before.values())):
+                self._log.append(functools.partial(dict.update, entries, before))  # A Counter's adds.
+            else:
+                for key, value in before.items():
+                    _keep(self._log, entries, key, value)
+        if type(self._part).__name__ == "OneHotEncoder" and self._part.categories is None:
+            self._keep_categories(documents)
 
-
-def _each(learners: list[Learn]) -> Learn:
-    """All of several, in turn."""
-    if len(learners) == 1:
-        return learners[0]
-
-    def learn_one(x: dict[Any, Any], y: Any, t: Any) -> None:
-        for learn in learners:
-            learn(x, y, t)
-
-    return learn_one
-
-
-def _chain(steps: list[Callable[..., dict[Any, Any]]], last: Learn) -> Learn:
-    """Steps, each of which gets what the one before it makes of the document, then the last one."""
-
-    def learn_one(x: dict[Any, Any], y: Any, t: Any) -> None:
-        for step in steps:
-            x = step(x, y, t)
-        last(x, y, t)
-
-    return learn_one
+    def _keep_categories(self, documents: Sequence[_Document]) -> None:
+        known = self._part.values
+        for name, value in itertools.chain.from_iterable(map(dict.items, documents)):
+            categories = known.get(name)
+            for category in () if categories is None else value if isinstance(value, list | set) else (value,):
+                if category not in categories:
+                    self._log.append(functools.partial(categories.discard, category))
 
 
 def cut(entries: dict[Any, Any], n: int) -> None:
@@ -240,9 +230,8 @@ def cut(entries: dict[Any, Any], n: int) -> None:
         entries.popitem()
 
 
-def _keep(log: list[Undo], entries: dict[Any, Any], key: Any) -> None:
+def _keep(log: list[Undo], entries: dict[Any, Any], key: Any, value: Any) -> None:
     """Keep an entry that is about to change."""
-    value = entries[key]
     if type(value) in _FIXED:
         log.append(functools.partial(entries.__setitem__, key, value))
     elif isinstance(value, dict):

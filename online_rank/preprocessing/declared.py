@@ -9,11 +9,12 @@ import numpy as np
 
 from online_rank.arguments import flag
 from online_rank.base.anatomy import Abilities
+from online_rank.base.asked import as_numbers
 from online_rank.base.columns import as_array
 from online_rank.base.form import Layer
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
-from online_rank.query import Block, document_name, read_query, with_features
+from online_rank.query import Block, document_name, with_features
 from online_rank.query.names import are_nfc, in_nfc, names_in_nfc
 
 
@@ -111,8 +112,7 @@ class DeclaredFeatures(QueryTransformer):
             self._require_declared(documents, block.ids)
             if self.texts:
                 return block
-            read = read_query(documents)
-            block = with_features(block, read.X, read.names)
+            block = as_numbers(block)
         elif block.names is not None:
             self._require_declared([dict.fromkeys(block.names)], None)
         X = as_array(block.X, self)

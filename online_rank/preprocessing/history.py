@@ -1,6 +1,5 @@
 """Features of earlier feedback: how often a key was shown, how users engaged with it, and for how long it has been there."""
 
-import functools
 import json
 import math
 import warnings
@@ -12,29 +11,21 @@ import numpy as np
 
 from online_rank import arguments
 from online_rank.base.anatomy import Abilities
-from online_rank.base.halving import halved
 from online_rank.base.names import numbers
-from online_rank.base.schema import Array, Count, Derived, DictOf, Integer, Plain, Real, Schema
-from online_rank.base.transformer import QueryTransformer
-from online_rank.base.undo import Undo
+from online_rank.base.schema import Derived, Schema
 from online_rank.feedback.arrays import shown_block
-from online_rank.limits import is_name
+from online_rank.preprocessing._key_table import KeyTable
 from online_rank.preprocessing._keys import DOCUMENT, values_under
 from online_rank.query import Block, SparseRows, require_finite, require_grades, with_features
 
-#: Sums grow by at most this many half-lives before they are scaled down.
-_MOST_HALF_LIVES = 32
-#: Without room for new keys, one in this many keys leaves at once.
-_LEAVE = 16
 #: What waits with a query in addition to values: its time, and the places of its documents.
 AT, PLACES = "at", "places"
 
-# Those that have learned a query, and have told if it had no key; and those that have told that keys leave.
+# Those that have learned a query, and have told if it had no key.
 _TOLD: "weakref.WeakSet[History]" = weakref.WeakSet()
-_FULL: "weakref.WeakSet[History]" = weakref.WeakSet()
 
 
-class History(QueryTransformer):
+class History(KeyTable):
     r"""Give each document what was learned from earlier feedback on its key: impressions, a rate of engagement, and an age.
 
     The key is the id of the document (`by="document"`), a feature of it, such as a brand, an entry of the query's context, such
@@ -58,6 +49,9 @@ class History(QueryTransformer):
 
     **Memory is bounded**: at most `max_keys` keys are kept. Without room for new ones, the sixteenth that no learned query had
     for longest leaves. The first time raises a warning, and `n_left` counts all keys that left.
+
+    **Late feedback** counts with the time of its query. A query more than 32 half-lives older than the latest one counts next
+    to nothing, which raises a warning the first time.
 
     Engines cannot compute these features, so exports refuse them: send the values as fields of the documents, and export the
     ranker behind it. `mix` adds up what several machines have counted.
@@ -109,22 +103,7 @@ class History(QueryTransformer):
 
     _supervised = True
 
-    _schema = Schema(
-        n_left=Count(),
-        _n_queries=Count(),
-        _epoch=Integer(),
-        _at=Real(optional=True),
-        _totals=Array(2, low=0.0),
-        _slots=DictOf(Plain(), Integer(0)),
-        _sums=Array("n_keys", 2, low=0.0, spare=True),
-        _first=Array("n_keys", spare=True),
-        _used=Array("n_keys", dtype="int64", low=0, spare=True),
-        _names=Derived(),
-        _adds=Derived(),
-        _label=Derived(),
-        _period=Derived(),
-        _theta=Derived(),
-    )
+    _schema = Schema(_names=Derived(), _adds=Derived(), _label=Derived(), _period=Derived(), _theta=Derived())
 
     def __init__(
         self,
@@ -158,22 +137,6 @@ class History(QueryTransformer):
         self._adds = tuple(f"{'+'.join(self._names)} {half_life} {what}" for what in ("impressions", "rate", "age"))
         #: Under which its values wait with a query.
         self._label = json.dumps([by, half_life, None if examination is None else [*examination], prior])
-        #: The number of each key, in the order in which they came.
-        self._slots: dict[Hashable, int] = {}
-        #: Sums of w theta and of w g, times 2^(t / H - epoch) of their times: they decay without being touched.
-        self._sums = np.zeros((0, 2))
-        self._first = np.zeros(0)
-        #: By how many queries the last one with the key was learned.
-        self._used = np.zeros(0, dtype=np.int64)
-        self._totals = np.zeros(2)
-        self._epoch = 0
-        self._at: float | None = None
-        self._n_queries = self.n_left = 0
-
-    @property
-    def n_keys(self) -> int:
-        """Number of keys."""
-        return len(self._slots)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -184,10 +147,6 @@ class History(QueryTransformer):
     def columns(self) -> tuple[str, ...]:
         """The names of the three features."""
         return self._adds
-
-    @property
-    def _is_timed(self) -> bool:
-        return isinstance(self.half_life, str)
 
     def _abilities(self) -> Abilities:
         return Abilities(
@@ -203,10 +162,6 @@ class History(QueryTransformer):
 
     def _layers(self, n_features: int) -> Any:
         raise TypeError("its features change with each feedback")
-
-    def _check_state(self) -> None:
-        if [*self._slots.values()] != [*range(len(self._slots))] or len(self._slots) > self.max_keys:
-            raise ValueError("_slots: keys are numbered from 0 in their order, and are at most max_keys")
 
     def _transform_block(self, block: Block) -> Block:
         made = [self._values(query, self._keys(query)) for query in block.each()]
@@ -242,19 +197,11 @@ class History(QueryTransformer):
         waiting = query.remembered
         if waiting is not None and self._label in waiting:
             return _checked(waiting[self._label], len(keys))
-        slots = np.fromiter((self._slots.get(key, -1) for key in keys), np.int64, len(keys))
-        values = np.zeros((len(keys), 3))
-        known = np.flatnonzero(slots >= 0)
-        at = self._time(query)
-        latest = self._at if at is None or (self._at is not None and at < self._at) else at
-        impressions, engaged = np.zeros(len(keys)), np.zeros(len(keys))
-        if latest is not None:
-            sums = self._sums[slots[known]] * halved(latest / self._period - self._epoch)
-            impressions[known], engaged[known] = sums.T
-            values[known, 2] = np.maximum(latest - self._first[slots[known]], 0.0)
+        sums, ages = self._found(keys, self._time(query))
+        impressions, engaged = sums.T
         overall = self._totals[1] / self._totals[0] if self._totals[0] > 0.0 else 0.0
-        values[:, 0] = impressions
-        values[:, 1] = (engaged + self.prior * overall) / (impressions + self.prior)
+        rates = (engaged + self.prior * overall) / (impressions + self.prior)
+        values = np.stack([impressions, rates, ages], axis=1)
         if waiting is not None:
             waiting[self._label] = values.ravel().tolist()
         return values
@@ -268,24 +215,10 @@ class History(QueryTransformer):
             raise ValueError(f"w is {w}; the weight of a query is a finite number >= 0")
         self._tell_no_key(keys)
         rows, weights, gains = self._shown(query)
-        if not w > 0.0:
-            return
-        counted = (weights > 0.0) | (gains > 0.0)
-        rows, amounts = rows[counted], w * np.stack([weights[counted], gains[counted]], axis=1)
-        later = at / self._period - self._epoch
-        if self._at is None:
-            self._epoch = math.floor(at / self._period)
-        elif later > _MOST_HALF_LIVES:
-            self._move_epoch(math.floor(later))
-        amounts *= halved(self._epoch - at / self._period)
-        slots = self._slots_of([keys[i] for i in rows.tolist()])
-        known = slots >= 0
-        slots = slots[known]
-        np.add.at(self._sums, slots, amounts[known])
-        np.minimum.at(self._first, slots, at)
-        self._totals = self._totals + amounts.sum(axis=0)
-        self._at = at if self._at is None else max(at, self._at)
-        self._n_queries += 1
+        if w > 0.0:
+            counted = (weights > 0.0) | (gains > 0.0)
+            amounts = w * np.stack([weights[counted], gains[counted]], axis=1)
+            self._add([keys[i] for i in rows[counted].tolist()], amounts, at)
 
     def _shown(self, query: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The documents of one query that count, by their numbers, how far each was examined, and the engagement with it."""
@@ -302,52 +235,6 @@ class History(QueryTransformer):
             else:
                 return rows, np.ones(len(rows)), gains
         return rows, self._theta[np.minimum(places, len(self._theta) - 1)], gains
-
-    def _move_epoch(self, by: int) -> None:
-        """Scale all sums by a power of two, which is exact."""
-        self._epoch += by
-        self._sums, self._totals = np.ldexp(self._sums, -by), np.ldexp(self._totals, -by)
-
-    def _slots_of(self, keys: list[Hashable]) -> np.ndarray:
-        """The numbers of keys that are used now; new ones get theirs, and -1 stands for no key, or no room."""
-        new = [key for key in dict.fromkeys(keys) if key is not None and key not in self._slots]
-        for key in new:
-            if not is_name(key):
-                raise TypeError(f"a key of {self} is {key!r:.60}; it is made of texts, numbers and tuples of them")
-        known = [slot for key in keys if (slot := self._slots.get(key)) is not None]
-        self._used[known] = self._n_queries + 1
-        if len(self._slots) + len(new) > self.max_keys:
-            self.n_left += max(0, len(new) - self.max_keys)
-            new = new[: self.max_keys]
-            self._let_leave(max(0, self.max_keys - self.max_keys // _LEAVE - len(new)))
-        n = len(self._slots) + len(new)
-        if n > len(self._used):
-            n_spare = max(n, min(2 * n, self.max_keys)) - len(self._used)
-            self._sums, self._first, self._used = (
-                np.concatenate([array, np.zeros((n_spare, *array.shape[1:]), array.dtype)])
-                for array in (self._sums, self._first, self._used)
-            )
-        made = slice(len(self._slots), n)
-        self._sums[made], self._first[made], self._used[made] = 0.0, np.inf, self._n_queries + 1
-        for key in new:
-            self._slots[key] = len(self._slots)
-        return np.fromiter((self._slots.get(key, -1) for key in keys), np.int64, len(keys))
-
-    def _let_leave(self, n_kept: int) -> None:
-        """Keep the keys that were used last; the state is replaced, so that it can come back."""
-        n = len(self._slots)
-        kept = np.sort(np.argsort(-self._used[:n], kind="stable")[:n_kept])
-        names = [*self._slots]
-        self._slots = {names[slot]: i for i, slot in enumerate(kept.tolist())}
-        self._sums, self._first, self._used = self._sums[kept], self._first[kept], self._used[kept]
-        self.n_left += n - len(kept)
-        if self not in _FULL:
-            _FULL.add(self)
-            warnings.warn(
-                f"{self} has the most keys that it takes, {self.max_keys} (max_keys): those that were not learned for longest "
-                "leave from here on, and are counted (n_left)",
-                stacklevel=2,
-            )
 
     def _tell_no_key(self, keys: list[Hashable]) -> None:
         """Warn if the first query to learn has no key."""
@@ -392,91 +279,6 @@ class History(QueryTransformer):
     def __str__(self) -> str:
         return f"History({self.by!r}, half_life={self.half_life!r})"
 
-    def _record(self, log: list[Undo], block: Any = None) -> None:
-        n = len(self._slots)
-        if block is None or block.y is None:
-            touched = np.arange(n)
-        else:
-            found = {self._slots.get(key, -1) for query in block.each() for key in self._keys(query)}
-            touched = np.array(sorted(found - {-1}), dtype=np.int64)
-        rows = self._sums[touched], self._first[touched], self._used[touched]
-        log.append(functools.partial(self._undo, vars(self).copy(), n, touched, rows))
-
-    def _undo(self, before: dict[str, Any], n: int, touched: np.ndarray, rows: tuple[np.ndarray, ...]) -> None:
-        """Restore the state with `n` keys, and these rows of the `touched` ones."""
-        vars(self).update(before)
-        while len(self._slots) > n:
-            self._slots.popitem()
-        for array, own in zip((self._sums, self._first, self._used), rows, strict=True):
-            array[touched] = own
-
-    def _mix(self, shards: Sequence[Any], base: Any) -> None:
-        if not self._is_timed:
-            raise ValueError(
-                f"{self}: its half-life counts the queries of one machine; in time, half_life='7d', it can be mixed"
-            )
-        every = [step for step in (base, *shards) if step._at is not None]
-        if not every:
-            return
-        epoch = max(step._epoch for step in every)
-        sums: dict[Hashable, np.ndarray] = {}
-        first: dict[Hashable, float] = {}
-        used: dict[Hashable, int] = {}
-        self._totals, starts = np.zeros(2), {key: base._scaled(epoch, slot) for key, slot in base._slots.items()}
-        for step in every:
-            own = step is not base
-            scaled = np.ldexp(step._totals, step._epoch - epoch)
-            self._totals += scaled - (np.ldexp(base._totals, base._epoch - epoch) if own else 0.0)
-            for key, slot in step._slots.items():
-                # What left a machine and came back there may be less than it was.
-                more = np.maximum(step._scaled(epoch, slot) - starts.get(key, 0.0), 0.0) if own else starts[key]
-                sums[key] = sums.get(key, 0.0) + more
-                first[key] = min(first.get(key, np.inf), float(step._first[slot]))
-                used[key] = max(used.get(key, 0), int(step._used[slot]))
-        self._totals = np.maximum(self._totals, 0.0)
-        self._slots = {key: slot for slot, key in enumerate(sums)}
-        self._sums = np.array([*sums.values()]).reshape(-1, 2)
-        self._first, self._used = np.array([*first.values()]), np.array([*used.values()], dtype=np.int64)
-        self._epoch, self._at = epoch, max(step._at for step in every)
-        self._n_queries += sum(shard._n_queries - base._n_queries for shard in shards)
-        self.n_left += sum(shard.n_left - base.n_left for shard in shards)
-        if len(self._slots) > self.max_keys:
-            self._let_leave(self.max_keys)
-
-    def _scaled(self, epoch: int, slot: int) -> np.ndarray:
-        """The sums of a key for a later epoch."""
-        return np.ldexp(self._sums[slot], self._epoch - epoch)
-
-    def forget(self, name: str, value: Hashable) -> int:
-        """Forget the keys that have a value under one of the names, as a text or as it is. Returns how many there were.
-
-        Examples
-        --------
-        >>> step = History(("user", "brand"), half_life=1000)
-        >>> step.learn_one([{"brand": "acme"}], [1], context={"user": "u17"})
-        >>> step.forget("user", "u17"), step.n_keys
-        (1, 0)
-        """
-        with self._lock:
-            places = [i for i, own in enumerate(self._names) if own == name]
-            parts: Any = ((slot, key if len(self._names) > 1 else (key,)) for key, slot in self._slots.items())
-            gone = {slot for slot, key in parts if any(_is(key[i], value) for i in places)}
-            if gone:
-                keys = [key for key, slot in self._slots.items() if slot not in gone]
-                kept = [self._slots[key] for key in keys]
-                self._slots = {key: i for i, key in enumerate(keys)}
-                self._sums, self._first, self._used = self._sums[kept], self._first[kept], self._used[kept]
-            return len(gone)
-
-    def set_back(self, now: float) -> bool:
-        """Let all times that lie ahead of `now` be that time. Returns whether there were any."""
-        with self._lock:
-            if not self._is_timed or self._at is None or self._at <= now:
-                return False
-            self._epoch -= max(0, math.floor(self._at / self._period) - math.floor(now / self._period))
-            self._first, self._at = np.minimum(self._first, now), now
-            return True
-
 
 def _checked(values: list[float], m: int) -> np.ndarray:
     """The features (m, 3) that wait with a query of m documents."""
@@ -484,10 +286,6 @@ def _checked(values: list[float], m: int) -> np.ndarray:
     if found.shape != (3 * m,) or not np.isfinite(found).all():
         raise ValueError(f"what waits with the query is {len(values)} numbers; {m} documents have {3 * m} finite ones")
     return found.reshape(m, 3)
-
-
-def _is(part: Any, value: Hashable) -> bool:
-    return part == value or (type(part) in (str, int, bool) and str(part) == value)
 
 
 def _is_infinite(X: Any) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 from river import base, compose
 
 from online_rank.base.anatomy import Abilities
+from online_rank.base.asked import as_numbers
 from online_rank.base.columns import as_array
 from online_rank.base.schema import Schema
 from online_rank.base.step import QueryStep
@@ -19,8 +20,12 @@ from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import Undo
 from online_rank.limits import MAX_LIFTED
 from online_rank.preprocessing._journal import Journal, cut, is_timed, parts_of
-from online_rank.query import Block, Retrieved, document_name, feature_dicts, read_query, require_finite, require_grades
+from online_rank.query import Block, Retrieved, document_name, feature_dicts, require_finite, require_grades, with_features
+from online_rank.query.forms import flat
 from online_rank.query.names import are_nfc, in_nfc, keys_in_nfc
+
+#: Types of numbers that need no look at one after the other.
+_PLAIN = frozenset((bool, float, int, str))
 
 
 class ForEachDocument(QueryTransformer):
@@ -101,7 +106,6 @@ class ForEachDocument(QueryTransformer):
         return n_documents * self._given(n_features)
 
     def _record(self, log: list[Undo], block: Any = None) -> None:
-        super()._record(log, block)
         self._journal = Journal(self.transformer)
         log.append(self._journal.undo)
 
@@ -111,32 +115,31 @@ class ForEachDocument(QueryTransformer):
             return self._answer(block, self._of_each(block, transformer.transform_one, _documents(block, transformer)))
 
     def _learn_block(self, block: Block) -> Block:
-        transformer = self.transformer
-        if transformer._supervised:
+        transformer, journal = self.transformer, self._journal
+        supervised = transformer._supervised
+        if supervised:
             if block.y is None:
                 raise TypeError(f"{self} is supervised: it learns from grades, y")
             if isinstance(block.y, np.ndarray):
                 require_grades(block.y, block.ids)
         if self.abilities.takes_time and block.at is None:
             raise ValueError(f"{self} has a window of time: learn_one needs t=, and learn_many at=, the query's time")
-        answers = []
+        answers: list[dict[Hashable, Any]] = []
         for query in block.each():
-            documents = [*_documents(query, transformer)]
-            grades = query.y.tolist() if transformer._supervised else [None] * len(documents)
-            lesson = self._journal.learn, documents, grades, [_moment(query)] * len(documents)
-            if not transformer._supervised:
-                self._of_each(query, *lesson)
-            answers += self._of_each(query, transformer.transform_one, documents)
-            if transformer._supervised:
-                self._of_each(query, *lesson)
+            documents, each = [*_documents(query, transformer)], functools.partial(self._of_each, query)
+            if supervised:
+                answers += journal.transform(transformer, documents, each)
+                journal.learn(transformer, documents, query.y.tolist(), _moment(query), each)
+            else:
+                journal.learn(transformer, documents, [None] * len(documents), _moment(query), each)
+                answers += journal.transform(transformer, documents, each)
         return self._answer(block, answers)
 
     def _of_each(self, block: Block, call: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
         """The results of a call for each document. Any error becomes a ValueError that names the document."""
         made: list[Any] = []
         try:
-            for of_document in zip(*arguments, strict=True):
-                made.append(call(*of_document))
+            made.extend(map(call, *arguments))
         except KeyError as error:
             raise ValueError(
                 f"x: {document_name(len(made), block.ids)} has no feature {error.args[0]!r}, which {self} looks up: give every "
@@ -149,10 +152,9 @@ class ForEachDocument(QueryTransformer):
         return made
 
     def _answer(self, block: Block, answers: list[dict[Hashable, Any]]) -> Block:
-        unnamed = block.ids is None or isinstance(block.ids, range)
-        read = read_query(answers if unnamed else dict(zip(block.ids or (), answers, strict=True)))
-        X = as_array(read.X, self)
-        answer = block._replace(X=X, names=read.names)
+        answer = as_numbers(with_features(block, answers, None))
+        X = as_array(answer.X, self)
+        answer = with_features(answer, X, answer.names)
         if not np.isfinite(X).all():
             # The input was finite, so NaN means that the transformer cannot compute the value yet. The array is a new one.
             np.copyto(X, 0.0, where=np.isnan(X))
@@ -162,38 +164,44 @@ class ForEachDocument(QueryTransformer):
 
 def _documents(block: Block, transformer: Any) -> Iterator[dict[Hashable, Any]]:
     """The documents of a block. Raises an error for a number too large for river's transformers, or a text that is one's."""
-    numbers_only = _norms(transformer)
+    X = block.X if type(block.X) is list else feature_dicts(block)
+    numbers_only = transformer if _norms(transformer) else None
     # One copy after the other: of thousands of small documents, copies take twenty times their JSON.
-    for i, x in enumerate(map(dict, block.X) if type(block.X) is list else feature_dicts(block)):
-        if not are_nfc(x):
-            x = dict(keys_in_nfc(x, f"x: {document_name(i, block.ids)}"))
-        for name, value in x.items():
-            kind = type(value)
-            if kind is float or kind is int:
-                if -MAX_LIFTED <= value <= MAX_LIFTED:
-                    continue
-            elif kind is str and not numbers_only and value.isascii():
-                continue
-            x[name] = _taken(value, name, i, block, transformer if numbers_only else None)
-        yield x
+    if _are_plain(X, numbers_only is None):
+        return map(dict, X)
+    return (_taken(x, i, block, numbers_only) for i, x in enumerate(X))
 
 
-def _taken(value: Any, name: Hashable, i: int, block: Block, numbers_only: Any) -> Any:
-    """A feature of a document as river's transformers take it; `numbers_only` is one that takes no text."""
-    if type(value) is Retrieved:
-        raise TypeError("x is Runs, whose absent scores are not 0: put RunFeatures() first, as in RunFeatures() | ranker")
-    if isinstance(value, str):
-        if numbers_only is not None:
-            what = f"feature {name!r} of {document_name(i, block.ids)}"
-            raise TypeError(f"x: {what} is {value[:80]!r}; {numbers_only} takes numbers")
-        return in_nfc(value)
-    if isinstance(value, int | float | np.number) and not -MAX_LIFTED <= value <= MAX_LIFTED:
-        require_finite(block)
-        raise ValueError(
-            f"x: feature {name!r} of {document_name(i, block.ids)} is {value!r:.30}; transformers of river take "
-            f"numbers of at most {MAX_LIFTED:g} in size"
-        )
-    return value
+def _are_plain(X: list[Any], with_texts: bool) -> bool:
+    """Whether all names and values are as river's transformers take them; False also if that takes a closer look."""
+    values = flat(map(dict.values, X))
+    kinds = {*map(type, values)}
+    if str in kinds:
+        texts = [value for value in values if type(value) is str]
+        if not with_texts or not "".join(texts).isascii():
+            return False
+        values = [value for value in values if type(value) is not str]
+    return kinds <= _PLAIN and all(map(MAX_LIFTED.__ge__, map(abs, values))) and are_nfc({*flat(X)})
+
+
+def _taken(x: dict[Hashable, Any], i: int, block: Block, numbers_only: Any) -> dict[Hashable, Any]:
+    """A document as river's transformers take it; `numbers_only` is one that takes no text."""
+    taken = dict(keys_in_nfc(x, f"x: {document_name(i, block.ids)}"))
+    for name, value in taken.items():
+        if type(value) is Retrieved:
+            raise TypeError("x is Runs, whose absent scores are not 0: put RunFeatures() first, as in RunFeatures() | ranker")
+        if isinstance(value, str):
+            if numbers_only is not None:
+                what = f"feature {name!r} of {document_name(i, block.ids)}"
+                raise TypeError(f"x: {what} is {value[:80]!r}; {numbers_only} takes numbers")
+            taken[name] = in_nfc(value)
+        elif isinstance(value, int | float | np.number) and not -MAX_LIFTED <= value <= MAX_LIFTED:
+            require_finite(block)
+            raise ValueError(
+                f"x: feature {name!r} of {document_name(i, block.ids)} is {value!r:.30}; transformers of river take "
+                f"numbers of at most {MAX_LIFTED:g} in size"
+            )
+    return taken
 
 
 def _norms(transformer: Any) -> bool:

@@ -388,8 +388,7 @@ class StreamQuantileMap(ColumnTransformer):
     def _learn_transform(self, block: Block, out: np.ndarray) -> int:
         if len(block.w) > 1:
             return self._transform_in_turn(block, block, None, out)
-        sound = self.learn_run(block.X)
-        return int(sound and self._transform(block.X, block.offsets, out))
+        return int(self.learn_run(block.X) and self._transform(block.X, block.offsets, out))
 
     def _transform_in_turn(self, asked: Block, block: Block, before: np.ndarray | None, after: np.ndarray) -> int:
         if before is not None:
@@ -399,10 +398,7 @@ class StreamQuantileMap(ColumnTransformer):
         while t < n:
             start = int(offsets[t])
             # Queries in which the map stays are mapped together.
-            quiet = t
-            if n > 1:
-                quiet = int(np.searchsorted(offsets, start + self._documents_left(), side="right")) - 1
-            upto = min(max(quiet, t + 1), n)
+            upto = self.run_from(offsets, t)
             stop, places, table = int(offsets[upto]), offsets[t : upto + 1] - start, self._table
             if before is not None:
                 self._transform(asked.X[start:stop], places, before[start:stop])

@@ -1,5 +1,6 @@
 """Reads the accepted forms of a query."""
 
+import contextlib
 import functools
 import itertools
 import operator
@@ -33,6 +34,9 @@ from online_rank.query.served import as_served
 from online_rank.query.sparse import SparseRows, checked_rows, from_scipy, is_scipy, worth_rows
 from online_rank.query.vectors import Vectors
 
+#: From this number of values on, zeros and ones are converted at once.
+_MANY_VALUES = 256
+
 _FLOAT64, _FLOAT32, _INT64 = np.dtype(np.float64), np.dtype(np.float32), np.dtype(np.int64)
 _ARRAY = np.ndarray
 _ONLY_DICTS = {dict}
@@ -46,7 +50,7 @@ class _Features(NamedTuple):
     """The fields of a `Block` that come from x."""
 
     X: Any
-    ids: tuple[Hashable, ...] | None = None
+    ids: Sequence[Hashable] | None = None
     names: tuple[Hashable, ...] | None = None
     form: Any = None
 
@@ -247,10 +251,10 @@ def _read(x: Any, documents: bool) -> _Features:
                     f"x[{name!r}] is of type {type(document).__name__}, not a dict of features. A query as a dict is "
                     f"{{document id: feature dict}}; {remedy}"
                 )
-        return _from_dicts([*x.values()], tuple(x), documents)
+        return from_dicts([*x.values()], tuple(x), documents)
     if isinstance(x, list | tuple) and not isinstance(x, SparseRows):
         if not x or isinstance(x[0], Mapping):
-            return _from_dicts(x, None, documents)
+            return from_dicts(x, None, documents)
         return _Features(_from_rows(x))
     if isinstance(x, np.ndarray):
         return _Features(_as_matrix(as_array("x", x)))
@@ -325,8 +329,8 @@ def _is_document(value: Any) -> bool:
     return isinstance(value, Mapping | list | tuple)
 
 
-def _from_dicts(documents: Sequence[Any], ids: tuple[Hashable, ...] | None, as_given: bool) -> _Features:
-    """Feature dicts; columns are in the order in which names first appear."""
+def from_dicts(documents: Sequence[Any], ids: Sequence[Hashable] | None, as_given: bool = False) -> _Features:
+    """Feature dicts, and whether to keep them; columns are in the order in which names first appear."""
     are_dicts = {*map(type, documents)} == _ONLY_DICTS
     if not are_dicts:
         documents = [_read_once(x, f"x: {document_name(i, ids)}") for i, x in enumerate(documents)]
@@ -381,6 +385,9 @@ def flat(parts: Iterable[Iterable[Any]]) -> list[Any]:
 
 def as_floats(values: list[Any]) -> np.ndarray | None:
     """Values as float64 (n,); None if one of them cannot be converted to a float."""
+    if len(values) > _MANY_VALUES and type(values[0]) is int:
+        with contextlib.suppress(TypeError, ValueError):  # Three times as fast for what an encoder gives, zeros and ones.
+            return np.frombuffer(bytes(values), np.uint8).astype(np.float64)
     try:
         # Several times as fast as numpy's conversion of a list.
         return np.frombuffer(bytearray(_packer(len(values)).pack(*values)))
@@ -400,7 +407,7 @@ def _checked_floats(values: list[Any], names: tuple[Hashable, ...], ids: Sequenc
     return np.fromiter(values, np.float64, len(values))
 
 
-def _from_ragged_dicts(documents: Sequence[Any], ids: tuple[Hashable, ...] | None) -> _Features:
+def _from_ragged_dicts(documents: Sequence[Any], ids: Sequence[Hashable] | None) -> _Features:
     """Feature dicts that do not all have the same names in the same order."""
     rows, names = rows_of_dicts(documents, ids)
     n, d = rows.shape

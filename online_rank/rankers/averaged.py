@@ -16,7 +16,7 @@ from online_rank.base.form import Head, Linear
 from online_rank.base.growth import with_zeros
 from online_rank.base.halving import halved
 from online_rank.base.lock import locked
-from online_rank.base.schema import Array, Derived, Schema
+from online_rank.base.schema import Array, Derived, FeaturesWhere, Schema
 from online_rank.query import Block, SparseRows
 from online_rank.query.sparse import as_rows
 from online_rank.rankers.rules import as_weights, rule_weights
@@ -72,8 +72,8 @@ class LinearRanker(AveragedRanker):
 
     _schema = Schema(
         _rows=Array("d", "_row_width", spare=True, optional=True),
-        _weights=Array(lambda ranker: 0 if ranker._rows is not None else ranker._n_features),
-        _average=Array(lambda ranker: ranker._n_features if ranker._averages and ranker._rows is None else 0),
+        _weights=Array(FeaturesWhere(lambda ranker: ranker._rows is None)),
+        _average=Array(FeaturesWhere(lambda ranker: ranker._averages and ranker._rows is None)),
     )
 
     _touched_only = "_rows"

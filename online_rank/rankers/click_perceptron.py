@@ -9,7 +9,7 @@ from online_rank import arguments
 from online_rank._kernels import click_perceptron as kernels
 from online_rank._kernels import sparse
 from online_rank.base.growth import with_zeros
-from online_rank.base.schema import Array, Derived, Schema
+from online_rank.base.schema import Array, Derived, FeaturesWhere, Schema
 from online_rank.feedback.arrays import ShownBlock, propensities_of, shown_block
 from online_rank.feedback.policies import Greedy, Policy
 from online_rank.measures.learned import discounts
@@ -114,7 +114,7 @@ class ClickPerceptron(ExploringRanker):
         self._squares = np.empty(0)
 
     _schema = Schema(
-        _squares=Array(lambda ranker: 0 if ranker._rows is not None else ranker._n_features, low=0.0),
+        _squares=Array(FeaturesWhere(lambda ranker: ranker._rows is None), low=0.0),
         _config=Derived(),
     )
     _row_width = sparse.OPTIMIZER + 1

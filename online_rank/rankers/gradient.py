@@ -10,7 +10,7 @@ from online_rank._kernels.codes import N_GRADIENT_COUNTERS, OPTIMIZER_ROWS, OPTI
 from online_rank._kernels.gradient import learn
 from online_rank._kernels.sparse import OPTIMIZER
 from online_rank.base.anatomy import Abilities
-from online_rank.base.schema import Array, Derived, Schema
+from online_rank.base.schema import Array, Derived, FeaturesWhere, Schema
 from online_rank.measures.learned import discounts
 from online_rank.query import Block
 from online_rank.rankers.averaged import LinearRanker, averaging
@@ -70,7 +70,7 @@ class GradientRanker(LinearRanker):
 
     _schema = Schema(
         _counters=Array(N_GRADIENT_COUNTERS, low=0.0),
-        _state=Array("_n_kept", lambda ranker: 0 if ranker._rows is not None else ranker._n_features),
+        _state=Array("_n_kept", FeaturesWhere(lambda ranker: ranker._rows is None)),
         _surrogate=Derived(),
         _own=Derived(),
         _config=Derived(),

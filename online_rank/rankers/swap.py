@@ -10,7 +10,7 @@ from online_rank._kernels import clicks as kernels
 from online_rank._kernels import sparse
 from online_rank._kernels.codes import OPTIMIZER_ROWS, SCALE_FREE
 from online_rank.base.growth import with_zeros
-from online_rank.base.schema import Array, Real, Schema
+from online_rank.base.schema import Array, FeaturesWhere, Real, Schema
 from online_rank.feedback.arrays import ShownBlock, shown_block
 from online_rank.feedback.policies import Policy
 from online_rank.query import Block
@@ -96,10 +96,10 @@ class SwapRanker(ExploringRanker):
         self._strength = 0.0
 
     _schema = Schema(
-        _state=Array(_N_KEPT, lambda ranker: 0 if ranker._rows is not None else ranker._n_features),
+        _state=Array(_N_KEPT, FeaturesWhere(lambda ranker: ranker._rows is None)),
         _baseline=Array(2, kernels.PLACES, kernels.PLACES),
         _strength=Real(low=0.0),
-        _beginning=Array(lambda ranker: ranker._n_features if ranker._begun and ranker._rows is None else 0),
+        _beginning=Array(FeaturesWhere(lambda ranker: ranker._begun and ranker._rows is None)),
     )
 
     _row_width = sparse.OPTIMIZER + _N_KEPT

@@ -153,6 +153,16 @@ def test_it_warns_once_and_counts():
     assert (model.n_left_features, model.n_ignored_features) == (5, 0)
 
 
+@pytest.mark.parametrize("most", [0, -3, 2.5, True, "9", None])
+@pytest.mark.parametrize("x", [[{"a": 1.0}, {"a": 2.0}], np.ones((2, 3))], ids=["dicts", "array"])
+def test_a_bad_number_of_features_is_refused_where_it_is_used(most, x):
+    model = PerceptronRanker()
+    model.max_features = most
+    with pytest.raises((TypeError, ValueError), match="max_features is"):
+        model.learn_one(x, [0, 1])
+    assert model.n_features == 0
+
+
 def test_one_query_with_more_names_than_room_has_the_rest_ignored():
     model = PerceptronRanker()
     model.max_features = 3

@@ -22,8 +22,9 @@ status is 1 if anything went wrong. `--write` puts the figures into `tests/campa
 - requests: hostile requests to every ranker: the state after an accepted one can be saved and gone on from, a refused one
   changes nothing (`rule`); what requests cost (`costs`); mutated LETOR text, JSON and bodies over HTTP (`hostile`).
 - threads: threads that rank, save, copy and pickle what another one teaches, share its steps, or change its arrays.
-- lifetime: ten million queries through the default, with categories, missing values, names that come and go, drift and grades
-  that come late: memory, files and time after each 100,000. It continues what the folder `LIFETIME` has, and draws it there.
+- lifetime: ten million queries through `History` and the default, with categories, missing values, documents and names that
+  come and go, drift and grades that come late: memory, files and time after each 100,000. It continues what the folder
+  `LIFETIME` has, and draws it there.
 - soak: a long stream through the service of 20 tenants, with grades and with events in windows: memory, descriptors and files;
   workers of keys that are killed and change in number (`keyed`).
 """

@@ -1,4 +1,5 @@
-"""Years of one model: queries with categories, missing values, names that come and go, drift, and grades that come late.
+"""Years of one model behind a `History`: queries with categories, missing values, documents and names of features that come and
+go, drift, and grades that come late.
 
 Rounds continue one another: the model and the readings are kept in the folder that `LIFETIME` names, or in a new one. A round
 is a hundredth of the life, and ends in a reading: memory, the largest of its files, and processor time a query over the time of
@@ -18,16 +19,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank import AdditiveRanker, load, save
+from benchmarks._timing import megabytes
+from online_rank import AdditiveRanker, History, load, save
 from online_rank.storage.files import to_bytes
 from tests.campaigns.found import Found
-from tests.campaigns.soak import resident_mb
 
 #: Queries between two looks at the fixed loop, and queries that wait for their grades.
 _CHUNK, _LATE = 1000, 50
 _DOCUMENTS, _NUMBERS, _NAMES = 8, 6, 40
-#: Most features of the model: names come and go, so the least recently used leave.
-_FEATURES = 160
+#: Most features of the ranker, and keys of the `History`: names come and go, so the least recently used leave.
+_FEATURES, _KEYS = 160, 1000
+#: Seconds between two queries, and documents that can be shown at a time; a chunk brings a tenth of them.
+_BETWEEN, _LIVE = 60.0, 400
 #: Shares by which memory and files, and time, may differ from their median after the first tenth.
 _SIZES, _TIME = 0.02, 0.05
 _SETTLED, _FEWEST = 0.1, 10
@@ -42,28 +45,30 @@ class Reading(NamedTuple):
     loops: float
 
 
-def queries_of(chunk: int, seed: int) -> Iterator[tuple[list[dict[str, Any]], np.ndarray]]:
-    """The queries of a chunk of the stream, by its number."""
+def queries_of(chunk: int, seed: int) -> Iterator[tuple[dict[str, dict[str, Any]], np.ndarray, float]]:
+    """The queries of a chunk of the stream, by its number, each with its grades and its time."""
     rng = np.random.default_rng([seed, chunk])
     # The truth turns once in a hundred chunks; names are in use for about ten.
     turn = 2.0 * np.pi * chunk / 100.0
     teacher = np.cos(turn + np.arange(_NUMBERS))
-    for _ in range(_CHUNK):
+    for t in range(chunk * _CHUNK, (chunk + 1) * _CHUNK):
+        ids = rng.choice(_LIVE, _DOCUMENTS, replace=False) + _LIVE // 10 * chunk
         X = np.exp(rng.normal(size=(_DOCUMENTS, _NUMBERS)))
         kinds, names = rng.integers(0, 30, _DOCUMENTS), rng.integers(4 * chunk, 4 * chunk + _NAMES, _DOCUMENTS)
-        truth = np.log(X) @ teacher + np.cos(turn + kinds) + rng.normal(size=_DOCUMENTS)
+        truth = np.log(X) @ teacher + np.cos(turn + kinds) + np.sin(ids) + rng.normal(size=_DOCUMENTS)
         missing = rng.random((_DOCUMENTS, _NUMBERS)) < 0.1
         yield (
-            [
-                {
+            {
+                f"d{ids[i]}": {
                     **{f"n{j}": None if missing[i, j] else float(X[i, j]) for j in range(_NUMBERS)},
                     "kind": f"k{kinds[i]}",
                     "new": bool(names[i] % 2),
                     f"shelf {names[i]}": float(X[i, 0]),
                 }
                 for i in range(_DOCUMENTS)
-            ],
+            },
             np.digitize(truth, [0.0, 1.5]),
+            _BETWEEN * t,
         )
 
 
@@ -87,8 +92,8 @@ def live(model: Any, first: int, n_chunks: int, seed: int) -> tuple[float, int]:
         loop += _loop()
         started = time.process_time()
         waiting: deque[Any] = deque()
-        for x, y in queries:
-            waiting.append((x, y, model.predict_one(x)))
+        for x, y, at in queries:
+            waiting.append((x, y, at, model.predict_one(x, at=at)))
             if len(waiting) > _LATE:
                 _grade(model, *waiting.popleft())
         for late in waiting:
@@ -98,15 +103,15 @@ def live(model: Any, first: int, n_chunks: int, seed: int) -> tuple[float, int]:
     return spent / loop, largest
 
 
-def _grade(model: Any, x: Any, y: Any, served: Any) -> None:
-    model.learn_one(x, y, served=served)
+def _grade(model: Any, x: Any, y: Any, at: float, served: Any) -> None:
+    model.learn_one(x, y, at=at, served=served)
 
 
-def made() -> AdditiveRanker:
+def made() -> Any:
     """The model at the beginning of its life."""
-    model = AdditiveRanker()
-    model.max_features = _FEATURES
-    return model
+    ranker = AdditiveRanker()
+    ranker.max_features = _FEATURES
+    return History(half_life="7d", max_keys=_KEYS) | ranker
 
 
 def lifetime(number: int, n_queries: int = 100_000, seed: int = 0) -> Found:
@@ -118,14 +123,15 @@ def lifetime(number: int, n_queries: int = 100_000, seed: int = 0) -> Found:
     readings = [Reading(*json.loads(line)) for line in kept.read_text().splitlines()] if kept.exists() else []
     if len(readings) > number:
         return Found()  # An earlier run has lived it.
+    plt = _plotting()  # Before memory is read: its import takes 30 MB.
     model = load(file) if file.exists() else made()
     chunks = n_queries // _CHUNK
     loops, largest = live(model, number * chunks, chunks, seed)
     save(model, file)
-    readings.append(Reading((number + 1) * n_queries, resident_mb(), largest / 1000.0, loops))
+    readings.append(Reading((number + 1) * n_queries, megabytes("VmRSS"), largest / 1000.0, loops))
     with kept.open("a") as written:
         written.write(json.dumps(readings[-1]) + "\n")
-    draw(readings, folder / "lifetime.png")
+    _draw(plt, readings, folder / "lifetime.png")
     found = Found(queries=n_queries)
     look_at(readings, found)
     return found
@@ -143,13 +149,17 @@ def look_at(readings: list[Reading], found: Found) -> None:
         )
 
 
-def draw(readings: list[Reading], path: Path) -> None:
-    """Draw memory, file and time over the queries, each over its median."""
+def _plotting() -> Any:
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
+    return plt
+
+
+def _draw(plt: Any, readings: list[Reading], path: Path) -> None:
+    """Draw memory, file and time over the queries, each over its median."""
     figure, ax = plt.subplots(figsize=(7.2, 3.6), layout="constrained")
     for name, label in (("memory_mb", "memory"), ("file_kb", "file"), ("loops", "processor time, over a fixed loop")):
         values = np.array([getattr(reading, name) for reading in readings])

@@ -8,16 +8,15 @@ there, so that the disk does not set the pace.
 
 import asyncio
 import collections
-import contextlib
 import json
 import os
 import random
-import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks._common import in_memory
+from benchmarks._timing import megabytes
 from online_rank import PerceptronRanker, StreamScaler
 from online_rank.serving import FeedbackPlan, Models, RankingApp, RankingService
 from online_rank.serving.asgi import Limits
@@ -158,11 +157,4 @@ def _look_at(readings: list[Reading], found: Found) -> None:
 def _reading(folder: Path) -> Reading:
     files = [path for path in folder.rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in files) / 1e6
-    return Reading(resident_mb(), len(os.listdir("/proc/self/fd")), len(files), size)
-
-
-def resident_mb() -> float:
-    """Resident memory."""
-    with contextlib.suppress(OSError):
-        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    return Reading(megabytes("VmRSS"), len(os.listdir("/proc/self/fd")), len(files), size)

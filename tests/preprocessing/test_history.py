@@ -236,10 +236,21 @@ def test_keys_that_were_not_used_for_longest_leave_with_one_warning():
     step.learn_one({"a": {}, "d": {}}, [0, 1])
     with pytest.warns(UserWarning, match="has the most keys that it takes, 4"):
         step.learn_one({"e": {}}, [1])
-    assert (step.n_keys, step.n_left) == (4, 1)  # b or c, the one that came first
-    assert [row[0] > 0.0 for row in features(step, {i: {} for i in "abcde"})] == [True, True, False, True, True]
+    assert (step.n_keys, step.n_left) == (4, 1)  # b or c, which were used last at the same time: the one that came first
+    assert [row[0] > 0.0 for row in features(step, {i: {} for i in "abcde"})] == [True, False, True, True, True]
     step.learn_one({i: {} for i in "vwxyz"}, [0] * 5)  # more than there is room for
     assert (step.n_keys, step.n_left) == (4, 6)
+
+
+def test_feedback_that_is_too_old_to_count_raises_one_warning(recwarn):
+    step = History(half_life="1d")
+    step.learn_one({"a": {}}, [1], at=86_400.0 * 2000)
+    step.learn_one({"a": {}}, [1], at=86_400.0 * 1970)
+    for _ in range(2):
+        step.learn_one({"b": {}}, [1], at=86_400.0)
+    assert ["1999 half-lives older than the latest one" in str(each.message) for each in recwarn] == [True]
+    by_hand = [1.0 + 2.0**-30, 0.0]
+    assert [row[0] for row in features(step, {"a": {}, "b": {}}, at=86_400.0 * 2000)] == by_hand
 
 
 def test_a_sixteenth_leaves_at_once():
