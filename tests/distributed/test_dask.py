@@ -1,6 +1,7 @@
 """Learning on a Dask cluster on the loopback."""
 
 import contextlib
+import functools
 import gzip
 import json
 from pathlib import Path
@@ -8,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from online_rank import PerceptronRanker, StreamScaler, load
-from online_rank.cli import main
 from online_rank.distributed import to_bytes
 from online_rank.distributed.rounds import here, learn_rounds
 from online_rank.stream import ReadError
 from online_rank.stream.parts import parts as parts_of
 from tests.distributed.parts import Deadly
-from tests.helpers import linear_queries
+from tests.helpers import linear_queries, run_command
 
 distributed = pytest.importorskip("distributed", reason="extra 'dask' is not installed")
 
@@ -107,12 +107,7 @@ def test_what_a_worker_raises_is_raised(client, files, tmp_path):
 
 
 def test_the_command_with_workers_gives_the_bits_of_one_process(files, tmp_path, capsys):
-    def run(*arguments):
-        with pytest.raises(SystemExit) as leaving:
-            main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return leaving.value.code, out, err
-
+    run = functools.partial(run_command, capsys)
     options = ("--shards", 2, "--rounds", 2, "--passes", 2, "--json")
     code, out, err = run("train", *files, *options, "--save", tmp_path / "one")
     assert code == 0, err
