@@ -35,7 +35,7 @@ def test_contract(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["perceptron", *(pytest.param(name, marks=pytest.mark.slow) for name in REGISTRY if name != "perceptron")]
+    "name", ["ridge", *(pytest.param(name, marks=pytest.mark.slow) for name in REGISTRY if name != "ridge")]
 )
 def test_the_whole_contract(name):
     model = REGISTRY[name]()
