@@ -14,20 +14,21 @@ settings.register_profile("same", derandomize=True, database=None, deadline=None
 settings.register_profile("random", derandomize=False, database=None, deadline=None, print_blob=True)
 settings.load_profile("same")
 
-#: With `--dist loadfile`, a process runs a file: these begin first, so that no process works alone at the end.
+#: With `--dist loadfile`, a process runs a file: these begin first, so that no process works alone at the end. The first file
+#: compiles most kernels, which the others then read.
 LONGEST = (
-    "test_examples.py",
-    "test_docs.py",
     "test_river_streams.py",
-    "test_checks.py",
-    "test_ahead.py",
-    "test_cli.py",
-    "test_campaigns.py",
-    "test_state.py",
-    "test_direct.py",
-    "test_properties.py",
+    "test_examples.py",
     "test_click_log.py",
+    "test_campaigns.py",
+    "test_docs.py",
+    "test_ahead.py",
+    "test_checks.py",
+    "test_cli.py",
     "test_compiling.py",
+    "test_state.py",
+    "test_properties.py",
+    "test_direct.py",
 )
 
 
