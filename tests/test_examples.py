@@ -73,6 +73,7 @@ def test_clicks(run):
     assert low > 0.5
 
 
+@pytest.mark.slow
 def test_hybrid(run):
     out = run("hybrid")
     *_, learned, fixed = numbers(out, "up to query")

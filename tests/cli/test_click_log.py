@@ -193,8 +193,7 @@ def models(folder):
     ("origin", "places"),
     [
         ("shuffled", 2),
-        ("place", 1),
-        *(pytest.param(*each, marks=pytest.mark.slow) for each in (("shuffled", 1), ("above", 1), ("above", 2))),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in (("shuffled", 1), ("place", 1), ("above", 1), ("above", 2))),
     ],
 )
 def test_two_models_are_compared_by_a_log(origin, places, folder, models, capsys):
