@@ -7,7 +7,7 @@
 - shop: users meet the lists of `serve --from-today` (`from_today`). A query has 30 documents with 8 features; today's score
   knows half of the truth. Value is DCG@10 of what was shown, by true grades.
 - wrong: today's ranking is the truth, and the model sees noise: how often it takes over all the same.
-- gains: how many lists a gain of .02 NDCG takes at given click rates, by what the model begins with.
+- gains: how many lists a gain of .02 NDCG takes at given click rates, before and after, and what each idea brings.
 - pins: a log with pins and exclusions, before the draw or after it, next to a clean log.
 - clients: one that clicks at random, and one that always clicks one document, with and without limits.
 """
@@ -19,13 +19,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks._click_ideas import IDEAS, Idea
 from benchmarks._clicks_data import offline, parts, queries_of
 from benchmarks._common import parser, table
 from benchmarks._common import save as save_result
 from benchmarks._data import data_folder
 from benchmarks._kept import Kept, add_keep
-from online_rank import PlackettLuce, StreamQuantileMap, SwapRanker
+from online_rank import ClickRidge, PlackettLuce, StreamQuantileMap, SwapRanker
 from online_rank.feedback import Impression
+from online_rank.query import read_query
 from online_rank.serving.challenge import drafted_by_challenge, from_today
 from online_rank.serving.evidence import MOST_EVIDENCE
 from online_rank.stream.clicks import User, user
@@ -35,6 +37,8 @@ USERS = ("perfect", "navigational", "informational", "trust", "position")
 BUDGETS = ((0.9, 0.0), (0.9, 0.01), (0.95, 0.0), (0.95, 0.01), (0.98, 0.0), (0.98, 0.01), (0.99, 0.0), (0.99, 0.005))
 SHOWN = (1, 2, 5, 10, 20)
 K, DOCUMENTS, FEATURES, GRADES = 10, 30, 8, (0.6, 0.85)
+#: Today's ranking, by the first column.
+TODAY = (1.0, *[0.0] * FEATURES)
 DISCOUNTS = 1.0 / np.log2(np.arange(2.0, K + 2.0))
 
 
@@ -92,16 +96,16 @@ def worth(y: np.ndarray, order: Sequence[Any]) -> float:
     return float(gains @ DISCOUNTS[: len(gains)])
 
 
-def live(shop: Shop, who: Any, n: int, seed: int, keep: float, learner: Any = None, hide: bool = False) -> Live:
+def live(shop: Shop, who: Any, n: int, seed: int, keep: float, hide: bool = False) -> Live:
     """Serve n lists as a service with `--from-today` does."""
-    learner = StreamQuantileMap() | SwapRanker() if learner is None else learner
-    serving, challenge = from_today((1.0, *[0.0] * FEATURES), learner, keep=keep, k=K, seed=seed)
+    learner = beginner()
+    serving, challenge = from_today(TODAY, learner, keep=keep, k=K, seed=seed)
     value, today, turns = np.empty(n), np.empty(n), []
     for t, (X, y) in enumerate(shop.queries(seed, n)):
         if hide:  # The model sees noise.
             X = np.column_stack((X[:, 0], np.random.default_rng([seed, t]).normal(size=(DOCUMENTS, FEATURES))))
         shown = serving.show_one(X)
-        shown = challenge.drafted(shown, serving, X) or shown
+        shown = challenge.drafted(shown, serving, read_query(X)) or shown
         challenge.n_asked += 1
         clicks = who.clicks(shown, y, t)
         value[t], today[t] = worth(y, shown.order), worth(y, np.argsort(-X[:, 0], kind="stable"))
@@ -245,42 +249,84 @@ def wrong_run(n: int, seed: int) -> int:
 
 def of_gains(n: int, seeds: Sequence[int], kept: Kept) -> str:
     """How many lists a gain of .02 takes."""
-    rows = []
-    for known, rate, how in itertools.product((0.5, 0.9), (0.01, 0.03, 0.1), BEGINNINGS):
-        asked = [(known, rate, how, n, seed) for seed in seeds]
+    rows, ideas = [], []
+    for known, rate in itertools.product((0.5, 0.9), (0.01, 0.03, 0.1)):
+        asked = [(known, rate, n, seed) for seed in seeds]
         found = [kept.part(" ".join(map(str, ("gains", *given))), functools.partial(gain_run, *given)) for given in asked]
-        lists = ", ".join(f"{after:,}" if after else f"> {n:,}" for after in found)
-        rows.append((f"{known:g}", f"{100 * rate:g} %", how, lists))
-    return f"""## Lists for a gain of .02
+        gained = {name: np.array([run[name][2] for run in found]) for name in found[0]}
+        setting = (f"{known:g}", f"{100 * rate:g} %")
+        for name in LEARNERS:
+            lists = [middle([run[name][i] for run in found], n) for i in (0, 1)]
+            more = "" if name == BEFORE else level(gained[name] - gained[BEFORE])
+            rows.append((*setting, name, *lists, level(gained[name]), more))
+        ideas.append((*setting, *(level(gained[name]) for name in [*IDEAS, AFTER])))
+    head = ("today knows", "users who look", "the model", "first .02 better", ".02 better from", f"gain after {n:,}", "paired")
+    return f"""## Gains
 
 Today's score knows .5 or .9 of the truth. Navigational users of whom a share looks at a list at all; lists are drawn around
-today's ranking at keep .95. How many lists until the NDCG@10 of the model that learns is .02 above today's, on 300 held-back
-queries, looked at every 500 lists; {len(seeds)} seeds.
+today's ranking at keep .95, the same for all models. The NDCG@10 of the model that learns less today's, on 300 held-back
+queries, looked at every 500 lists: after how many lists it is .02 or more for the first time, and from when on it stays there;
+median, least and most of {len(seeds)} seeds. Both are behind a quantile map; `{BEFORE}` begins with nothing, and `{AFTER}` with
+today's score.
 
-{table(("today knows", "users who look", "the model", "lists"), rows)}
+{table(head, rows)}
+
+What each idea brings: the same gain after {n:,} lists, of learners that begin with today's score. *Exchanges*: evidence from
+drawn exchanges of two documents alone. *Lists*: from each document against what stands at its position on average. *First
+order*: steps along the gradient in place of a regression. *Positions alike*: not weighted by the variance of their clicks.
+
+{table(("today knows", "users who look", *IDEAS, AFTER), ideas)}
 """
 
 
-BEGINNINGS: dict[str, Any] = {
-    "begins with nothing": lambda: StreamQuantileMap() | SwapRanker(),
-    "begins with today's score": lambda: SwapRanker.from_weights((1.0, *[0.0] * FEATURES)),
-    "begins with today's score, strength .3, wealth 1": lambda: SwapRanker.from_weights(
-        (1.0, *[0.0] * FEATURES), strength=0.3, wealth=1.0
-    ),
-}
+BEFORE, AFTER = "SwapRanker", "ClickRidge"
+LEARNERS: dict[str, Any] = {BEFORE: lambda: StreamQuantileMap() | SwapRanker(), AFTER: lambda: beginner()}
 
 
-def gain_run(known: float, rate: float, how: str, n: int, seed: int) -> int:
-    """After how many lists the model is .02 better than today's ranking; 0 for never."""
+def beginner() -> Any:
+    """What `serve --from-today` learns with: the map gives each of nine features a column and one relative to the query."""
+    return StreamQuantileMap() | ClickRidge((1.0, *[0.0] * (2 * FEATURES + 1)))
+
+
+def middle(lists: Sequence[int], n: int) -> str:
+    """The median, the least and the most of numbers of lists, of which 0 is never."""
+    found = sorted(each or n + 1 for each in lists)
+    least, half, most = (f"{each:,}" if each <= n else "never" for each in (found[0], found[(len(found) - 1) // 2], found[-1]))
+    return f"{half} ({least} to {most})"
+
+
+def gain_run(known: float, rate: float, n: int, seed: int) -> dict[str, tuple[int, int, float]]:
+    """For each learner: after how many lists it is .02 better than today's ranking for the first time, and for good (0 for
+    never), and its gain at the end.
+    """
     shop, who = Shop(seed, known=known), Rare(user("navigational", max_grade=2, seed=seed), rate)
     held_back = list(shop.queries(seed + 10_000, 300))
-    today, learner = offline(lambda X: X[:, 0], held_back), BEGINNINGS[how]()
-    serving, _ = from_today((1.0, *[0.0] * FEATURES), learner, keep=0.95, k=K, seed=seed)
+    models = {name: make() for name, make in LEARNERS.items()}
+    ideas = {name: Idea(FEATURES + 1, **settings) for name, settings in IDEAS.items()}
+    serving, _ = from_today(TODAY, beginner(), keep=0.95, k=K, seed=seed)
+    today = offline(lambda X: X[:, 0], held_back)
+    gains: dict[str, list[float]] = {name: [] for name in (*models, *ideas)}
     for t, (X, y) in enumerate(shop.queries(seed, n), start=1):
-        learner.learn_one(X, who.clicks(serving.show_one(X), y, t))
-        if t % 500 == 0 and offline(learner.predict_one, held_back) >= today + 0.02:
-            return t
-    return 0
+        clicks = who.clicks(serving.show_one(X), y, t)
+        for model in models.values():
+            model.learn_one(X, clicks)
+        for idea in ideas.values():
+            idea.learn(X, clicks)
+        if t % 500 == 0:
+            for name, model in models.items():
+                gains[name].append(offline(model.predict_one, held_back) - today)
+            for name, idea in ideas.items():
+                weights = idea.weights
+                gains[name].append(offline(lambda X, w=weights: X @ w, held_back) - today)
+    return {name: (*reached(found), found[-1]) for name, found in gains.items()}
+
+
+def reached(gains: Sequence[float]) -> tuple[int, int]:
+    """After how many lists gains, looked at every 500 lists, are .02 for the first time, and for good; 0 for never."""
+    enough = [gain >= 0.02 for gain in gains]
+    first = 500 * (enough.index(True) + 1) if any(enough) else 0
+    lasting = len(enough) - next((i for i, fine in enumerate(reversed(enough)) if not fine), len(enough))
+    return first, 500 * (lasting + 1) if lasting < len(enough) else 0
 
 
 def of_pins(n: int, seeds: Sequence[int]) -> str:
@@ -305,7 +351,7 @@ clean log.
 def pins_run(way: str, n: int, seed: int) -> tuple[np.ndarray, float]:
     """The weights that are learned, of length 1, and their NDCG on held-back queries."""
     shop, who, chance = Shop(seed), user("position", max_grade=2, seed=seed), np.random.default_rng([seed, 76])
-    policy, model = PlackettLuce(K, keep=0.9, seed=seed), SwapRanker()
+    policy, model = PlackettLuce(K, keep=0.9, seed=seed), ClickRidge(TODAY)
     for t, (X, y) in enumerate(shop.queries(seed, n)):
         kind, greedy = chance.random(), np.argsort(-X[:, 0], kind="stable").tolist()
         pinned = {2: greedy[-1]} if kind < 0.2 and way != "clean" else {}
@@ -314,7 +360,7 @@ def pins_run(way: str, n: int, seed: int) -> tuple[np.ndarray, float]:
             shown = policy.show(X[:, 0], t, pinned=pinned, excluded=excluded)
             page = Impression(shown.page)
             clicked = [d for d, gain in zip(page.order, who.clicks(page, y, t).gains, strict=True) if gain]
-            model.learn_one(X[:, 1:], shown.clicked(clicked))
+            model.learn_one(X, shown.clicked(clicked))
             continue
         shown = policy.show(X[:, 0], t)
         order = [d for d in shown.order if d not in {*pinned.values(), *excluded}]
@@ -323,10 +369,8 @@ def pins_run(way: str, n: int, seed: int) -> tuple[np.ndarray, float]:
         order = [*order, *[d for d in greedy if d not in order and d not in excluded]][:K]
         clicked = [d for d, gain in zip(order, who.clicks(Impression(tuple(order)), y, t).gains, strict=True) if gain]
         if tuple(order) == shown.order or way.endswith("learned"):
-            model.learn_one(X[:, 1:], shown.clicked([d for d in clicked if d in shown.order]))
-    return model.weights / np.linalg.norm(model.weights), offline(
-        lambda X: X[:, 1:] @ model.weights, list(shop.queries(seed + 10_000, 500))
-    )
+            model.learn_one(X, Impression(tuple(order)).clicked(clicked))
+    return model.weights / np.linalg.norm(model.weights), offline(model.predict_one, list(shop.queries(seed + 10_000, 500)))
 
 
 def of_clients(n: int, seeds: Sequence[int]) -> str:
@@ -339,7 +383,7 @@ def of_clients(n: int, seeds: Sequence[int]) -> str:
         rows.append((client, "yes" if limited else "no", level([run[0] for run in found]), level([run[1] for run in found])))
     return f"""## Clients that click without a look
 
-{n:,} lists in a day, drawn without a budget by a `SwapRanker` that begins with nothing, for navigational users. 30 % of the
+{n:,} lists in a day, drawn at keep .95 by a `ClickRidge` that begins with today's ranking, for navigational users. 30 % of the
 events are by one client, which clicks three documents at random, or always the document that has the largest first feature.
 With limits it gives {MOST_EVIDENCE} clicked documents a day. {len(seeds)} seeds. NDCG@10 on 500 held-back queries, and the
 mean DCG@10 of what users saw.
@@ -351,20 +395,20 @@ mean DCG@10 of what users saw.
 def clients_run(client: str, limited: bool, n: int, seed: int) -> tuple[float, float]:
     """NDCG at the end, and what users saw."""
     shop, who, chance = Shop(seed), user("navigational", max_grade=2, seed=seed), np.random.default_rng([seed, 77])
-    model, given, value = SwapRanker(PlackettLuce(K, seed=seed)), 0, []
+    model, given, value = ClickRidge(TODAY, policy=PlackettLuce(K, keep=0.95, seed=seed)), 0, []
     for t, (X, y) in enumerate(shop.queries(seed, n)):
-        shown = model.show_one(X[:, 1:])
+        shown = model.show_one(X)
         if client == "none" or chance.random() >= 0.3:
             value.append(worth(y, shown.order))
-            model.learn_one(X[:, 1:], who.clicks(shown, y, t))
+            model.learn_one(X, who.clicks(shown, y, t))
             continue
         favoured = [int(np.argmax(X[:, 1]))]
         clicked = chance.choice(shown.order, 3, replace=False).tolist() if client == "at random" else favoured
         clicked = [document for document in clicked if document in shown.order]
         if not limited or given < MOST_EVIDENCE:
             given += max(1, len(clicked))
-            model.learn_one(X[:, 1:], shown.clicked(clicked))
-    return offline(lambda X: model.predict_one(X[:, 1:]), list(shop.queries(seed + 10_000, 500))), float(np.mean(value))
+            model.learn_one(X, shown.clicked(clicked))
+    return offline(model.predict_one, list(shop.queries(seed + 10_000, 500))), float(np.mean(value))
 
 
 def level(values: Sequence[float] | np.ndarray) -> str:

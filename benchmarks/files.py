@@ -81,7 +81,7 @@ def generate(folder: Path, rows: int) -> None:
     columns = {"query": qid, "document": docid, "grade": y, **{f"f{j}": X[:, j] for j in range(FEATURES)}}
     parquet.write_table(pa.table(columns), folder / "rows.parquet")
     csv.write_csv(pa.table(columns), folder / "rows.csv")
-    write_letor(folder / "rows.txt", X, y, qid, docid=docid, progress=False)
+    write_letor(folder / "rows.txt", X, y, qid, docid=docid)
     with open(folder / "rows.jsonl", "w") as file:
         for row in pa.table(columns).to_pylist():
             file.write(json.dumps(row) + "\n")

@@ -29,7 +29,6 @@ from online_rank import AdditiveRanker, History, measure
 DAY = 86_400.0
 NEW, LIVES, SHOWN, BRANDS = 40, 4, 20, 20
 BEGIN = 1.76e9
-HAND = ("document", "brand")
 HALF_LIFE, PRIOR = 7 * DAY, 20.0
 
 #: A query: its time, the ids of documents, their features, grades.

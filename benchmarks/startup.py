@@ -53,7 +53,6 @@ CASES: dict[str, tuple[str, float | None]] = {
 }  # fmt: skip
 #: The same for the service, until it answers.
 SERVE, SERVE_SECONDS = "`online-rank serve`, ready", 1.0
-MEGABYTES = 110
 _AFTER = (
     "\nimport json, resource, sys\n"
     "used = resource.getrusage(resource.RUSAGE_SELF)\n"

@@ -12,6 +12,7 @@ from online_rank import (
     BlendRanker,
     BoostedRanker,
     ClickPerceptron,
+    ClickRidge,
     CrossFeatures,
     DeclaredFeatures,
     DirectRanker,
@@ -66,6 +67,7 @@ REGISTRY = {
     "kernel perceptron, polynomial": lambda: KernelPerceptronRanker("polynomial", budget=9, tolerance=0.0, half_life=0),
     "swap": lambda: SwapRanker(),
     "click perceptron": lambda: ClickPerceptron(),
+    "click ridge": lambda: ClickRidge(),
     "gradient": lambda: GradientRanker(),
     "gradient, listnet": lambda: GradientRanker("listnet", optimizer="adagrad"),
     "gradient, lambdarank": lambda: GradientRanker("lambdarank", optimizer="adam"),
@@ -73,9 +75,7 @@ REGISTRY = {
     "pointwise, classifier": lambda: PointwiseRanker(linear_model.LogisticRegression()),
     "tracker": lambda: LossTracker(PerceptronRanker()),
     "direct": lambda: DirectRanker(hidden=(4,), seed=1),
-    "direct, RankNet": lambda: DirectRanker(
-        (4, 3), surrogate="logistic", output="half_tanh", accumulate=2, dtype="float64", seed=2
-    ),
+    "direct, RankNet": lambda: DirectRanker((4, 3), surrogate="logistic", output="half_tanh", dtype="float64", seed=2),
     "examined": lambda: ExaminedRanker(PerceptronRanker()),
     "pairwise": lambda: PairwiseRanker(linear_model.LogisticRegression()),
     "ridge": lambda: RidgeRanker(),

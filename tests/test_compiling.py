@@ -10,7 +10,7 @@ import numba
 import pytest
 
 from online_rank._kernels import _jit
-from online_rank._kernels._jit import on_first_compilation
+from online_rank._kernels._jit import on_compilation
 from online_rank.support import compiling
 
 
@@ -44,21 +44,22 @@ def test_what_is_being_compiled_is_known():
 
 def test_a_display_that_begins_during_a_compilation(monkeypatch):
     """It hears the end of what it has not heard begin."""
+    heard = []
+    monkeypatch.setattr(_jit, "_notified", [])
     monkeypatch.setattr(compiling, "_watching", False)
-    monkeypatch.setattr(compiling, "_listener", None)
-    told = []
-    on_first_compilation(lambda: told.append("compiling"))
+    on_compilation(heard.append)
     compiling.watch_compilation()
+    compiling.watch_compilation()
+    assert len(_jit._notified) == 2
 
     @numba.njit
     def late_kernel(x):
         return x + 2
 
     assert late_kernel(1) == 3
-    compiling._listener.on_end(None)
-    assert told == ["compiling"]
+    compiling._note(None)
+    assert heard == ["late_kernel", None]
     assert compiling.compiling() is None
-    numba.core.event.unregister("numba:compile", compiling._listener)
 
 
 def test_a_thread_that_waits_for_ever_does_not_keep_the_command(monkeypatch):
@@ -104,7 +105,7 @@ import sys
 import threading
 
 from online_rank._kernels import _jit
-from online_rank._kernels._jit import on_first_compilation
+from online_rank._kernels._jit import on_compilation
 
 
 class Half(importlib.abc.MetaPathFinder):
@@ -118,7 +119,7 @@ class Half(importlib.abc.MetaPathFinder):
 
 
 assert "numba" not in sys.modules
-asking = threading.Thread(target=on_first_compilation, args=[print])
+asking = threading.Thread(target=on_compilation, args=[print])
 sys.meta_path.insert(0, Half())
 import numba
 asking.join(60)
@@ -130,25 +131,6 @@ def test_who_asks_while_another_thread_imports_numba_waits_for_it():
     """Each would meet the other's modules half made; a command that showed what is compiled ended so at its start."""
     found = subprocess.run([sys.executable, "-c", _HALF], capture_output=True, text=True, check=True, timeout=100)
     assert found.stdout.split() == ["True", "False", "False", "True"]
-
-
-@pytest.mark.slow
-def test_another_process_compiles_the_perceptron_meanwhile(tmp_path):
-    script = """
-import numpy as np
-from online_rank import StreamQuantileMap, PerceptronRanker
-from online_rank.support.warm_up import perceptron_compiled_meanwhile
-from online_rank._kernels import perceptron, quantile_map
-X, y = np.arange(15.0).reshape(5, 3), np.array([0, 1, 2, 0, 1])
-model = StreamQuantileMap() | PerceptronRanker()
-with perceptron_compiled_meanwhile():
-    model.learn_one(X, y)
-    model.learn_one(X, y)
-print(sum(perceptron.learn.stats.cache_misses.values()), sum(quantile_map.map_queries.stats.cache_misses.values()) > 0)
-"""
-    environment = {**os.environ, "ONLINE_RANK_JIT": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("0 True\n", "")
 
 
 _COMPILE = """

@@ -107,8 +107,8 @@ def test_without_rich(monkeypatch):
 def test_what_takes_long_shows_its_progress_on_a_terminal(tmp_path, monkeypatch):
     terminal = opened(monkeypatch)
     block = NoisyTeacher(n_queries=40, n_features=5, n_documents=6).block()
+    write_letor(tmp_path / "a.txt", *block)
     calls = {
-        "writing": lambda **quiet: write_letor(tmp_path / "a.txt", *block, **quiet),
         "batch weights": lambda **quiet: batch_weights(block, measure="ndcg", lam=0.1, credit="spread", **quiet),
         "learning": lambda **quiet: progressive(read(tmp_path / "a.txt"), PerceptronRanker(), **quiet),
     }

@@ -10,7 +10,7 @@ from online_rank import surrogates
 from online_rank._kernels import pairwise, vector_math
 from online_rank._kernels._jit import kernel
 from online_rank._kernels.codes import LOGISTIC
-from online_rank.surrogates import Surrogate, hinge, lambdarank, listnet, logistic, slam, squared, structured
+from online_rank.surrogates import Surrogate, hinge, lambdarank, listnet, logistic, slam, squared
 from tests.kernels.calling import from_python
 from tests.reference import surrogates as reference
 from tests.reference.l1_constants import l1_constant
@@ -76,23 +76,6 @@ def test_listwise_values_equal_the_equations(query):
         assert lambdarank("ap>=2").value(s, y) == pytest.approx(expected, abs=1e-12)
 
 
-@settings(deadline=None, max_examples=60)
-@given(query=queries(most=5))
-def test_structured_margins_are_the_maximum_over_all_rankings(query):
-    s, y = query
-    if not mixed(y):
-        return
-    binary = [int(r > 1) for r in y]
-    assert structured("ndcg").value(s, y) == pytest.approx(reference.structured_dcg(s, y, reference.ndcg), abs=1e-9)
-    at_2 = reference.structured_dcg(s, y, lambda r, y: reference.ndcg(r, y, 2), min(2, len(y)))
-    assert structured("ndcg@2").value(s, y) == pytest.approx(at_2, abs=1e-9)
-    assert structured("linear_ndcg").value(s, y) == pytest.approx(
-        reference.structured_dcg(s, y, reference.linear_ndcg), abs=1e-9
-    )
-    if mixed(binary):
-        assert structured("ap>=2").value(s, y) == pytest.approx(reference.structured_ap(s, binary), abs=1e-9)
-
-
 def test_values_by_hand():
     s, y = [3.0, 1.0, 2.0], [1, 0, 1]
     assert hinge(reduction="sum").value(s, y) == 0.0
@@ -103,8 +86,6 @@ def test_values_by_hand():
     assert listnet().value([0.0, 0.0, 0.0], y) == pytest.approx(math.log(3.0))
     # v of the relevant document is 1 - 1/2 = (G(1) - G(0)) (D(1) - D(3)) / Z; its best violator is 0.5 above.
     assert slam("ndcg").value([0.0, 0.5, -1.0], [1, 0, 0]) == pytest.approx((1.0 - 0.5) * 1.5)
-    # AP falls from 1 to 1/2; the score of the wrong order against the right one is 2 (s_j - s_i).
-    assert structured("ap").value([0.25, 0.5], [1, 0]) == pytest.approx(0.5 + 2 * 0.25)
 
 
 CONVEX = [
@@ -120,10 +101,6 @@ CONVEX = [
     slam(within_grade="document", margin_scale="grade"),
     hinge(),
     hinge(margin=2.0, margin_scale="grade", pairs="neighbours", pair_weight="grade"),
-    structured("ndcg"),
-    structured("ndcg@4"),
-    structured("ap"),
-    structured("linear_ndcg"),
 ]
 ALL = [
     *CONVEX,
@@ -180,7 +157,7 @@ def test_value_lies_above_its_tangents(surrogate):
 @pytest.mark.parametrize("kind", ["ndcg", "ndcg@3", "ap", "linear_ndcg"])
 @settings(deadline=None, max_examples=60)
 @given(query=queries(most=10))
-def test_slam_and_structured_margins_bound_the_pessimistic_loss(kind, query):
+def test_slam_bounds_the_pessimistic_loss(kind, query):
     s, y = query
     y = [min(r, 1) for r in y] if kind == "ap" else y
     if not mixed(y):
@@ -192,7 +169,6 @@ def test_slam_and_structured_margins_bound_the_pessimistic_loss(kind, query):
     )(ranking, y)
     assert slam(kind).value(s, y) >= 1.0 - achieved - 1e-9
     assert slam(kind, within_grade="tight").value(s, y) <= slam(kind).value(s, y) + 1e-9
-    assert structured(kind).value(s, y) >= 1.0 - achieved - 1e-9
 
 
 @pytest.mark.parametrize("surrogate", ALL, ids=label)

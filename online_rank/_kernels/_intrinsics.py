@@ -34,12 +34,15 @@ class VerbType(types.Callable, types.Dummy):
         return typeof(self.verb.choose.dispatch(kind))
 
     def get_call_type(self, context: Any, args: Any, kws: Any) -> Any:
+        """The signature of a call with arguments of these types: the kernel's. Numba asks for it while it infers types."""
         return self._kernel(args).get_call_type(context, args, kws)
 
     def get_impl_key(self, sig: Any) -> Any:
+        """The key under which numba finds the machine code for a signature: the kernel's."""
         return self._kernel(sig.args).get_impl_key(sig)
 
     def get_call_signatures(self) -> Any:
+        """The signatures known ahead: none, and that others may follow. Numba prints them in messages."""
         return (), True
 
 
@@ -98,7 +101,7 @@ class _Line:
 def _lane_sums(builder: Any, lines: list[_Line], terms: Any, rows: int = 0) -> list[Any]:
     """Sums over the elements of lines of equal length of the values of `terms`, in the order of the lanes.
 
-    The first `rows` lines are rows of one matrix that follow one another in memory, as do those of the next sums.
+    The first `rows` lines are rows of one matrix that follow one another in memory, as do the rows of the next sums.
     """
     b, length = builder, lines[0].length
     zero = ir.Constant(_INT64, 0)
@@ -195,25 +198,13 @@ def _lowers(function: Any, typed: Any, *kinds: Any) -> Any:
     return lower_builtin(function, *kinds)
 
 
-@_lowers(primitives.add_four, lambda target, i, a, b, c, d: types.void, types.Array, types.Integer, *[types.Float] * 4)
-def _add_four(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-    # numba does not vectorise neighbouring elements by default (`NUMBA_SLP_VECTORIZE`).
-    four = ir.Constant(_FOUR, ir.Undefined)
-    for k in range(4):
-        four = builder.insert_element(four, args[2 + k], ir.Constant(_INT32, k))
-    data = context.make_array(signature.args[0])(context, builder, args[0]).data
-    i = context.cast(builder, args[1], signature.args[1], types.int64)
-    place = builder.bitcast(builder.gep(data, [i]), _FOUR.as_pointer())
-    builder.store(builder.fadd(builder.load(place, align=8), four), place, align=8)
-    return context.get_dummy_value()
-
-
 @_lowers(
     primitives.add_scaled_four,
     lambda target, i, x, source, k: types.void,
     types.Array, types.Integer, types.Float, types.Array, types.Integer,
 )  # fmt: skip
 def _add_scaled_four(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    # numba does not vectorise neighbouring elements by default (`NUMBA_SLP_VECTORIZE`).
     place = _places_of_fours(context, builder, signature, args)
     target, source = place(0, 1), builder.load(place(3, 4), align=8)
     scaled = builder.fmul(_broadcast(builder, args[2]), source)

@@ -117,7 +117,7 @@ def _teach_numba() -> None:
     from online_rank._kernels import _intrinsics
 
     typeof_impl.register(Verb)(lambda value, context: _intrinsics.VerbType(value))
-    if _waiting:
+    if _notified:
         _watch()
 
     @typeof_impl.register(Kernel)
@@ -175,7 +175,7 @@ def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
 
 @functools.cache
 def _is_own(folder: str) -> bool:
-    """Whether numba may read code from its cache: nobody else can write to it, or else to the sources beside it."""
+    """Whether numba may read code from its cache: nobody else can write to it, or else to the sources next to it."""
     if Path(folder).parent == Path(__file__).parent:
         return True
     try:
@@ -265,13 +265,13 @@ def leaf(function: Callable[..., Any]) -> Any:
     return _called_by_kernels(function, {"_nrt": False})
 
 
-#: Functions to call when this process first compiles a kernel.
-_waiting: list[Callable[[], None]] = []
+#: Functions that `_watch` calls with the name of each kernel that numba begins to compile, and with None when one is done.
+_notified: list[Callable[[str | None], None]] = []
 
 
-def on_first_compilation(notify: Callable[[], None]) -> None:
-    """Call `notify` once, when this process first compiles a kernel; never if all of them come from files."""
-    _waiting.append(notify)
+def on_compilation(notify: Callable[[str | None], None]) -> None:
+    """Call `notify` with the name of each kernel that this process compiles from now on, and with None when one is done."""
+    _notified.append(notify)
     if "numba" in sys.modules:
         _watch()
 
@@ -285,12 +285,12 @@ def _watch() -> None:
     event = numba.core.event
 
     class Listener(event.Listener):
-        # Stays registered: leaving during an event makes numba skip the next listener.
         def on_start(self, event: Any) -> None:
-            while _waiting:
-                _waiting.pop(0)()
+            for notify in _notified:
+                notify(event.data["dispatcher"].py_func.__name__)
 
         def on_end(self, event: Any) -> None:
-            """Compilation that began earlier has ended."""
+            for notify in _notified:
+                notify(None)
 
     event.register("numba:compile", Listener())

@@ -45,8 +45,8 @@ from online_rank._kernels.rounds import write_round
 from online_rank._kernels.vector_math import normal_quantile
 from online_rank._kernels.workspace import CREDIT, ORDER, OTHER_CREDIT, SCORES, longest_query, workspace
 
-#: Numbers of the state after the perceptron's: effective numbers of weights in the two averages; those of the second-order
-#: learner; and the running mean squares of the members' scores within queries, with their weights.
+#: Numbers of the state after the perceptron's: effective numbers of weights in the two averages; numbers of the
+#: second-order learner; and the running mean squares of the members' scores within queries, with their weights.
 AVERAGES = N_COUNTERS
 NUMBERS = AVERAGES + 2
 SCALES = NUMBERS + second.N_NUMBERS
@@ -123,7 +123,7 @@ def _mix(scores, a, b, c, e, out):
 class Learner(NamedTuple):
     """The state, changed in place.
 
-    weights : (d, N_COLUMNS, N_MEMBERS) those that learn, two averages of them, and those of the second-order learner
+    weights : (d, N_COLUMNS, N_MEMBERS) those that learn, two averages of them, and weights of the second-order learner
     sums : (d, 2, 2, POINTS + 1) of the target encodings
     signs : (d,) int64, 0 for none
     places, gram, pending, curvatures : of the second-order learner (`newton.learn_newton`, `newton.learn_alone`)

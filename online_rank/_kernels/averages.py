@@ -20,7 +20,7 @@ _LARGEST_POWER = 2.0**400
 
 @leaf
 def add_to_average(average, weights, decay, counters):
-    """Add the current weights to their average; nothing when there is none, an array (0,)."""
+    """Add the current weights to their average; nothing without one, an array (0,)."""
     if average.shape[0] > 0:
         counters[AVERAGED] = decay * counters[AVERAGED] + 1.0
         for j in range(average.shape[0]):
@@ -50,7 +50,7 @@ def count_lazily(state, column, decay, counters):
 
 @kernel
 def scale_and_shift(decay, averages, counters):
-    """The served weights are scale (w - shift u): the average, or w if there is none."""
+    """The served weights are scale (w - shift u): the average, or w without one."""
     if not averages or counters[AVERAGED] == 0.0:
         return 1.0, 0.0
     if decay == 1.0:

@@ -97,7 +97,7 @@ def margin_keys(margin, by_gap, graded, s, work):
 
 @leaf
 def keys_of(scores, graded, gap, k, terms):
-    """Write a comparator's keys (m,): its scores minus that of the first document, which cancels in every pair.
+    """Write a comparator's keys (m,): its scores minus the first document's score, which cancels in every pair.
 
     With `gap`, they have the margin gap (R_i - R_j) in them, as in `margin_keys`. Returns whether they are finite; if not, they
     are zeros. `terms` (m,) is workspace.

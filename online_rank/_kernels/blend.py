@@ -126,7 +126,7 @@ def settle(new, weight, pi, step, keep, drawn, losses, account):
     for c in range(n):
         mean += pi[c] * weight * new[c]
         lowest = min(lowest, weight * new[c])
-    # With decaying losses the shares are those of the step step / keep.
+    # With decaying losses the shares are the shares of the step step / keep.
     eta = step / keep
     mixture, variance = 0.0, 0.0
     for c in range(n):

@@ -92,8 +92,8 @@ def learn(X, offsets, shown, weights, discounts, config, w, average, squares, co
         (`cost_of_rank`)
     w, average : as for `perceptron.learn`
     squares : (1, d) sums of squared updates, changed in place; None for `sparse.Rows`, whose table has them
-    counters : (6,) at AVERAGED the effective number of averaged weight vectors, at DOCUMENTS that of documents seen, at
-        MEAN_SQUARE the mean of ||x||^2, and for `sparse.Rows` those of `sparse.count_evidence`; changed in place
+    counters : (6,) at AVERAGED the effective number of averaged weight vectors, at DOCUMENTS the number of documents seen,
+        at MEAN_SQUARE the mean of ||x||^2, and for `sparse.Rows` what `sparse.count_evidence` counts; changed in place
     rounds : (q, 10) out, a `Round` a row
 
     Returns

@@ -6,7 +6,7 @@ exchanged, and
 
     rho = P(R*) / (P(R) + P(R*)),    P(R) rho(R) = P(R*) rho(R*).
 
-So, weighted by rho, a pair occurs equally often in either order, whatever users do at the two positions (Oosterhuis & de Rijke
+So, weighted by rho, a pair occurs equally often in either order, for any users at the two positions (Oosterhuis & de Rijke
 2018).
 """
 
@@ -62,7 +62,7 @@ def mixed_logits(scores, confidence, logits):
     for i in range(m):
         variance += (scores[i] - mean) ** 2 / m
     sort_descending(keys, order, spare, spare_order)
-    # Where all are equal, the deviation is that of rounding.
+    # Where all are equal, the deviation is rounding.
     varies = m > 0 and keys[0] > keys[m - 1] and variance > 0.0
     deviation = math.sqrt(variance) if varies else math.inf
     for r in range(m):
@@ -100,7 +100,7 @@ def draw(logits, noise, k, order, shown_logits):
 def evidence(direction, squares):
     """The sum of theta_j^2 / G_j over the coordinates that have gradients, and their number.
 
-    theta_j is the sum of a coordinate's gradients and G_j that of their squares.
+    theta_j is the sum of a coordinate's gradients and G_j the sum of their squares.
     """
     require(direction.shape[0] == squares.shape[0])
     total, n = 0.0, 0.0
@@ -152,7 +152,7 @@ def swap_weight(e, unshown, below, a, b):
 
 @inner
 def begin_pairs(drawn, e):
-    """Write what `pair_weight` needs to e (n,): nothing but for PLACKETT_LUCE. Returns what is not shown, or 0."""
+    """Write what `pair_weight` needs to e (n,), for PLACKETT_LUCE alone. Returns what is not shown, or 0."""
     if drawn.kind == PLACKETT_LUCE:
         return exponentials(drawn.logits, drawn.rest, e)
     e[:] = 0.0
@@ -249,12 +249,12 @@ def place_of(position):
 
 @inner
 def baseline_credit(drawn, scores, baseline, e, c, met):
-    """Credit of the drawn documents, of which the first `n_shown` were shown, minus the average effect of positions.
+    """Credit of the drawn documents, the first `n_shown` of which were shown, minus the average effect of positions.
 
     For positions a < b, a shown, c_a += rho h(s_a - s_b) (g_a - g_b - beta_ab), c_b -= the same, with h as in `swap_credit` and
     beta_ab the mean of g_a - g_b so far, weighted by rho. For any beta that is fixed beforehand and depends only on the
-    positions, equally attractive documents are pushed up in one order as much as down in the other; with the mean, the average
-    effect of a pair of positions is subtracted, which reduces the variance. Pairs of shown documents count if anything was
+    positions, equally attractive documents are pushed up in one order as much as down in the other. The mean subtracts the
+    average effect of a pair of positions, which reduces the variance. Pairs of shown documents count if anything was
     clicked (which does not depend on their order either); pairs with a document held back always count.
 
     Parameters
@@ -308,7 +308,7 @@ def baseline_credit(drawn, scores, baseline, e, c, met):
 
 
 class Drawn(NamedTuple):
-    """The documents drawn for one query, best first, of which the first `n_shown` were shown, as in `ShownBlock`."""
+    """The documents drawn for one query, best first; the first `n_shown` were shown, as in `ShownBlock`."""
 
     kind: int
     n_shown: int
@@ -402,7 +402,7 @@ def learn(X, offsets, shown, weights, wealth, w, average, state, beginning, base
     state, beginning : of the scale-free optimizer (4, d), and initial weights, (d,) or (0,) for zeros; None for `sparse.Rows`,
         whose table has them, and which have no column twice in a row
     baseline : (2, PLACES, PLACES) of `baseline_credit`
-    counters : (6,), for `sparse.Rows` with those of `sparse.count_evidence`
+    counters : (6,), for `sparse.Rows` with what `sparse.count_evidence` counts
     rounds : (q, 10) out, a `Round` a row; the loss is the weighted share of pairs that the scores order wrongly or tie
 
     Returns

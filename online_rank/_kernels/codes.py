@@ -53,10 +53,10 @@ MEAN, DOCUMENT, TIGHT = range(3)
 WITHIN_GRADE = ("mean", "document", "tight")
 
 # Surrogates, in `SURROGATES`'s order.
-SLAM, HINGE, LOGISTIC, SQUARED, LISTNET, LAMBDARANK, STRUCTURED = range(7)
-SURROGATES = ("slam", "hinge", "logistic", "squared", "listnet", "lambdarank", "structured")
+SLAM, HINGE, LOGISTIC, SQUARED, LISTNET, LAMBDARANK = range(6)
+SURROGATES = ("slam", "hinge", "logistic", "squared", "listnet", "lambdarank")
 # A loss of the user's own: a function at an address that is valid in this process alone.
-OWN_SURROGATE = 7
+OWN_SURROGATE = 6
 
 # Optimizers, in `OPTIMIZERS`'s order, and how many numbers each keeps for a parameter.
 SGD, ADAGRAD, ADAM, SCALE_FREE = range(4)

@@ -22,7 +22,7 @@ from online_rank._kernels.spread_credit import hinge_of_spread, list_preferred, 
 def assign_credit(credit, graded, v, s, offset, work, c):
     """Write the credit c (m,) of a query's documents with scores s (m,) and margin `offset`. Returns the mass.
 
-    For ADAPTIVE it is that of `spread`, at mass 1, and the row OTHER_CREDIT of `work` has that of `sort`.
+    For ADAPTIVE it is the credit `spread`, at mass 1, and the row OTHER_CREDIT of `work` has the credit `sort`.
     """
     c[:] = 0.0
     if credit == SORT:
@@ -39,7 +39,7 @@ def assign_credit(credit, graded, v, s, offset, work, c):
 
 @leaf
 def _both_at_mass_one(graded, s, offset, mass, work, c):
-    """Scale the credit `spread`, c (m,), to mass 1, and write that of `sort`, at mass 1 too, to the row OTHER_CREDIT."""
+    """Scale the credit `spread`, c (m,), to mass 1, and write the credit `sort`, at mass 1 too, to the row OTHER_CREDIT."""
     other = work.reals[at.OTHER_CREDIT, : c.shape[0]]
     other_mass = sort_credit(graded, s, offset, work, other)
     for i in range(c.shape[0]):
@@ -75,8 +75,8 @@ class Update(NamedTuple):
 def prepare_hinges(update, work):
     """Find the pairs of an `Update`, whose credit `assign_credit` has left in `work`, scaled or not.
 
-    Returns the number of documents that may be preferred in a pair (the row PREFERRED of `work`), that of pairs of `sort`, and
-    the mass of `spread` before it was scaled.
+    Returns the number of documents that may be preferred in a pair (the row PREFERRED of `work`), the number of pairs of
+    `sort`, and the mass of `spread` before it was scaled.
     """
     credit, graded, v = update.credit, update.graded, update.v
     m = v.shape[0]
@@ -96,7 +96,7 @@ def prepare_hinges(update, work):
 def hinge(update, pairs, k, work):
     """Sum of a_ij max(0, 1 + k_j - k_i) over the `pairs` of `prepare_hinges`, for a comparator's keys (m,).
 
-    The a_ij are those of `assign_credit`, scaled.
+    The a_ij are as in `assign_credit`, scaled.
     """
     credit, graded, s, offset = update.credit, update.graded, update.s, update.offset
     n_preferred, n_moved, mass = pairs

@@ -1,9 +1,9 @@
 """Rows of curves: each feature's normal score, and the cell of a grid that it is in, for all documents of a query.
 
-A feature has the columns `LINE`, g, the normal score of the value among those of the stream; 15 ramps from `RAMPS` on, r_k(g) -
-r_k(0) with r_k(g) = clip((g - P_k) / D, 0, 1); `RANK`, q, the normal score of its rank within the query; `ENCODED` and
-`ENCODED_RANK`, target encodings of g and q; and `PRESENT`, 1. All are 0 for a missing value, except that a missing value has an
-encoding of its own. A weighted sum of the columns is linear within each cell in g, and in q: a table of two numbers for each
+A feature has the columns `LINE`, g, the normal score of the value in the stream; 15 ramps from `RAMPS` on, r_k(g) - r_k(0)
+with r_k(g) = clip((g - P_k) / D, 0, 1); `RANK`, q, the normal score of its rank within the query; `ENCODED` and
+`ENCODED_RANK`, target encodings of g and q; and `PRESENT`, 1. All are 0 for a missing value, except that a missing value has a
+separate encoding. A weighted sum of the columns is linear within each cell in g, and in q: a table of two numbers for each
 cell, and no operation costs O(knots) for each value. Features are outside and documents inside, so that tables stay in the
 fastest cache.
 """
@@ -259,7 +259,7 @@ def draw_curves_of(w, values, curves):
     """curves (8 N_CELLS,): in each cell four constants and four slopes of the sums of all columns of g, by w (4 N_COLUMNS,)."""
     base, full = 8 * MISSING + 4, RISES + N_RAMPS
     curves[:] = 0.0
-    # Below the first ramp the constant is that of presence, less what ramps have at 0; each cell after that adds a ramp.
+    # Below the first ramp the constant is the weight of presence, less what ramps have at 0; each cell after that adds a ramp.
     sum_fours(curves, 0, 0, w, 4 * RAMPS, 4, _MIDDLE)
     add_scaled_four(curves, base, -1.0, curves, 0)
     add_scaled_four(curves, base, -0.5, w, 4 * (RAMPS + _MIDDLE))
@@ -322,8 +322,8 @@ def gather(z, cells, parts, sums):
 def spread_to_points(sums, points):
     """points (4 N_POINTS,) = the four numbers that `gather` summed, shared between the points next to each value.
 
-    Shares fall linearly with the distance, and add up to 1. The last two fours are those of missing values, and sums times
-    values. The moments in `sums` are changed.
+    Shares fall linearly with the distance, and add up to 1. The last two fours belong to missing values, and to sums
+    times values. The moments in `sums` are changed.
     """
     points[:] = 0.0
     sum_fours(points, 4 * (POINTS + 1), 0, sums, 4, 8, MISSING)
@@ -374,7 +374,7 @@ def learn_encoding(points, n, sums):
 @leaf
 def norm_bound(largest, rank, encoded, rank_encoded):
     """An upper bound on the squared norm of the columns of a feature, by the largest absolute values of g, q and encodings."""
-    # Ramps differ from those of 0 by a half, then by whole ones.
+    # Ramps differ from their values at 0 by a half, then by whole ones.
     return 1.0 + largest * largest + min(largest, 2.0) / STEP + rank * rank + encoded * encoded + rank_encoded * rank_encoded
 
 

@@ -10,8 +10,7 @@ from online_rank._kernels._jit import inner, kernel
 from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.codes import OPTIMIZER_ROWS
 from online_rank._kernels.fits import require, require_block
-from online_rank._kernels.hashing import next_key
-from online_rank._kernels.network import Buffers, Layers, backward, forward, n_parameters, n_units, output, received
+from online_rank._kernels.network import Layers, backward, forward, n_parameters, n_units, output, units
 from online_rank._kernels.optimizers import descend
 from online_rank._kernels.primitives import four_row_squares, sum_of_squares
 from online_rank._kernels.rounds import write_round
@@ -23,17 +22,14 @@ class Learner(NamedTuple):
     """What learning changes in place.
 
     `parameters` is the flat vector of `network`, `state` (rows, n) what the optimizer keeps of it, and `average` the averaged
-    parameters, (0,) if those that learn serve. `pending` is the sum of the gradients since the last step, (0,) if every query
-    is a step. `counters`, float64, are the effective number of averaged vectors, steps, queries pending, and most grades
-    of a query; `key`, uint64 (1,), is what dropout draws from.
+    parameters, (0,) if those that learn serve. `counters`, float64, are the effective number of averaged vectors, steps, and
+    most grades of a query.
     """
 
     parameters: np.ndarray
     state: np.ndarray
     average: np.ndarray
-    pending: np.ndarray
     counters: np.ndarray
-    key: np.ndarray
 
 
 @inner
@@ -53,24 +49,17 @@ def _copy(X, documents):
 
 
 @inner
-def _buffers(n, dropout, parameters):
-    """Buffers of n units, of the parameters' dtype."""
-    kind = parameters.dtype
-    return Buffers(np.empty(n, dtype=kind), np.empty(n if dropout > 0.0 else 0, dtype=kind), np.empty(n, dtype=kind))
-
-
-@inner
-def _score(documents, parameters, layers, key, buffers, s):
-    """Scores s (m,) of documents (m, d), with all units in `buffers`."""
+def _score(documents, parameters, layers, hidden, s):
+    """Scores s (m,) of documents (m, d), with all units in `hidden`."""
     if documents.shape[0] > 0:
-        forward(documents, parameters, layers, key, buffers)
+        forward(documents, parameters, layers, hidden)
     last = layers.widths.shape[0] - 1
-    output(received(layers, buffers, last, documents.shape[0]), parameters[: layers.widths[last]], s)
+    output(units(hidden, layers.widths, last, documents.shape[0]), parameters[: layers.widths[last]], s)
 
 
 @inner
 def _step(optimizer, rate, l2, decay, gradient, learner):
-    """One step of the optimizer by the (mean) gradient, and one more vector in the average."""
+    """One step of the optimizer by the gradient, and one more vector in the average."""
     parameters, average, counters = learner.parameters, learner.average, learner.counters
     if l2 > 0.0:
         gradient += gradient.dtype.type(l2) * parameters
@@ -91,22 +80,6 @@ def _square(gradient):
     return (a + b) + (c + d)
 
 
-@inner
-def _mean_gradient(accumulate, gradient, learner):
-    """Add a gradient to those waiting for a step. Returns whether there are enough; `gradient` is then their mean."""
-    pending, counters = learner.pending, learner.counters
-    if accumulate == 1:
-        return True
-    counters[2] += 1.0
-    pending += gradient
-    if counters[2] < accumulate:
-        return False
-    gradient[:] = pending / gradient.dtype.type(accumulate)
-    pending[:] = 0
-    counters[2] = 0.0
-    return True
-
-
 @kernel
 def learn(X, y, offsets, weights, discounts, surrogate, widths, config, constants, learner, rounds):
     """Learn from a block of queries.
@@ -118,8 +91,8 @@ def learn(X, y, offsets, weights, discounts, surrogate, widths, config, constant
     discounts : (>= largest m,) table of D(p)
     surrogate : (integers, floats), as `settings` takes them
     widths : (d, width of each layer)
-    config : int64 array: optimizer, activation, queries a step
-    constants : float64 array: learning rate, l2, dropout rate, decay of the average, largest gradient
+    config : int64 array: optimizer, activation
+    constants : float64 array: learning rate, l2, decay of the average, largest gradient
     learner : a `Learner`
     rounds : (q, 10) out, a `Round` a row
 
@@ -129,18 +102,19 @@ def learn(X, y, offsets, weights, discounts, surrogate, widths, config, constant
     of it was learned.
     """
     require_block(X.shape[0], y, offsets, weights, discounts, rounds)
-    parameters, counters, key = learner.parameters, learner.counters, learner.key
+    parameters, counters = learner.parameters, learner.counters
     n = parameters.shape[0]
     require(widths[0] == X.shape[1] and n == n_parameters(widths) and learner.state.shape[1] == n)
     require(learner.state.shape[0] == OPTIMIZER_ROWS[config[0]] and learner.average.shape[0] in (0, n))
-    require((config[2] == 1 or learner.pending.shape[0] == n) and counters.shape[0] >= 4 and key.shape[0] >= 1)
-    optimizer, activation, accumulate = config
-    rate, l2, dropout, decay, limit = constants
+    require(counters.shape[0] == 3)
+    optimizer, activation = config
+    rate, l2, decay, limit = constants
     target, form = settings(surrogate[0], surrogate[1], discounts)
     longest = longest_query(offsets)
     work = workspace(longest)
     slopes = np.empty(longest)
-    layers, buffers = Layers(widths, activation, dropout), _buffers(longest * n_units(widths), dropout, parameters)
+    layers, size = Layers(widths, activation), longest * n_units(widths)
+    hidden, errors = np.empty(size, dtype=parameters.dtype), np.empty(size, dtype=parameters.dtype)
     inputs = np.empty(longest * X.shape[1], dtype=parameters.dtype)
     gradient = np.empty_like(parameters)
 
@@ -152,7 +126,7 @@ def learn(X, y, offsets, weights, discounts, surrogate, widths, config, constant
         s, dg = work.reals[at.SCORES, :m], slopes[:m]
         if not (math.isfinite(largest) and weight >= 0.0 and math.isfinite(weight)):
             return q
-        _score(documents, parameters, layers, key[0], buffers, s)
+        _score(documents, parameters, layers, hidden, s)
         if not all_finite(s):
             return q
         _, loss, v_max, levels = evaluate(target, form, s, y[first : first + m], False, work, dg)
@@ -162,15 +136,13 @@ def learn(X, y, offsets, weights, discounts, surrogate, widths, config, constant
         if levels > 1 and weight > 0.0:
             for i in range(m):
                 dg[i] *= weight
-            backward(documents, dg, parameters, layers, key[0], buffers, gradient)
+            backward(documents, dg, parameters, layers, hidden, errors, gradient)
             square = _square(gradient)
             # Below the limit no step can make parameters or state overflow: checked before anything changes.
             if not square <= limit * limit:
                 return q
-            key[0] = next_key(key[0])
-            counters[3] = max(counters[3], np.float64(levels))
-            if _mean_gradient(accumulate, gradient, learner):
-                _step(optimizer, rate, l2, decay, gradient, learner)
+            counters[2] = max(counters[2], np.float64(levels))
+            _step(optimizer, rate, l2, decay, gradient, learner)
         # No theorem covers a surrogate's update, so it has no mass and no margin.
         write_round(rounds[q], loss, 0.0, square, 0.0, weight, m, largest, v_max, levels < 2)
     return weights.shape[0]

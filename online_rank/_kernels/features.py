@@ -23,7 +23,7 @@ For documents (m, d) of a query, credit c (m,), weights w and an update z, a `le
 - `shorten(learner, longest)`: scales w down to a norm.
 
 Scores come from `score_with_norms(documents, w, s)`, which returns the largest and the sum of the squared norms of documents,
-and, by the average if there is one, `score_served(documents, learner, decay, counters, s)`. `n_documents(X)` is the number of
+and by the average, if any, `score_served(documents, learner, decay, counters, s)`. `n_documents(X)` is the number of
 documents in a block, and `query_of(X, first, m)` the m documents from `first` on.
 
 Gradient descent works on copies of the numbers that belong to a query's features:

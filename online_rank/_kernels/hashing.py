@@ -78,12 +78,6 @@ def uniform(key, number):
     return np.float64(_mixed(key + np.uint64(number) * _WEYL) >> np.uint64(11)) * 2.0**-53
 
 
-@leaf
-def next_key(key):
-    """The next state of SplitMix64's counter, a Weyl sequence."""
-    return key + _WEYL
-
-
 @kernel
 def draws(seed, first, out):
     """Uniform numbers in [0, 1): that number n follows from `seed` and n alone; out (k,) gets those from `first` on."""

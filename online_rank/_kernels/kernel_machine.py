@@ -19,7 +19,7 @@ from online_rank._kernels.graded import Target, grade_query
 from online_rank._kernels.perceptron import judge
 from online_rank._kernels.primitives import dot, squared_distance
 from online_rank._kernels.rounds import write_round
-from online_rank._kernels.spread_credit import hinge_of_spread, list_preferred, spread_credit
+from online_rank._kernels.spread_credit import list_preferred, spread_credit
 from online_rank._kernels.vector_math import exp_negative
 from online_rank._kernels.workspace import longest_query, workspace
 
@@ -208,7 +208,7 @@ def _square(form, X, c):
 def _project(basis, X, c, K, n, enough, t):
     """Write an update as coefficients t (budget,) of stored documents, of which there are more if it is farther than `enough`.
 
-    Returns the number of stored documents, the update's squared norm, that of its projection, and the distance of the two; the
+    Returns the number of stored documents, the squared norms of the update and of its projection, and their distance; the
     first of the squares, or the distance, is not finite where the update cannot be made.
     """
     whole = _square(basis.form, X, c)
@@ -227,7 +227,7 @@ def _project(basis, X, c, K, n, enough, t):
 
 
 @kernel
-def learn(X, y, offsets, weights, discounts, config, constants, learner, rounds, compared):
+def learn(X, y, offsets, weights, discounts, config, constants, learner, rounds):
     """Learn from a block of queries.
 
     Parameters
@@ -239,7 +239,6 @@ def learn(X, y, offsets, weights, discounts, config, constants, learner, rounds,
     constants : float64 array: gamma, coef0, tolerance eta, relative margin beta, factor by which the average forgets
     learner : a `Learner`
     rounds : (q, 10) out, a `Round` a row
-    compared : None, or the scores (n,) of the documents by a comparator, and out (q,) its losses on the pairs of the updates
 
     Returns
     -------
@@ -250,8 +249,6 @@ def learn(X, y, offsets, weights, discounts, config, constants, learner, rounds,
     alpha, average, stored, factor, counters = learner
     require(X.shape[1] == stored.shape[1] and alpha.shape[0] == stored.shape[0] == factor.shape[0] == factor.shape[1])
     require(average.shape[0] in (0, alpha.shape[0]) and counters.shape[0] == 6 and 0.0 <= counters[STORED] <= alpha.shape[0])
-    if compared is not None:
-        require(compared[0].shape[0] >= y.shape[0] and compared[1].shape[0] >= weights.shape[0])
     kind, cutoff, threshold, shape, degree = config
     gamma, coef0, tolerance, beta, keep = constants
     basis = Basis(Form(shape, degree, gamma, coef0), stored, factor)
@@ -271,8 +268,6 @@ def learn(X, y, offsets, weights, discounts, config, constants, learner, rounds,
         graded = grade_query(target, y[first : first + m], work)
         if not (graded.levels >= 0 and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
             return q
-        if compared is not None:
-            compared[1][q] = 0.0
         if graded.levels < 2:
             write_round(rounds[q], 0.0, 0.0, 0.0, 0.0, weight, m, largest, 0.0, True)
             continue
@@ -293,9 +288,6 @@ def learn(X, y, offsets, weights, discounts, config, constants, learner, rounds,
                 stored[before:n] = 0.0
                 factor[before:n] = 0.0
                 return q
-            if compared is not None:
-                u = compared[0][first : first + m]
-                compared[1][q] = scale * hinge_of_spread(graded.level, s, offset, preferred, u, work)
             copy_to(alpha, new)
             counters[STORED] = n
             counters[SQUARES] += square

@@ -11,7 +11,7 @@ from online_rank._kernels.fits import require
 from online_rank._kernels.tokens import COLON, NEWLINE, NUMBER, SHARP, ZERO, byte, ends_token, number, skip_space
 
 # Columns of `meta`: facts about a row. Positions are indices into the buffer.
-# FRESH: 1 where the qid is not that of the row before (or there is none before in this call).
+# FRESH: 1 where the qid differs from the row before (or no row is before in this call).
 # FAULT: the place of what is not feature:value, or -1.
 LINE, PLACE, GRADE, QID, QID_LENGTH, FRESH, COMMENT, COMMENT_LENGTH, FAULT = range(9)
 META_COLUMNS = 9
@@ -102,7 +102,7 @@ def parse_rows(buffer, line, ids, values, starts, grades, meta, left):
     meta : (rows, META_COLUMNS) int64
         Receives facts about rows.
     left : (entries + rows, 3) int64
-        Receives the tokens of which the caller must find the value: words, and numbers that need exact conversion.
+        Receives the tokens whose value the caller must find: words, and numbers that need exact conversion.
 
     Returns
     -------
@@ -121,7 +121,7 @@ def parse_rows(buffer, line, ids, values, starts, grades, meta, left):
     while at < buffer.shape[0]:
         begin = at
         at = skip_space(buffer, at)
-        if byte(buffer, at) == NEWLINE or byte(buffer, at) == SHARP:  # a blank line, or nothing but a comment
+        if byte(buffer, at) == NEWLINE or byte(buffer, at) == SHARP:  # a blank line, or only a comment
             at = _skip_line(buffer, at)
             line += 1
             continue

@@ -1,9 +1,9 @@
-"""How numba compiles a function that only kernels call: without machine code of its own.
+"""How numba compiles a function that only kernels call: without separate machine code.
 
 numba would optimise such a function together with all that it calls, and turn it into machine code, although each kernel that
 calls it gets a copy, which is optimised and translated again: a third of the time of the first query of a process. Here a
-function is optimised alone. Its intermediate code, with that of what it calls, goes into the kernels, and numba compiles these
-as ever. Results have the same bits.
+function is optimised alone. Its intermediate code, with the code of what it calls, goes into the kernels, and numba compiles
+these as ever. Results have the same bits.
 """
 
 from typing import Any
@@ -78,7 +78,7 @@ class Pipeline(compiler.CompilerBase):
     """The `pipeline_class` of functions that only kernels call."""
 
     def define_pipelines(self) -> list[Any]:
-        """As numba's, but for the last step."""
+        """As numba's, except for the last step."""
         passes = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
         passes.passes = [(_Lowering if item is NativeLowering else item, name) for item, name in passes.passes]
         passes.finalize()

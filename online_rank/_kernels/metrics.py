@@ -3,7 +3,7 @@
 A query is first sorted (`_order`): the documents that count in the metric, best score first, in two workspace arrays. Every
 metric is then one pass over that order. Documents with equal scores form a group; under expected ties the value of a group is
 computed in closed form (McSherry & Najork, "Computing Information Retrieval Performance Measures Efficiently in the Presence of
-Tied Scores", 2008), under the other policies grades decide the order within it, and every document is a group of its own.
+Tied Scores", 2008). Under the other policies grades decide the order within it, and every document is a separate group.
 """
 
 from typing import NamedTuple
@@ -287,7 +287,7 @@ def _err(g, n, gains):
 
 @inner
 def _pairwise_accuracy(ties, ranked):
-    """The share of pairs of different grades that are ordered correctly; NaN if there are none.
+    """The share of pairs of different grades that are ordered correctly; NaN without such pairs.
 
     Walks down the ranking with a Fenwick tree of the grades above: O(n log largest).
     """

@@ -10,10 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from online_rank._kernels._jit import inlined, inner, kernel
-from online_rank._kernels.arrays import copy_to
 from online_rank._kernels.codes import TANH
 from online_rank._kernels.fits import require
-from online_rank._kernels.hashing import uniform
 from online_rank._kernels.primitives import row_dot
 from online_rank._kernels.vector_math import tanh32, tanh64
 
@@ -100,53 +98,23 @@ def _chain(D, H, activation):
                 D[i, j] = D[i, j] if H[i, j] > zero else zero
 
 
-@inner
-def _drop(values, rate, key, first):
-    """Set each value to 0 with probability `rate`, and divide it by 1 - rate otherwise; unit number `first` is the first."""
-    m, width = values.shape
-    scale = values.dtype.type(1.0 / (1.0 - rate))
-    for i in range(m):
-        for j in range(width):
-            values[i, j] *= scale if uniform(key, first + i * width + j) >= rate else values.dtype.type(0.0)
-
-
 class Layers(NamedTuple):
-    """A network: widths (d, width of each layer), activation, and the rate of dropout."""
+    """A network: widths (d, width of each layer), and activation."""
 
     widths: np.ndarray
     activation: int
-    dropout: float
-
-
-class Buffers(NamedTuple):
-    """Flat buffers of m times all units: their values, the same after dropout (empty without), and gradients in them."""
-
-    hidden: np.ndarray
-    dropped: np.ndarray
-    errors: np.ndarray
-
-
-@inlined
-def received(layers, buffers, number, m):
-    """Values (m, width) of a layer as the next one receives them."""
-    return units(buffers.dropped if layers.dropout > 0.0 else buffers.hidden, layers.widths, number, m)
 
 
 @inner
-def forward(X, parameters, layers, key, buffers):
-    """Values of all units for the documents of a query (m, d), of the parameters' dtype, through BLAS."""
+def forward(X, parameters, layers, hidden):
+    """Values of all units for the documents of a query (m, d), of the parameters' dtype, through BLAS; `hidden` is flat."""
     m = X.shape[0]
     below = X
     for number in range(1, layers.widths.shape[0]):
         weights, biases = layer(parameters, layers.widths, number)
-        H = units(buffers.hidden, layers.widths, number, m)
+        H = units(hidden, layers.widths, number, m)
         np.dot(below, weights, H)
         _activate(H, biases, layers.activation)
-        if layers.dropout > 0.0:
-            after = units(buffers.dropped, layers.widths, number, m)
-            copy_to(after.ravel(), H.ravel())
-            _drop(after, layers.dropout, key, m * n_units(layers.widths[:number]))
-            H = after
         below = H
 
 
@@ -178,35 +146,33 @@ def _sum_rows(D, out):
 
 
 @inner
-def backward(X, dg, parameters, layers, key, buffers, gradient):
+def backward(X, dg, parameters, layers, hidden, errors, gradient):
     """Gradient in all parameters, from `dg` (m,), the gradient in the outputs g, and the units computed by `forward`.
 
-    `gradient` is out, a flat vector like the parameters.
+    `errors` is workspace, as flat as `hidden`; `gradient` is out, a flat vector like the parameters.
     """
     m = X.shape[0]
     widths = layers.widths
     last = widths.shape[0] - 1
-    D = units(buffers.errors, widths, last, m)
-    _output_backward(dg, parameters[: widths[last]], received(layers, buffers, last, m), D, gradient[: widths[last]])
+    D, w = units(errors, widths, last, m), parameters[: widths[last]]
+    _output_backward(dg, w, units(hidden, widths, last, m), D, gradient[: widths[last]])
     for number in range(last, 0, -1):
-        D = units(buffers.errors, widths, number, m)
-        if layers.dropout > 0.0:
-            _drop(D, layers.dropout, key, m * n_units(widths[:number]))
-        _chain(D, units(buffers.hidden, widths, number, m), layers.activation)
+        D = units(errors, widths, number, m)
+        _chain(D, units(hidden, widths, number, m), layers.activation)
         weights_gradient, biases_gradient = layer(gradient, widths, number)
         _sum_rows(D, biases_gradient)
         if number == 1:
             np.dot(X.T, D, weights_gradient)
         else:
-            np.dot(received(layers, buffers, number - 1, m).T, D, weights_gradient)
-            np.dot(D, layer(parameters, widths, number)[0].T, units(buffers.errors, widths, number - 1, m))
+            np.dot(units(hidden, widths, number - 1, m).T, D, weights_gradient)
+            np.dot(D, layer(parameters, widths, number)[0].T, units(errors, widths, number - 1, m))
 
 
 @inner
 def _rows_times(X, W, H):
     """H = X W; X of any float dtype.
 
-    Each row is summed in the same way, whatever the other rows are, which BLAS does not guarantee: so a score depends on its
+    Each row is summed in the same way, for any other rows, which BLAS does not guarantee: so a score depends on its
     document alone, to the last bit. Four rows and four terms at a time; a missing row is replaced by the last one.
     """
     m, d = X.shape

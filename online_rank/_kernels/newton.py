@@ -16,7 +16,7 @@ MASS, SOLVED, SINCE = range(3)
 N_NUMBERS = 3
 #: The ridge lambda, queries to the next step at the latest, growth that calls for one, and the documents in a Hessian.
 _RIDGE, _LATEST, _GROWN, _DOCUMENTS = 2.5, 8.0, 1.1, 40
-#: The share of its own Newton step that a feature without a column takes in each query.
+#: The share of its Newton step that a feature without a column takes in each query.
 _ALONE = 0.5
 
 

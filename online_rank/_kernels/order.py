@@ -81,11 +81,11 @@ def _put(i, before, items, equal, sorted_items):
 
 @leaf
 def _merge(keys, items, first, middle, stop, keys_out, items_out):
-    """Merge the sorted neighbours `first:middle` and `middle:stop` from both ends, in two chains that need not wait for each
+    """Merge the sorted neighbours `first:middle` and `middle:stop` from both ends, in two chains that do not wait for each
     other.
     """
     i, j, left, right = first, middle, middle - 1, stop - 1
-    # In so many steps neither end can run out of either neighbour.
+    # In this many steps neither end can run out of either neighbour.
     safe = min(middle - first, stop - middle)
     for n in range(safe):
         take = np.int64(keys[j] > keys[i])

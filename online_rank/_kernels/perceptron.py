@@ -12,11 +12,11 @@ from online_rank._kernels import codes, features
 from online_rank._kernels import workspace as at
 from online_rank._kernels._jit import inlined, inner, kernel, leaf
 from online_rank._kernels.arrays import all_finite, copy_to
-from online_rank._kernels.credit import Update, assign_credit, room_for_pairs
+from online_rank._kernels.best_violators import keys_of, slam_loss
+from online_rank._kernels.credit import Update, assign_credit, hinge, prepare_hinges, room_for_pairs
 from online_rank._kernels.fits import require, require_block
 from online_rank._kernels.graded import Target, grade_query, rank_pessimistically, ranking_loss
 from online_rank._kernels.rounds import write_round
-from online_rank._kernels.watching import Watch, compare_round, score_under_watch
 from online_rank._kernels.weight_vectors import weigh_by_level
 from online_rank._kernels.workspace import longest_query, workspace
 
@@ -97,15 +97,8 @@ def share_of_spread(square, other_square, mass, counters):
 
 
 @inlined
-def _update(rule, graded, s, offset, scale, counters, moved, work):
-    """The `Update` of a round that is counted, and whose credit is in `work`, scaled by `scale`."""
-    of_spread, _, _ = share_of_spread(0.0, 0.0, 1.0, counters)
-    return Update(rule.credit, graded, work.reals[at.WEIGHTS, : s.shape[0]], s, offset, scale, of_spread, moved)
-
-
-@inlined
-def _learn_block(X, y, offsets, weights, discounts, config, w, average, counters, rounds, served, watch):
-    """The body of `learn`; `served` and `watch`, a `Watch`, are for `learn_watched`, otherwise None."""
+def _learn_block(X, y, offsets, weights, discounts, config, w, average, counters, rounds, served, gained):
+    """The body of `learn`; `served` and `gained` are for `learn_served`, otherwise None."""
     require_block(features.n_documents(X), y, offsets, weights, discounts, rounds)
     require(counters.shape[0] == codes.N_COUNTERS)
     if served is not None:
@@ -118,10 +111,7 @@ def _learn_block(X, y, offsets, weights, discounts, config, w, average, counters
         first, weight = offsets[q], weights[q]
         m = offsets[q + 1] - first
         documents, s, c = features.query_of(X, first, m), work.reals[at.SCORES, :m], work.reals[at.CREDIT, :m]
-        if watch is None:
-            largest, norms = features.score_with_norms(documents, w, s)
-        else:
-            largest, norms = score_under_watch(watch, X, first, m, w, average, s)
+        largest, norms = features.score_with_norms(documents, w, s)
         if served is not None:
             copy_to(s, served[first : first + m])
         elif rule.by_average > 0.0:
@@ -133,7 +123,7 @@ def _learn_block(X, y, offsets, weights, discounts, config, w, average, counters
             write_round(rounds[q], 0.0, 0.0, 0.0, 0.0, weight, m, largest, 0.0, True)
             continue
         offset = margin_of(rule, counters)
-        loss, mass, v_max, scale = respond(target, rule, graded, s, weight, offset, work)
+        loss, mass, v_max, _ = respond(target, rule, graded, s, weight, offset, work)
         square = 0.0
         if loss > 0.0:
             of_spread, of_sort = counters[codes.SPREAD_SQUARES], counters[codes.SORT_SQUARES]
@@ -146,9 +136,9 @@ def _learn_block(X, y, offsets, weights, discounts, config, w, average, counters
             finite = math.isfinite(square) and math.isfinite(mass)
             if not (finite and features.add(learner, n, 1.0, square, rule.decay, counters)):
                 return q
-            if watch is not None:
-                for j in range(watch.gained.shape[0]):
-                    watch.gained[j] += learner.z[j]
+            if gained is not None:
+                for j in range(gained.shape[0]):
+                    gained[j] += learner.z[j]
             counters[codes.SPREAD_SQUARES], counters[codes.SORT_SQUARES] = of_spread, of_sort
             counters[codes.CAPPED_SQUARES] += square + 2.0 * offset * mass
             if rule.cap > 0.0:
@@ -157,9 +147,6 @@ def _learn_block(X, y, offsets, weights, discounts, config, w, average, counters
         counters[codes.SQUARES] += square
         counters[codes.MASS] += mass
         features.count_average(learner, rule.decay, counters)
-        if watch is not None and loss > 0.0 and watch.values.shape[1] > 0:
-            update = _update(rule, graded, s, offset, scale, counters, watch.moved, work)
-            compare_round(update, watch.scores, weight, work, watch.values[q])
         write_round(rounds[q], loss, mass, square, offset, weight, m, largest, v_max, False)
     return weights.shape[0]
 
@@ -190,41 +177,31 @@ def learn(X, y, offsets, weights, discounts, config, w, average, counters, round
 
 
 @kernel
-def learn_watched(X, y, offsets, weights, discounts, config, w, average, counters, rounds, served, watched):
-    """Learn from a block of queries as `learn`, bit for bit, and measure by the weights before each update.
+def learn_served(X, y, offsets, weights, discounts, config, w, average, counters, rounds, served, gained):
+    """Learn from a block of queries as `learn`, from scores that were served.
 
-    Optional arguments and tuples cost a microsecond for each call, so `learn` has none.
+    Optional arguments cost a microsecond for each call, so `learn` has none.
 
     Parameters
     ----------
     X, y, offsets, weights, discounts, config, w, average, counters, rounds : as for `learn`
-    served : None, or (n,) scores that were served: they, not those of w, decide loss, pairs and mass
-    watched : None, or for arrays the first fields of a `watching.Watch`: comparators (c, d), and `values` (q, c, 2), out, their
-        losses; documents `asked` (n, d), before transformers learned their query, and their `answers` (n,), out, or (0,); the
-        sum `gained` (d,) of all updates, changed in place, what the weights would be without a cap of their norm, or (0,)
+    served : None, or (n,) scores that were served: they, not the scores by w, decide loss, pairs and mass
+    gained : (0,), or for arrays (d,), changed in place: the sum of all updates, what the weights would be without a cap of
+        their norm
 
     Returns
     -------
     Number of queries learned, as `learn`.
     """
-    if watched is None:
-        return _learn_block(X, y, offsets, weights, discounts, config, w, average, counters, rounds, served, None)
-    comparators, values, asked, answers, gained = watched
-    c = comparators.shape[0]
-    require(c == 0 or comparators.shape[1] == w.shape[0])
-    require(values.shape[0] >= weights.shape[0] and values.shape[1] == c and values.shape[2] == 2)
-    require(answers.shape[0] in (0, X.shape[0]) and asked.shape[0] >= answers.shape[0])
-    require(answers.shape[0] == 0 or asked.shape[1] == w.shape[0])
     require(gained.shape[0] in (0, w.shape[0]))
-    longest = longest_query(offsets)
-    scores, moved = np.empty((c, longest)), room_for_pairs(longest if c > 0 else 0)
-    watch = Watch(comparators, values, asked, answers, gained, scores, moved)
-    return _learn_block(X, y, offsets, weights, discounts, config, w, average, counters, rounds, served, watch)
+    return _learn_block(X, y, offsets, weights, discounts, config, w, average, counters, rounds, served, gained)
 
 
 @kernel
 def compare(y, s, weight, offset, scores, discounts, config, counters, out):
-    """Losses of comparators in a round with an update that was learned elsewhere; its pairs are found again.
+    """Losses of comparators in a round with an update; its pairs are found again.
+
+    The hinge of a pair (i, j) with R_i > R_j is max(0, 1 + k_j - k_i), with keys k = u-scores.
 
     Parameters
     ----------
@@ -233,7 +210,7 @@ def compare(y, s, weight, offset, scores, discounts, config, counters, out):
     weight, offset : sample weight and margin tau of the round
     scores : (n, m) scores by the comparators
     discounts, config : as `learn` takes them
-    counters : those of the ranker after the round
+    counters : the ranker's counters after the round
     out : (n, 2) out: F(u) = sum of a_ij hinge_ij(u), and f(u) = weight phi_v; infinity for overflow
     """
     require(y.shape[0] == s.shape[0] == scores.shape[1] and discounts.shape[0] >= s.shape[0])
@@ -241,6 +218,14 @@ def compare(y, s, weight, offset, scores, discounts, config, counters, out):
     target, rule = settings(config, discounts)
     m = s.shape[0]
     work = workspace(m)
+    v, k = work.reals[at.WEIGHTS, :m], work.reals[at.LISTED_SCORES, :m]
     graded = grade_query(target, y, work)
     _, _, _, scale = respond(target, rule, graded, s, weight, offset, work)
-    compare_round(_update(rule, graded, s, offset, scale, counters, room_for_pairs(m), work), scores, weight, work, out)
+    of_spread, _, _ = share_of_spread(0.0, 0.0, 1.0, counters)
+    update = Update(rule.credit, graded, v, s, offset, scale, of_spread, room_for_pairs(m))
+    pairs = prepare_hinges(update, work)
+    preferred = work.integers[at.PREFERRED, : pairs[0]]
+    for c in range(out.shape[0]):
+        finite = keys_of(scores[c], graded, 0.0, k, work.reals[at.TERMS, :m])
+        out[c, 0] = hinge(update, pairs, k, work) if finite else np.inf
+        out[c, 1] = weight * slam_loss(graded, v, preferred, k, 1.0, work.reals[at.KEYS]) if finite else np.inf

@@ -51,7 +51,7 @@ def _inverse_deviation(m2, n, factor, with_std):
 
 @inner
 def _join(n, other_mean, other_m2, count, mean, m2):
-    """Combine means and sums of squared deviations of `n` rows with those of `count` others (Chan, Golub & LeVeque 1979)."""
+    """Combine means and sums of squared deviations of `n` rows with the same of `count` others (Chan, Golub & LeVeque 1979)."""
     share = n / (count + n)
     common = count * share
     for j in range(mean.shape[0]):
@@ -62,7 +62,7 @@ def _join(n, other_mean, other_m2, count, mean, m2):
 
 @kernel
 def join(n, other_mean, other_m2, count, mean, m2):
-    """Combine `mean` and `m2` of `count` rows with those of `n` others; at least one of the two is not empty."""
+    """Combine `mean` and `m2` of `count` rows with the same of `n` others; at least one of the two is not empty."""
     joined_mean, joined_m2 = other_mean.copy(), other_m2.copy()
     _join(n, joined_mean, joined_m2, count, mean, m2)
     mean[:] = joined_mean
@@ -74,7 +74,7 @@ def learn_and_scale(X, offsets, count, mean, m2, with_std, out, own_count, own, 
     """Learn the running mean and variance of each column from each query, then write the scaled query to `out`.
 
     `mean` and `m2` (sum of squared deviations from the mean) are of the `count` documents before; they are changed in place.
-    Means and deviations of a query are joined to those of the stream by the formula of Chan, Golub & LeVeque (1979).
+    Means and deviations of a query are joined to the stream's by the formula of Chan, Golub & LeVeque (1979).
 
     `own` (2, d), if not None, has mean and m2 of only the last `own_count` documents; it is changed in the same way.
 

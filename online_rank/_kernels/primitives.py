@@ -61,12 +61,12 @@ def row_dot(X, i, w):
 
 
 def four_row_dots(X, i, w):
-    """X_i . w and those of the next three rows: w is read once."""
+    """X_i . w and the same of the next three rows: w is read once."""
     return _sums(*(_wide(X[k]) * _wide(w) for k in range(i, i + 4)))
 
 
 def four_row_squares(X, i):
-    """||X_i||^2 and those of the next three rows."""
+    """||X_i||^2 and the same of the next three rows."""
     return _sums(*(_wide(X[k]) * _wide(X[k]) for k in range(i, i + 4)))
 
 
@@ -80,12 +80,6 @@ def two_row_dots_and_squares(X, i, w):
     """X_i . w and X_(i + 1) . w, then ||X_i||^2 and ||X_(i + 1)||^2."""
     a, b = _wide(X[i]), _wide(X[i + 1])
     return _sums(a * _wide(w), b * _wide(w), a * a, b * b)
-
-
-def add_four(target, i, a, b, c, d):
-    """target[i : i + 4] += (a, b, c, d), all float64, in one instruction where the processor has it."""
-    for k, value in enumerate((a, b, c, d)):
-        target[i + k] += value
 
 
 def add_scaled_four(target, i, x, source, k):

@@ -210,7 +210,7 @@ def find_knots(first, stop, sketches, old, draw, table):
     If 0 has more than half of the weight, it counts for half, its score is set to 0, and the feature is `rare`.
 
     sketches : `Sketches` of d features
-    old : those of the first features, d' <= d, that count too
+    old : `Sketches` of the first features, d' <= d, that count too
     table : out; rare, counts (d,): 1 if 0 has more than half of the weight, number of knots; knots (d, KNOT, K + BEYOND), whose
         values after the last one are infinite; cells (d, 256) uint8: the last knot before each cell; finders (FINDER, d)
     """
@@ -423,7 +423,7 @@ def _write(scores, means, factors, out):
 
 
 @kernel
-def map_queries(X, offsets, rare, counts, knots, cells, finders, out):
+def map_queries(X, offsets, rare, knots, cells, finders, out):
     """For each feature j and document: out[:, 2 j] = g, out[:, 2 j + 1] = (g - mean) / (deviation + 0.1) within the query.
 
     g is in float32. Of rare features the mean is not subtracted: 0 stays 0. The second is 0 if g is constant in the query, and

@@ -8,11 +8,11 @@ from online_rank._kernels._jit import inner, leaf
 from online_rank._kernels.primitives import count_eight
 from online_rank._kernels.vector_math import normal_quantile
 
-#: Up to so many documents, all are compared with all, for eight features at once.
+#: Up to this many documents, all are compared with all, for eight features at once.
 FEW = 40
 # The cells of a sketch's look-up table, and the most knots before a value.
 _CELLS, _KNOTS = 256, 256
-# Up to so many values of a bucket are compared with one another, without a branch; more are sorted.
+# Up to this many values of a bucket are compared with one another, without a branch; more are sorted.
 _CROWDED = 16
 # Normal scores of every number of values up to this one are kept during a call.
 _KEPT = 256
@@ -92,9 +92,9 @@ def _rank_by_sorting(values, owners, ranks, most, n):
 
 @leaf
 def _rank_by_comparing(values, ranks, results, most, n):
-    """The same where no bucket has more than `most` values: only values less than `most` places apart are compared.
+    """The same if buckets have at most `most` values: only values less than `most` places apart are compared.
 
-    Twice the number of smaller values and once that of equal ones: of a pair, what the first gains the second loses.
+    Twice the number of smaller values and once the number of equal ones: of a pair, what the first gains the second loses.
     """
     for p in range(n):
         ranks[p] = 2 * p + 1
@@ -121,7 +121,7 @@ def rank_few(X, first, begin, wide, values, ranks):
 
 @leaf
 def _find_buckets(x, cells, knots, buckets):
-    """Buckets (m,), those of NaN after all others; how many there are of the others."""
+    """Buckets (m,), the one for NaN after all others; how many others there are."""
     shift = np.uint8(2 if x.shape[0] <= 128 else 1 if x.shape[0] <= 256 else 0)
     last = 0
     for i in range(x.shape[0]):

@@ -95,8 +95,8 @@ def _spread_over_sorted(graded, v, preferred, work, c):
 def sort_violators(graded, s, offset, preferred, work):
     """Find who violates whom without sorting all documents.
 
-    The preferred documents are sorted by descending score. Then j violates those of higher grade among them that come at or
-    after the position `first_violated[j]`, which is n if there are none. The documents with that position r are
+    The preferred documents are sorted by descending score. Then j violates the ones of higher grade that come at or after the
+    position `first_violated[j]`, which is n if j violates none. The documents with that position r are
     `violators[start[r]:start[r + 1]]`. The rows FIRST_VIOLATED, START and VIOLATORS of `work` receive them.
     """
     n = preferred.shape[0]

@@ -14,7 +14,6 @@ from online_rank._kernels.graded import Target, grade_query, list_by_level, rank
 from online_rank._kernels.listwise import lambdarank, listnet, slam
 from online_rank._kernels.pairwise import hinge, smooth_pairs, squared_identity, total_weight
 from online_rank._kernels.primitives import own_gradient
-from online_rank._kernels.structured import structured_ap, structured_dcg
 from online_rank._kernels.weight_vectors import weigh_documents
 from online_rank._kernels.workspace import workspace
 
@@ -22,8 +21,8 @@ from online_rank._kernels.workspace import workspace
 class Surrogate(NamedTuple):
     """A surrogate with the settings of `online_rank.surrogates.Surrogate`.
 
-    `slope` is that of the output (0 for the identity), `form` (3,) alpha, beta, gamma of w_ij = alpha + beta R_i + gamma R_j.
-    `address` is that of `primitives.own_gradient`, for a loss of the user's own.
+    `slope` belongs to the output (0 for the identity), `form` (3,) alpha, beta, gamma of w_ij = alpha + beta R_i + gamma R_j.
+    `address` goes to `primitives.own_gradient`, for a loss of the user's own.
     """
 
     name: int
@@ -79,7 +78,7 @@ def evaluate(target, surrogate, s, y, valued, work, gradient):
     if graded.levels < 2:
         return 0.0, 0.0, 0.0, graded.levels
     order = work.integers[at.ORDER, :m]
-    whole = name in (codes.HINGE, codes.STRUCTURED) or (name == codes.SLAM and surrogate.within_grade == codes.TIGHT)
+    whole = name == codes.HINGE or (name == codes.SLAM and surrogate.within_grade == codes.TIGHT)
     rank_pessimistically(s, graded, m if whole else graded.depth, order, work)
     loss = ranking_loss(target, graded, order)
     v_max = 0.0
@@ -98,12 +97,8 @@ def evaluate(target, surrogate, s, y, valued, work, gradient):
             return 0.0, 0.0, 0.0, -1
     elif name == codes.LISTNET:
         value = listnet(s, graded, gradient)
-    elif name == codes.LAMBDARANK:
-        value = lambdarank(surrogate.slope, target, graded, s, order, work, gradient)
-    elif target.kind == codes.AP:
-        value = structured_ap(s, graded.level, order, work.integers[at.LISTED], gradient)
     else:
-        value = structured_dcg(target, graded, s, gradient)
+        value = lambdarank(surrogate.slope, target, graded, s, order, work, gradient)
     return value, loss, v_max, graded.levels
 
 
@@ -111,7 +106,7 @@ def evaluate(target, surrogate, s, y, valued, work, gradient):
 def _own(address, s, y, work, gradient):
     """The gradient of a loss of the user's own; returns whether it is there and finite."""
     m = s.shape[0]
-    # Rows of the workspace are contiguous, whatever the arguments are.
+    # Rows of the workspace are contiguous, for any arguments.
     scores, grades, slopes = work.reals[at.LISTED_SCORES, :m], work.integers[at.LISTED, :m], work.reals[at.LISTED_GRADIENT, :m]
     for i in range(m):
         scores[i] = s[i]

@@ -12,10 +12,10 @@ from online_rank._kernels._jit import kernel, leaf
 from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.encoder import standardised
 from online_rank._kernels.fits import require, require_offsets
-from online_rank._kernels.primitives import add_four
+from online_rank._kernels.primitives import add_scaled_four
 from online_rank._kernels.workspace import longest_query
 
-# Added to the weight of documents: leaves are shrunk towards 0, those of few documents most.
+# Added to the weight of documents: leaves are shrunk towards 0, leaves of few documents most.
 _SHRINKAGE = 50.0
 # Residuals are clipped to this.
 _LARGEST = 1e6
@@ -82,16 +82,17 @@ def _score_together(bins, features, thresholds, leaves, keep, rate, nodes, score
 def residuals(scores, y, weights, offsets, used, first, stop, gh):
     """What scores still lack of the grades, standardised in the query, for the queries first..stop of a window that are `used`.
 
-    gh : (n, 2) out: weight times residual, and weight; 0 for documents of other queries, and of one grade only. Residuals are
-    of scores less their mean in the query, and clipped, so that scores stay bounded.
+    gh : (n, 4) out: weight times residual, and weight, 0 for documents of other queries, and of one grade only; 1 and 0.
+    Residuals are of scores less their mean in the query, and clipped, so that scores stay bounded.
     """
     require_offsets(offsets, min(scores.shape[0], y.shape[0], gh.shape[0]))
-    require(0 <= first <= stop < offsets.shape[0] and used.shape[0] >= stop and weights.shape[0] >= stop and gh.shape[1] == 2)
+    require(0 <= first <= stop < offsets.shape[0] and used.shape[0] >= stop and weights.shape[0] >= stop and gh.shape[1] == 4)
     target = np.empty(longest_query(offsets[first : stop + 1]))
     for q in range(first, stop):
         a, b = offsets[q], offsets[q + 1]
         m = b - a
         gh[a:b] = 0.0
+        gh[a:b, 2] = 1.0
         if not used[q] or not all_finite(scores[a:b]) or not standardised(y[a:b], target[:m]):
             continue
         mean = 0.0
@@ -118,18 +119,18 @@ def gather(bins, columns, first, gathered):
 def _add_to_histograms(bins, width, rows, gh, n_bins, histograms):
     """Add residuals, weights and number of the documents `rows` to histograms of the first `width` columns of bins.
 
-    histograms : flat, four numbers a bin: the last is 0
+    gh, histograms : flat, four numbers a document and a bin: the last is 0
     """
     for k in range(rows.shape[0]):
         r = rows[k]
-        g, h, row = gh[r, 0], gh[r, 1], bins[r]
+        row = bins[r]
         for c in range(width):
-            add_four(histograms, 4 * (n_bins * c + np.int64(row[c])), g, h, 1.0, 0.0)
+            add_scaled_four(histograms, 4 * (n_bins * c + np.int64(row[c])), 1.0, gh, 4 * r)
 
 
 @leaf
 def _best_split(histogram, least, left, gains):
-    """Gain and bin of the best threshold of a histogram: G^2 / (H + 50) of both sides less that of all; gain 0 for none.
+    """Gain and bin of the best threshold of a histogram: G^2 / (H + 50) of both sides less the same of all; gain 0 for none.
 
     left : (3, B), gains : (B,) workspace
     """
@@ -175,7 +176,7 @@ def find_splits(level, first, width, bins, rows, bounds, gh, least, histograms, 
     """
     begin = 2**level - 1
     n_bins = histograms.shape[2]
-    size = 4 * n_bins * width
+    size, flat = 4 * n_bins * width, gh.reshape(-1)
     for node in range(begin, 2 * begin + 1):
         best[node, 0] = 0.0
         best[node, 1] = -1.0
@@ -188,7 +189,7 @@ def find_splits(level, first, width, bins, rows, bounds, gh, least, histograms, 
             less += bounds[node, 1] - bounds[node, 0] > bounds[node + 1, 1] - bounds[node + 1, 0]
         own = histograms[less].reshape(-1)
         own[:size] = 0.0
-        _add_to_histograms(bins, width, rows[level][bounds[less, 0] : bounds[less, 1]], gh, n_bins, own)
+        _add_to_histograms(bins, width, rows[level][bounds[less, 0] : bounds[less, 1]], flat, n_bins, own)
         if level > 0:
             parent, other = histograms[(node - 1) // 2].reshape(-1), histograms[2 * node + 1 - less].reshape(-1)
             for k in range(size):
@@ -230,9 +231,9 @@ def _part_documents(bins, column, threshold, rows, parted, spare):
 
 @kernel
 def split_level(level, best, bins, rows, bounds, columns, thresholds):
-    """Choose the splits of a level from those of all parts of the columns, best (parts, nodes, 3), and partition its documents.
+    """Choose the splits of a level from the best of all parts of the columns, (parts, nodes, 3), and partition its documents.
 
-    bins : (parts, n, 16); columns, thresholds : (2^D - 1,) int64 out: column (-1 where there is no split), and threshold
+    bins : (parts, n, 16); columns, thresholds : (2^D - 1,) int64 out: column (-1 without a split), and threshold
     """
     begin = 2**level - 1
     spare = np.empty(rows.shape[1] + 1, dtype=np.int64)

@@ -31,7 +31,7 @@ def _exp_parts(x):
 
 @inner
 def exp_negative(x):
-    """e^x of a float64 x <= 0, to 2 ulp. Below -700 it is that of -700, about 10^-304."""
+    """e^x of a float64 x <= 0, to 2 ulp. Below -700 it is e^-700, about 10^-304."""
     p, scale = _exp_parts(x)
     return scale + scale * p
 

@@ -62,7 +62,7 @@ def _texts(name: Hashable) -> Iterator[str]:
 
 
 def parts_of(value: Any, kind: type[T], seen: set[int] | None = None) -> Iterator[T]:
-    """All objects of a kind in a model, each once.
+    """All objects of a kind in a model, also inside one another, each once.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def parts_of(value: Any, kind: type[T], seen: set[int] | None = None) -> Iterato
     seen.add(id(value))
     if isinstance(value, kind):
         yield value
-    elif isinstance(value, dict):
+    if isinstance(value, dict):
         for part in value.values():
             yield from parts_of(part, kind, seen)
     elif isinstance(value, _CONTAINERS):

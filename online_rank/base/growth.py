@@ -39,3 +39,19 @@ def with_zeros(array: np.ndarray, n_new: int, axis: int = 0) -> np.ndarray:
     grown = np.zeros(shape, array.dtype)
     grown[tuple(map(slice, array.shape))] = array
     return grown
+
+
+def grown_triangle(triangle: np.ndarray, d: int, n_new: int) -> np.ndarray:
+    """The upper triangle of a matrix (d, d), row by row, with zeros for `n_new` rows and columns more.
+
+    Examples
+    --------
+    >>> grown_triangle(np.array([1.0, 2.0, 3.0]), 2, 1)
+    array([1., 2., 0., 3., 0., 0.])
+    """
+    grown = np.zeros((d + n_new) * (d + n_new + 1) // 2)
+    new = old = 0
+    for length in range(d, 0, -1):
+        grown[new : new + length] = triangle[old : old + length]
+        new, old = new + length + n_new, old + length
+    return grown

@@ -8,67 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from online_rank._kernels.names import add_names, find_names, move_names, remove_names
-from online_rank.query.names import HashedNames, are_texts, hashes_of
-
-#: From this number of names on, each look-up in a dict misses the cache, and `NameTable` is faster.
-_MANY_NAMES = 1 << 14
+from online_rank.query.names import are_texts
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 #: Texts that an integer has.
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
-
-
-class NameTable:
-    """A hash table of the names of columns (`_kernels.names`), for looking up many at once.
-
-    Names that are not strings also occupy a slot, but are never looked up here.
-
-    Examples
-    --------
-    >>> table = NameTable()
-    >>> table.add(["clicks", "age"])
-    >>> table.find(hashes_of(["age", "never met"]))
-    array([ 1, -1])
-    """
-
-    __slots__ = ("_n", "_rows", "_taken")
-
-    def __init__(self) -> None:
-        self._n = self._taken = 0
-        self._rows = _empty(1 << 10)
-
-    def __len__(self) -> int:
-        return self._n
-
-    def find(self, hashes: np.ndarray) -> np.ndarray:
-        """The column of each name, by its hashes; int64, -1 for unknown names."""
-        columns = np.empty(len(hashes), np.int64)
-        find_names(hashes, self._rows, columns)
-        return columns
-
-    def add(self, names: Sequence[Hashable]) -> None:
-        """Add names for the next columns. Adding some of them again, after an interrupt, does no harm."""
-        if not names:
-            return
-        if 2 * (self._taken + len(names)) > len(self._rows):
-            # A little more than twice as many, so that names that come and go do not rebuild the table each time.
-            n = self._n + len(names)
-            rows = _empty(1 << (2 * n + n // 32).bit_length())
-            taken = move_names(self._rows, rows)
-            self._rows, self._taken = rows, taken
-        self._taken += len(names)
-        add_names(hashes_of(names), self._n, self._rows)
-        self._n += len(names)
-
-    def remove(self, names: Sequence[Hashable]) -> None:
-        """Remove the names of the last columns. Removing some of them again, after an interrupt, does no harm."""
-        remove_names(hashes_of(names), self._rows)
-        self._n -= len(names)
-
-
-def _empty(n: int) -> np.ndarray:
-    return np.full((n, 2), -1)
 
 
 @functools.lru_cache(maxsize=64)
@@ -99,7 +43,7 @@ class Columns:
     (('clicks', 'age', 'bm25'), array([ 2, -1]))
     """
 
-    __slots__ = ("_are_numbers", "_column", "_found", "_has_others", "_names", "_table")
+    __slots__ = ("_are_numbers", "_column", "_found", "_has_others", "_names")
 
     def __init__(self, names: Iterable[Hashable] = ()) -> None:
         self._column = {name: j for j, name in enumerate(names)}
@@ -109,8 +53,6 @@ class Columns:
         self._has_others = bool(self._column) and not are_texts(self._column)
         # The names last looked up, and their columns: one query looks them up several times.
         self._found: tuple[Iterable[Hashable], np.ndarray] | None = None
-        # The same mapping as `_column`, built when many names are first looked up in a large one.
-        self._table: NameTable | None = None
 
     def __len__(self) -> int:
         return len(self._column)
@@ -149,20 +91,10 @@ class Columns:
         """The column of each name, int64, read-only; -1 for unknown names."""
         if self._found is not None and self._found[0] is names:
             return self._found[1]
-        if isinstance(names, HashedNames) and len(self._column) >= _MANY_NAMES:
-            columns = self._in_table(names)
-        else:
-            columns = np.fromiter(map(self._column.get, names, itertools.repeat(-1)), np.int64)
+        columns = np.fromiter(map(self._column.get, names, itertools.repeat(-1)), np.int64)
         columns.flags.writeable = False
         self._found = (names, columns) if isinstance(names, tuple) else None
         return columns
-
-    def _in_table(self, names: HashedNames) -> np.ndarray:
-        """`of` names with hashes."""
-        if self._table is None:
-            self._table = NameTable()
-        self._table.add(self.since(len(self._table)))
-        return self._table.find(names.hashes)
 
     def missing(self, names: Iterable[Hashable]) -> list[Hashable]:
         """The names that have no column."""
@@ -176,7 +108,7 @@ class Columns:
 
         In Python 7 and "7" are two names, but in JSON and in the header of a table they are one.
         """
-        if not self._has_others and (isinstance(names, HashedNames) or are_texts(names)):
+        if not self._has_others and are_texts(names):
             return
         new = frozenset(names)
         for name in names:
@@ -209,17 +141,10 @@ class Columns:
             raise ValueError("two columns would get the same name")
         self._column = renamed
         self._has_others = self._has_others or not are_texts(renamed)
-        self._table = self._found = self._names = self._are_numbers = None
+        self._found = self._names = self._are_numbers = None
 
     def truncate(self, n: int) -> None:
         """Forget all but the first `n` columns."""
-        table, self._table = self._table, None
-        try:
-            if table is not None and len(table) > n:
-                table.remove(self.since(n)[: len(table) - n])
-            # If memory runs out, it stays None and is built again later.
-            self._table = table
-        finally:
-            while len(self._column) > n:
-                self._names = self._are_numbers = self._found = None
-                self._column.popitem()
+        while len(self._column) > n:
+            self._names = self._are_numbers = self._found = None
+            self._column.popitem()

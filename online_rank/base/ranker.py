@@ -240,9 +240,12 @@ class Ranker(Ranking, QueryEstimator):
         answered then goes to `answers` (n,).
         """
         measures = asked is not block and self.abilities.measures_answers
-        for t, (before, query) in enumerate(zip(asked.each(), block.each(), strict=True)):
+        alone = len(block.w) == 1
+        for t in range(len(block.w)):
+            before, query = (asked, block) if alone else (asked.queries(t, t + 1), block.queries(t, t + 1))
             scores = answers[block.offsets[t] : block.offsets[t + 1]]
-            scores[:] = self._score_all(before)
+            if len(scores):
+                scores[:] = self._score_queries(before.X, before.offsets)
             if not self._learn(query._replace(answered=scores) if measures else query, rounds[t : t + 1]):
                 return t
         return len(block.w)

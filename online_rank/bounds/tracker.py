@@ -38,15 +38,13 @@ from online_rank.rankers.averaged import scores_by
 from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.inside import (
     documents_met,
-    has_dense_weights,
     kernel_state,
-    learn_watched,
+    learn_gaining,
     learns_as_it_answers,
     unaveraged_scores,
     weight_of_pairs,
 )
 from online_rank.rankers.nested import NestedRanker, adopt_features, teach
-from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.slam import SlamRanker
 
 _LOSS, _SERVED_LOSS, _MASS, _SQUARE, _MARGIN, _WEIGHT, _SKIPPED = map(
@@ -401,36 +399,13 @@ class LossTracker(NestedRanker):
         if self._n_features != self._learner._n_features or self._blends:
             self._share_columns()
         values = np.zeros((len(block.w), *self._sums.shape))
-        asked = self._scores_answers(block)
-        if self._is_plain(block) and (self._observes or asked):
-            learned = self._watch(block, block, rounds, values, np.empty(block.n_documents if asked else 0), asked)
-        elif self._observes or block.answered is not None or asked:
+        observes = self._gained is not None or len(self._sums) > 0
+        if observes or self._scores_answers(block):
             learned = self._learn_each(block, rounds, values)
         else:
             learned = self._learner._learn(block, rounds)
         if learned == len(block.w):
             self._add_up(block, rounds, values, answered=block.answered is not None)
-        return learned
-
-    def _answer_in_turn(self, asked: Block, block: Block, rounds: np.ndarray, answers: np.ndarray) -> int:
-        if not self._is_plain(block):
-            return super()._answer_in_turn(asked, block, rounds, answers)
-        self._require_complete()
-        self._share_columns()
-        values = np.zeros((len(block.w), *self._sums.shape))
-        moved = asked is not block and self.abilities.measures_answers
-        learned = self._watch(asked, block, rounds, values, answers, moved or self._scores_answers(block))
-        if learned == len(block.w):
-            self._add_up(block, rounds, values, answered=moved)
-        return learned
-
-    def _watch(
-        self, asked: Block, block: Block, rounds: np.ndarray, values: np.ndarray, answers: np.ndarray, measured: bool
-    ) -> int:
-        """Rank, learn and measure arrays in one kernel; `answers` receives the scores, whose losses go to the rounds too."""
-        learned = learn_watched(self._learner, asked, block, rounds, self._aligned, values, answers, self._updates)
-        if measured and learned == len(block.w):
-            rounds[:, _SERVED_LOSS] = self._measure.losses(answers, block.y, block.offsets)
         return learned
 
     def _add_up(self, block: Block, rounds: np.ndarray, values: np.ndarray, *, answered: bool) -> None:
@@ -441,6 +416,8 @@ class LossTracker(NestedRanker):
         as_served = self._round_is_served(block, answered)
         if as_served:
             rounds[:, _SERVED_LOSS] = rounds[:, _LOSS]
+        elif block.answered is not None:
+            rounds[:, _SERVED_LOSS] = self._measure.losses(block.answered, block.y, block.offsets)
         if self.measure_served and len(self._sums):
             self._add_pairs(block, rounds)
         served = self.abilities.measures_answers or block.served is not None
@@ -473,21 +450,6 @@ class LossTracker(NestedRanker):
         """Whether the ranker must compute what it would have answered."""
         return self.measure_served and block.answered is None and not self._round_is_served(block, False)
 
-    @property
-    def _observes(self) -> bool:
-        """Whether it needs more of a round than the ranker reports."""
-        return self._gained is not None or len(self._sums) > 0
-
-    def _is_plain(self, block: Block) -> bool:
-        """Whether it holds a perceptron, and a block arrays, for which a kernel learns and measures at once."""
-        dense = type(self._learner) is PerceptronRanker and has_dense_weights(self._learner) and type(block.X) is np.ndarray
-        return dense and not self.raw and block.answered is None
-
-    @property
-    def _updates(self) -> np.ndarray:
-        """The array to which the updates of weights under a cap are added; (0,) for any other ranker."""
-        return np.empty(0) if self._gained is None else self._gained
-
     def _learn_each(self, block: Block, rounds: np.ndarray, values: np.ndarray) -> int:
         """Learn query by query, and measure each by the weights before its update.
 
@@ -497,12 +459,12 @@ class LossTracker(NestedRanker):
         for t, query in enumerate(block.each()):
             row, ranker = rounds[t], self._learner
             decisive = self._decisive_scores(ranker, query) if len(self._sums) else None
-            answered = self._learner._score(query.X) if ask else query.answered
+            answered = self._learner._score(query.X) if ask else None
             if self.raw:
                 self._rescale(query)
             if not self._learn_query(query, rounds[t : t + 1]):
                 return t
-            if answered is not None and query.served is None:
+            if answered is not None:
                 row[_SERVED_LOSS] = self._measure.losses(answered, query.y, query.offsets).item()
             if decisive is not None and (row[_LOSS] > 0.0 or row[_MASS] > 0.0):
                 scores = np.array([scores_by(u, query.X) for u in self._aligned * self._scaled_by])
@@ -520,8 +482,7 @@ class LossTracker(NestedRanker):
         """Let the ranker learn one query; `row` (1, fields) receives its round. Returns whether it did."""
         if self._gained is None:
             return teach(self._learner, query, row)
-        nobody = np.empty((0, self._n_features)), np.empty((1, 0, 2))
-        return learn_watched(self._learner, query, query, row, *nobody, np.empty(0), self._gained) == 1
+        return learn_gaining(self._learner, query, row, self._gained)
 
     def _rescale(self, query: Block) -> None:
         """Let the comparators follow the scaler."""

@@ -17,7 +17,7 @@ from river import compose
 
 from online_rank.base.anatomy import parts_of
 from online_rank.base.transformer import QueryTransformer
-from online_rank.checks import _input, _learning, _output, _threads
+from online_rank.checks import _input, _learning, _output
 from online_rank.checks._subject import is_ranker
 
 __all__ = ["Check", "CheckFailed", "check_ranker", "check_transformer", "yield_checks"]
@@ -65,13 +65,13 @@ def check_ranker(model: Any) -> None:
 
     It runs river's general checks, and the checks of this package on queries:
 
-    - Input: the model takes float32, read-only and strided arrays, and rejected input changes nothing. Features may appear,
-      vanish and change places; late features are learned as if they had always been there.
-    - Output: answers come in the form of the input and share no state with it. Prediction changes nothing. Scores do not depend
-      on the order of documents (Theorem 10 of [CT]).
-    - Learning: a block gives the same as a loop, bit for bit. Weights of queries count, and the loss can be recomputed.
-    - State: copies, clones and files equal the model. State stays finite, and memory bounded. Every public method takes one
-      common lock.
+    - Input: rejected input changes nothing. Features may appear and vanish; late features are learned as if they had always
+      been there.
+    - Output: prediction changes nothing. Scores do not depend on the order of documents (Theorem 10 of [CT]).
+    - Learning: a block gives the same as a loop, bit for bit. Weights of queries count.
+    - State: copies, clones and files equal the model. State stays finite, and memory bounded.
+
+    What every ranker inherits, such as the forms of queries and answers and the lock, is not checked.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def yield_checks(model: Any) -> Iterator[Check]:
     >>> from online_rank import PerceptronRanker
     >>> from online_rank.checks import yield_checks
     >>> [check.name for check in yield_checks(PerceptronRanker())][-3:]
-    ['sample_weights', 'honest_loss', 'finite_state']
+    ['late_features', 'sample_weights', 'finite_state']
     """
     from river.checks import common
 
@@ -161,7 +161,7 @@ def yield_checks(model: Any) -> Iterator[Check]:
         if name.startswith("check_") and list(inspect.signature(function).parameters) == ["model"]:
             yield Check(f"river.{name}", function, model)
     # The public functions of these modules are checks; the last module is for rankers alone.
-    for module in (_input, _output, _threads, *([_learning] if is_ranker(model) else [])):
+    for module in (_input, _output, *([_learning] if is_ranker(model) else [])):
         for name, own in vars(module).items():
             is_check = inspect.isfunction(own) and own.__module__ == module.__name__ and not name.startswith("_")
             if is_check and name not in skipped:

@@ -1,6 +1,5 @@
 """Checks of how a model treats its input."""
 
-import copy
 import math
 from typing import Any
 
@@ -15,7 +14,6 @@ from online_rank.checks._subject import (
     as_dicts,
     close,
     first_step,
-    is_ranker,
     make_queries,
     numbers,
     rejects,
@@ -32,24 +30,6 @@ def forms_agree(model: Any) -> None:
     for X, y in make_queries(seed=1):
         by_array, by_name = sorted_numbers(arrays, X), sorted_numbers(dicts, as_dicts(X, y)[0])
         assert close(by_array, by_name, 1e-6), "arrays and dicts of the same features were answered differently"
-
-
-def frames(model: Any) -> None:
-    """A pandas frame is a query, or a block, of named features (checked where pandas is installed)."""
-    try:
-        import pandas as pd
-    except ImportError:
-        return
-    by_frame, by_dict = model.clone(), model.clone()
-    for X, y in make_queries():
-        by_frame.learn_one(pd.DataFrame(X, columns=list(NAMES)), pd.Series(y))
-        by_dict.learn_one(list(as_dicts(X, y)[0].values()), y.tolist())
-    for X, y in make_queries(seed=1):
-        frame = pd.DataFrame(X, columns=list(NAMES))
-        answer = answer_of(by_frame, frame)
-        assert is_ranker(model) or isinstance(answer, pd.DataFrame), f"a frame was answered with {type(answer).__name__}"
-        expected = numbers(answer_of(by_dict, list(as_dicts(X, y)[0].values())))
-        assert same(numbers(answer), expected), "a frame and a list of dicts got different answers"
 
 
 def degenerate_queries(model: Any) -> None:
@@ -70,102 +50,6 @@ def degenerate_queries(model: Any) -> None:
     model = taught_by(model.clone(), make_queries(), dicts=True)
     model.learn_one({}, {})
     assert answer_of(model, {}) == {}, "a query without documents was answered"
-
-
-def no_aliasing(model: Any) -> None:
-    """The model shares no mutable data with its input or its answers."""
-    for dicts in (False, True):
-        model, twin = (taught_by(model.clone(), make_queries(), dicts) for _ in range(2))
-        X, y = (part.copy() for part in make_queries()[7])
-        x, grades = as_dicts(X, y) if dicts else (X, y)
-        kept = copy.deepcopy((x, grades))
-        twin.learn_one(*copy.deepcopy(kept))
-        model.learn_one(x, grades)
-        assert same((x, grades), kept), "learn_one changed its input"
-        answer = answer_of(model, x)
-        for part in (x, grades, answer):
-            _spoil(part)
-        x, grades = kept
-        assert same(model, twin), "a change to the input, or to an answer, after learn_one changed the model"
-        assert same(answer_of(model, x), answer_of(twin, x)), "a change to the input after learn_one changed the answers"
-    model, twin = model.clone(), model.clone()
-    block, unchanged = as_block(make_queries()), as_block(make_queries())
-    twin.learn_many(unchanged[0].copy(), y=unchanged[1].copy(), qid=unchanged[2].copy())
-    model.learn_many(block[0], y=block[1], qid=block[2])
-    assert same(block, unchanged), "learn_many changed its input"
-    _spoil(answer_many(model, block[0], block[2]))
-    for part in block:
-        part[:] = 3
-    assert same(model, twin), "a change to the input after learn_many changed the model"
-
-
-def _spoil(value: Any) -> None:
-    """Overwrite the contents of a query, grades or an answer."""
-    if isinstance(value, np.ndarray):
-        value[:] = 7
-    for key in list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else []:
-        if isinstance(value[key], dict):
-            _spoil(value[key])
-        else:
-            value[key] = 7
-
-
-def float32(model: Any) -> None:
-    """float32 features give nearly the same answers as float64."""
-    single = taught_by(model.clone(), [(X.astype(np.float32), y) for X, y in make_queries()])
-    double = taught_by(model.clone(), make_queries())
-    for X, _ in make_queries(seed=1):
-        assert np.isfinite(numbers(answer_of(single, X.astype(np.float32)))).all(), "an answer to float32 is not finite"
-        answer, expected = numbers(answer_of(double, X.astype(np.float32))), numbers(answer_of(double, X))
-        assert close(answer, expected, 1e-4), "float32 and float64 features of the same values got different answers"
-    X, y = make_queries()[7]
-    X[-1, -1] = np.inf
-    before = state_of(single)
-    with rejects("float32 infinity"):
-        single.learn_one(X.astype(np.float32), y)
-    assert state_of(single) == before, "float32 infinity was rejected, but changed the model"
-
-
-def arrays_of_all_kinds(model: Any) -> None:
-    """Read-only, strided, column-major and integer arrays are accepted, and never written to."""
-
-    def read_only(X: np.ndarray) -> np.ndarray:
-        X = X.copy()
-        X.flags.writeable = False
-        return X
-
-    def strided(X: np.ndarray) -> np.ndarray:
-        return np.repeat(np.repeat(X, 2, axis=0), 3, axis=X.ndim - 1)[::2, ::3] if X.ndim == 2 else np.repeat(X, 2)[::2]
-
-    for kind, make in (("read-only", read_only), ("strided", strided), ("column-major", np.asfortranarray)):
-        plain, other = model.clone(), model.clone()
-        for X, y in make_queries():
-            plain.learn_one(X, y)
-            other.learn_one(make(X), make(y))
-            assert same(numbers(answer_of(other, make(X))), numbers(answer_of(plain, X))), f"{kind} arrays got other answers"
-        X, y, qid = as_block(make_queries(seed=1))
-        plain.learn_many(X, y=y, qid=qid)
-        other.learn_many(make(X), y=make(y), qid=make(qid))
-        assert same(plain, other), f"{kind} arrays were learned differently"
-    whole = [(np.round(X * 10).astype(np.int64), y.astype(np.uint8)) for X, y in make_queries()]
-    floats = [(X.astype(np.float64), y) for X, y in whole]
-    assert same(taught_by(model.clone(), whole), taught_by(model.clone(), floats)), (
-        "integers were learned differently from floats"
-    )
-
-
-def shuffled_features(model: Any) -> None:
-    """Once features are known, their order in a document does not matter."""
-    model, twin = (taught_by(model.clone(), make_queries()[5:6], dicts=True) for _ in range(2))
-    rng = np.random.default_rng(0)
-    for X, y in make_queries():
-        x, grades = as_dicts(X, y)
-        names = rng.permutation(NAMES).tolist()
-        shuffled = {i: {name: document[name] for name in names} for i, document in x.items()}
-        model.learn_one(x, grades)
-        twin.learn_one(shuffled, grades)
-        changed = not close(sorted_numbers(model, x), sorted_numbers(twin, shuffled), 1e-9)
-        assert not changed, "the order of the features changed the answer"
 
 
 def unknown_features(model: Any) -> None:

@@ -25,26 +25,6 @@ from online_rank.checks._subject import (
 )
 
 
-def answers_in_kind(model: Any) -> None:
-    """A query in any form is answered in that form, before and after learning."""
-    for taught in (False, True):
-        (X, y), model = make_queries()[5], taught_by(model.clone(), make_queries() if taught else [], dicts=True)
-        x, _ = as_dicts(X, y)
-        named, listed = answer_of(model, x), answer_of(model, list(x.values()))
-        assert type(named) is dict, f"a dict of documents was answered with {type(named).__name__}"
-        assert list(named) == list(x), "a dict of documents was answered with different documents"
-        assert type(listed) is list, f"a list of documents was answered with {type(listed).__name__}"
-        assert list(named.values()) == listed, "a dict and a list of the same documents got different answers"
-        if is_ranker(model):
-            kinds = {type(score) for score in listed}
-            assert kinds == {float}, f"scores are of type {kinds.pop().__name__}, not float"
-    model = taught_by(model.clone(), make_queries())
-    arrays, rows = answer_of(model, X), answer_of(model, X.tolist())
-    assert len(arrays) == len(X), f"{len(X)} documents got {len(arrays)} answers"
-    assert same(numbers(arrays), numbers(rows)), "an array and the list of its rows got different answers"
-    assert np.isfinite(numbers(arrays)).all(), "an answer is not finite"
-
-
 def prediction_is_pure(model: Any) -> None:
     """A prediction changes neither the model nor the query."""
     asked = ["predict_one", "rank_one", "predict_many"] if is_ranker(model) else ["transform_one"]

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from river import base
 
-from online_rank.base import Columns, Ranker, steps_of
+from online_rank.base import Columns, Ranker, parts_of, steps_of
+from online_rank.rankers.inside import averages
 
 NAMES = ("clicks", "age", "bm25", "length", "const")
 _EIGHT = tuple("abcdefgh")
@@ -134,6 +135,12 @@ def late_and_known(ranker: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         late.learn_one(few, y)
         known.learn_one(whole, y)
         yield numbers(late.predict_one(few)), numbers(known.predict_one(whole))
+
+
+def last_weights(ranker: Any) -> Any:
+    """A ranker with these settings that answers by the weights that learn; None if that is impossible."""
+    ranker = ranker.clone({"half_life": 0} if averages(ranker) else {})
+    return None if any(averages(part) for part in parts_of(ranker)) else ranker
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ _AGAIN = 0.02
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; leaves with exit code 0, 2 after an error (one line on stderr), 130 when interrupted."""
     try:
-        with _interrupts_are_not_lost():
+        with _interrupts_are_not_lost(signal.SIG_IGN if arguments is None else signal.default_int_handler):
             code = _run(sys.argv[1:] if arguments is None else list(arguments))
     except KeyboardInterrupt:
         code = _INTERRUPTED
@@ -31,8 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 @contextlib.contextmanager
-def _interrupts_are_not_lost() -> Iterator[None]:
+def _interrupts_are_not_lost(afterwards: Any) -> Iterator[None]:
     """Raise KeyboardInterrupt where it reaches `main`, and try again later where it would not.
+
+    `afterwards` handles interrupts from then on. A process that ends ignores them: Python would kill it by the signal.
 
     An interrupt waits until no module is being imported: half a module fails otherwise, and import hooks lose it. Python only
     prints an exception in the callback of a weak reference, in `__del__` or in a callback from C. Of 40 interrupts at random
@@ -51,7 +53,7 @@ def _interrupts_are_not_lost() -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = before
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, afterwards)
 
 
 def _interrupt(number: int, frame: Any) -> None:

@@ -71,9 +71,11 @@ def root(
 
         import_modules(modules)
     if context.invoked_subcommand and sys.stderr.isatty() and not {"-h", "--help"} & set(sys.argv):
-        from online_rank._kernels._jit import on_first_compilation
+        from online_rank._kernels._jit import on_compilation
 
-        on_first_compilation(lambda: print("Compiling kernels for the first time: takes some seconds, once.", file=sys.stderr))
+        notices = iter(["Compiling kernels for the first time: takes some seconds, once.\n"])
+        # An iterator gives its line once.
+        on_compilation(lambda _: sys.stderr.writelines(notices))
     if version:
         from online_rank._kernels.ahead.loading import in_use
 

@@ -100,7 +100,7 @@ class ClickLog(NamedTuple):
         return read_clicks(
             *self.sources, **given, click=self.click, events=self.events, window=self.window, model=self.model, context=context,
             shuffled=self.origin == "shuffled", propensity_of="place" if self.origin == "place" else "above",
-            repeated_qid="group" if self.reading.group_by_qid else "error",
+            repeated_qid="auto",
         )  # fmt: skip
 
     def watched(self, label: str, shown: bool | None, context: Sequence[str] = ()) -> Iterator[tuple[Any, Any]]:
@@ -262,7 +262,8 @@ def _learn(log: ClickLog, settings: Settings, output: Output, ranker: str | None
             f"{len(examination)}"
         )
     model = learner_for(log.origin, examination, ranker, signs)
-    model = declared(model, log.reading.strict, plan.features)
+    if log.reading.strict:
+        model = declared(model, plan.features)
     logged, value = _taught(model, log, seen, shown)
     report: dict[str, Any] = {"files": list(log.files), "origin": log.origin, **seen._asdict()}
     report |= {"features": n_features_of(model) or 0, **_figures(logged, value)}

@@ -4,26 +4,13 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from online_rank.cli.click_log import ClickLog
 from online_rank.cli.files import load_model
 from online_rank.cli.reading import look
-from online_rank.measures.learned import discounts
 from online_rank.metrics import OffPolicyValue, SwapComparison
 
-_WITHOUT_VALUE = {
-    "place": "the probability of a document at its position says nothing about those above it, which a value of several "
-    "places needs",
-    "moved": "lists that were not random say nothing about those that another model would have shown",
-}
-_ASSUMES = {
-    False: "Nothing is assumed about users.",
-    True: "Assumed: what happens at a position depends on the documents down to it alone, as for users who read downwards.",
-}
 
-
-def compare_clicks(paths: Sequence[str], log: ClickLog, places: int, as_json: bool) -> None:
+def compare_clicks(paths: Sequence[str], log: ClickLog, as_json: bool) -> None:
     """Print what two saved models would have earned on lists of a log, and which of them its users prefer.
 
     Raises
@@ -31,9 +18,9 @@ def compare_clicks(paths: Sequence[str], log: ClickLog, places: int, as_json: bo
     ValueError
         The log does not say the probability of its lists, or a model is compared with itself.
     """
-    if log.origin in _WITHOUT_VALUE and (log.origin, places) != ("place", 1):
-        instead = "--places 1, or shuffled or above" if log.origin == "place" else "shuffled or above"
-        raise ValueError(f"--clicks {log.origin}: {_WITHOUT_VALUE[log.origin]}; use {instead}")
+    if log.origin == "moved":
+        why = "lists that were not random say nothing about those that another model would have shown"
+        raise ValueError(f"--clicks moved: {why}; use shuffled, above or place")
     if len(set(paths)) < len(paths):
         raise ValueError(f"{paths[0]} is compared with itself: give two models")
     models, shown = [load_model(path) for path in paths], False if as_json else None
@@ -41,8 +28,7 @@ def compare_clicks(paths: Sequence[str], log: ClickLog, places: int, as_json: bo
     if log.reading.dry_run:
         look(log.reader())
     seen = log.examined(shown)
-    weights = discounts(places)[:places] / discounts(places)[:places].sum()
-    values = [OffPolicyValue(weights.tolist()) for _ in models]
+    values = [OffPolicyValue() for _ in models]
     swaps = SwapComparison(k=seen.longest) if log.origin == "shuffled" and seen.longest > 1 else None
     as_shown = 0.0
     for x, given in log.watched("comparing", shown):
@@ -52,16 +38,15 @@ def compare_clicks(paths: Sequence[str], log: ClickLog, places: int, as_json: bo
             value.update(clicks, ranking)
         if swaps is not None:
             swaps.update(clicks, *rankings)
-        as_shown += float(np.dot(weights[: len(clicks.gains)], clicks.gains[:places]))
+        as_shown += clicks.gains[0]
     report = {
         "lists": values[0].n,
         "late": seen.late,
-        "places": places,
         "largest_gain": seen.largest,
         "as_shown": as_shown / values[0].n,
         "values": {path: _about(value) for path, value in zip(paths, values, strict=True)},
         "preference": None if swaps is None else swaps.interval()._asdict(),
-        "note": _ASSUMES[places > 1],
+        "note": "Nothing is assumed about users.",
     }
     if as_json:
         print(json.dumps(report))
@@ -81,10 +66,8 @@ def _about(value: OffPolicyValue) -> dict[str, Any]:
 def _print(
     paths: Sequence[str], report: dict[str, Any], values: Sequence[OffPolicyValue], swaps: SwapComparison | None
 ) -> None:
-    places = report["places"]
-    what = "of the first document" if places == 1 else f"of the first {places}, discounted as in DCG"
     unit = "" if report["largest_gain"] == 1.0 else f", as fractions of {report['largest_gain']:g}"
-    print(f"{report['lists']:,} lists; gain {what}{unit}; as shown {report['as_shown']:.4f}.")
+    print(f"{report['lists']:,} lists; gain of the first document{unit}; as shown {report['as_shown']:.4f}.")
     if report["late"]:
         print(f"{report['late']:,} events came after the window of their list, and do not count.")
     width = max(map(len, paths))

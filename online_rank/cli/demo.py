@@ -14,6 +14,8 @@ from online_rank.metrics import metric
 from online_rank.stream.synth import Drifting
 from online_rank.support.compiling import compiling, watch_compilation
 
+#: Queries until the end; of the page, until each change.
+QUERIES = 6000
 _MEASURE = "ndcg@10"
 _BARS = "▁▂▃▄▅▆▇█"
 _WINDOWS = 60
@@ -21,8 +23,9 @@ _LINES = 6
 _SHOWN = 5
 
 
-def run(n_queries: int) -> None:
+def run() -> None:
     """Run the demonstration: live on a terminal, a few lines in a pipe."""
+    n_queries = QUERIES
     console = Console(highlight=False)
     *stream, last = Drifting(n_queries + 1, drift_points=(n_queries // 2,), n_features=40, n_documents=(10, 40), seed=0)
     learners = [

@@ -5,10 +5,9 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from online_rank.base import abilities_of, steps_of
+from online_rank.base import abilities_of
 from online_rank.storage.files import ModelFileError, load
 from online_rank.storage.postgres import is_postgres
-from online_rank.stream.plan import known_to
 
 
 def load_model(path: str) -> Any:
@@ -23,19 +22,10 @@ def load_model(path: str) -> Any:
     return model
 
 
-def declared(model: Any, strict: bool = True, names: Sequence[str] | None = None) -> Any:
-    """The model, which refuses all features but these, or those that it has learned from, if `strict`.
-
-    Raises ValueError if the model does not know its features by name.
-    """
+def declared(model: Any, names: Sequence[str]) -> Any:
+    """The model, which refuses all features but these."""
     from online_rank import DeclaredFeatures
 
-    first = next(iter(steps_of(model)))
-    if not strict or isinstance(first, DeclaredFeatures):
-        return model
-    names = names or known_to(model)
-    if not names:
-        raise ValueError(f"--strict: {type(first).__name__} has learned from no features that have names")
     return DeclaredFeatures(list(names), texts=abilities_of(model).takes_documents) | model
 
 

@@ -1,7 +1,6 @@
 """`online-rank fuse`: runs of several retrievers, fused by today's rules and by what their judgements teach."""
 
 import json
-import math
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -59,7 +58,7 @@ def fuse(files: Sequence[str], qrels: str, settings: Fusion, written: Written, a
         "measure": parse_measure(settings.measure).name,
         "values": {name: 1.0 - float(np.mean(values)) for name, values in losses.items()},
         "differences": {name: paired.difference(name, "rrf")._asdict() for name in losses if name != "rrf" and paired.n},
-        "certificate": course.certified._asdict(),
+        "certificate": _certified(model),
         "weights": _weights(model, names),
         "written": [path for path in written if path is not None],
         "note": EXPECTATION,
@@ -94,40 +93,19 @@ def _require_judged_together(queries: Sequence[FusedQuery], names: Sequence[str]
         warnings.warn(f"{qrels} judges {elsewhere:,} queries that no run has; they are not counted", stacklevel=2)
 
 
-class Certified(NamedTuple):
-    """What the account of the blend says about today's rule, over the candidates.
-
-    Attributes
-    ----------
-    today, served
-        The cumulative losses of the rule, and of what was served.
-    at_most
-        What the bound says of the latter.
-    says_something_from
-        The number of judged queries from which on the bound is below their number; None if it is not.
-    """
-
-    today: float = 0.0
-    served: float = 0.0
-    at_most: float = math.inf
-    says_something_from: int | None = None
-
-    def after(self, n: int, model: Any) -> "Certified":
-        """The same after n judged queries."""
-        certificate = certificate_of(model)
-        _, today, at_most = certificate.facts["favoured"]
-        silent = at_most >= certificate.totals["counted_weight"]
-        since = None if silent else n if self.says_something_from is None else self.says_something_from
-        return Certified(today, certificate.loss, at_most, since)
+def _certified(model: Any) -> dict[str, Any]:
+    """What the account of the blend says about today's rule: its loss, what was served, at most, and the judged queries."""
+    certificate = certificate_of(model)
+    _, today, at_most = certificate.facts["favoured"]
+    return {"today": today, "served": certificate.loss, "at_most": at_most, "counted": certificate.totals["counted_weight"]}
 
 
 class _Course(NamedTuple):
-    """One pass: losses of each way to rank, on the judged queries; the learned run; differences; what is certified."""
+    """One pass: losses of each way to rank, on the judged queries; the learned run; differences."""
 
     losses: dict[str, list[float]]
     fused: dict[str, dict[str, float]]
     paired: PairedLosses
-    certified: Certified
 
 
 def _ranked(queries: Sequence[FusedQuery], names: Sequence[str], model: Any, settings: Fusion) -> _Course:
@@ -137,7 +115,7 @@ def _ranked(queries: Sequence[FusedQuery], names: Sequence[str], model: Any, set
         for rule in RULES
     }
     losses: dict[str, list[float]] = {name: [] for name in (*names, *RULES, LEARNED)}
-    paired, fused, certified, n_judged = PairedLosses([*losses]), {}, Certified(), 0
+    paired, fused = PairedLosses([*losses]), {}
     for query in queries:
         scores = model.predict_one(query.runs)
         learned = sorted(scores, key=scores.__getitem__, reverse=True)
@@ -153,9 +131,7 @@ def _ranked(queries: Sequence[FusedQuery], names: Sequence[str], model: Any, set
             for name, loss in lost.items():
                 losses[name].append(loss)  # type: ignore[arg-type]
         model.learn_one(query.runs, query.grades)
-        n_judged += 1
-        certified = certified.after(n_judged, model)
-    return _Course(losses, fused, paired, certified)
+    return _Course(losses, fused, paired)
 
 
 def _of_run(runs: Runs, name: str) -> list[Any]:
@@ -209,9 +185,8 @@ def _print(report: dict[str, Any], settings: Fusion) -> None:
 
 def _in_words(certified: dict[str, Any], today: str) -> str:
     """The line on the certificate."""
-    since = certified["says_something_from"]
-    when = f"which says something from query {since:,} on" if since else "which says nothing yet"
+    says = "something" if certified["at_most"] < certified["counted"] else "nothing yet"
     return (
         f"Certified over the candidates: {today} lost {certified['today']:.2f}, served {certified['served']:.2f}; "
-        f"at most {certified['at_most']:.2f}, {when}."
+        f"at most {certified['at_most']:.2f}, which says {says}."
     )

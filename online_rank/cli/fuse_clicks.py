@@ -4,14 +4,13 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from online_rank.base import ranker_of, transformers_of
 from online_rank.cli.click_log import SAYS, ClickLog, Seen, against, compared
 from online_rank.cli.fuse import refuse_outputs
 from online_rank.cli.options import Fusion, Written
+from online_rank.cli.printing import table
 from online_rank.cli.reading import Reading, look
 from online_rank.cli.runs import names_of, read_runs
 from online_rank.metrics import OffPolicyValue
@@ -27,7 +26,7 @@ _STRENGTH = 3.0
 
 def fuse_clicks(
     files: Sequence[str],
-    table: str,
+    log_file: str,
     origin: str,
     settings: Fusion,
     written: Written,
@@ -41,10 +40,11 @@ def fuse_clicks(
     ValueError
         The log has no list of a query of the runs.
     """
-    refuse_outputs(written, [*files, table])
+    refuse_outputs(written, [*files, log_file])
     names = names_of(files)
     queries = {query.qid: query.runs for query in read_runs(files)}
-    log = ClickLog([table], origin, Reading("list", "document", features=[], dry_run=dry_run), topic="query", sources=[table])
+    reading = Reading("list", "document", features=[], dry_run=dry_run)
+    log = ClickLog((), origin, reading, topic="query").on([log_file])
     if dry_run:
         look(log.reader())
     shown = False if as_json else None
@@ -61,7 +61,7 @@ def fuse_clicks(
     model: Any = RunFeatures(names, parts=(part,), k=settings.k) | learner
     report = {"origin": origin, **_taught(model, settings.today, log, queries, seen, shown)}
     if not report["lists"]:
-        raise ValueError(f"{table} has no list of a query of the runs")
+        raise ValueError(f"{log_file} has no list of a query of the runs")
     ranker = ranker_of(model)
     known = dict(zip(ranker.feature_names, ranker.served_weights.tolist(), strict=True))
     total = sum(map(abs, known.values())) or 1.0
@@ -116,13 +116,11 @@ def _print(report: dict[str, Any], settings: Fusion) -> None:
         f"the runs lack\nlearned from {SAYS[report['origin']]}"
     )
     if report["value_first"]:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for heading in ("clicks on the first document, per list", "off-policy, 95 % interval"):
-            table.add_column(heading, justify="left" if "clicks" in heading else "right")
+        shown = table("clicks on the first document, per list", "off-policy, 95 % interval")
         for name, label in (("today", settings.today), ("learned", "each list ranked as learned, then learned")):
             value = report["value_first"][name]
-            table.add_row(label, f"{value['mean']:.4f} ({value['lower']:.4f} to {value['upper']:.4f})")
-        console.print(table)
+            shown.add_row(label, f"{value['mean']:.4f} ({value['lower']:.4f} to {value['upper']:.4f})")
+        console.print(shown)
     console.print(report["verdict"])
     for name, share in report["shares"].items():
         console.print(f"  {name}: {share:+.3f} of the weights, {1.0 / len(report['shares']):.3f} today")

@@ -9,8 +9,10 @@ from typing import Any
 
 from online_rank.cli.click_log import ClickLog, require_texts
 from online_rank.cli.files import refuse_overwriting
+from online_rank.cli.reading import look
 from online_rank.feedback import Judgement, Judgements, judgements
 from online_rank.feedback.judgements import LEAST
+from online_rank.stream.values import arrow
 from online_rank.support.progress import progress
 
 
@@ -25,16 +27,23 @@ def run(log: ClickLog, out: str, caps: Mapping[str, str | None], as_json: bool) 
         No column has the texts of queries, a cap is no number, or the log does not determine the examination.
     """
     refuse_overwriting("--out", out, log.files)
+    if not out.endswith((".csv", ".parquet")):
+        raise ValueError(f"--out {out}: give a name that ends in .csv or .parquet")
     if log.topic is None:
         raise ValueError("--topic COLUMN names the text of the query, in which a document is judged")
     limits = dict(_cap(name, text) for name, text in caps.items() if text is not None)
+    log = log._replace(reading=log.reading._replace(features=[]))
+    if log.reading.dry_run:
+        look(log.reader([str(log.topic), *limits]))
     read: Counter[str] = Counter()
     made = judgements(_lists(log, [*limits], read, False if as_json else None), examination=log.examination, caps=limits)
     rows = sorted(made.judged, key=lambda one: (str(one.query), -one.attraction))
-    with open(out, "w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(Judgement._fields)
-        table.writerows(rows)
+    if out.endswith(".parquet"):
+        columns = {name: [getattr(one, name) for one in rows] for name in Judgement._fields}
+        arrow("pyarrow.parquet").write_table(arrow().table(columns), out)
+    else:
+        with open(out, "w", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerows([Judgement._fields, *rows])
     report = {
         "files": list(log.files),
         "lists": made.lists,
@@ -67,7 +76,7 @@ def _cap(name: str, text: str) -> tuple[str, int]:
 
 def _lists(log: ClickLog, keys: list[str], read: Counter[str], shown: bool | None) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
     """The text of each query, the clicks, and the keys; `read` counts what is left out."""
-    lists = log._replace(reading=log.reading._replace(features=[])).reader([str(log.topic), *keys])
+    lists = log.reader([str(log.topic), *keys])
     with progress("counting clicks", unit="lists", shown=shown) as bar:
         number = 0
         for number, (x, clicks) in enumerate(lists, start=1):

@@ -5,7 +5,9 @@ import json
 from typing import Any
 
 from online_rank import AdditiveRanker
-from online_rank.cli.serve import Place, serve
+from online_rank.cli.demo import QUERIES
+from online_rank.cli.options import Place
+from online_rank.cli.serve import serve
 from online_rank.serving.protocol import RankingService
 from online_rank.stream.synth import Drifting
 
@@ -17,24 +19,16 @@ _FEATURES = (
 )  # fmt: skip
 
 
-def run(port: int, n_queries: int) -> None:
-    """Serve the page, and feed the service behind it until a signal to stop.
-
-    Parameters
-    ----------
-    port
-        Port of the page; 0 for any free port.
-    n_queries
-        The number of queries after which the truth changes.
-    """
-    changes = tuple(range(n_queries, 100 * n_queries, n_queries))
+def run() -> None:
+    """Serve the page on any free port, and feed the service behind it until a signal to stop."""
+    changes = tuple(range(QUERIES, 100 * QUERIES, QUERIES))
     stream = Drifting(None, drift_points=changes, n_features=len(_FEATURES), n_documents=(10, 30), seed=0)
     feeding: list[asyncio.Task[None]] = []
 
     def started(app: Any) -> None:
         feeding.append(asyncio.get_running_loop().create_task(feed(app, stream)))
 
-    serve(lambda: RankingService(AdditiveRanker(_MEASURE), measure=_MEASURE), Place(port=port), started)
+    serve(lambda: RankingService(AdditiveRanker(_MEASURE), measure=_MEASURE), Place(port=0), started)
 
 
 async def feed(app: Any, stream: Drifting, a_second: float = 60.0) -> None:

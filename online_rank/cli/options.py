@@ -7,6 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from online_rank.arguments import seconds_of
 from online_rank.cli.declaring import flag, is_given, shown, value
 from online_rank.cli.reading import Reading
 from online_rank.measures.table import listed
@@ -79,10 +80,6 @@ class Training(NamedTuple):
     certify: Annotated[
         bool, flag("--certify", "Certify the loss: against the best fixed candidate, or the linear weights of a batch learner.")
     ] = False
-    shards: Annotated[
-        int | None, value("N", "Number of copies of the model that learn parts of the files and are mixed.", min=1)
-    ] = None
-    rounds: Annotated[int, value("N", "Number of mixings per pass, with --shards.", min=1)] = 1
 
 
 class Checkpoints(NamedTuple):
@@ -197,7 +194,7 @@ OfChance = Annotated[Clicks, Clicks._fields[:-2]]
 
 def refuse_without_clicks(context: typer.Context) -> None:
     """Raise a usage error if an option was given that needs a log of clicks."""
-    for name in (*Clicks._fields[1:], "places"):
+    for name in Clicks._fields[1:]:
         if is_given(context, name):
             raise typer.BadParameter(f"--{name.replace('_', '-')} needs --clicks")
 
@@ -226,7 +223,6 @@ class Service(NamedTuple):
     ] = ServedKind.additive
     measure: Measure = "ndcg@10"
     history: Histories = None
-    strict: Annotated[bool, flag("--strict", "Refuse features that MODEL does not know.")] = False
     checkpoint: Annotated[
         str | None,
         value("DIR", "Folder, or postgresql://HOST/NAME, that keeps everything acknowledged; a restart continues from there."),
@@ -269,3 +265,32 @@ class Service(NamedTuple):
         str | None,
         value("FILE", "Queries, a line each as POST /rank takes them, from which the scaling of given weights is learned."),
     ] = None
+
+
+class Place(NamedTuple):
+    """Where a server listens, what it takes, and how many models it keeps."""
+
+    service: Service = Service()
+    idle: Annotated[str | None, value("TIME", "End windows by the clock if no request comes for this time.")] = None
+    host: Annotated[str, value("ADDRESS", "Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, value("N", "0: any free port.", min=0, max=65535)] = 8000
+    max_request: Annotated[int, value("BYTES", "Largest request, in bytes.", min=1)] = 1 << 22
+    key: Annotated[str | None, value("NAME", "One model for each value of this query parameter: POST /rank?NAME=shop.")] = None
+    max_models: Annotated[int, value("N", "Most models in memory, with --key.", min=1)] = 100
+    max_keys: Annotated[int, value("N", "Most keys, with --key.", min=1)] = 100_000
+    max_bytes: Annotated[int | None, value("BYTES", "Refuse new keys once all models together are larger.", min=1)] = None
+    key_ttl: Annotated[str | None, value("TIME", "Delete a key if no request named it for this time: 90d.")] = None
+    snapshots: Annotated[
+        int, value("N", "Keep the model of the beginning of each of the last N days, to roll back to.", min=0)
+    ] = 0
+    tokens: Annotated[str | None, value("FILE", "Tokens of clients: on each line rank, learn or admin, and a token.")] = None
+    reads_from: Annotated[str | None, value("URL", "Be a reader: rank with the model of this server, which learns.")] = None
+    cache: Annotated[str | None, value("DIR", "Keeps the model, so that a reader starts while its learner is away.")] = None
+    readers: Annotated[int, value("N", "Start N readers of this server next to it, on its port.", min=0)] = 0
+
+    @property
+    def seconds(self) -> dict[str, Any]:
+        """The times, as `Models` takes them. Raises ValueError for one that cannot be read."""
+        given = {"idle": self.idle, "ttl": self.key_ttl, "remember": self.service.remember}
+        names = {"ttl": "--key-ttl"}
+        return {name: None if time is None else seconds_of(time, names.get(name, f"--{name}")) for name, time in given.items()}

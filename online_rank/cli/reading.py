@@ -5,16 +5,11 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from online_rank.cli.declaring import flag, value
-
-#: How to treat negative grades.
-Negative = StrEnum("Negative", ["error", "zero", "skip"])
-
 
 #: If no ranking is better than another.
 NO_GRADES = (
@@ -40,26 +35,16 @@ class Reading(NamedTuple):
         str | None, value("COLUMN", 'The column of a table with query ids. [dim]Default: "query", if the table has it.[/dim]')
     ] = None
     document: Annotated[str | None, value("COLUMN", "The column of a table with document ids.")] = None
-    exclude: Annotated[list[str] | None, value("NAMES", "Columns of a table that are not features.", callback=_names)] = None
-    group_by_qid: Annotated[
-        bool, flag("--group-by-qid", "Join the documents of a query that are not contiguous; reads all input first.")
-    ] = False
+    dry_run: DryRun = False
     skip_bad: Annotated[
         float, value("SHARE", "Leave out lists with a row that cannot be read, up to this share of all: .001.", min=0, max=1)
     ] = 0.0
+    grade: Annotated[str | None, value("COLUMN", "The column of a table with grades.")] = None
+    exclude: Annotated[list[str] | None, value("NAMES", "Columns of a table that are not features.", callback=_names)] = None
     strict: Annotated[
         bool,
-        flag(
-            "--strict",
-            "Refuse files that lack a feature of the model, or have others, instead of a warning; a model "
-            "that is trained takes the features of the first table and refuses all others, now and later.",
-        ),
+        flag("--strict", "The model takes the features of the first table, and refuses all others and files that lack one."),
     ] = False
-    dry_run: DryRun = False
-    grade: Annotated[str | None, value("COLUMN", "The column of a table with grades.")] = None
-    negative: Annotated[
-        Negative, value(None, "Grades below 0, of documents not judged or spam: refuse, read as 0, leave out.")
-    ] = Negative.error
     features: Annotated[
         list[str] | None,
         value(
@@ -77,17 +62,16 @@ class Reading(NamedTuple):
     def options(self) -> dict[str, Any]:
         """The arguments of `read` that the options name."""
         names = ("query", "document", "grade", "features", "event_time", "skip_bad")
-        others = {"negative": str(self.negative), "exclude": self.exclude or ()}
-        return (
-            {name: getattr(self, name) for name in names} | others | {"repeated_qid": "group" if self.group_by_qid else "error"}
-        )
+        return {name: getattr(self, name) for name in names} | {
+            "exclude": self.exclude or (), "negative": "zero", "repeated_qid": "auto"
+        }  # fmt: skip
 
     def queries(self, files: Sequence[str], model: Any, with_ids: bool = False, graded: bool = True) -> Any:
         """The queries of files, for a model; ends the command after showing what is in them, if that is all that was wanted."""
         from online_rank.stream import read
 
         # To look at a file, all of it is read.
-        options = self.options | ({"skip_bad": 1.0, "negative": "zero"} if self.dry_run else {})
+        options = self.options | ({"skip_bad": 1.0} if self.dry_run else {})
         queries = read(list(files), **options, with_ids=with_ids, model=model)
         if graded and not queries.is_letor and queries.plan.of("grade") is None:
             raise ValueError(f"{files[0]}: a table needs --grade COLUMN")
@@ -97,29 +81,29 @@ class Reading(NamedTuple):
 
     def asked(self, files: Sequence[str], model: Any, with_ids: bool = False, graded: bool = True) -> Any:
         """The queries of files for a model that has learned; prints which features they lack, and which the model lacks."""
+        from online_rank import DeclaredFeatures
+        from online_rank.base import steps_of
         from online_rank.stream.plan import known_to, n_features_of
 
         queries = self.queries(files, model, with_ids, graded)
         plan, known = queries.plan, known_to(model) or [str(i + 1) for i in range(n_features_of(model) or 0)]
-        told, has = [], frozenset(plan.features)
+        has, met = frozenset(plan.features), frozenset(known)
         if lacking := [name for name in known if name not in has]:
             if plan.features and len(lacking) == len(known):
                 raise ValueError(f"{files[0]}: it has none of the features of the model: {listed(known)}")
             what = f"{len(lacking):,} of the {len(known):,} features that the model has learned from are not in the file"
-            told.append(f"{what} and count as 0: {listed(lacking)}")
-        met = frozenset(known)
+            if isinstance(next(iter(steps_of(model))), DeclaredFeatures):
+                raise ValueError(f"{files[0]}: {what}, and the model wants all (train --strict): {listed(lacking)}")
+            warnings.warn(f"{what} and count as 0: {listed(lacking)}", stacklevel=2)
         if unknown := plan.unknown if not queries.is_letor else [name for name in plan.features if name not in met]:
-            told.append(f"columns that the model has not learned from are left out: {listed(unknown)}")
-        if told and self.strict:
-            raise ValueError(f"{files[0]}: --strict: {'; '.join(told)}")
-        for what in told:
-            warnings.warn(what, stacklevel=2)
+            warnings.warn(f"columns that the model has not learned from are left out: {listed(unknown)}", stacklevel=2)
         return queries
 
 
-#: The options of commands that learn nothing, and of those that do not look at grades.
-ToMeasure = Annotated[Reading, Reading._fields[:9]]
-ToRank = Annotated[Reading, Reading._fields[:7]]
+#: The options of commands that learn nothing.
+ToMeasure = Annotated[Reading, Reading._fields[:5]]
+ToRank = Annotated[Reading, Reading._fields[:4]]
+ToExplain = Annotated[Reading, Reading._fields[:3]]
 
 
 def look(lists: Any) -> None:
@@ -153,10 +137,17 @@ def listed(names: Sequence[Any], most: int = 10) -> str:
 
 @contextmanager
 def warnings_as_lines(show: Callable[[str], None]) -> Iterator[None]:
-    """Pass the text of warnings to `show`, without their place in the code."""
+    """Pass the text of warnings to `show`, each once, without their place in the code."""
+    seen: set[str] = set()
+
+    def line(message: Warning | str, *_: Any, **__: Any) -> None:
+        if (text := str(message)) not in seen:
+            seen.add(text)
+            show(text)
+
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = lambda message, *_, **__: show(str(message))
+        warnings.showwarning = line
         yield
 
 

@@ -254,7 +254,7 @@ def write_figures(
     names
         Names of the features.
     """
-    rows = [(name, _shown(value)) for name, value in figures.items()]
+    rows = [(name, _shown(value)) for name, value in figures.items() if name != "verdict"]
     sections = [
         ("Figures", f"<p>{html.escape(figures['verdict'])}</p>" + _table([], rows)),
         _learned(model, names, figures["features"]),
@@ -418,15 +418,22 @@ def _value(seen: SeenQuery) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A setting as text."""
+    """A setting or a figure as text."""
+    if isinstance(value, dict):  # An interval.
+        return f"{value['mean']:.4f}, from {value['lower']:.4f} to {value['upper']:.4f}"
     return "–" if value is None or value == [] else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table, which scrolls on its own if it is too wide. Cells are text, not HTML."""
-    top = "<thead><tr>" + "".join(f"<th>{html.escape(cell)}</th>" for cell in head) + "</tr></thead>" if head else ""
+    top = (
+        "<thead><tr>" + "".join(f"<th>{html.escape(cell)}</th>" if cell else "<td></td>" for cell in head) + "</tr></thead>"
+        if head
+        else ""
+    )
     lines = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
-    return f'<div class="table"><table>{top}<tbody>{lines}</tbody></table></div>'
+    # With the focus, it is scrolled by keys.
+    return f'<div class="table" tabindex="0"><table>{top}<tbody>{lines}</tbody></table></div>'
 
 
 def _cell(text: str) -> str:
@@ -436,21 +443,24 @@ def _cell(text: str) -> str:
 
 
 _STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #222; background: #fff }
+:root { color-scheme: light dark }
+body { font: 15px/1.5 system-ui, sans-serif; color: light-dark(#222, #e8e8e8); background: light-dark(#fff, #121212) }
 body { max-width: 46rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.5rem; margin-bottom: 0 }
 h2 { font-size: 1.15rem; margin: 2.2rem 0 .5rem }
 h3 { font-size: 1rem; margin: 1.2rem 0 0 }
-small, figcaption, footer { color: #666; font-weight: normal; font-size: .87rem }
+small, figcaption, footer { color: light-dark(#5f5f5f, #a8a8a8); font-weight: normal; font-size: .87rem }
 table { border-collapse: collapse; margin: .4rem 0 .8rem; font-variant-numeric: tabular-nums; font-size: .9rem }
 .table { overflow-x: auto }
-th, td { padding: .2rem 1.2rem .2rem 0; text-align: left; vertical-align: top; overflow-wrap: break-word }
-th { hyphens: none }
+th, td { padding: .2rem 1.2rem .2rem 0; text-align: left; vertical-align: top }
+td:not(.number) { overflow-wrap: anywhere; min-width: 6em } th { hyphens: none }
 thead + tbody td.number { text-align: right; white-space: nowrap }
-th { font-weight: 600; border-bottom: 1px solid #999 } td { border-bottom: 1px solid #eee }
+th { font-weight: 600 }
+thead > tr > * { border-bottom: 1px solid #999 } tbody td { border-bottom: 1px solid light-dark(#eee, #333) }
 figure { margin: 0 0 1.2rem } img { width: 600px; max-width: 100%; display: block }
+@media (prefers-color-scheme: dark) { img { filter: invert(.93) hue-rotate(180deg) } }
 @media (max-width: 40rem) { th, td { padding-right: .6rem } }
-pre { background: #f6f6f6; padding: .7rem; overflow-x: auto; font-size: .82rem }
+pre { background: light-dark(#f6f6f6, #1e1e1e); padding: .7rem; overflow-x: auto; font-size: .82rem }
 pre.wrap { white-space: pre-wrap; overflow-wrap: anywhere }
 """
 
@@ -458,6 +468,6 @@ _PAGE = """<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{title}</title><style>{style}</style></head>
-<body><h1>{title}</h1>{body}<footer>online_rank {version}</footer></body>
+<body><main><h1>{title}</h1>{body}</main><footer>online_rank {version}</footer></body>
 </html>
 """

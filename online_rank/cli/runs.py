@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from online_rank.base import serving_steps
 from online_rank.cli.files import load_model
-from online_rank.cli.reading import Negative, Reading, check_files, look_at_runs
+from online_rank.cli.reading import Reading, check_files, look_at_runs
 from online_rank.preprocessing import RunFeatures
 from online_rank.query import Runs
 from online_rank.query.names import in_nfc
@@ -33,7 +33,7 @@ def queries_for(
     if not of_runs:
         check_files(source)
         model = load_model(path)
-        return model, _queries_of_file(source[0], reading._replace(negative=Negative.zero), model, shown)
+        return model, _queries_of_file(source[0], reading, model, shown)
     if reading.dry_run:
         look_at_runs(source)
     model = load_model(path)

@@ -14,9 +14,10 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from online_rank.cli.logs import say
+from online_rank.cli.options import Place
 from online_rank.cli.positions import how_it_serves
 from online_rank.cli.service import say_where_it_goes_on
 from online_rank.serving.protocol import RankingService
@@ -31,29 +32,6 @@ _SWITCH = 0.0005
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-class Place(NamedTuple):
-    """Where the server listens, and where it keeps its state."""
-
-    host: str = "127.0.0.1"
-    port: int = 8000
-    checkpoint: str | None = None
-    every: int = 10_000
-    key: str | None = None
-    max_models: int = 100
-    max_request: int = 1 << 22
-    replace_model: bool = False
-    idle: float | None = None
-    max_keys: int = 100_000
-    max_bytes: int | None = None
-    ttl: float | None = None
-    snapshots: int = 0
-    remember: float = 86_400.0
-    tokens: str | None = None
-    reads_from: str | None = None
-    cache: str | None = None
-    readers: int = 0
-
-
 def make_app(make: Callable[[], RankingService], place: Place) -> Any:
     """The application; raises ImportError with advice when the extra is missing."""
     try:
@@ -63,20 +41,18 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
         if (error.name or "").partition(".")[0] not in ("starlette", "prometheus_client"):
             raise
         raise ImportError(f'the server needs {error.name}: pip install "online_rank[serve]"') from None
-    token = tokens(place.tokens)
+    token, service = tokens(place.tokens), place.service
     models = Models(
         make,
-        directory=place.checkpoint,
+        directory=service.checkpoint,
         by_key=place.key is not None,
-        every=place.every,
+        every=service.every,
         max_open=place.max_models,
         max_keys=place.max_keys,
         max_bytes=place.max_bytes,
-        ttl=place.ttl,
-        replace_model=place.replace_model,
-        idle=place.idle,
+        replace_model=service.replace_model,
         snapshots=place.snapshots,
-        remember=place.remember,
+        **place.seconds,
     )
     for model in models.open_models.values():
         say_where_it_goes_on(model.durable)
@@ -182,7 +158,7 @@ def _app(make: Callable[[], RankingService], place: Place, address: str) -> Any:
         local_only = place.host in _LOOPBACK and given is None
         return RankingApp(models, key=place.key, token=given, local_only=local_only, limits=limits(place))
     _warm(make())
-    if is_postgres(place.checkpoint):
+    if is_postgres(place.service.checkpoint):
         from online_rank.serving.leading import LeadingApp
 
         return LeadingApp(lambda: make_app(make, place), limits(place))

@@ -3,18 +3,19 @@
 import contextlib
 import copy
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from online_rank import ClickRidge, StreamQuantileMap
 from online_rank.arguments import seconds_of
 from online_rank.cli.declaring import is_given
 from online_rank.cli.events import events_of
-from online_rank.cli.files import behind, declared, histories_of, load_model
+from online_rank.cli.files import behind, histories_of, load_model
 from online_rank.cli.logs import say
-from online_rank.cli.options import ServedKind, Service
+from online_rank.cli.options import Service
 from online_rank.cli.positions import examination_in, met, with_examination
 from online_rank.cli.train import new_model
 from online_rank.limits import is_id
@@ -53,7 +54,6 @@ def check(context: typer.Context, service: Service) -> None:
         raise typer.BadParameter(f"--history is for a new model: train {service.model} with it")
     for option, given, needed, there in (
         ("--replace-model", service.replace_model, "a MODEL", service.model),
-        ("--strict", service.strict, "a MODEL, whose features are known", service.model),
         ("--event", service.event, "a --feedback-window", service.feedback_window),
     ):
         if given and there is None:
@@ -69,10 +69,12 @@ def maker(service: Service, today: str | None = None, keep: float = 0.98) -> Cal
     events = events_of(service.event or ())
 
     def loaded(path: str) -> Any:
-        model = declared(load_model(path), service.strict)
+        model = load_model(path)
         model = model if service.reference is None else met(model, service.reference)
         return with_examination(model, service.examination, bool(events))
 
+    field = (today or "").removeprefix("-")
+    by_field: dict[Hashable, float] = {field: 1.0 if field == today else -1.0}
     challenge = None
     if service.challenger is not None:
         challenge = Challenge(
@@ -83,11 +85,11 @@ def maker(service: Service, today: str | None = None, keep: float = 0.98) -> Cal
         model, origin = loaded(service.model), _digest(service.model, service.examination)
     else:
         histories = histories_of(service.history, examination_in(service.examination))
-        model = behind(histories, new_model(service.measure, service.ranker if today is None else ServedKind.swap))
+        begins = new_model(service.measure, service.ranker) if today is None else StreamQuantileMap() | ClickRidge(by_field)
+        model = behind(histories, begins)
         model = with_examination(model, service.examination, bool(events))
     if today is not None:
-        field = today.removeprefix("-")
-        model, challenge = from_today({field: 1.0 if field == today else -1.0}, model, keep=keep)
+        model, challenge = from_today(by_field, model, keep=keep)
         challenge.origin, origin = origin, None
     plan = None
     if service.feedback_window is not None:

@@ -64,12 +64,6 @@ class Settings(Training):
         """Whether columns may be relative to the query: not for a target that sees one document at a time."""
         return self.target is None or "query" in TARGETS[self.target].kinds
 
-    def parts(self, model: Any) -> list[Any]:
-        """The files in parts for a model: one for each shard in each round."""
-        from online_rank.stream import parts
-
-        return parts(self.files, (self.shards or 1) * self.rounds, **self.reading.options, model=model)
-
     def queries(self, number: int, model: Any, source: Any = None) -> Iterable[tuple]:
         """The queries of pass `number`, counted from 0, for a model; from a source, if the files are open."""
         if source is None:
@@ -115,21 +109,9 @@ class Settings(Training):
             raise ValueError(
                 "--history needs the time of each query, --event-time COLUMN; or a half-life in queries: --history brand=1000"
             )
-        if self.shards is not None:
-            self._check_shards()
         # The others are compared with their own candidates while they learn.
         if self.certify and self.ranker == "perceptron" and (self.passes > 1 or "-" in self.files):
             raise ValueError("--certify needs a re-readable file and --passes 1")
-
-    def _check_shards(self) -> None:
-        """Raise ValueError for input that cannot be divided, and for options that need one machine."""
-        if "-" in self.files:
-            raise ValueError("--shards divides files; it does not take standard input")
-        for option, given in (("--shuffle", self.shuffle is not None), ("--group-by-qid", self.reading.group_by_qid)):
-            if given:
-                raise ValueError(f"{option} needs all queries in one place: leave it out with --shards")
-        if self.certify:
-            raise ValueError("--certify is for one machine; in Python, LossTracker also certifies mixed models")
 
 
 def _digest(file: str) -> str:

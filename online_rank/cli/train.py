@@ -22,16 +22,12 @@ from online_rank.cli.options import Checkpoints, Measuring, Output
 from online_rank.cli.printing import RANDOM, measured, table
 from online_rank.cli.reading import NO_GRADES, warnings_as_lines
 from online_rank.cli.settings import Made, Settings
-from online_rank.cli.shards import check_workers, learn_passes
 from online_rank.evaluate import Trace, progressive
 from online_rank.storage.checkpoint import CheckpointDirectory
 from online_rank.storage.files import require_replaceable, save
 from online_rank.storage.folder import CheckpointError
 from online_rank.stream.plan import n_features_of
 from online_rank.support.progress import progress
-
-#: The figures reported about the machines.
-_MIXING = ("shards", "rounds", "bytes_sent")
 
 
 def new_model(measure: str, ranker: str, signs: Mapping[str, int] | None = None, relative: bool = True) -> Any:
@@ -64,16 +60,16 @@ def behind_map(ranker: Any, signs: Mapping[str, int] | None = None, **options: A
     return front | ranker(**options, signs=signs_of_columns([front], signs) if signs else None)
 
 
-def run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: int | None = None) -> None:
+def run(settings: Settings, checkpoints: Checkpoints, output: Output) -> None:
     """Train a model, test it, save it, and print and report the figures."""
     with warnings_as_lines(output.warn):
-        _run(settings, checkpoints, output, workers)
+        _run(settings, checkpoints, output)
 
 
-def _run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: int | None) -> None:
+def _run(settings: Settings, checkpoints: Checkpoints, output: Output) -> None:
     if not settings.files and checkpoints.checkpoint is not None:
         settings, checkpoints = _begun(settings, checkpoints)
-    _check(settings, checkpoints, output, workers)
+    _check(settings, checkpoints, output)
     log = _log_for(output.report, settings, checkpoints)
     shown = False if output.quiet or output.json else None
     # What decides how files are read; it stays as it is.
@@ -81,12 +77,12 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: 
     source = settings.reading.queries(settings.files, blank, with_ids=log is not None)
     plan = source.plan
     model = _untaught(settings, source, blank, output, shown)
-    traces, figures = _taught(settings, checkpoints, model, blank, source, log, workers, shown)
+    traces, figures = _taught(settings, checkpoints, model, blank, source, log, shown)
     if traces[0].skipped == traces[0].n_queries:
         output.warn(NO_GRADES)
     report = {"files": settings.files, "measure": settings.measure, "features": n_features_of(model) or 0, **figures}
     if not settings.relative and settings.ranker != "perceptron":
-        report["default"] = _default(settings, output, workers, shown)
+        report["default"] = _default(settings, output, shown)
     certificate = certificate_of(model) if settings.certify else None
     if certificate is not None:
         report["certificate"] = certificate.to_dict()
@@ -108,10 +104,9 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, workers: 
             print(certificate)
 
 
-def _check(settings: Settings, checkpoints: Checkpoints, output: Output, workers: int | None) -> None:
+def _check(settings: Settings, checkpoints: Checkpoints, output: Output) -> None:
     """Check what can be checked before anything is read."""
     settings.check()
-    check_workers(settings, workers)
     read = [*settings.files, *settings.test]
     for option, place in (("--save", output.save), ("--report", output.report), ("--checkpoint", checkpoints.checkpoint)):
         if place is not None:
@@ -124,10 +119,10 @@ def _untaught(settings: Settings, source: Any, blank: Any, output: Output, shown
     """The model before the first query; says what was found in the files, and what may be better."""
     require_known_signs(settings.signs, source, settings.files)
     model = _new(settings)
-    if not source.is_letor:
-        model = declared(model, settings.reading.strict, source.plan.features)
-    elif settings.reading.strict:
-        raise ValueError("--strict is for tables, whose columns have names")
+    if settings.reading.strict:
+        if source.is_letor:
+            raise ValueError("--strict is for tables, whose columns have names")
+        model = declared(model, source.plan.features)
     for line in ([] if source.is_letor else source.plan.in_words()) + advice(source.first(LOOKED_AT), not source.is_letor):
         output.warn(line)
     if not settings.certify or keeps_account(ranker_of(model)):
@@ -174,29 +169,20 @@ def _learn(
 
 
 def _taught(
-    settings: Settings, checkpoints: Checkpoints, model: Any, blank: Any, source: Any, log: Any, workers: int | None, shown: Any
+    settings: Settings, checkpoints: Checkpoints, model: Any, blank: Any, source: Any, log: Any, shown: bool | None
 ) -> tuple[list[Trace], dict[str, Any]]:
-    """Teach the model, here or in shards, and test it; returns the traces of the passes, and the figures for the report."""
-    sharded: dict[str, Any] = {}
-    if settings.shards is None:
-        traces, counted = _learn(settings, checkpoints, model, source, blank, log, shown)
-    else:
-        with _opened(settings, checkpoints):
-            if source is not None:
-                source.close()
-            parts = settings.parts(blank)
-            traces, training = learn_passes(settings, parts, checkpoints.checkpoint, model, workers, shown)
-        counted, sharded = training.counted, {"mixing": {name: getattr(training, name) for name in _MIXING}}
+    """Teach the model, and test it; returns the traces of the passes, and the figures for the report."""
+    traces, counted = _learn(settings, checkpoints, model, source, blank, log, shown)
     if not traces[0].n_queries:
         raise ValueError(f"{', '.join(settings.files)}: no queries to learn from")
-    figures: dict[str, Any] = {"counted": counted, "passes": [trace.to_dict() for trace in traces], **sharded}
+    figures: dict[str, Any] = {"counted": counted, "passes": [trace.to_dict() for trace in traces]}
     if settings.test:
         held_out = measure_files(model, settings.test, Measuring([settings.measure]), settings.reading, shown)
         figures["test"] = {"files": settings.test, **held_out}
     return traces, figures
 
 
-def _default(settings: Settings, output: Output, workers: int | None, shown: bool | None) -> dict[str, Any]:
+def _default(settings: Settings, output: Output, shown: bool | None) -> dict[str, Any]:
     """The figures of the default model, which the target cannot compute, on the same files."""
     if "-" in [*settings.files, *settings.test]:
         output.warn(f"--for {settings.target}: the default model is left out, since standard input can be read once")
@@ -204,7 +190,7 @@ def _default(settings: Settings, output: Output, workers: int | None, shown: boo
     model = new_model(settings.measure, settings.ranker, settings.signs)
     # The first model has warned about the files.
     with warnings.catch_warnings(action="ignore", category=UserWarning):
-        traces, figures = _taught(settings, Checkpoints(), model, model, None, None, workers, shown)
+        traces, figures = _taught(settings, Checkpoints(), model, model, None, None, shown)
     made = {"progressive": traces[0].values[settings.measure]}
     return made | ({"test": figures["test"]["metrics"][settings.measure]} if settings.test else {})
 
@@ -225,8 +211,6 @@ def _log_for(report_to: str | None, settings: Settings, checkpoints: Checkpoints
     """The log of queries for the report, if one was requested."""
     if report_to is None:
         return None
-    if settings.shards is not None:
-        raise ValueError("--report shows the run of one machine: leave it out with --shards")
     if checkpoints.checkpoint is not None:
         raise ValueError("--report shows a whole run: leave out --checkpoint, which may continue in the middle of one")
     if importlib.util.find_spec("matplotlib") is None:
@@ -264,8 +248,6 @@ def _print(report: dict[str, Any], traces: list[Trace]) -> None:
     )
     rate = first.n_queries / first.elapsed if first.elapsed > 0.0 else 0.0
     console.print(f"{rate:,.0f} queries/s, read, ranked, measured and learned")
-    if "mixing" in report:
-        console.print(_mixing_in_words(report["mixing"]))
     means = table("", measure, "queries", bold=(measure,))
     for label, value, over in measured(report, first):
         by_chance = "random" in label
@@ -283,9 +265,3 @@ def _print(report: dict[str, Any], traces: list[Trace]) -> None:
         console.print(f"report in [bold]{report['report']}[/]")
     if "saved" in report:
         console.print(f"saved to [bold]{report['saved']}[/] ({os.path.getsize(report['saved']):,} bytes)")
-
-
-def _mixing_in_words(mixing: dict[str, Any]) -> str:
-    """How copies were mixed, for people."""
-    times = "once" if mixing["rounds"] == 1 else f"{mixing['rounds']:,} times"
-    return f"{mixing['shards']:,} shards, mixed {times}; {mixing['bytes_sent']:,} bytes of models sent"

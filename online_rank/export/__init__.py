@@ -2,8 +2,6 @@
 
 Every model is read as its closed form (`online_rank.base.form`), which a target writes if it can compute it: see `TARGETS`.
 Otherwise it raises a TypeError with the reason and the targets that can.
-
-`from_ranklib` reads the weights of a linear RankLib model, to begin learning with: `PerceptronRanker.from_weights`.
 """
 
 from online_rank.support.lazy import lazily
@@ -16,26 +14,18 @@ _HOMES = {
     "adapt": "adapt",
     "changes": "checking",
     "export": "formats",
-    "from_ranklib": "ranklib",
     "fusion_weights": "fusion",
     "serving_weights": "linear",
     "solr_features": "solr",
     "to_c": "c",
     "to_elasticsearch": "elasticsearch",
-    "to_elasticsearch_linear": "engines",
-    "to_elasticsearch_rrf": "engines",
     "to_json": "plain",
-    "to_langchain": "engines",
     "to_lightgbm": "boosters",
     "to_onnx": "onnx",
-    "to_opensearch_pipeline": "engines",
     "to_painless": "painless",
     "to_select": "select",
     "to_solr": "solr",
-    "to_solr_function": "engines",
-    "to_sql": "engines",
     "to_vespa": "vespa",
-    "to_vespa_global": "engines",
     "to_xgboost": "boosters",
 }
 

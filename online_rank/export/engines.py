@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from online_rank.export.expression import number
-from online_rank.export.fusion import Weights, fusion_weights, normalised
+from online_rank.export.fusion import Weights, normalised
 from online_rank.export.reading import Names, feature_texts, require_different
 from online_rank.export.vespa import canonical
-from online_rank.query import Runs
 
 #: OpenSearch's limit of the queries in a hybrid query.
 _OPENSEARCH_MOST = 5
@@ -19,95 +18,31 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SQL_BYTES = 63
 
 
-def to_elasticsearch_linear(
-    model: Any, *, name: str = "online_rank", names: Names = None, queries: Sequence[Runs] | None = None
-) -> dict[str, Any]:
-    """Fusion as Elasticsearch's `linear` retriever with the normaliser `minmax`.
+def elasticsearch_linear(found: Weights, name: str, names: Names) -> dict[str, Any]:
+    """Elasticsearch's `linear` retriever with the normaliser `minmax`; `names` has the retriever of each run, a dict.
 
-    Before 8.18.3 and 9.1, Elasticsearch adds the scores themselves of a run in which all are equal; since then they are 1.
-
-    Parameters
-    ----------
-    model
-        A pipeline of `RunFeatures` and a ranker.
-    name
-        Not used.
-    names
-        A dict with the retriever of each run. The name of a run without a retriever stands in its place.
-    queries
-        For a model that Elasticsearch cannot compute: queries by which the nearest weights are fitted.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `fusion_weights`.
-
-    Examples
-    --------
-    >>> from online_rank import PerceptronRanker, RunFeatures
-    >>> model = RunFeatures() | PerceptronRanker.from_rule("minmax", ["text", "vector"], weights=[1.0, 3.0])
-    >>> knn = {"knn": {"field": "embedding", "query_vector_builder": "...", "k": 100}}
-    >>> to_elasticsearch_linear(model, names={"vector": knn})["retriever"]["linear"]["retrievers"][1]["weight"]
-    0.75
+    The name of a run without a retriever stands in its place. Before 8.18.3 and 9.1, Elasticsearch adds the scores themselves
+    of a run in which all are equal; since then they are 1.
     """
-    found = fusion_weights(model, "elasticsearch-linear", queries=queries)
     retrievers = _retrievers(found, names)
     shares = normalised(found.weights["minmax"])
     each = [{"retriever": x, "weight": w, "normalizer": "minmax"} for x, w in zip(retrievers, shares, strict=True)]
     return {"retriever": {"linear": {"retrievers": each, "rank_window_size": 100}}}
 
 
-def to_elasticsearch_rrf(
-    model: Any, *, name: str = "online_rank", names: Names = None, queries: Sequence[Runs] | None = None
-) -> dict[str, Any]:
-    """Fusion as Elasticsearch's weighted `rrf` retriever (9.2 or later).
-
-    Parameters
-    ----------
-    model, name, names, queries
-        As in `to_elasticsearch_linear`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `fusion_weights`.
-    """
-    found = fusion_weights(model, "elasticsearch-rrf", queries=queries)
+def elasticsearch_rrf(found: Weights, name: str, names: Names) -> dict[str, Any]:
+    """Elasticsearch's weighted `rrf` retriever (9.2 or later); `names` as for the `linear` one."""
     shares = normalised(found.weights["reciprocal_rank"])
     each = [{"retriever": x, "weight": w} for x, w in zip(_retrievers(found, names), shares, strict=True)]
     return {"retriever": {"rrf": {"retrievers": each, "rank_constant": int(found.k), "rank_window_size": 100}}}
 
 
-def to_opensearch_pipeline(
-    model: Any, *, name: str = "online_rank", names: Names = None, queries: Sequence[Runs] | None = None
-) -> dict[str, Any]:
-    """Fusion as an OpenSearch search pipeline with a `normalization-processor`: min_max, weighted arithmetic mean.
+def opensearch_pipeline(found: Weights, name: str, names: Names) -> dict[str, Any]:
+    """An OpenSearch search pipeline with a `normalization-processor`: min_max, weighted arithmetic mean.
 
-    OpenSearch gives the smallest score of a run 0.001 in place of 0, as `RunFeatures(floor=0.001)` does.
-
-    Parameters
-    ----------
-    model, queries
-        As in `to_elasticsearch_linear`.
-    name
-        Name of the pipeline.
-    names
-        Not used: the weights are in the order of the runs. The hybrid query must have the same order.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `fusion_weights`; or there are more than five runs.
-
-    Examples
-    --------
-    >>> from online_rank import PerceptronRanker, RunFeatures
-    >>> model = RunFeatures(floor=0.001) | PerceptronRanker.from_rule("minmax", ["text", "vector"], weights=[1.0, 3.0])
-    >>> made = to_opensearch_pipeline(model, name="shop")
-    >>> made["PUT /_search/pipeline/shop"]["phase_results_processors"][0]["normalization-processor"]["combination"]
-    {'technique': 'arithmetic_mean', 'parameters': {'weights': [0.25, 0.75]}}
+    OpenSearch gives the smallest score of a run 0.001 in place of 0, as `RunFeatures(floor=0.001)` does. Weights are in the
+    order of the runs, which the hybrid query must have, too. Raises ValueError for more than five runs.
     """
-    found = fusion_weights(model, "opensearch-pipeline", queries=queries)
     if len(found.runs) > _OPENSEARCH_MOST:
         raise ValueError(
             f"a hybrid query of OpenSearch has at most {_OPENSEARCH_MOST} queries; the model has {len(found.runs)}"
@@ -119,54 +54,18 @@ def to_opensearch_pipeline(
     return {f"PUT /_search/pipeline/{name}": body}
 
 
-def to_langchain(
-    model: Any, *, name: str = "online_rank", names: Names = None, queries: Sequence[Runs] | None = None
-) -> dict[str, Any]:
-    """Fusion as the arguments `weights` and `c` of LangChain's `EnsembleRetriever`; retrievers are in the order of the runs.
-
-    Parameters
-    ----------
-    model, name, queries
-        As in `to_elasticsearch_linear`.
-    names
-        Not used.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `fusion_weights`.
-
-    Examples
-    --------
-    >>> from online_rank import PerceptronRanker, RunFeatures
-    >>> to_langchain(RunFeatures() | PerceptronRanker.from_rule("rrf", ["text", "vector"], weights=[1.0, 3.0]))
-    {'retrievers': ['text', 'vector'], 'weights': [0.25, 0.75], 'c': 60}
-    """
-    found = fusion_weights(model, "langchain", queries=queries)
+def langchain(found: Weights, name: str, names: Names) -> dict[str, Any]:
+    """The arguments `weights` and `c` of LangChain's `EnsembleRetriever`; retrievers are in the order of the runs."""
     c = int(found.k) if found.k % 1.0 == 0.0 else found.k
     return {"retrievers": [*found.runs], "weights": normalised(found.weights["reciprocal_rank"]), "c": c}
 
 
-def to_solr_function(
-    model: Any, *, name: str = "online_rank", names: Names = None, queries: Sequence[Runs] | None = None
-) -> str:
-    """Fusion as a function query of Solr over the queries of the retrievers, given as request parameters.
+def solr_function(found: Weights, name: str, names: Names) -> str:
+    """A function query of Solr over the queries of the retrievers, which are request parameters, called as `names` says.
 
-    Solr's `scale` begins at the smallest value of all documents, which is 0 for those that do not match.
-
-    Parameters
-    ----------
-    model, name, queries
-        As in `to_elasticsearch_linear`.
-    names
-        The request parameter with the query of each run: `{run: parameter}`; None for the names of the runs.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `fusion_weights`; or a name cannot be a request parameter.
+    Solr's `scale` begins at the smallest value of all documents, which is 0 for those that do not match. Raises ValueError for
+    a name that cannot be a request parameter.
     """
-    found = fusion_weights(model, "solr-function", queries=queries)
     texts, _ = feature_texts(found.runs, len(found.runs), names)
     for text in texts:
         if not _SOLR_NAME.fullmatch(text):
@@ -175,28 +74,13 @@ def to_solr_function(
     return "{!func}sum(" + ",".join(f"product({w!r},scale(query(${text},0),0,1))" for text, w in shares) + ")"
 
 
-def to_vespa_global(
-    model: Any, *, name: str = "online_rank", names: Names = None, queries: Sequence[Runs] | None = None
-) -> str:
-    """Fusion as a rank profile of Vespa with a global phase, by `normalize_linear` and `reciprocal_rank`.
+def vespa_global(found: Weights, name: str, names: Names) -> str:
+    """A rank profile of Vespa with a global phase, by `normalize_linear` and `reciprocal_rank`.
 
-    In Vespa all candidates have every feature, 0 where a document did not match, and are normalised together.
-
-    Parameters
-    ----------
-    model, queries
-        As in `to_elasticsearch_linear`.
-    name
-        Name of the profile.
-    names
-        Vespa's feature for each run, such as `bm25(title)`: `{run: feature}`; None for functions with the names of the runs.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `fusion_weights`; or a name is no feature of Vespa.
+    `names` has Vespa's feature of each run, such as `bm25(title)`; a run without one is a function of its name. In Vespa all
+    candidates have every feature, 0 where a document did not match, and are normalised together. Raises ValueError for a name
+    that is no feature of Vespa.
     """
-    found = fusion_weights(model, "vespa-global", queries=queries)
     texts, _ = feature_texts(found.runs, len(found.runs), names)
     for what, text, allowed in (("profile", name, _IDENTIFIER), *(("feature", text, _VESPA_INPUT) for text in texts)):
         if not allowed.fullmatch(text):
@@ -223,42 +107,18 @@ def to_vespa_global(
     return f"rank-profile {name} inherits default {{\n{functions}{phase}}}"
 
 
-def to_sql(model: Any, *, name: str = "online_rank", names: Names = None, queries: Sequence[Runs] | None = None) -> str:
-    """Fusion as a SELECT over a table of candidates, for SQLite, DuckDB and PostgreSQL.
+def sql(found: Weights, name: str, names: Names) -> str:
+    """A SELECT over a table of candidates, called `name`, for SQLite, DuckDB and PostgreSQL.
 
-    The table has a column `query`, and for each run a column with its score, NULL where it did not return the document. Equal
-    scores share the mean of their ranks, as in `RunFeatures` for queries that are not `Runs`.
+    The table has a column `query`, and for each run a column with its score, NULL where it did not return the document. `names`
+    has the column of each run, and of each feature of documents, that is called otherwise. Equal scores share the mean of their
+    ranks, as in `RunFeatures` for queries that are not `Runs`.
 
     Z-scores need the function SQRT, which SQLite has if it was built with its mathematical functions. They are made from the
     scores of a run moved to between 0 and 1: the variance of n such scores is at least 1 / (2 n), so that little is lost by
-    rounding. These scores stand in the result too, as the column `text unit` of a run `text`.
-
-    Parameters
-    ----------
-    model, queries
-        As in `to_elasticsearch_linear`.
-    name
-        Name of the table.
-    names
-        The column of each run, and of each feature of documents: `{name: column}`, for those that differ.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `fusion_weights`; or columns have one name for some of the databases, which ignore capitals and cut long names.
-
-    Examples
-    --------
-    >>> from online_rank import PerceptronRanker, RunFeatures
-    >>> model = RunFeatures() | PerceptronRanker.from_rule("rrf", ["text"])
-    >>> print(to_sql(model, name="candidates"))
-    SELECT *,
-        1.0 * COALESCE(1.0 / (60.0 + RANK() OVER (PARTITION BY "query" ORDER BY "text" DESC NULLS LAST)
-            + (COUNT(*) OVER (PARTITION BY "query", "text") - 1) / 2.0) + 0.0 * "text", 0.0) AS score
-    FROM "candidates"
-    ORDER BY "query", score DESC
+    rounding. These scores stand in the result too, as the column `text unit` of a run `text`. Raises ValueError if columns have
+    one name for some of the databases, which ignore capitals and cut long names.
     """
-    found = fusion_weights(model, "sql", queries=queries)
     known = (*found.runs, *found.features)
     texts, _ = feature_texts(known, len(known), names)
     terms = []

@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from online_rank.export.fusion import fusion_weights
 from online_rank.export.reading import Names
 from online_rank.export.table import TARGETS
 from online_rank.query import Runs
@@ -25,10 +26,11 @@ def export(
         The name of the model in the target.
     names
         The target's names of the d features, in order, or `{name: target's name}` for those that differ; None for the names
-        that the model has learned, or f1, f2, ...
+        that the model has learned, or f1, f2, ... For targets that fuse runs, what stands for each run: a retriever of
+        Elasticsearch, a request parameter of Solr, a feature of Vespa, or a column of SQL.
     queries
         For targets that fuse runs: queries by which the nearest model is fitted, if the target cannot compute this one
-        (`fusion_weights` has the share of changed rankings).
+        (`fusion_weights` has the share of changed rankings, and its errors).
 
     Returns
     -------
@@ -59,12 +61,13 @@ def export(
     if to not in TARGETS:
         raise ValueError(f"to is {to!r}; it must be one of {', '.join(map(repr, TARGETS))}")
     module, _, function = TARGETS[to].home.partition(":")
-    options: dict[str, Any] = {"name": name, "names": names}
+    write = getattr(importlib.import_module(f"online_rank.export.{module}"), function)
     if "fusion" in TARGETS[to].kinds:
-        options["queries"] = queries
+        made = write(fusion_weights(model, to, queries=queries), name, names)
     elif queries is not None:
         raise ValueError(f"queries are for targets that fuse runs; {TARGETS[to].title} computes features")
-    made = getattr(importlib.import_module(f"online_rank.export.{module}"), function)(model, **options)
+    else:
+        made = write(model, name=name, names=names)
     if isinstance(made, bytes):
         return made
     return (made if isinstance(made, str) else json.dumps(made, indent=2, ensure_ascii=False)).rstrip("\n") + "\n"

@@ -17,7 +17,7 @@ _REASONS = {
 
 
 class LinearForm(NamedTuple):
-    """Scores that are linear in the raw features: s = X weights + constant, or the same with the features scaled first.
+    """Scores that are linear in the raw features: s = X weights + constant.
 
     Attributes
     ----------
@@ -27,17 +27,11 @@ class LinearForm(NamedTuple):
         The same for all documents: it changes scores, but no rankings.
     names
         The d feature names; None when features are known by their position.
-    scaled_weights, means, deviations
-        float64 (d,) each: s = sum_j scaled_weights_j (x_j - means_j) / deviations_j. Without a scaler the means are 0 and the
-        deviations 1.
     """
 
     weights: np.ndarray
     constant: float
     names: tuple[Hashable, ...] | None
-    scaled_weights: np.ndarray
-    means: np.ndarray
-    deviations: np.ndarray
 
 
 def serving_weights(model: Any) -> LinearForm:
@@ -80,7 +74,7 @@ def linear_form(form: Form) -> LinearForm:
         parts = [linear_form(inner) for inner in form.head.forms]
         weights = form.head.weights @ np.array([part.weights for part in parts])
         constant = float(form.head.weights @ np.array([part.constant for part in parts]))
-        return LinearForm(weights, constant, form.names, weights, np.zeros(d), np.ones(d))
+        return LinearForm(weights, constant, form.names)
     # For each column: its raw feature, and the factors and shifts; the means, as long as there is only one scaler.
     sources, factors, means = np.arange(d), np.ones(d), np.zeros(d)
     for layer in form.layers:
@@ -98,16 +92,13 @@ def linear_form(form: Form) -> LinearForm:
         raise TypeError(
             f"{_RANKERS[type(form.head).__name__]} has no linear form: its scores are not a weighted sum of the features"
         )
-    scaled, weights, at, deviations = np.zeros(d), np.zeros(d), np.zeros(d), np.ones(d)
-    used = factors != 0.0
+    weights, at, used = np.zeros(d), np.zeros(d), factors != 0.0
     at[sources[sources >= 0]] = means[sources >= 0]
-    deviations[sources[used]] = 1.0 / factors[used]
-    scaled[sources[used]] = form.head.weights[used]
     weights[sources[used]] = (form.head.weights * factors)[used]
     constant = -float(weights @ at)
     if not (np.isfinite(weights).all() and np.isfinite(constant)):
         raise ValueError("weights on raw features are not finite; scale the features down")
-    return LinearForm(weights, constant, form.names, scaled, at, deviations)
+    return LinearForm(weights, constant, form.names)
 
 
 #: The rankers that have each kind of head.

@@ -31,7 +31,7 @@ from online_rank.query.names import keys_in_nfc
 #: The target's names of the features: all in order, or a dict from the model's names for those that differ.
 Names: TypeAlias = Sequence[str] | Mapping[str, Any] | None
 #: Targets that compute features by templates.
-_COMPUTES_FEATURES = ("solr", "solr-normalized", "elasticsearch", "opensearch")
+_COMPUTES_FEATURES = ("solr", "elasticsearch", "opensearch")
 
 
 class Level(NamedTuple):

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from online_rank import arguments
 from online_rank.base.form import Tree
 from online_rank.export.ensembles import ZERO_FILLED, as_trees, in_single
 from online_rank.export.linear import linear_form
@@ -14,12 +13,9 @@ _LINEAR = "org.apache.solr.ltr.model.LinearModel"
 _TREES = "org.apache.solr.ltr.model.MultipleAdditiveTreesModel"
 #: What Solr adds to thresholds (`RegressionTreeNode.NODE_SPLIT_SLACK`).
 _SLACK = np.float32(1e-6)
-_NORMALIZER = "org.apache.solr.ltr.norm.StandardNormalizer"
 
 
-def to_solr(
-    model: Any, *, name: str = "online_rank", normalizers: bool = False, store: str | None = None, names: Names = None
-) -> dict[str, Any]:
+def to_solr(model: Any, *, name: str = "online_rank", store: str | None = None, names: Names = None) -> dict[str, Any]:
     """A model as Solr's `LinearModel` or `MultipleAdditiveTreesModel`, to upload to `schema/model-store` as JSON.
 
     Solr adds up in single precision; the constant of a linear model is left out, since it changes no ranking. Curves become
@@ -33,10 +29,6 @@ def to_solr(
         A linear ranker, or a model of curves and trees of single documents.
     name
         Name of the model in Solr.
-    normalizers
-        Whether Solr scales the features of a linear model itself, with a `StandardNormalizer` for each, and weights apply to
-        scaled features. This is as fast, and more precise for features with large means, since Solr computes in single
-        precision. Otherwise scaling is folded into the weights.
     store
         The feature store; None for Solr's default.
     names
@@ -59,26 +51,15 @@ def to_solr(
     >>> to_solr(model)["params"]
     {'weights': {'clicks': 2.0, 'age': -0.5}}
     """
-    arguments.flag("normalizers", normalizers)
-    given = prepared(model, "solr-normalized" if normalizers else "solr", names)
+    given = prepared(model, "solr", names)
     features: list[dict[str, Any]] = [{"name": text} for text in given.texts]
     if given.kind != "linear":
         trees = as_trees(given, zero_filled=ZERO_FILLED["solr"])
         params: dict[str, Any] = {"trees": [{"weight": "1", "root": _node(tree, 0, given)} for tree in trees]}
     else:
-        form = linear_form(given.form)
-        if normalizers:
-            for feature, mean, deviation in zip(features, form.means.tolist(), form.deviations.tolist(), strict=True):
-                feature["norm"] = {"class": _NORMALIZER, "params": {"avg": repr(mean), "std": repr(deviation)}}
-        weights = form.scaled_weights if normalizers else form.weights
-        params = {"weights": dict(zip(given.texts, weights.tolist(), strict=True))}
+        params = {"weights": dict(zip(given.texts, linear_form(given.form).weights.tolist(), strict=True))}
     kind = _LINEAR if given.kind == "linear" else _TREES
     return {"class": kind, "name": name, **({} if store is None else {"store": store}), "features": features, "params": params}
-
-
-def to_solr_normalized(model: Any, *, name: str = "online_rank", names: Names = None) -> dict[str, Any]:
-    """A linear model for Solr with normalisers: see `to_solr`."""
-    return to_solr(model, name=name, normalizers=True, names=names)
 
 
 def solr_features(model: Any, *, store: str | None = None, names: Names = None) -> list[dict[str, Any]]:

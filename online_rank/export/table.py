@@ -23,8 +23,8 @@ class Target(NamedTuple):
     kinds : tuple of str
         Which of `KINDS` it computes.
     home : str
-        The module of this package and its function that writes the target: `write(model, name=..., names=...)`. Functions of
-        the kind "fusion" also take `queries`.
+        The module of this package and its function that writes the target: `write(model, name=..., names=...)`; for the kind
+        "fusion", `write(weights, name, names)`.
     """
 
     title: str
@@ -43,21 +43,20 @@ TARGETS = {
     "c": Target("a C99 header", _ALL, "c:to_c"),
     "duckdb": Target("DuckDB", _ALL, "select:to_select"),
     "elasticsearch": Target("the LTR plugin of Elasticsearch and OpenSearch", _ENSEMBLES, "elasticsearch:to_elasticsearch"),
-    "elasticsearch-linear": Target("Elasticsearch's linear retriever", _FUSION, "engines:to_elasticsearch_linear"),
-    "elasticsearch-rrf": Target("Elasticsearch's rrf retriever", _FUSION, "engines:to_elasticsearch_rrf"),
+    "elasticsearch-linear": Target("Elasticsearch's linear retriever", _FUSION, "engines:elasticsearch_linear"),
+    "elasticsearch-rrf": Target("Elasticsearch's rrf retriever", _FUSION, "engines:elasticsearch_rrf"),
     "json": Target("JSON", _ALL, "plain:to_json"),
-    "langchain": Target("LangChain's EnsembleRetriever", _FUSION, "engines:to_langchain"),
+    "langchain": Target("LangChain's EnsembleRetriever", _FUSION, "engines:langchain"),
     "lightgbm": Target("LightGBM's text", _TREES, "boosters:to_lightgbm"),
     "onnx": Target("ONNX", _ALL, "onnx:to_onnx_bytes"),
     "opensearch": Target("the LTR plugin of Elasticsearch and OpenSearch", _ENSEMBLES, "elasticsearch:to_elasticsearch"),
-    "opensearch-pipeline": Target("OpenSearch's normalization-processor", _FUSION, "engines:to_opensearch_pipeline"),
+    "opensearch-pipeline": Target("OpenSearch's normalization-processor", _FUSION, "engines:opensearch_pipeline"),
     "painless": Target("a script of Elasticsearch and OpenSearch", _DOCUMENTS, "painless:to_painless"),
     "postgresql": Target("PostgreSQL", _ALL, "select:to_select"),
     "solr": Target("Solr", _ENSEMBLES, "solr:to_solr"),
-    "solr-function": Target("Solr's function query", _FUSION, "engines:to_solr_function"),
-    "solr-normalized": Target("Solr with normalisers", ("linear",), "solr:to_solr_normalized"),
-    "sql": Target("SQL", _FUSION, "engines:to_sql"),
+    "solr-function": Target("Solr's function query", _FUSION, "engines:solr_function"),
+    "sql": Target("SQL", _FUSION, "engines:sql"),
     "vespa": Target("Vespa", _DOCUMENTS, "vespa:to_vespa"),
-    "vespa-global": Target("Vespa's global phase", _FUSION, "engines:to_vespa_global"),
+    "vespa-global": Target("Vespa's global phase", _FUSION, "engines:vespa_global"),
     "xgboost": Target("XGBoost's JSON", _TREES, "boosters:to_xgboost"),
 }

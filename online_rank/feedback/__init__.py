@@ -25,9 +25,13 @@ How to learn from a log depends on what it says about the origin of its lists:
      - `placements`
      - the same
      - a click depends only on a document and its position
+   * - by the score of a ranker, which is a feature
+     - nothing
+     - `ClickRidge`
+     - who looks at a position does not depend on its document
    * - not random, but documents moved
      - nothing
-     - the same, with `examination` of `NaturalVariation`
+     - `ExaminedRanker`, with `examination` of `NaturalVariation`
      - position-based clicks
    * - not random, nothing moved
      - nothing

@@ -417,7 +417,8 @@ class StreamQuantileMap(ColumnTransformer):
 
     def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> bool:
         """Write transformed queries to `out`. Returns whether all values are finite."""
-        return kernels.map_queries(X, offsets, *self._table, out)
+        table = self._table
+        return kernels.map_queries(X, offsets, table.rare, table.knots, table.cells, table.finders, out)
 
     @property
     def table(self) -> _Table:

@@ -27,14 +27,11 @@ from online_rank.query.blocks import (
 from online_rank.query.context import as_contexts, read_context
 from online_rank.query.feedback import as_feedback
 from online_rank.query.labels import in_rows_of
-from online_rank.query.names import are_nfc, are_texts, distinct, in_nfc, index_among, keys_in_nfc, names_in_nfc
+from online_rank.query.names import are_nfc, in_nfc, index_among, keys_in_nfc, names_in_nfc
 from online_rank.query.runs import Runs
 from online_rank.query.served import as_served
 from online_rank.query.sparse import SparseRows, checked_rows, from_scipy, is_scipy, worth_rows
 from online_rank.query.vectors import Vectors
-
-#: From this number of names on, a kernel finds the distinct ones faster than a dict.
-_MANY = 256
 
 _FLOAT64, _FLOAT32, _INT64 = np.dtype(np.float64), np.dtype(np.float32), np.dtype(np.int64)
 _ARRAY = np.ndarray
@@ -442,8 +439,6 @@ def documents_in_nfc(documents: Sequence[Mapping[Hashable, Any]], ids: Sequence[
 
 def _distinct(names: list[Hashable]) -> tuple[tuple[Hashable, ...], np.ndarray]:
     """The distinct names among n, in the order in which they first appear, and the index of each name in them, int32 (n,)."""
-    if len(names) >= _MANY and are_texts(names):
-        return distinct(names)  # type: ignore[arg-type]
     # The first position of each name; names at their first position are the columns.
     column: dict[Hashable, int] = {}
     first = np.fromiter(map(column.setdefault, names, itertools.count()), np.int64, len(names))

@@ -1,8 +1,7 @@
-"""Names of features with hashes, to find and look up many at once."""
+"""Names of features: equal texts, plain classes, and what columns of files are called."""
 
 import functools
 import operator
-import os
 import re
 import reprlib
 import unicodedata
@@ -11,11 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from online_rank._kernels.names import hash_texts, number_names
 from online_rank.limits import is_name
-
-#: Secret key of the hash, so that nobody can choose names that collide. Nothing that is stored depends on it.
-_KEY = np.frombuffer(os.urandom(16), np.uint64)
 
 _ONLY_TEXTS = {str}
 
@@ -102,16 +97,6 @@ def keys_in_nfc(given: Mapping[Any, Any], where: str) -> Mapping[Any, Any]:
     return given if are_nfc(given) else dict(zip(names_in_nfc(given, where), given.values(), strict=True))
 
 
-class HashedNames(tuple):
-    """Distinct names, all strings, with their `hashes`, int64 (n, 2)."""
-
-    hashes: np.ndarray
-
-    def __reduce__(self) -> Any:
-        # The key differs in another process.
-        return tuple, (tuple(self),)
-
-
 def plain_names(names: Sequence[Hashable], where: str = "x") -> Sequence[Hashable]:
     """Names of new features as a model keeps them: strings and numbers of other classes as plain ones.
 
@@ -159,15 +144,6 @@ def are_texts(names: Iterable[Hashable]) -> bool:
     return {*map(type, names)} == _ONLY_TEXTS
 
 
-def hashes_of(names: Sequence[Hashable]) -> np.ndarray:
-    """The hashes of names, int64 (n, 2). Names that are not strings all get the same hash."""
-    hashes = np.empty((len(names), 2), np.int64)
-    # Byte 254 does not occur in UTF-8.
-    text = in_lines(names, lambda name: encoded(name) if isinstance(name, str) else b"\xfe")
-    hash_texts(np.frombuffer(text, np.uint8), _KEY, hashes)
-    return hashes
-
-
 def in_lines(names: Sequence[Hashable], as_bytes: Callable[[Any], bytes]) -> bytes:
     """Names in UTF-8, one a line; `as_bytes` encodes them if not all are strings, or one contains a line break."""
     try:
@@ -183,18 +159,3 @@ def in_lines(names: Sequence[Hashable], as_bytes: Callable[[Any], bytes]) -> byt
 def encoded(text: str) -> bytes:
     """A text in UTF-8, which may be invalid."""
     return text.encode("utf-8", "surrogatepass")
-
-
-def distinct(names: Sequence[str]) -> tuple[HashedNames, np.ndarray]:
-    """The distinct names among n, in the order in which they first appear, and the index of each name in them, int32 (n,).
-
-    Examples
-    --------
-    >>> distinct(["clicks", "age", "clicks"])
-    (('clicks', 'age'), array([0, 1, 0], dtype=int32))
-    """
-    hashes, columns, first = hashes_of(names), np.empty(len(names), np.int32), np.empty(len(names), np.int64)
-    n = number_names(hashes, columns, first)
-    different = HashedNames(names if n == len(names) else [names[i] for i in first[:n].tolist()])
-    different.hashes = hashes[:n]
-    return different, columns

@@ -1,6 +1,5 @@
 """A learner with one curve for each feature."""
 
-import copy
 import functools
 import itertools
 import warnings
@@ -14,7 +13,7 @@ from online_rank._kernels import additive as kernels
 from online_rank._kernels import curves
 from online_rank._kernels.codes import ADAPTIVE, CAPPED_SQUARES, DOCUMENTS, MASS, ROOT
 from online_rank.base import Abilities, share_lock
-from online_rank.base.growth import with_zeros
+from online_rank.base.growth import grown_triangle, with_zeros
 from online_rank.base.halving import halved
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Nested, Real, Schema
@@ -26,10 +25,11 @@ from online_rank.preprocessing import StreamQuantileMap
 from online_rank.query import Block, with_features
 from online_rank.query.levels import is_level
 from online_rank.rankers.curved import ALONE, MEMBERS, CurvedRanker, as_read, n_curves
+from online_rank.rankers.fading import factor_of, left_after
 from online_rank.rankers.hedge import LEAST, HedgeAccount, Hedged, opening
-from online_rank.rankers.mixed import mix_curves
+from online_rank.rankers.mixed import mix
 from online_rank.rankers.perceptron import PerceptronRanker
-from online_rank.rankers.signs import checked_signs, require_in_array
+from online_rank.rankers.signs import checked_signs, require_in_array, signs_of_columns
 
 __all__ = ["MEMBERS", "AdditiveRanker"]
 
@@ -43,6 +43,8 @@ _MARGIN = 1.0
 _NEWTON_HALF_LIFE, _MOST_COLUMNS = 30.0, 300
 #: Named tuples are made of tuples: by their class it takes three times as long.
 _new = tuple.__new__
+#: Half-lives in seconds, of averages whose half-lives are in queries.
+_IN_QUERIES = (None, None)
 #: A place that is still to be decided.
 _OPEN = -4
 #: It warns when it has this many curves.
@@ -51,8 +53,6 @@ _HINT = (
     "AdditiveRanker has 1,000 features and learns a curve of each, which takes time and 4 MB; if they are words, give it "
     'texts: BlendRanker([AdditiveRanker(), HashedFeatures(text=("title",), others=False) | PerceptronRanker()])'
 )
-#: The longest pause that counts, in half-lives.
-_LONGEST_PAUSE = 10.0
 
 
 class AdditiveRanker(Hedged, CurvedRanker):
@@ -341,7 +341,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
                 d += 1
             else:
                 places[j, 1] = -1
-        self._gram = _grown_triangle(self._gram, len(self._pending), d - len(self._pending))
+        self._gram = grown_triangle(self._gram, len(self._pending), d - len(self._pending))
         self._pending = with_zeros(self._pending, d - len(self._pending))
         self._places = places
 
@@ -355,44 +355,19 @@ class AdditiveRanker(Hedged, CurvedRanker):
     def _decide_signs(self) -> None:
         if self.feature_names is None:
             require_in_array(self.signs, self._n_features)
-        known = dict(zip(self._own_names(), range(self._n_features), strict=True))
-        self._signs = np.zeros(self._n_features, dtype=np.int64)
-        for name, sign in (self.signs or {}).items():
-            if name in known:
-                self._signs[known[name]] = sign
-        for name, j in known.items():
-            if is_level(name) and name[0] in (self.signs or ()):  # type: ignore[index]
-                rises = {"true": 1, "false": -1}.get(name[2], 0)  # type: ignore[index]
-                if not rises:
-                    raise ValueError(f"signs has {name[0]!r}, which is a category: numbers and booleans have signs")  # type: ignore[index]
-                self._signs[j] = rises * self.signs[name[0]]  # type: ignore[index]
+        self._signs = signs_of_columns(self.signs or {}, self._own_names())
 
     def _fork(self) -> None:
         for part in self._parts:
             part._fork()
 
     def _mix(self, shards: Sequence[Any], base: Any) -> None:
-        self._n_mixed += 1
-        self._n_queries += sum(shard._n_queries - base._n_queries for shard in shards)
-        self._n_served += sum(shard._n_served - base._n_served for shard in shards)
-        self._at = max((shard._at for shard in shards if shard._at is not None), default=self._at)
-        self._last_round = copy.copy(shards[-1]._last_round)  # Each instance overwrites its own row.
-        if self._linear is None and any(shard._linear is not None for shard in shards):
-            self._begin_linear()
-        if self._linear is None:
-            self._drawn = None
-            mix_curves(self, shards, base)
-            return
-        if any(n_curves(one) for one in (base, *shards)):
-            raise ValueError("some of the AdditiveRankers have learned from sparse rows, and others from arrays")
-        fresh = self._linear.clone()
-        self._linear._meet_features_of([self])
-        self._linear._mix([shard._linear or fresh for shard in shards], base._linear or fresh)
+        mix(self, shards, base)
 
     def _kept(self, block: Block) -> np.ndarray:
         """The factors of the past for each query, (q, 3)."""
         n = len(block.w)
-        if self._seconds == (0.0, 0.0):
+        if self._seconds == _IN_QUERIES:
             return np.repeat(self._keep, n, axis=0)
         if block.at is None:
             raise ValueError(
@@ -404,7 +379,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
             latest = at if latest is None else max(at, latest)
             for k, seconds in enumerate(self._seconds):
                 if seconds:
-                    row[k] = halved(min(gone / seconds, _LONGEST_PAUSE))
+                    row[k] = left_after(gone, seconds)
         return keep
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
@@ -456,7 +431,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
     def _learn_mapped(self, block: Block, table: Any, rounds: np.ndarray) -> int:
         """Learn queries by the kernel, as far as it goes (`kernels.learn`)."""
         served, hedge = _NONE if block.served is None else block.served, self._hedge()
-        keep = self._keep if len(block.w) == 1 and self._seconds == (0.0, 0.0) else self._kept(block)
+        keep = self._keep if len(block.w) == 1 and self._seconds == _IN_QUERIES else self._kept(block)
         state = self._weights, self._sums, self._signs, self._places, self._gram, self._pending, self._curvatures, self._numbers
         learner = _new(kernels.Learner, state)
         n, latest = len(block.w), self._at
@@ -481,27 +456,9 @@ class AdditiveRanker(Hedged, CurvedRanker):
 _NONE = np.empty(0)
 
 
-def _factors(half_life: Any) -> tuple[np.ndarray, tuple[float, ...]]:
-    """The factors of the past in a query (1, 3), and half-lives in seconds, 0 for those in queries."""
+def _factors(half_life: Any) -> tuple[np.ndarray, tuple[float | None, ...]]:
+    """The factors of the past in a query (1, 3), and half-lives in seconds, None for those in queries."""
     if not isinstance(half_life, list | tuple) or len(half_life) != 2:
         raise TypeError(f"half_life is {half_life!r}; it is a pair of half-lives: the long one and the short one")
-    seconds, keep = [], []
-    for i, one in enumerate(half_life):
-        name = f"half_life[{i}]"
-        if isinstance(one, str):
-            seconds.append(arguments.seconds_of(one, name))
-            keep.append(1.0)
-        else:
-            arguments.number(name, one, above=0.0)
-            seconds.append(0.0)
-            keep.append(halved(min(1.0 / one, 300.0)))
-    return np.array([[*keep, halved(1.0 / _NEWTON_HALF_LIFE)]]), tuple(seconds)
-
-
-def _grown_triangle(gram: np.ndarray, d: int, n_new: int) -> np.ndarray:
-    """The upper triangle of a matrix (d, d), row by row, with zeros for `n_new` rows and columns more."""
-    if not n_new:
-        return gram
-    whole = np.zeros((d + n_new, d + n_new))
-    whole[np.triu_indices(d)] = gram
-    return whole[np.triu_indices(d + n_new)]
+    keep, seconds = zip(*(factor_of(f"half_life[{i}]", one) for i, one in enumerate(half_life)), strict=True)
+    return np.array([[*keep, halved(1.0 / _NEWTON_HALF_LIFE)]]), seconds

@@ -1,9 +1,7 @@
 """Gradient boosted trees that grow along the stream."""
 
-import dataclasses
 import math
 import weakref
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,18 +20,13 @@ from online_rank.base.schema import Array, Count, Derived, ListOf, Real, Schema
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import Block
+from online_rank.rankers.growing import N_BINS, Growth, joined, last_rows, n_steps
 
 #: Bins are cut at equal distances over [-REACH, REACH], the range of normal scores.
 REACH = 2.6
-_N_BINS = 64
-_WIDTH = 2.0 * REACH / (_N_BINS - 2)
+_WIDTH = 2.0 * REACH / (N_BINS - 2)
 #: Number of queries before the first trees grow.
 _FIRST = 8
-#: Shares of the queries and of the columns that a tree is grown from, and the largest number of columns.
-_QUERIES, _COLUMNS, _MOST_COLUMNS = 0.8, 0.3, 2000
-_LEAST_DOCUMENTS = 20
-#: Factors of a hash of at most 64 numbers: powers of a prime, modulo 2^64.
-_FACTORS = np.uint64(0x9E3779B97F4A7C55) ** np.arange(1, 65, dtype=np.uint64)
 #: The number of last trees: columns are drawn in proportion to their splits there; three tenths of the draws are of any column.
 _REMEMBERED = 200
 # Limits of query weights, leaves and scores, so that squares of their sums stay finite.
@@ -45,34 +38,12 @@ _FASTEST = 1000.0
 _FADED = 5.0
 #: Most bytes of bins in the window.
 _MAX_BYTES = 1 << 24
-#: Queries of the window are joined into pages; the fewest documents of a page.
-_PAGE = 2048
 #: A tree grows in steps of a page or of 16 columns, spread over at most this many queries.
 _LONGEST_GROWTH = 64
 
 
-@dataclasses.dataclass
-class _Growth:
-    """A tree that is being grown from a part of the window. Every step can be repeated."""
-
-    last: np.ndarray
-    done: int
-    chosen: np.ndarray
-    used: np.ndarray
-    offsets: np.ndarray
-    pages: np.ndarray
-    bins: np.ndarray
-    gh: np.ndarray
-    rows: np.ndarray
-    bounds: np.ndarray
-    histograms: np.ndarray
-    best: np.ndarray
-    columns: np.ndarray
-    thresholds: np.ndarray
-
-
 #: The tree that each ranker is growing. It is not state: it follows from the window and the number of steps done.
-_GROWTHS: "weakref.WeakKeyDictionary[BoostedRanker, _Growth]" = weakref.WeakKeyDictionary()
+_GROWTHS: "weakref.WeakKeyDictionary[BoostedRanker, Growth]" = weakref.WeakKeyDictionary()
 
 #: The query that each ranker scored last, which is often the next to be learned: leaves of the trees, bins, and scores.
 _SCORED: "weakref.WeakKeyDictionary[BoostedRanker, tuple[np.ndarray, Any, np.ndarray]]" = weakref.WeakKeyDictionary()
@@ -144,11 +115,11 @@ class BoostedRanker(Ranker):
     _schema = Schema(
         _measure=Derived(),
         _features=Array(None, "_n_inner", dtype="int64", low=0),
-        _thresholds=Array("n_trees", "_n_inner", dtype="int64", low=0, high=_N_BINS),
+        _thresholds=Array("n_trees", "_n_inner", dtype="int64", low=0, high=N_BINS),
         _leaves=Array("n_trees", lambda ranker: ranker._n_inner + 1, low=-_LARGEST, high=_LARGEST),
         _gains=Array("d"),
         _lengths=Array(None, dtype="int64", low=1),
-        _bins=ListOf(Array(None, "d", dtype="uint8", high=_N_BINS - 1), kind=tuple),
+        _bins=ListOf(Array(None, "d", dtype="uint8", high=N_BINS - 1), kind=tuple),
         _scores=ListOf(Array(None, low=-_LARGEST, high=_LARGEST), kind=tuple),
         _grades=ListOf(Array(None, dtype="int64", low=0, high=MAX_GRADE), lambda ranker: len(ranker._scores), kind=tuple),
         _query_weights=ListOf(Array(None, low=5e-324, high=_HEAVIEST), lambda ranker: len(ranker._scores), kind=tuple),
@@ -243,11 +214,11 @@ class BoostedRanker(Ranker):
     def _head(self) -> Head:
         def bins(x: np.ndarray) -> np.ndarray:
             found = np.empty((len(x), 1), dtype=np.uint8)
-            kernels.to_bins(x[:, None], -REACH, _WIDTH, _N_BINS, found)
+            kernels.to_bins(x[:, None], -REACH, _WIDTH, N_BINS, found)
             return found[:, 0]
 
         # The least value of each bin: smaller values go left. A node that does not split has the last bin.
-        least = np.append(first_at_least(bins, np.arange(1, _N_BINS)), [np.inf, np.inf])
+        least = np.append(first_at_least(bins, np.arange(1, N_BINS)), [np.inf, np.inf])
         n, keep, trees = len(self._features), 1.0 - self.decay, []
         for t in range(n):
             leaves = self.learning_rate * keep ** (n - 1 - t) * self._leaves[t]
@@ -256,7 +227,7 @@ class BoostedRanker(Ranker):
 
     def _score(self, X: np.ndarray) -> np.ndarray:
         bins = np.empty(X.shape, dtype=np.uint8)
-        if not kernels.to_bins(X, -REACH, _WIDTH, _N_BINS, bins):
+        if not kernels.to_bins(X, -REACH, _WIDTH, N_BINS, bins):
             return np.full(len(X), np.nan)
         return self._score_bins(bins)
 
@@ -278,7 +249,7 @@ class BoostedRanker(Ranker):
         X, y, w = query.X, query.y, float(query.w[0])
         m = len(y)
         bins, loss = np.empty(X.shape, dtype=np.uint8), np.empty(1)
-        if not (0.0 <= w <= _HEAVIEST and kernels.to_bins(X, -REACH, _WIDTH, _N_BINS, bins)):
+        if not (0.0 <= w <= _HEAVIEST and kernels.to_bins(X, -REACH, _WIDTH, N_BINS, bins)):
             return False
         scores = self._score_bins(bins)
         levels = judge_rankings(*self._measure, scores[None], y, discounts(m), loss)
@@ -323,7 +294,7 @@ class BoostedRanker(Ranker):
         most = max(1, _MAX_BYTES // max(1, self._n_features))
         kept = min(self.window, max(1, int(np.searchsorted(np.cumsum(lengths[::-1]), most, side="right"))))
         n = int(lengths[-kept:].sum())
-        self._bins = _last_rows(_joined(self._bins, self._n_pages), n)
+        self._bins = last_rows(joined(self._bins, self._n_pages), n)
         self._grades, self._scores = (np.concatenate(self._grades)[-n:],), (np.concatenate(self._scores)[-n:],)
         self._lengths, self._query_weights = lengths[-kept:], (np.concatenate(self._query_weights)[-kept:],)
 
@@ -332,16 +303,8 @@ class BoostedRanker(Ranker):
         return len(self._bins) - (len(self._scores) - 1)
 
     @property
-    def _n_chosen(self) -> int:
-        return min(_MOST_COLUMNS, max(1, round(_COLUMNS * self._n_features)))
-
-    @property
-    def _n_parts(self) -> int:
-        return math.ceil(self._n_chosen / kernels.PART)
-
-    @property
     def _n_steps(self) -> int:
-        return self._n_pages + self.depth * self._n_parts + 1
+        return n_steps(self._n_pages, self._n_features, self.depth)
 
     def _take_steps(self, number: int) -> None:
         """Grow the tree by some steps; after the last step it joins the others."""
@@ -349,81 +312,26 @@ class BoostedRanker(Ranker):
         self._step = min(self._step + number, last + 1)
         growth = _GROWTHS.get(self)
         # It is missing, or another one, in a copy and after a change was undone: the steps are then repeated.
-        if growth is None or growth.last is not self._bins[self._n_pages - 1]:
-            growth = _GROWTHS[self] = self._begin_growth()
+        if growth is None or growth.pages[-1] is not self._bins[self._n_pages - 1]:
+            rng = counted_generator(self, self.seed, self._n_grown)
+            growth = Growth(self._bins[: self._n_pages], self._lengths, self._chances, self.depth, rng)
+            _GROWTHS[self] = growth
         for step in range(growth.done, min(self._step, last)):
-            self._take_step(step, growth)
+            growth.take(step, self._scores[0], self._grades[0], self._query_weights[0])
             growth.done = step + 1
         if self._step == last + 1:
             self._finish(growth)
 
-    def _begin_growth(self) -> _Growth:
-        """Draw queries and columns for a new tree."""
-        rng = counted_generator(self, self.seed, self._n_grown)
-        pages, k, inner, parts = self._bins[: self._n_pages], len(self._lengths), self._n_inner, self._n_parts
-        # Columns are identified by a hash of the last documents' values, so that neither their order nor their names matter.
-        recent = np.concatenate(_last_rows(pages, min(len(_FACTORS), int(self._lengths[-8:].sum()))))
-        order = np.argsort(_FACTORS[: len(recent)] @ recent, kind="stable")
-        # The first to arrive at these rates: drawn without replacement, each in proportion to its chance among those left.
-        arrivals = rng.standard_exponential(self._n_features) / self._chances[order]
-        chosen = order[np.sort(np.argsort(arrivals, kind="stable")[: self._n_chosen])]
-        used = np.zeros(k, dtype=np.bool_)
-        used[rng.choice(k, max(1, round(_QUERIES * k)), replace=False)] = True
-        offsets = np.concatenate([[0], np.cumsum(self._lengths)])
-        rows = np.empty((self.depth + 1, int(np.diff(offsets)[used].sum())), dtype=np.int64)
-        rows[0] = np.flatnonzero(np.repeat(used, np.diff(offsets)))
-        bounds = np.zeros((2 * inner + 1, 2), dtype=np.int64)
-        bounds[0, 1] = rows.shape[1]
-        n = int(offsets[-1])
-        return _Growth(
-            last=pages[-1],
-            done=0,
-            chosen=chosen,
-            used=used.view(np.uint8),  # Kernels compiled ahead take no arrays of flags.
-            offsets=offsets,
-            pages=np.searchsorted(offsets, np.cumsum([0, *map(len, pages)])),
-            bins=np.empty((parts, n, kernels.PART), dtype=np.uint8),
-            gh=np.empty((n, 2)),
-            rows=rows,
-            bounds=bounds,
-            histograms=np.empty((parts, inner, kernels.PART, _N_BINS, 4)),
-            best=np.zeros((parts, inner, 3)),
-            columns=np.full(inner, -1),
-            thresholds=np.zeros(inner, dtype=np.int64),
-        )
-
     @property
     def _chances(self) -> np.ndarray:
         """In what proportion each column is drawn: float64 (d,)."""
-        features, split = self._features[-_REMEMBERED:], self._thresholds[-_REMEMBERED:] < _N_BINS
+        features, split = self._features[-_REMEMBERED:], self._thresholds[-_REMEMBERED:] < N_BINS
         splits, d = np.bincount(features[split], minlength=self._n_features), self._n_features
         return 3.0 * max(1, int(splits.sum())) + 7.0 * d * splits
 
-    def _take_step(self, step: int, growth: _Growth) -> None:
-        """One step: columns and residuals of a page, or histograms of a level for some columns."""
-        if step < self._n_pages:
-            first, stop = growth.pages[step : step + 2].tolist()
-            kernels.gather(self._bins[step], growth.chosen, int(growth.offsets[first]), growth.bins)
-            kernels.residuals(
-                self._scores[0], self._grades[0], self._query_weights[0], growth.offsets, growth.used, first, stop, growth.gh
-            )
-            return
-        level, part = divmod(step - self._n_pages, self._n_parts)
-        first = part * kernels.PART
-        kernels.find_splits(
-            level, first, min(kernels.PART, len(growth.chosen) - first), growth.bins[part], growth.rows, growth.bounds,
-            growth.gh, _LEAST_DOCUMENTS, growth.histograms[part], growth.best[part],
-        )  # fmt: skip
-        if part == self._n_parts - 1:
-            kernels.split_level(level, growth.best, growth.bins, growth.rows, growth.bounds, growth.columns, growth.thresholds)
-
-    def _finish(self, growth: _Growth) -> None:
+    def _finish(self, growth: Growth) -> None:
         """Add the finished tree to the others, and to the scores of the window."""
-        leaves = np.empty((1, 2**self.depth))
-        kernels.fill_leaves(growth.rows, growth.bounds, growth.gh, leaves[0])
-        split = growth.columns >= 0
-        features = np.where(split, growth.chosen[growth.columns], 0)[None]
-        thresholds = np.where(split, growth.thresholds, _N_BINS)[None]
+        features, thresholds, leaves, gained = growth.tree()
         keep, rate = 1.0 - self.decay, self.learning_rate
         scores = tuple(own.copy() for own in self._scores)
         kernels.add_tree(growth.bins, growth.columns, growth.thresholds, leaves[0], keep, rate, scores[0])
@@ -431,7 +339,7 @@ class BoostedRanker(Ranker):
             kernels.score_trees(bins, features, thresholds, leaves, keep, rate, own)
         self._scores = scores
         gains = self._gains.copy()
-        np.add.at(gains, features[0][split], growth.best[:, split, 0].max(axis=0))
+        np.add.at(gains, features[0], gained)
         self._gains = gains
         for name, new in (("_features", features), ("_thresholds", thresholds), ("_leaves", leaves)):
             setattr(self, name, np.concatenate([getattr(self, name), new])[-self._most_trees :])
@@ -460,26 +368,3 @@ class BoostedRanker(Ranker):
             raise ValueError("a tree is overdue")
         if self._step >= (self._n_steps if self._pace else 1) or (self._pace and k == 0):
             raise ValueError("the tree that is growing does not fit the window")
-
-
-def _joined(bins: tuple[np.ndarray, ...], n_pages: int) -> list[np.ndarray]:
-    """Full pages as they are; the last one, and the queries behind it, joined into pages."""
-    full = n_pages - 1 if n_pages and len(bins[n_pages - 1]) < _PAGE else n_pages
-    pages, page = list(bins[:full]), list[np.ndarray]()
-    for part in bins[full:]:
-        page.append(part)
-        if sum(map(len, page)) >= _PAGE:
-            pages.append(np.concatenate(page))
-            page = []
-    return [*pages, np.concatenate(page)] if page else pages
-
-
-def _last_rows(pages: Sequence[np.ndarray], n: int) -> tuple[np.ndarray, ...]:
-    """The last n rows of some pages."""
-    kept = list[np.ndarray]()
-    for page in pages[::-1]:
-        if n <= 0:
-            break
-        kept.append(page[-n:])
-        n -= len(page)
-    return tuple(kept[::-1])

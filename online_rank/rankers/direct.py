@@ -58,26 +58,22 @@ class DirectRanker(AveragedRanker):
         tau: `"identity"`, `"tanh"`, or `"half_tanh"`, tanh(x / 2). Ranking does not depend on it; comparisons do, and
         surrogates given by name.
     surrogate
-        `"squared"`, the cost of [DR]; `"logistic"`, RankNet's; `"lambdarank"`, `"listnet"`, `"slam"`, `"hinge"` or
-        `"structured"`; a `Surrogate` with other settings; or a loss of your own: see `GradientRanker`.
+        `"squared"`, the cost of [DR]; `"logistic"`, RankNet's; `"lambdarank"`, `"listnet"`, `"slam"` or `"hinge"`;
+        a `Surrogate` with other settings; or a loss of your own: see `GradientRanker`.
     optimizer
         `"adam"`, `"adagrad"` or `"sgd"`.
     learning_rate
         Step size.
     l2
         Adds l2 ||parameters||^2 / 2 to the cost of every step.
-    dropout
-        Probability with which a hidden unit is left out, for one document, while learning.
-    accumulate
-        Number of queries whose mean gradient is one step.
     measure
-        The measure of `last_round.loss`, and the one that LambdaRank, SLAM and the structured margins approximate.
+        The measure of `last_round.loss`, and the one that LambdaRank and SLAM approximate.
     half_life
         Half-life of the average of parameters that serves rankings, in steps; None for the average of all, 0 for the last.
     dtype
         `"float32"` or `"float64"`: the precision of the network. Scores and costs are float64 in any case.
     seed
-        Seed of the initial weights and of dropout.
+        Seed of the initial weights.
 
     References
     ----------
@@ -99,12 +95,10 @@ class DirectRanker(AveragedRanker):
     _learns_atomically = True
 
     _schema = Schema(
-        _counters=Array(4, low=0.0),
+        _counters=Array(3, low=0.0),
         _weights=Array("_size", dtype="dtype"),
         _average=Array(lambda ranker: ranker._size if ranker._averages else 0, dtype="dtype"),
-        _pending=Array(lambda ranker: ranker._size if ranker.accumulate > 1 else 0, dtype="dtype"),
         _state=Array(lambda ranker: OPTIMIZER_ROWS[OPTIMIZERS.index(ranker.optimizer)], "_size", dtype="dtype"),
-        _key=Array(1, dtype="uint64"),
         _surrogate=Derived(),
         _own=Derived(),
         _config=Derived(),
@@ -125,14 +119,12 @@ class DirectRanker(AveragedRanker):
         optimizer: str = "adam",
         learning_rate: float = 1e-3,
         l2: float = 0.0,
-        dropout: float = 0.0,
-        accumulate: int = 1,
         measure: str = "ndcg@10",
         half_life: float | None = 1000,
         dtype: str = "float32",
         seed: int = 0,
     ) -> None:
-        super().__init__(half_life, n_counters=4)
+        super().__init__(half_life, n_counters=3)
         self.hidden = hidden
         self.activation = activation
         self.output = output
@@ -140,22 +132,18 @@ class DirectRanker(AveragedRanker):
         self.optimizer = optimizer
         self.learning_rate = learning_rate
         self.l2 = l2
-        self.dropout = dropout
-        self.accumulate = accumulate
         self.measure = measure
         self.dtype = dtype
         self.half_life = half_life
         self.seed = seed
         self._check()
         self._surrogate, self._own = resolve(surrogate, measure, output=output, pair_weight="difference")
-        self._config = np.array([OPTIMIZERS.index(optimizer), ACTIVATIONS.index(activation), accumulate])
-        self._constants = np.array([learning_rate, l2, dropout, averaging(half_life), LARGEST_GRADIENT[dtype]])
+        self._config = np.array([OPTIMIZERS.index(optimizer), ACTIVATIONS.index(activation)])
+        self._constants = np.array([learning_rate, l2, averaging(half_life), LARGEST_GRADIENT[dtype]])
         self._widths = np.array([0, *(-(-width // LANES) * LANES for width in hidden)])
         self._weights = np.empty(0, dtype)
         self._state = np.empty((OPTIMIZER_ROWS[OPTIMIZERS.index(optimizer)], 0), dtype)
         self._average = np.empty(0, dtype)
-        self._pending = np.empty(0, dtype)
-        self._key = np.zeros(1, np.uint64)
 
     def _unit_test_skips(self) -> set[str]:
         # Initial weights are drawn column by column, in the order in which features appear.
@@ -227,7 +215,7 @@ class DirectRanker(AveragedRanker):
         if n_grades is not None and n_grades < 1:
             raise ValueError(f"n_grades is {n_grades}; it must be at least 1")
         query = read_query(x)
-        most = max(int(self._counters[3]), 1) if n_grades is None else n_grades
+        most = max(int(self._counters[2]), 1) if n_grades is None else n_grades
         grades: Any = answer_in_kind(natural_breaks(self._score_all(query), most), query)
         return grades
 
@@ -250,11 +238,9 @@ class DirectRanker(AveragedRanker):
         self._state = grown
         if self._averages:
             self._average = np.append(new[:0] if first else self._average, new)
-        if self.accumulate > 1:
-            self._pending = np.append(new[:0] if first else self._pending, np.zeros_like(new))
 
     def _added(self, n_new: int) -> int:
-        return super()._added(n_new) + n_new * int(self._widths[1]) * (len(self._state) + 3)
+        return super()._added(n_new) + n_new * int(self._widths[1]) * (len(self._state) + 2)
 
     def _first_parameters(self, n_features: int) -> np.ndarray:
         """A flat parameter vector in the layout of `_kernels.network`.
@@ -263,7 +249,7 @@ class DirectRanker(AveragedRanker):
         linear part of their activation, and the random order given by the initial weights is soon outweighed.
         """
         rng = np.random.default_rng(self.seed)
-        self._key = rng.integers(1 << 63, size=1, dtype=np.uint64)
+        rng.integers(1 << 63)  # Weights are drawn from the second number on.
         widths = [n_features, *self.hidden, 1]
         parts = []
         for number in range(len(self.hidden), -1, -1):
@@ -298,7 +284,7 @@ class DirectRanker(AveragedRanker):
 
     def _descend(self, block: Block, surrogate: KernelArguments, rounds: np.ndarray) -> int:
         X, y, offsets, w, *_ = block
-        learner = kernels.Learner(self._weights, self._state, self._average, self._pending, self._counters, self._key)
+        learner = kernels.Learner(self._weights, self._state, self._average, self._counters)
         settings = surrogate, self._widths, self._config, self._constants
         return kernels.learn(X, y, offsets, w, discounts(len(X)), *settings, learner, rounds)
 
@@ -325,6 +311,4 @@ class DirectRanker(AveragedRanker):
         arguments.number("l2", self.l2, 0.0, LARGEST_RATE)
         if self.learning_rate * self.l2 > 1.0:
             raise ValueError(f"l2 is {self.l2}; times learning_rate it is at most 1, or each step makes the weights larger")
-        arguments.number("dropout", self.dropout, 0.0, below=1.0)
-        arguments.integer("accumulate", self.accumulate, 1)
         arguments.seed(self.seed)

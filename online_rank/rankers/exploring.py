@@ -18,7 +18,7 @@ from online_rank.rankers.signs import checked_signs, project
 
 _N_COUNTERS = 6
 #: How a ranker that begins with nothing draws, and one that begins with weights.
-_COLD, _BEGUN = PlackettLuce(), PlackettLuce(keep=0.98, newcomers=0.01)
+_COLD, BEGUN = PlackettLuce(), PlackettLuce(keep=0.98, newcomers=0.01)
 
 
 class ExploringRanker(LinearRanker):
@@ -54,7 +54,7 @@ class ExploringRanker(LinearRanker):
     def _own_policy(self) -> Policy:
         if self.policy is not None:
             return self.policy
-        return _BEGUN if self._begun else _COLD
+        return BEGUN if self._begun else _COLD
 
     def _confidence(self) -> float:
         if self._begun:

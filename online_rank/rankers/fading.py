@@ -12,6 +12,22 @@ from online_rank.query import Block
 _LONGEST_PAUSE = 10.0
 
 
+def factor_of(name: str, half_life: Any) -> tuple[float, float | None]:
+    """The factor of the past in a query, and the half-life in seconds if it is a text ("7d"), which leaves the factor at 1.
+
+    Raises TypeError or ValueError, which names the argument.
+    """
+    if isinstance(half_life, str):
+        return 1.0, arguments.seconds_of(half_life, name)
+    arguments.number(name, half_life, above=0.0)
+    return halved(min(1.0 / half_life, 300.0)), None
+
+
+def left_after(gone: float, half_life: float) -> float:
+    """The factor of the past after a pause, both in seconds."""
+    return halved(min(max(gone / half_life, 0.0), _LONGEST_PAUSE))
+
+
 class FadingRanker(Ranker):
     """A ranker with a half-life, in queries or in the time of queries.
 
@@ -29,13 +45,7 @@ class FadingRanker(Ranker):
     def _fade_by(self, half_life: Any) -> None:
         """Take a half-life in queries, or in seconds as a text ("7d"); None for none. Raises TypeError, ValueError."""
         self._at = None
-        self._seconds: float | None = None
-        self._keep = 1.0
-        if isinstance(half_life, str):
-            self._seconds = arguments.seconds_of(half_life, "half_life")
-        else:
-            arguments.number("half_life", half_life, above=0.0, optional=True)
-            self._keep = 1.0 if half_life is None else halved(min(1.0 / half_life, 300.0))
+        self._keep, self._seconds = (1.0, None) if half_life is None else factor_of("half_life", half_life)
         self.half_life = half_life
 
     def _abilities(self) -> Abilities:
@@ -47,8 +57,7 @@ class FadingRanker(Ranker):
         if self._seconds is None:
             return self._keep
         at = self._time_of(block, t)
-        gone = 0.0 if self._at is None else (at - self._at) / self._seconds
-        return halved(min(max(gone, 0.0), _LONGEST_PAUSE))
+        return 1.0 if self._at is None else left_after(at - self._at, self._seconds)
 
     def _pass_time(self, block: Block, t: int = 0) -> None:
         """Query t was learned: the latest time may be its own."""

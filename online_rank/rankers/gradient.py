@@ -31,7 +31,7 @@ class GradientRanker(LinearRanker):
     Parameters
     ----------
     surrogate
-        `"logistic"`, `"hinge"`, `"squared"`, `"listnet"`, `"lambdarank"`, `"slam"` or `"structured"`: these weigh pairs by the
+        `"logistic"`, `"hinge"`, `"squared"`, `"listnet"`, `"lambdarank"` or `"slam"`: these weigh pairs by the
         difference of their grades. Other settings come with a `Surrogate`, such as
         `online_rank.surrogates.hinge(margin=2.0, pair_weight="none")`. Or a loss of your own: a function (s, y) -> (value,
         gradient), an object with a method `value_and_gradient(s, y)`, or the name under which one is registered
@@ -45,7 +45,7 @@ class GradientRanker(LinearRanker):
         Step size; for `"scale_free"` the initial wealth of each coordinate's bets, which matters little. None: 0.1, or 0.01 for
         `"adam"`.
     measure
-        The measure of `last_round.loss`, and the one that LambdaRank, SLAM and the structured margins approximate.
+        The measure of `last_round.loss`, and the one that LambdaRank and SLAM approximate.
     l2
         Adds l2 ||w||^2 / 2 to the cost of every query. Not for `"scale_free"`, since a norm depends on the features' scale.
     half_life

@@ -23,11 +23,6 @@ def kernel_state(ranker: Any) -> KernelState:
     return KernelState(ranker._config, ranker._weights, ranker._average, ranker._counters)
 
 
-def has_dense_weights(ranker: Any) -> bool:
-    """Whether a ranker keeps its weights as an array, not as rows of the features that it met in sparse queries."""
-    return ranker._rows is None
-
-
 def averages(ranker: Any) -> bool:
     """Whether a ranker serves an average of its weights, not those that learn."""
     return bool(getattr(ranker, "_averages", False))
@@ -49,18 +44,9 @@ def unaveraged_scores(ranker: Any, X: Any) -> np.ndarray:
     return ranker._unaveraged_scores(X)
 
 
-def learn_watched(
-    ranker: Any,
-    asked: Block,
-    block: Block,
-    rounds: np.ndarray,
-    comparators: np.ndarray,
-    values: np.ndarray,
-    answers: np.ndarray,
-    gained: np.ndarray,
-) -> int:
-    """Let a perceptron learn arrays, and measure comparators, answers and updates on the way (`perceptron.learn_watched`)."""
-    return ranker._learn_watched(asked, block, rounds, comparators, values, answers, gained)
+def learn_gaining(ranker: Any, query: Block, row: np.ndarray, gained: np.ndarray) -> bool:
+    """Let a perceptron learn an array, and add its update to `gained` (d,). Returns whether it did."""
+    return bool(ranker._learn(query, row, gained))
 
 
 def weight_of_pairs(ranker: Any, query: Block, decisive: np.ndarray) -> float:

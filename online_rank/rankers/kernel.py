@@ -188,12 +188,11 @@ class KernelPerceptronRanker(AveragedRanker):
                 array = getattr(self, name)
                 setattr(self, name, np.concatenate((array, np.zeros((self.budget - len(array), *array.shape[1:])))))
 
-    def _learn(self, block: Block, rounds: np.ndarray, compared: tuple[np.ndarray, np.ndarray] | None = None) -> int:
-        """As `Ranker._learn`; a certificate also passes a comparator's scores and an array for its losses."""
+    def _learn(self, block: Block, rounds: np.ndarray) -> int:
         self._reserve()
         X, y, offsets, w, *_ = block
         learner = kernels.Learner(self._weights, self._average, self._stored, self._factor, self._counters)
-        return kernels.learn(X, y, offsets, w, discounts(len(X)), self._config, self._in_use, learner, rounds, compared)
+        return kernels.learn(X, y, offsets, w, discounts(len(X)), self._config, self._in_use, learner, rounds)
 
     def _check_state(self) -> None:
         """Raise ValueError unless the kernels can work with the state."""

@@ -7,11 +7,32 @@ from typing import Any
 import numpy as np
 
 from online_rank._kernels import additive as kernels
+from online_rank.rankers.curved import n_curves
 from online_rank.rankers.hedge import LEAST
 
 
-def mix_curves(mixed: Any, shards: Sequence[Any], base: Any) -> None:
-    """Mix the curves of the shards, which continued from `base`, into `mixed`, a copy of `base` with all of their features.
+def mix(mixed: Any, shards: Sequence[Any], base: Any) -> None:
+    """Mix the shards, which continued from `base`, into `mixed`, a copy of `base` with all of their features."""
+    mixed._n_mixed += 1
+    mixed._n_queries += sum(shard._n_queries - base._n_queries for shard in shards)
+    mixed._n_served += sum(shard._n_served - base._n_served for shard in shards)
+    mixed._at = max((shard._at for shard in shards if shard._at is not None), default=mixed._at)
+    mixed._last_round = copy.copy(shards[-1]._last_round)  # Each instance overwrites its own row.
+    if mixed._linear is None and any(shard._linear is not None for shard in shards):
+        mixed._begin_linear()
+    if mixed._linear is None:
+        mixed._drawn = None
+        _mix_curves(mixed, shards, base)
+        return
+    if any(n_curves(one) for one in (base, *shards)):
+        raise ValueError("some of the AdditiveRankers have learned from sparse rows, and others from arrays")
+    fresh = mixed._linear.clone()
+    mixed._linear._meet_features_of([mixed])
+    mixed._linear._mix([shard._linear or fresh for shard in shards], base._linear or fresh)
+
+
+def _mix_curves(mixed: Any, shards: Sequence[Any], base: Any) -> None:
+    """Mix the curves of the shards.
 
     Maps are pooled, weights and Hessians averaged; encodings, counters, losses and accounts add up. The base counts once.
     """

@@ -1,7 +1,7 @@
 """The perceptron for ranking."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,9 @@ from online_rank.rankers.signs import checked_signs, clip, project, project_rows
 _BASE = measure("ndcg")
 
 _LOSS, _WEIGHT, _V_MAX = map(Round._fields.index, ("loss", "weight", "v_max"))
+
+#: The updates are not added up.
+_NOT_GAINED = np.empty(0)
 
 _SPARSE_HINT = "credit='spread' learns little from a query of sparse features; for text and ids take the default, 'adaptive'"
 
@@ -217,13 +220,13 @@ class PerceptronRanker(LinearRanker):
         due = share(self.in_force["mass"] == "loss", loss, base.item(), self._own.name)
         return query._replace(w=query.w * due), loss
 
-    def _learn_in_turn(self, block: Block, rounds: np.ndarray, learn: Callable[[int, Block], int]) -> int:
+    def _learn_in_turn(self, block: Block, rounds: np.ndarray, gained: np.ndarray) -> int:
         """Learn queries one by one: an own measure weighs each, and with signs the weights are projected after each."""
         columns, signs = self._signed_columns()
         self._warn_of_unknown_signs(columns)
         for t, query in enumerate(block.each()):
             weighed, loss = self._weighed(query)
-            if not learn(t, weighed):
+            if not self._learn(weighed, rounds[t : t + 1], gained, free=True):
                 return t
             if self._own is not None:
                 rounds[t, [_LOSS, _WEIGHT, _V_MAX]] = loss, query.w[0], 0.0
@@ -231,55 +234,23 @@ class PerceptronRanker(LinearRanker):
                 self._project(columns, signs)
         return len(block.w)
 
-    def _learn(self, block: Block, rounds: np.ndarray, *, free: bool = False) -> int:
-        """Learn queries; `free` without regard to signs and to a measure of the user's own."""
+    def _learn(
+        self, block: Block, rounds: np.ndarray, gained: np.ndarray = _NOT_GAINED, *, free: bool = False
+    ) -> int:  # fmt: skip
+        """As `Ranker._learn`; `gained` (d,), of arrays, grows by all updates; `free` is without signs and an own measure."""
         if not free and (self.signs is not None or self._own is not None):
-            return self._learn_in_turn(block, rounds, lambda t, query: self._learn(query, rounds[t : t + 1], free=True))
+            return self._learn_in_turn(block, rounds, gained)
         X, y, offsets, w, _, _, served, *_ = block
         if self._rows is None and type(X) is not SparseRows:
-            if served is None:
-                return kernels.learn(
-                    X, y, offsets, w, discounts(len(y)), self._config, self._weights, self._average,
-                    self._counters, rounds,
-                )  # fmt: skip
-            return self._watch(block, rounds, *self._nobody(block), X, np.empty(0), np.empty(0))
-        if self._rows is None and self.credit == "spread":
-            warnings.warn(_SPARSE_HINT, stacklevel=5)
-        rows, table, averages = self._for_kernel(X)
-        arguments = rows, y, offsets, w, discounts(len(y)), self._config, table, averages, self._counters, rounds
-        return kernels.learn(*arguments) if served is None else kernels.learn_watched(*arguments, served, None)
-
-    def _nobody(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
-        """No comparators, and their losses."""
-        return np.empty((0, self._n_features)), np.empty((len(block.w), 0, 2))
-
-    def _answer_in_turn(self, asked: Block, block: Block, rounds: np.ndarray, answers: np.ndarray) -> int:
-        if self._rows is not None or type(block.X) is not np.ndarray or block.served is not None:
-            return super()._answer_in_turn(asked, block, rounds, answers)
-        return self._learn_watched(asked, block, rounds, *self._nobody(block), answers, np.empty(0))
-
-    def _learn_watched(
-        self, asked: Block, block: Block, rounds: np.ndarray, comparators: np.ndarray, values: np.ndarray,
-        answers: np.ndarray, gained: np.ndarray,
-    ) -> int:  # fmt: skip
-        """Learn from arrays, and measure comparators, answers and updates on the way (`perceptron.learn_watched`)."""
-        if self.signs is None and self._own is None:
-            return self._watch(block, rounds, comparators, values, asked.X, answers, gained)
-
-        def learn(t: int, query: Block) -> int:
-            own = slice(block.offsets[t], block.offsets[t + 1])
-            parts = comparators, values[t : t + 1], asked.X[own], answers[own], gained
-            return self._watch(query, rounds[t : t + 1], *parts)
-
-        return self._learn_in_turn(block, rounds, learn)
-
-    def _watch(self, block: Block, rounds: np.ndarray, *watched: np.ndarray) -> int:
-        """Learn arrays, from served scores if they are given, and measure on the way what is `watched`."""
-        X, y, offsets, w, _, _, served, *_ = block
-        return kernels.learn_watched(
-            X, y, offsets, w, discounts(len(y)), self._config, self._weights, self._average, self._counters, rounds,
-            served, watched,
-        )  # fmt: skip
+            documents, weights, average = X, self._weights, self._average
+        else:
+            if self._rows is None and self.credit == "spread":
+                warnings.warn(_SPARSE_HINT, stacklevel=5)
+            documents, weights, average = self._for_kernel(X)
+        arguments = documents, y, offsets, w, discounts(len(y)), self._config, weights, average, self._counters, rounds
+        if served is None and gained is _NOT_GAINED:
+            return kernels.learn(*arguments)
+        return kernels.learn_served(*arguments, served, gained)
 
     def _mix(self, shards: Sequence[Any], base: Any) -> None:
         self._mix_weights(shards, base)

@@ -11,7 +11,7 @@ import numpy as np
 from online_rank._kernels import ridge as kernels
 from online_rank._kernels.dense import score
 from online_rank.base.form import Head, Linear
-from online_rank.base.growth import with_zeros
+from online_rank.base.growth import grown_triangle, with_zeros
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Schema
 from online_rank.measures.learned import discounts
@@ -162,14 +162,7 @@ class RidgeRanker(FadingRanker):
         return int(np.argmin(self._losses))
 
     def _grow(self, n_new: int) -> None:
-        d = self._n_features
-        total = d + n_new
-        gram = np.zeros(total * (total + 1) // 2)
-        new = old = 0
-        for length in range(d, 0, -1):
-            gram[new : new + length] = self._gram[old : old + length]
-            new, old = new + length + n_new, old + length
-        self._gram = gram
+        self._gram = grown_triangle(self._gram, self._n_features, n_new)
         self._pending = tuple(with_zeros(rows, n_new, axis=1) for rows in self._pending)
         self._moment = with_zeros(self._moment, n_new)
         self._weights = with_zeros(self._weights, n_new, axis=1)

@@ -20,7 +20,7 @@ comparators outside K nothing is proved: certificates say so. Statements about a
 K.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ import numpy as np
 from online_rank._kernels.sparse import LAZY, WEIGHT
 from online_rank.base import parts_of
 from online_rank.base.names import are_numbers
+from online_rank.query.levels import is_level
 from online_rank.query.names import keys_in_nfc
 
 
@@ -56,6 +57,21 @@ def require_in_array(signs: Mapping[Any, int] | None, n_features: int) -> None:
                 f"signs names {name!r}, but the queries do not name their {n_features} features: column 0 of an array is '1', "
                 f"and the last one is '{n_features}'"
             )
+
+
+def signs_of_columns(signs: Mapping[Any, int], names: Sequence[Hashable]) -> np.ndarray:
+    """The sign of each column, int64 (d,), 0 for none, where booleans are levels: true is never worse, or never better.
+
+    Raises ValueError for a sign of a category.
+    """
+    found = np.array([signs.get(name, 0) for name in names], dtype=np.int64)
+    for j, name in enumerate(names):
+        if is_level(name) and (sign := signs.get(name[0], 0)):  # type: ignore[index]
+            rises = {"true": 1, "false": -1}.get(name[2], 0)  # type: ignore[index]
+            if not rises:
+                raise ValueError(f"signs has {name[0]!r}, which is a category: numbers and booleans have signs")  # type: ignore[index]
+            found[j] = rises * sign
+    return found
 
 
 def against_signs(

@@ -1,10 +1,10 @@
 """A ranker whose scorer is a PyTorch module."""
 
 import contextlib
-import json
+import copy
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,6 @@ from online_rank._kernels import surrogates as kernels
 from online_rank._kernels.codes import OPTIMIZER_ROWS, OPTIMIZERS
 from online_rank._kernels.optimizers import descend
 from online_rank.base.lock import locked
-from online_rank.base.names import Columns
-from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures.learned import discounts
 from online_rank.query import Block
 from online_rank.rankers.averaged import AveragedRanker, averaging
@@ -26,9 +24,6 @@ _CALLING = threading.RLock()
 
 #: Largest norm of a gradient that is learned from, so that no sum of squares overflows.
 _LARGEST_GRADIENT = {"float32": 1e15, "float64": 1e150}
-
-#: What continues learning.
-_LEARNED = ("_weights", "_average", "_state", "_counters")
 
 
 class TorchRanker(AveragedRanker):
@@ -44,8 +39,8 @@ class TorchRanker(AveragedRanker):
     (self-attention, normalisation over the query); blocks are scored query by query.
 
     The module itself is not changed. A flat copy of its parameters learns, so copies, clones and pickles work as for every
-    ranker, and a query that fails changes nothing. `online_rank.save` refuses it, because a module is code;
-    `state_dict` has all numbers, for files without pickle.
+    ranker, and a query that fails changes nothing. `online_rank.save` refuses it, because a module is code; pickle keeps all,
+    and `learned_module` is the module with what it has learned.
 
     Parameters
     ----------
@@ -89,16 +84,7 @@ class TorchRanker(AveragedRanker):
     >>> model.learn_one([[0.0, 1.0], [0.5, 0.0], [1.0, 1.0]], [0, 1, 2])  # doctest: +SKIP
     """
 
-    _schema = Schema(
-        _counters=Array(2, low=0.0),
-        _weights=Array("_size", dtype="_dtype"),
-        _average=Array(lambda ranker: ranker._size if ranker._averages else 0, dtype="_dtype"),
-        _state=Array(lambda ranker: OPTIMIZER_ROWS[OPTIMIZERS.index(ranker.optimizer)], "_size", dtype="_dtype"),
-        _buffers=Derived(),
-        _surrogate=Derived(),
-        _own=Derived(),
-        _forgets=Derived(),
-    )
+    _schema = None  # type: ignore[assignment]  # A module is code, which no file holds.
 
     def __init__(
         self,
@@ -136,72 +122,15 @@ class TorchRanker(AveragedRanker):
         # Initial weights belong to columns, which features get in the order in which they appear.
         return {"check_shuffle_features_no_impact", "late_features"}
 
-    @property
-    def _size(self) -> int:
-        return sum(parameter.numel() for parameter in self._parameters().values())
-
-    @property
-    def _dtype(self) -> str:
-        return str(next(iter(self._parameters().values())).dtype).removeprefix("torch.")
-
     @locked
-    def state_dict(self) -> dict[str, np.ndarray]:
-        """All that was learned, as copies of arrays by name.
-
-        What serves rankings, parameters and buffers, has its names in the module, so any program can load it into a module of
-        the same shape. What continues learning has names that begin with `online_rank`. A file without pickle keeps it:
-        `safetensors.numpy.save_file(ranker.state_dict(), path)`.
-        """
-        names = None if self._columns is None else list(self._columns.names)
-        try:
-            about = json.dumps({"n_features": self._n_features, "names": names})
-        except TypeError:
-            raise TypeError("feature names must be strings or numbers to be kept in an array") from None
-        arrays = dict(zip(self._parameters(), self._pieces(self._served), strict=True)) | self._named_buffers()
-        arrays |= {f"online_rank{name}": getattr(self, name) for name in _LEARNED}
-        arrays["online_rank_features"] = np.frombuffer(about.encode(), np.uint8)
-        return {name: np.array(value) for name, value in arrays.items()}
-
-    @locked
-    def load_state_dict(self, state: Mapping[str, np.ndarray]) -> None:
-        """Continue from the `state_dict` of a ranker with the same module and optimizer.
-
-        Raises
-        ------
-        ValueError
-            It is not such a dict, or it belongs to another module, optimizer or way of averaging, or to documents that this
-            module does not take. The ranker is then unchanged.
-        """
-        try:
-            about = json.loads(bytes(state["online_rank_features"]))
-            n_features, names = about["n_features"], about["names"]
-            names = None if names is None else tuple(names)
-            sound = type(n_features) is int and n_features >= 0 and (names is None or len(set(names)) == n_features)
-        except Exception as error:
-            raise ValueError(f"state does not come from TorchRanker.state_dict: {error!r}") from None
-        if not sound:
-            raise ValueError("state has impossible features")
-        wanted, buffers = {f"online_rank{name}": getattr(self, name) for name in _LEARNED}, self._named_buffers()
-        for name, present in (wanted | buffers).items():
-            value = state.get(name)
-            if value is None or value.shape != present.shape or value.dtype != present.dtype or not np.isfinite(value).all():
-                found = "nothing" if value is None else f"{value.dtype} {value.shape}"
-                raise ValueError(f"state: {name} should be finite, {present.dtype} {present.shape}, but is {found}")
-        if self.shape is not None and n_features > math.prod(self.shape):
-            raise ValueError(f"state is for {n_features} features, but shape={self.shape} has room for {math.prod(self.shape)}")
-        if n_features:
-            try:
-                with _torch().no_grad():
-                    self._forward(np.zeros((1, n_features)), _torch().from_numpy(self._served), self._buffers, False)
-            except ValueError as error:
-                raise ValueError(f"state is for {n_features} features: {error}") from None
-        for name in _LEARNED:
-            setattr(self, name, np.array(state[f"online_rank{name}"]))
-        self._buffers = tuple(np.array(state[name]) for name in buffers)
-        self._columns, self._n_features = None if names is None else Columns(names), n_features
-
-    def _named_buffers(self) -> dict[str, np.ndarray]:
-        return {name: buffer for (name, _), buffer in zip(self.module.named_buffers(), self._buffers, strict=True)}
+    def learned_module(self) -> Any:
+        """A copy of the module with the parameters and buffers that serve rankings, in evaluation mode."""
+        torch, made = _torch(), copy.deepcopy(self.module).eval()
+        learned = [p for p in made.parameters() if p.requires_grad]
+        with torch.no_grad():
+            for tensor, values in zip((*learned, *made.buffers()), (*self._pieces(self._served), *self._buffers), strict=True):
+                tensor.copy_(torch.from_numpy(np.asarray(values)))
+        return made
 
     @property
     def _device(self) -> Any:

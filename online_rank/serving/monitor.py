@@ -3,7 +3,7 @@
 import math
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,13 @@ from online_rank.measures.learned import AnyMeasure
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.rankers.hedge import Hedged
 from online_rank.rankers.shapes import has_shapes
+from online_rank.serving.clock import CLOCK
+from online_rank.serving.evidence import DAY
 from online_rank.serving.protocol import Reply
 
 _MAX_POINTS = 300
 _MAX_MARKS = 50
+_SHOWN_DECISIONS = 20
 _RECENT_HALF_LIFE = 100.0
 _SHOWN_QUERIES = 6
 _SHOWN_DOCUMENTS = 5
@@ -68,6 +71,31 @@ class Course:
             self.rows = self.rows[1::2]
 
 
+class Today:
+    """What a service has counted since midnight (UTC), or since it was loaded into memory if that was later.
+
+    Parameters
+    ----------
+    counts
+        What it has counted so far.
+    """
+
+    def __init__(self, counts: Mapping[str, float]) -> None:
+        self._since = CLOCK.now()
+        self._begun = self._last = counts
+
+    def take(self, counts: Mapping[str, float]) -> None:
+        """Take the counts after a request; the first one of a day begins it with the counts before that request."""
+        midnight = CLOCK.now() // DAY * DAY
+        if midnight > self._since:
+            self._since, self._begun = midnight, self._last
+        self._last = counts
+
+    def figures(self) -> dict[str, Any]:
+        """When it began, in seconds since 1970, and what has been counted since, for JSON."""
+        return {"since": self._since, **{name: count - self._begun[name] for name, count in self._last.items()}}
+
+
 class Monitor:
     """Watches the requests that a service answers.
 
@@ -99,6 +127,8 @@ class Monitor:
         self._kind = "clicks" if clicks and not self.losses.n else "grades"
         self._is_settled = self.losses.n > 0
         self.drifts: deque[int] = deque(maxlen=_MAX_MARKS)
+        #: What became of the serving model, the latest first: times, in seconds since 1970, and texts.
+        self.decisions: deque[tuple[float, str]] = deque(maxlen=_SHOWN_DECISIONS)
         self.n_drifts = 0
         self.version = 0
         self._course = Course()
@@ -114,6 +144,11 @@ class Monitor:
     def changed(self) -> None:
         """Something happened."""
         self.version += 1
+
+    def decided(self, text: str) -> None:
+        """Another model serves."""
+        self.decisions.appendleft((CLOCK.now(), text))
+        self.changed()
 
     def forget(self) -> None:
         """Forget the queries that are shown."""
@@ -166,6 +201,7 @@ class Monitor:
             "has_curves": has_shapes(serving_ranker(model)),
             "bias": self._position_bias(),
             "account": _account(model),
+            "decisions": list(self.decisions),
             "queries": list(self._queries),
         }
 
@@ -197,7 +233,7 @@ class Monitor:
         if self._course.is_due(n):
             interval = self.losses.interval(_LEVEL)
             total, bound = _certified(model)
-            self._course.add((n, mean, interval.lower, interval.upper, recent, mean * n, total, bound))
+            self._course.add((n, mean, interval.lower, interval.upper, recent, total, bound))
 
     def _learned_clicks(self, query_id: Any, clicks: Clicks, model: Any, before: np.ndarray | None) -> None:
         order, gains = clicks.impression.order, clicks.gains

@@ -291,7 +291,7 @@ class ReaderModels(Models):
             waiting = reply.outcome.waiting
             service._pending.leave(all_or_nothing(), waiting[0])
             self.outbox.put(key, reply.answer["id"], message_of(reply.outcome, model.etag.strip('"')))
-            model.monitor.changed()
+            model.changed()
             if reply.docs is not None and model.inputs.is_due():
                 model.inputs.look(reply.docs)
         return answered(reply)

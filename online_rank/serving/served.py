@@ -19,7 +19,7 @@ from online_rank.serving.durable import DurableService
 from online_rank.serving.elsewhere import rankings_in, taken
 from online_rank.serving.inputs import InputWatch
 from online_rank.serving.messages import Command, Explain, Forget, Rank, RollBack
-from online_rank.serving.monitor import Monitor
+from online_rank.serving.monitor import Monitor, Today
 from online_rank.serving.outcomes import REFERENCE
 from online_rank.serving.protocol import RankingService, Reply
 from online_rank.serving.reading import RequestError, read, read_as
@@ -88,6 +88,7 @@ class ServedModel:
                 "online-rank repair %s", where, self.seconds_ahead, where,
             )  # fmt: skip
         self._before = service.counts()
+        self._today = Today(self._counted())
         self._replacing = asyncio.Lock()
         if service.replaced is not None:
             # The process may have been killed before the file was written.
@@ -170,16 +171,31 @@ class ServedModel:
 
     def _watch(self, reply: Reply, before: Any) -> None:
         """Show what a request led to."""
-        self.monitor.changed()
+        self.changed()
         self._n_models += any(outcome.fields[0] in _TEACHING for outcome in reply.outcomes)
         if reply.promoted:
-            _log.warning("promoted: %s", reply.promoted)
+            self._decided(f"promoted: {reply.promoted}")
             self.n_promotions += 1
             self.inputs.serve(self.durable.service.model)
             self._keep_replaced()
         for learned in (reply, *reply.closed):
             if learned.feedback is not None:
                 self.monitor.learned(learned, self.durable.service.model, before)
+
+    def changed(self) -> None:
+        """Show what the service counts now."""
+        self._today.take(self._counted())
+        self.monitor.changed()
+
+    def _counted(self) -> dict[str, float]:
+        """What `Today` counts: also the lists drawn, and the sum of what they keep."""
+        service = self.durable.service
+        return {**service.counts(), **dict(zip(("drawn", "kept"), service._kept.tolist(), strict=True))}
+
+    def _decided(self, text: str) -> None:
+        """Say that another model serves, in the log and on the page."""
+        _log.warning(text)
+        self.monitor.decided(text)
 
     def _inputs(self) -> InputWatch:
         """What watches the features of queries, with the reference that was kept."""
@@ -294,7 +310,7 @@ class ServedModel:
             return 404, {"error": f"no model of that day is kept; there are {', '.join(days) or 'none (see --snapshots)'}"}
         status, answer = await self.replace(content)
         if status == 200:
-            _log.warning("rolled back to the model %s", "before" if which is None else f"with which {which} began")
+            self._decided(f"rolled back to the model {'before' if which is None else f'with which {which} began'}")
         return status, answer
 
     async def keep_snapshot(self) -> None:
@@ -336,7 +352,7 @@ class ServedModel:
         self._n_models += 1
         self._file = None
         self.monitor.forget()
-        self.monitor.changed()
+        self.changed()
         self.inputs.forget(done.features.__contains__)
         if self.inputs.has_reference:
             self._keep_reference()
@@ -363,6 +379,7 @@ class ServedModel:
         watched, before = self.monitor, to_bytes(service.replaced)
         self.monitor = Monitor(learned_measure(model), service._served, clicks=service.draws)
         self.monitor.n_drifts, self.monitor.version = watched.n_drifts, watched.version + 1
+        self.monitor.decisions = watched.decisions
         try:
             await on_disk
         except CommitError as error:
@@ -371,7 +388,7 @@ class ServedModel:
         try:
             await asyncio.to_thread(self.kept.put, before)
             await commits.checkpoint()
-            _log.warning("the model was replaced by a file of %d bytes", len(content))
+            self._decided(f"the model was replaced by a file of {len(content)} bytes")
         except (CommitError, OSError) as error:
             _log.error("a model was replaced, but only the journal has it yet: %s", error)
         return 200, {"replaced": True}
@@ -386,7 +403,7 @@ class ServedModel:
 
     def snapshot(self) -> dict[str, Any]:
         """The data of the page, for JSON."""
-        return {**self.figures(), **self.monitor.shown(self.durable.service.model)}
+        return {**self.figures(), **self.monitor.shown(self.durable.service.model), "today": self._today.figures()}
 
     def counts(self) -> collections.Counter[str]:
         """Counts since it was loaded into memory."""

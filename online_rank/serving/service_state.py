@@ -93,7 +93,8 @@ class ServiceState:
         integer("wait_bytes", wait_bytes, 1)
         flag("learn_served", learn_served)
         real("clock_skew", clock_skew, 0.0)
-        for each in (model,) if challenge is None else (model, challenge.model):
+        # A challenger within a budget learns from lists before it may serve.
+        for each in (model,) if challenge is None or challenge.keep is not None else (model, challenge.model):
             _require_met(each)
         self.model = model
         self.measure = measure

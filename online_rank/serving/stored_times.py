@@ -3,16 +3,16 @@
 import math
 from typing import Any
 
+from online_rank.base import Ranker
 from online_rank.base.forgetting import parts_of
 from online_rank.preprocessing.history import History
-from online_rank.rankers.fading import FadingRanker
 from online_rank.serving.evidence import DAY
 from online_rank.serving.protocol import RankingService
 
 
 def latest_time(service: RankingService) -> float:
     """The latest time that a service has stored; minus infinity if there is none."""
-    models = [each._at for parts in (_fading(service), _histories(service)) for each in parts if each._at is not None]
+    models = [each._at for each in (*_rankers(service), *_histories(service)) if each._at is not None]
     return max(service._pending.latest_time(), *models, service._evidence_day * DAY or -math.inf)
 
 
@@ -23,9 +23,9 @@ def set_back(service: RankingService, now: float) -> tuple[int, list[Any]]:
     -------
     How many there were, and the ids of the waiting queries among them, which are stored in rows of their own.
     """
-    ahead = [each for each in _fading(service) if each._at is not None and each._at > now]
-    for each in ahead:
-        each._at = now
+    ahead = [ranker for ranker in _rankers(service) if ranker._at > now]
+    for ranker in ahead:
+        ranker._at = now
     n_histories = sum([each.set_back(now) for each in _histories(service)])
     n, ids = service._pending.set_back(now)
     is_ahead = service._evidence_day * DAY > now
@@ -34,9 +34,10 @@ def set_back(service: RankingService, now: float) -> tuple[int, list[Any]]:
     return n + len(ahead) + n_histories + is_ahead, ids
 
 
-def _fading(service: RankingService) -> list[FadingRanker]:
-    """The rankers that remember the time of what they learned last."""
-    return [*parts_of(_models(service), FadingRanker)]
+def _rankers(service: RankingService) -> list[Any]:
+    """The rankers with half-lives in seconds, also those inside others, that have learned at some time."""
+    timed = (ranker for ranker in parts_of(_models(service), Ranker) if ranker.abilities.takes_time)
+    return [ranker for ranker in timed if getattr(ranker, "_at", None) is not None]
 
 
 def _histories(service: RankingService) -> list[History]:

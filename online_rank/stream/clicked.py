@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -20,7 +20,7 @@ from online_rank.stream.source import ReadError, ReadWarning
 from online_rank.stream.ubi import SESSION, TEXT, TIME, USER, UbiLog, is_ubi
 
 _KINDS = ("above", "place")
-Repeated: TypeAlias = Literal["error", "group"]
+Repeated: TypeAlias = Literal["error", "auto", "group"]
 #: This many first lists show whether positions begin at 0.
 _FIRST_LISTS, _FEWEST_LISTS = 100, 10
 
@@ -83,6 +83,10 @@ class ClickedLists(Lists, Iterator[tuple[Block, Clicks]]):
                 raise ReadError(f"{where(i)}: {what}; positions begin at 1")
         if not shown:
             return None
+        for i, j in pairwise(shown):
+            if positions[i] == positions[j]:
+                what = f"documents {docids[i]!r:.60} and {docids[j]!r:.60} are both at position {positions[i]}"
+                raise ReadError(f"{where(j)}: {what} ({where(i)})")
         # Documents with equal scores keep their order. Rankers would seem to foresee the order of the list shown.
         by_id = sorted(range(len(docids)), key=docids.__getitem__)
         ids = tuple(docids[i] for i in by_id)
@@ -255,7 +259,7 @@ def read_clicks(
         A model that has learned: the features are those that it has learned from, as far as they are there.
     repeated_qid
         `"group"` reads everything first, joins the rows of each list, and sorts lists by time, if `event_time` is given: for
-        logs in which a click comes after the rows of other lists. `"error"` refuses them.
+        logs in which a click comes after the rows of other lists. `"error"` refuses them. `"auto"` looks at the first rows.
     skip_bad
         The share of lists that may be left out because a row of theirs cannot be read (see `read`).
 

@@ -202,8 +202,6 @@ class Letor:
         numbered = self._first_id == 1 and width == self._usual
         names = () if numbered and watch is None else _numbered(self._first_id, width)
         y = np.where(np.abs(found.grades) <= _WHOLE, found.grades, 0.0).astype(np.int64)
-        if self._options.negative == "zero":
-            np.maximum(y, 0, out=y)
         columns = {row: f", column {at - found.meta[row, kernels.PLACE] + 1}" for row, (at, _) in found.faults.items()}
         step = n if width > WIDE else max(1, _BLOCK // max(1, width))
         for a in range(0, n, step or 1):

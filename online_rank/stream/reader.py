@@ -25,12 +25,9 @@ from online_rank.stream.source import FileRange, ReadError, ReadWarning, Text, f
 from online_rank.stream.tables import Table
 from online_rank.stream.values import MISSING_WORDS
 
-#: Number of first queries checked for ids that come back, so that memory does not grow with the stream.
-REMEMBERED = 100_000
-
 Negative: TypeAlias = Literal["error", "zero", "skip"]
 Missing: TypeAlias = Literal["error", "zero", "keep"]
-Repeated: TypeAlias = Literal["error", "warn", "new", "group"]
+Repeated: TypeAlias = Literal["error", "auto", "new", "group"]
 Sizes: TypeAlias = str | os.PathLike[str] | Sequence[int] | npt.NDArray[np.integer]
 
 
@@ -179,9 +176,17 @@ class Lists:
 
     def lists(self) -> Iterator[tuple[str, Rows]]:
         """The id of each list, and its rows. Bad ones are left out, as far as allowed."""
-        order = _Order(self._options.repeated_qid, self.plan)
+        found, mode = self.rows(), self._options.repeated_qid
+        if mode == "auto":
+            begin = [*itertools.islice(found, 1)]
+            found, mode = itertools.chain(begin, found), "group" if any(map(_is_unsorted, begin)) else "error"
+            if mode == "group":
+                by = " and ".join(map(repr, self.plan.all("event time") + self.plan.all("query")))
+                told = f"{begin[0].where(0)}: rows are not sorted by {by}; they are sorted here, which reads everything first"
+                warnings.warn(told, ReadWarning, stacklevel=6)
+        order = _Order(mode, self.plan)
         try:
-            for qid, rows in self._grouped() if self._options.repeated_qid == "group" else self._contiguous():
+            for qid, rows in self._grouped(found) if mode == "group" else self._contiguous(found):
                 order.notice(qid, rows)
                 self._n_lists += 1
                 if (fault := rows.fault) is None:
@@ -191,11 +196,11 @@ class Lists:
         finally:
             self._open.close()
 
-    def _contiguous(self) -> Iterator[tuple[str, Rows]]:
+    def _contiguous(self, found: Iterator[Rows]) -> Iterator[tuple[str, Rows]]:
         """The rows of each query, as long as it does not change."""
         parts: list[Rows] = []
         current, size = "", 0
-        for rows in self.rows():
+        for rows in found:
             for qid, (a, b) in zip(rows.qids, pairwise([*rows.starts, len(rows.y)]), strict=True):
                 if qid != current and parts:
                     yield current, joined(parts)
@@ -212,7 +217,7 @@ class Lists:
             what = f"query {qid} takes more than max_query_bytes={self._options.max_query_bytes} as an array"
             raise ReadError(f"{rows.where(len(rows.y) - 1)}: {what}")
 
-    def _grouped(self) -> Iterator[tuple[str, Rows]]:
+    def _grouped(self, given: Iterator[Rows]) -> Iterator[tuple[str, Rows]]:
         """The rows of each query together, queries in order of appearance, or of their first time.
 
         Features of tables go to a temporary file, so that memory holds only what else is known of each row.
@@ -221,7 +226,7 @@ class Lists:
         codes: list[np.ndarray] = []
         numbers: dict[str, int] = {}
         with tempfile.TemporaryFile(prefix="online_rank-") as file:
-            for rows in self.rows():
+            for rows in given:
                 found = [numbers.setdefault(qid, len(numbers)) for qid in rows.qids]
                 codes.append(np.repeat(found, np.diff([*rows.starts, len(rows.y)])))
                 if not self.is_letor:
@@ -254,12 +259,17 @@ class Lists:
         )
 
 
+def _is_unsorted(rows: Rows) -> bool:
+    """Whether the rows of a query do not follow each other, or a query is older than the one before it."""
+    return len({*rows.qids}) < len(rows.qids) or (rows.times is not None and bool((np.diff(rows.times[rows.starts]) < 0).any()))
+
+
 class _Order:
     """Checks the order of queries: whether one comes back, or is older than the one before it."""
 
     def __init__(self, mode: str, plan: Plan) -> None:
-        self._mode, self._plan = mode, plan
-        self._seen: set[str] | None = set() if mode in ("error", "warn") else None
+        self._plan = plan
+        self._seen: set[str] | None = set() if mode == "error" else None
         self._doubtful: set[str] = set()
         self._latest = -np.inf
 
@@ -274,18 +284,13 @@ class _Order:
         time = -np.inf if rows.times is None else rows.times[0]
         if time < self._latest:
             self._complain(f"{rows.where(0)}: query {qid} is older than the one before it", "event time")
-        elif qid in self._seen:
+        if qid in self._seen:
             self._complain(f"{rows.where(0)}: query {qid} comes back after another one", "query")
-        elif self._mode == "error" or len(self._seen) < REMEMBERED:
-            self._seen.add(qid)
+        self._seen.add(qid)
         self._latest = time
 
     def _complain(self, what: str, role: str) -> None:
-        remedy = f'sort the rows by {self._plan.of(role)!r}, or repeated_qid="group" (--group-by-qid) does it'
-        if self._mode == "error":
-            raise ReadError(f"{what}; {remedy}")
-        self._seen = None
-        warnings.warn(f"{what}, and is read as a separate query; {remedy}", ReadWarning, stacklevel=7)
+        raise ReadError(f'{what}; sort the rows by {self._plan.of(role)!r}, or repeated_qid="group" of read does it')
 
 
 class Queries(Lists, Iterator[tuple[Any, ...]]):
@@ -305,7 +310,7 @@ class Queries(Lists, Iterator[tuple[Any, ...]]):
 
     def __init__(self, sources: Sequence[Any], options: Options, group: Any) -> None:
         super().__init__(sources, options, group)
-        self.n_missing, self._twice, self._tells_missing = 0, False, options.tells_missing
+        self.n_missing, self._told = 0, set[str]()
         self._ahead: collections.deque[Rows] = collections.deque()
         self._error: ReadError | None = None
         self._found = self._made()
@@ -353,9 +358,12 @@ class Queries(Lists, Iterator[tuple[Any, ...]]):
 
     def _settled(self, rows: Rows) -> Rows:
         """A query as the options want it: negative grades, missing values, ids; none of its documents may be left."""
-        qid = rows.qids[0]
-        if self._options.negative == "skip" and (rows.y < 0).any():
-            rows = rows.taken(np.flatnonzero(rows.y >= 0), qid)
+        qid, below = rows.qids[0], rows.y < 0
+        if self._options.negative == "skip" and below.any():
+            rows = rows.taken(np.flatnonzero(~below), qid)
+        elif below.any():
+            self._warn_once("negative", f"{rows.where(int(below.argmax()))}: grades below 0 count as 0")
+            rows = rows._replace(y=np.maximum(rows.y, 0))
         # Copies, so that a stored query does not keep its block alive.
         docids = [""] * len(rows.y) if self._options.with_ids and not rows.docids else rows.docids
         rows = rows._replace(X=stacked([rows.X]), y=rows.y.copy(), docids=docids)
@@ -364,16 +372,18 @@ class Queries(Lists, Iterator[tuple[Any, ...]]):
             self.n_missing += int(np.count_nonzero(absent))
             if self._options.missing == "zero":
                 rows.X[absent] = 0.0
-                if self._tells_missing:
-                    self._tells_missing = False
+                if self._options.tells_missing:
                     what = "missing values count as 0, since the model does not take them"
-                    warnings.warn(f"{rows.where(0)}, the query there: {what}", ReadWarning, stacklevel=5)
+                    self._warn_once("missing", f"{rows.where(0)}, the query there: {what}")
         if (twice := first_repeated(docids)) is not None:
             _require_one_grade(qid, docids, rows.y)
-            if not self._twice:
-                self._twice = True
-                warnings.warn(f"query {qid} has document {twice!r} several times", ReadWarning, stacklevel=4)
+            self._warn_once("twice", f"query {qid} has document {twice!r} several times")
         return rows
+
+    def _warn_once(self, of: str, text: str) -> None:
+        if of not in self._told:
+            self._told.add(of)
+            warnings.warn(text, ReadWarning, stacklevel=5)
 
     def _query(self, rows: Rows) -> tuple[Any, ...]:
         options = self._options
@@ -519,9 +529,9 @@ def read(
         other, and is an error without one.
     repeated_qid
         How to treat an id that comes back after another one, or a query older than the one before it. "error" raises, and keeps
-        all ids in memory. "warn" reads a separate query, warns once, and keeps the first 100,000 ids. "new" reads a
-        separate query without a warning. "group" reads everything, joins the rows of each query, and sorts queries by
-        time if `event_time` is given.
+        all ids in memory. "new" reads a separate query. "group" reads everything, joins the rows of each query, and sorts
+        queries by time if `event_time` is given. "auto" does so, with a warning, if the first rows are not in order, and is
+        "error" otherwise.
     skip_bad
         The share of lists that may be left out because a row of theirs cannot be read, such as 0.001; one more is allowed.
         Each is reported by a warning that names the row, and counted in `n_bad`.

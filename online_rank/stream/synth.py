@@ -6,6 +6,7 @@ Each is an iterable of (X, y), X float64 of shape (m, d), y int64 of shape (m,),
 import abc
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -251,32 +252,17 @@ class Drifting(NoisyTeacher):
         *,
         drift_points: tuple[int, ...] = (500,),
         drift_width: int = 0,
-        n_features: int = 136,
-        n_documents: int | tuple[int, int] | str = "web",
-        noise: float = 0.5,
-        query_effect: float = 0.5,
-        grade_shares: tuple[float, ...] = WEB_GRADES,
-        seed: int = 0,
-        world_seed: int | None = None,
+        **kwargs: Any,
     ):
-        super().__init__(
-            n_queries,
-            n_features=n_features,
-            n_documents=n_documents,
-            noise=noise,
-            query_effect=query_effect,
-            grade_shares=grade_shares,
-            seed=seed,
-            world_seed=world_seed,
-        )
+        super().__init__(n_queries, **kwargs)
         arguments.integer("drift_width", drift_width, 0)
         points = [*drift_points]
         if any(b - a <= drift_width for a, b in itertools.pairwise(points)):
             raise ValueError(f"drift_points is {drift_points}; they must ascend by more than drift_width = {drift_width}")
         self.drift_points = drift_points
         self.drift_width = drift_width
-        rng = np.random.default_rng([world_of(seed, world_seed), 1])
-        self.teachers = np.stack([_unit(rng.standard_normal(n_features)) for _ in range(len(points) + 1)])
+        rng = np.random.default_rng([world_of(self.seed, self.world_seed), 1])
+        self.teachers = np.stack([_unit(rng.standard_normal(self.n_features)) for _ in range(len(points) + 1)])
 
     def _teacher_at(self, t: int) -> np.ndarray:
         index = int(np.searchsorted(self.drift_points, t, side="right"))

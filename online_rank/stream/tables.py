@@ -59,6 +59,8 @@ class Table:
         self.name = name_of(source)
         self._n_rows: int | None = None
         self._begin = self._n_read = 0
+        # Frames may have a column of this name.
+        self._place = source.place if hasattr(type(source), "place") else lambda row: f"{self.name}, row {row}"
         self._text = text
         self.is_text, self._is_json = fmt in ("csv", "tsv"), fmt == "json"
         self._decimal_comma = self.of_queries = False
@@ -121,7 +123,7 @@ class Table:
     def _numbered(self, tables: Iterator[Any]) -> Iterator[Batch]:
         for rows in tables:
             row = self._begin + self._n_read + 1
-            yield Batch(rows, lambda i, row=row: f"{self.name}, row {row + i}")  # type: ignore[misc]
+            yield Batch(rows, lambda i, row=row: self._place(row + i))  # type: ignore[misc]
             self._n_read += len(rows)
 
     def _of_csv(self, text: Text, quoted: bool) -> Iterator[Batch]:

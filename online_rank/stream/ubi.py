@@ -51,7 +51,12 @@ class UbiLog:
         self.lines: list[str] = []
         self.events = {_SHOWN: 0.0, **(EVENTS if events is None else events)}
         self.schema: Mapping[str, Any] = {}
-        self._table = _Joined(self, sources).table()
+        self._places: list[str] = []
+        self._table = _Joined(self, sources).table(self._places)
+
+    def place(self, row: int) -> str:
+        """The file and the line of a row, counted from 1, for messages."""
+        return self._places[row - 1]
 
     def to_arrow(self) -> Any:
         """The rows."""
@@ -69,12 +74,13 @@ def is_ubi(sources: Sequence[Any]) -> bool:
 
 
 class _Shown(NamedTuple):
-    """An impression: where a document was shown, when, and what is known of it."""
+    """An impression: where a document was shown, when, what is known of it, and its place in the files."""
 
     position: int
     time: float
     application: str
     features: dict[str, Any]
+    where: str
 
 
 class _Joined:
@@ -83,9 +89,9 @@ class _Joined:
     def __init__(self, log: UbiLog, sources: Sequence[Any]) -> None:
         self._log = log
         #: By the id of the query: its record; its impressions by document; its other events; its keys.
-        self._queries: dict[str, tuple[float | None, list[str]]] = {}
+        self._queries: dict[str, tuple[float | None, list[str], str]] = {}
         self._shown: dict[str, dict[str, _Shown]] = {}
-        self._acts: dict[str, list[tuple[str, str, float]]] = {}
+        self._acts: dict[str, list[tuple[str, str, float, str]]] = {}
         self._keys: dict[str, dict[str, str]] = {}
         self._count: Counter[str] = Counter()
         for source in sources:
@@ -101,7 +107,7 @@ class _Joined:
                     time = None if record.get("timestamp") in (None, "") else _seconds(record["timestamp"], where)
                     query = self._note(record, where)
                     if query:
-                        self._queries[query] = time, _hits(record, where)
+                        self._queries[query] = time, _hits(record, where), where
                     self._count["queries without an id"] += not query
 
     def _note(self, record: Mapping[str, Any], where: str) -> str:
@@ -109,8 +115,9 @@ class _Joined:
         query = _id(record.get("query_id"), where)
         keys = self._keys.setdefault(query, {})
         for name, fields in _KEYS.items():
-            if name not in keys and (value := next((text for field in fields if (text := _id(record.get(field), where))), "")):
-                keys[name] = value
+            value = next((text for field in fields if (text := _id(record.get(field), where))), "")
+            if value and keys.setdefault(name, value) != value and len(fields) == 1:
+                self._count[f"values of {name} that differ from the first of their query"] += 1
         return query
 
     def _add_event(self, record: Mapping[str, Any], where: str) -> None:
@@ -125,7 +132,7 @@ class _Joined:
         time = _seconds(record.get("timestamp"), where)
         self._note(record, where)
         if kind != _SHOWN:
-            self._acts.setdefault(query, []).append((document, kind, time))
+            self._acts.setdefault(query, []).append((document, kind, time, where))
             return
         position = _position(_at(record, _ORDINAL), where)
         if position is None:
@@ -136,15 +143,15 @@ class _Joined:
         if before is not None and before.position != position:
             self._count["impressions of a document that their list shows elsewhere, earlier"] += 1
         if before is None or time < before.time:
-            shown[document] = _Shown(position, time, _id(record.get("application"), where), _features(record))
+            shown[document] = _Shown(position, time, _id(record.get("application"), where), _features(record), where)
 
-    def table(self) -> Any:
-        """The rows as a table of Arrow. Raises ReadError without lists."""
+    def table(self, row_places: list[str]) -> Any:
+        """The rows as a table of Arrow, whose places in the files are added to a list. Raises ReadError without lists."""
         from_zero = {one.application for shown in self._shown.values() for one in shown.values() if one.position == 0}
-        lists: list[tuple[float, list[dict[str, Any]]]] = []
+        lists: list[tuple[float, list[tuple[dict[str, Any], str]]]] = []
         returned = 0
         for query in dict.fromkeys([*self._queries, *self._shown]):
-            time, hits = self._queries.get(query, (None, []))
+            time, hits, where = self._queries.get(query, (None, [], ""))
             shown, acts = self._shown.get(query), self._acts.pop(query, [])
             if shown is None:
                 places = {hit: place for place, hit in enumerate(hits, start=1)}
@@ -155,17 +162,17 @@ class _Joined:
                 self._count["events of queries without a list"] += len(acts)
                 continue
             if time is None:
-                time = min([one.time for one in (shown or {}).values()] + [at for _, _, at in acts], default=0.0)
+                time = min([one.time for one in (shown or {}).values()] + [at for _, _, at, _ in acts], default=0.0)
             keys = {"query": query, **dict.fromkeys(_KEYS, ""), **self._keys[query]}
-            rows = [
-                keys | {"document": document, "position": places[document], "click": _SHOWN, TIME: time}
-                | (shown[document].features if shown else {})
-                for document in sorted(places, key=places.__getitem__)
-            ]  # fmt: skip
-            for document, kind, at in acts:
+            rows = []
+            for document in sorted(places, key=places.__getitem__):
+                features, there = (shown[document].features, shown[document].where) if shown else ({}, where)
+                row = {"document": document, "position": places[document], "click": _SHOWN, TIME: time}
+                rows.append((keys | row | features, there))
+            for document, kind, at, there in acts:
                 if document in places:
                     row = {"document": document, "position": places[document], "click": kind, TIME: max(at, time)}
-                    rows.append(keys | row)
+                    rows.append((keys | row, there))
                 else:
                     self._count["events on documents that their list does not show"] += 1
             lists.append((time, rows))
@@ -173,7 +180,9 @@ class _Joined:
         if not lists:
             raise ReadError(f"{self._log.name}: no lists: neither events {_SHOWN!r} nor query_response_hit_ids")
         self._say(len(lists), returned, from_zero)
-        return of_dicts([row for _, rows in sorted(lists, key=lambda one: one[0]) for row in rows])
+        every = [row for _, rows in sorted(lists, key=lambda one: one[0]) for row in rows]
+        row_places += [there for _, there in every]
+        return of_dicts([row for row, _ in every])
 
     def _say(self, n: int, returned: int, from_zero: set[str]) -> None:
         say = self._log.lines.append

@@ -110,8 +110,7 @@ def grades_of(values: Any, negative: str, faults: Faults, column: str) -> np.nda
             else f"the grade {numbers[i]:g} is not an integer >= 0, in column {column!r}"
         ),
     )
-    grades = np.where(good, numbers, 0.0).astype(np.int64)
-    return np.maximum(grades, 0) if negative == "zero" else grades
+    return np.where(good, numbers, 0.0).astype(np.int64)
 
 
 def ids_of(values: Any, role: str, faults: Faults, field: Any) -> Any:

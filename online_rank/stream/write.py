@@ -11,9 +11,6 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from online_rank import arguments
-from online_rank.support.progress import progress as shown_progress
-
 
 def write_letor(
     file: str | os.PathLike[str] | IO[bytes] | IO[str],
@@ -22,10 +19,6 @@ def write_letor(
     qid: Sequence[Any] | np.ndarray | None = None,
     *,
     docid: Sequence[str] | None = None,
-    digits: int | None = None,
-    sparse: bool = False,
-    zero_based: bool = False,
-    progress: bool | None = None,
 ) -> None:
     r"""Write documents as LETOR text, one line each.
 
@@ -33,22 +26,14 @@ def write_letor(
     ----------
     file : path or file object
         The output. A path that ends in ``.gz`` is compressed. To append, pass a file opened for appending.
-    X : (n, d) float array, or pandas, polars or pyarrow table
-        Features, finite. A table's columns are features 1, 2, ... in their order.
+    X : (n, d) float array
+        Features, finite; columns are features 1, 2, ... Numbers read back are the same to the last bit.
     y : (n,) integers >= 0
-        Grades, or a column of a table, which may have a nullable type.
+        Grades.
     qid : (n,) integers or strings without white space or #, optional
         Ids of the queries. Without them, readers need the sizes of the groups.
     docid : (n,) str, optional
         Written as ``#docid = X``.
-    digits : int, optional
-        Significant digits. By default as many as needed to read exactly the same numbers back.
-    sparse : bool
-        Whether to leave out zeros.
-    zero_based : bool
-        Whether feature ids start at 0 instead of 1.
-    progress : bool, optional
-        Whether to show a progress bar on stderr (extra `cli`); by default on a terminal only.
 
     Raises
     ------
@@ -65,10 +50,10 @@ def write_letor(
     2 qid:a 1:0.5 2:0 #docid = x
     0 qid:a 1:0.1 2:3 #docid = y
     """
-    arguments.integer("digits", digits, 1, optional=True)
-    arguments.flag("sparse", sparse)
-    arguments.flag("zero_based", zero_based)
-    X, y = _as_features(X), _as_numbers("y", y)
+    X, y = np.asarray(X), np.asarray(y)
+    for what, values in (("X", X), ("y", y)):
+        if values.dtype.kind not in "biuf":
+            raise TypeError(f"{what} has dtype {values.dtype}; it holds numbers")
     if X.ndim != 2 or y.shape != (len(X),):
         raise ValueError(f"X must be (n, d) and y (n,), not {X.shape} and {y.shape}")
     if not np.isfinite(X).all():
@@ -93,28 +78,16 @@ def write_letor(
                 raise ValueError(f"docid[{i}] is {name!r}: an id is not empty and has no white space")
         tails = [f" #docid = {name}" for name in docid]
 
-    labels = [f" {column + (not zero_based)}:" for column in range(X.shape[1])]
-    form = "%s" if digits is None else f"%.{digits}g"
-    dense = "".join(label + form for label in labels)
+    form = "".join(f" {j}:%s" for j in range(1, X.shape[1] + 1))
     with ExitStack() as stack:
         if isinstance(file, str | os.PathLike):
             opener = gzip.open if os.fspath(file).endswith(".gz") else open
             file = stack.enter_context(opener(file, "wt", encoding="utf-8", newline="\n"))
         is_text = isinstance(file, io.TextIOBase)
-        show = stack.enter_context(shown_progress("writing", len(X), "documents", progress))
-        for done, (head, row, tail) in enumerate(zip(heads, X, tails, strict=True)):
-            values = row.tolist()
-            if digits is None:
-                # The shortest text that reads back exactly; integers without ".0", as usual in LETOR files.
-                values = [repr(v).removesuffix(".0") for v in values]
-            if sparse:
-                columns = np.flatnonzero(row).tolist()
-                body = "".join([labels[column] + form % values[column] for column in columns])
-            else:
-                body = dense % tuple(values)
-            line = f"{head}{body}{tail}\n"
+        for head, row, tail in zip(heads, X, tails, strict=True):
+            # The shortest text that reads back exactly; integers without ".0", as usual in LETOR files.
+            line = f"{head}{form % tuple(repr(value).removesuffix('.0') for value in row.tolist())}{tail}\n"
             file.write(line if is_text else line.encode())  # type: ignore[arg-type]
-            show(done)
 
 
 def run_lines(qid: str, docids: Sequence[str], scores: Sequence[float], tag: str) -> list[str]:
@@ -160,34 +133,3 @@ def write_run(path: str | os.PathLike[str], run: Mapping[str, Mapping[str, float
     new = Path(f"{os.fspath(path)}.new")
     new.write_text("".join(lines), encoding="utf-8")
     new.replace(path)
-
-
-def _as_features(X: Any) -> np.ndarray:
-    """Features as an array, including tables with nullable columns."""
-    import narwhals
-
-    if not narwhals.dependencies.is_into_dataframe(X):
-        return _as_numbers("X", X)
-    frame = narwhals.from_native(X, eager_only=True)
-    columns = [_as_numbers(f"column {name!r}", frame.get_column(name).to_native(), float) for name in frame.columns]
-    return np.column_stack(columns) if columns else np.empty((len(frame), 0))
-
-
-def _as_numbers(name: str, values: Any, dtype: Any = None) -> np.ndarray:
-    """A column as an array of numbers. Raises ValueError that names the column, and the row of a missing value."""
-    import narwhals
-
-    if not narwhals.dependencies.is_into_series(values):
-        array = np.asarray(values, dtype)
-        if array.dtype.kind not in "biuf":
-            raise TypeError(f"{name} has dtype {array.dtype}; it holds numbers")
-        return array
-    series = narwhals.from_native(values, series_only=True)
-    missing = series.is_null().to_numpy()
-    if missing.any():
-        raise ValueError(f"{name}, row {int(missing.argmax())}: the value is missing")
-    if not (series.dtype.is_numeric() or series.dtype == narwhals.Boolean):
-        raise TypeError(f"{name} is of type {series.dtype}; it holds numbers")
-    array = series.to_numpy()
-    # pandas converts columns of nullable types to objects.
-    return array.astype(dtype or (np.int64 if series.dtype.is_integer() else np.float64)) if array.dtype == object else array

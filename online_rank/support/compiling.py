@@ -5,7 +5,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
 
 #: Seconds between two lines of a program whose output is not a terminal.
 _EVERY = 5.0
@@ -26,50 +25,33 @@ class _State:
 _state = _State()
 _installing = threading.Lock()
 _watching = False
-_listener: Any = None
 
 
 def watch_compilation() -> None:
-    """Start listening to numba's compile events once this process compiles something; a second call does nothing.
+    """Keep track of what this process compiles from now on; a second call does nothing.
 
     A process whose kernels all come from an object file imports no numba for this.
     """
     global _watching
-    from online_rank._kernels._jit import on_first_compilation
+    from online_rank._kernels._jit import on_compilation
 
     with _installing:
-        if _watching:
-            return
-        _watching = True
-        if "numba" in sys.modules:
-            _listen()
-        else:
-            on_first_compilation(_listen)
+        if not _watching:
+            _watching = True
+            on_compilation(_note)
 
 
-def _listen() -> None:
-    global _listener
-    import numba
-
-    # As in `_jit._watch`: numba may be half imported, by another thread.
-    event = numba.core.event
-
-    class Listener(event.Listener):
-        def on_start(self, event: Any) -> None:
-            if not _state.names:
-                _state.since = time.monotonic()
-            _state.names.append(event.data["dispatcher"].py_func.__name__)
-
-        def on_end(self, event: Any) -> None:
-            if not _state.names:
-                return  # It began before we started listening.
-            _state.names.pop()
-            if not _state.names:
-                _state.spent += time.monotonic() - _state.since
-
-    _listener = Listener()
-    # numba passes the event during which a listener is registered to that listener too.
-    event.register("numba:compile", _listener)
+def _note(name: str | None) -> None:
+    """Numba begins to compile a kernel, or is done with one (None), which may have begun before anybody listened."""
+    names = _state.names
+    if name is not None:
+        if not names:
+            _state.since = time.monotonic()
+        names.append(name)
+    elif names:
+        names.pop()
+        if not names:
+            _state.spent += time.monotonic() - _state.since
 
 
 def compiling() -> str | None:

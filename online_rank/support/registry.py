@@ -68,6 +68,7 @@ _NAMES = {
     "rankers.blend": ("BlendRanker",),
     "rankers.boosted": ("BoostedRanker",),
     "rankers.click_perceptron": ("ClickPerceptron",),
+    "rankers.click_ridge": ("ClickRidge",),
     "rankers.direct": ("DirectRanker",),
     "rankers.examined": ("ExaminedRanker",),
     "rankers.gradient": ("GradientRanker",),

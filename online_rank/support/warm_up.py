@@ -1,6 +1,5 @@
 """Compiles kernels ahead of time: models are made by their public names, as users make them."""
 
-import contextlib
 import itertools
 import os
 import subprocess
@@ -21,11 +20,11 @@ _EVERY = 5.0
 def warm_up(*models: Any) -> None:
     """Compile the kernels that learning and ranking need ahead of time, for example while building a container image.
 
-    A wheel for Linux contains compiled kernels, so there is nothing to do. In a checkout on Linux, a call without models
-    compiles the kernels of all rankers into one file in the user's cache folder (or in `ONLINE_RANK_CACHE_DIR`), which later
-    processes load in milliseconds and without numba; this takes one to two minutes. On other systems, and for given models,
-    numba compiles the kernels and caches them next to the package if that folder is writable, otherwise in its own cache folder
-    (`NUMBA_CACHE_DIR`). `online-rank --version` says which is in use.
+    A wheel for a system and a processor contains compiled kernels, so there is nothing to do. In a checkout, a call without
+    models compiles the kernels of all rankers into one file in the user's cache folder (or in `ONLINE_RANK_CACHE_DIR`), which
+    later processes load in milliseconds and without numba; this takes one to two minutes. On systems and processors without
+    such files, and for given models, numba compiles the kernels and caches them next to the package if that folder is writable,
+    otherwise in its own cache folder (`NUMBA_CACHE_DIR`). `online-rank --version` says which is in use.
 
     Parameters
     ----------
@@ -48,7 +47,9 @@ def warm_up(*models: Any) -> None:
 
     if not models and loading.is_missing():
         if _build(loading.cache_folder(), loading.targets()[:1]):
-            raise RuntimeError("the kernels could not be compiled ahead of time; the output above says why")
+            raise RuntimeError(
+                "the kernels could not be compiled ahead of time, as the output above says; ONLINE_RANK_JIT=1 uses numba"
+            )
         return
     chosen = models or (PerceptronRanker(), StreamQuantileMap() | PerceptronRanker(), GradientRanker())
     for dtype, model in itertools.product((np.float64, np.float32), chosen):
@@ -75,37 +76,6 @@ def _use(model: Any, x: Any, grades: Any, served: Any = None) -> None:
         learner.predict_many(x, qid)
         for name in ("ndcg@10", "map"):
             o.metrics.metric(name).update(grades, learner.predict_one(x))
-
-
-@contextlib.contextmanager
-def perceptron_compiled_meanwhile() -> Iterator[None]:
-    """A context during which another process compiles the perceptron, which takes longer than the other kernels of the default.
-
-    This process compiles the others meanwhile, and waits for the perceptron where it needs it. Does nothing where an object
-    file is used, and with one core, on which two processes gain nothing. numba is not imported for this: the other process
-    should begin first.
-    """
-    from online_rank._kernels.ahead import loading
-
-    if loading.why_not() is None or (os.cpu_count() or 1) < 2:
-        yield
-        return
-    # What it prints, and whether it fails, does not matter: then this process compiles the perceptron.
-    command = [sys.executable, "-m", "online_rank.support.warm_up", "--perceptron"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as other:
-        try:
-            yield
-        finally:
-            other.kill()
-
-
-def _compile_perceptron() -> None:
-    """Compile the perceptron for the columns of a quantile map."""
-    from online_rank import PerceptronRanker
-
-    ranker = PerceptronRanker()
-    for _ in range(2):
-        ranker.learn_one(np.arange(12, dtype=np.float32).reshape(4, 3) % 5, np.array([0, 1, 2, 0]))
 
 
 def models() -> Iterator[Any]:
@@ -274,8 +244,10 @@ if __name__ == "__main__":
     elif sys.argv[1:] == ["--try"]:
         warnings.simplefilter("ignore")
         _use_everything()
-    elif sys.argv[1:] == ["--perceptron"]:
-        _compile_perceptron()
     else:
-        # python -m online_rank.support.warm_up FOLDER TARGET [KERNEL ...]; several targets are separated by commas.
-        sys.exit(_build(Path(sys.argv[1]), sys.argv[2].split(","), sys.argv[3:]))
+        # python -m online_rank.support.warm_up FOLDER [TARGET [KERNEL ...]]: targets are separated by commas; by default all of
+        # this system and processor.
+        from online_rank._kernels.ahead.loading import family
+
+        folder, *rest = sys.argv[1:]
+        sys.exit(_build(Path(folder), rest[0].split(",") if rest else family(), rest[1:]))

@@ -12,9 +12,9 @@ pair_weight
 reduction
     `"mean"` divides by the sum of all w_ij, so that every query counts alike; `"sum"` does not.
 
-A loss of your own is a function (s, y) -> (value, gradient), in plain Python or compiled by `numba.njit`, or an object with a
-method `value_and_gradient` (`Loss`): rankers take it as `surrogate=`. Registered by name (`online_rank.register`), it can stand
-in model files, which hold the name and the loss's settings, never code.
+A loss of your own is a function (s, y) -> (value, gradient), or an object with a method `value_and_gradient` (`Loss`): rankers
+take it as `surrogate=`. Registered by name (`online_rank.register`), it can stand in model files, which hold the name and the
+loss's settings, never code.
 
 References
 ----------
@@ -22,7 +22,7 @@ References
 [DR] Köppel et al., *Pairwise Learning to Rank by Neural Networks Revisited*, 2019.
 """
 
-from online_rank.surrogates.builtin import Surrogate, hinge, lambdarank, listnet, logistic, slam, squared, structured
+from online_rank.surrogates.builtin import Surrogate, hinge, lambdarank, listnet, logistic, slam, squared
 from online_rank.surrogates.own import Loss
 
-__all__ = ["Loss", "Surrogate", "hinge", "lambdarank", "listnet", "logistic", "slam", "squared", "structured"]
+__all__ = ["Loss", "Surrogate", "hinge", "lambdarank", "listnet", "logistic", "slam", "squared"]

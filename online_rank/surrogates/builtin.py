@@ -24,9 +24,9 @@ class Surrogate:
     Attributes
     ----------
     name
-        `"slam"`, `"hinge"`, `"logistic"`, `"squared"`, `"listnet"`, `"lambdarank"` or `"structured"`.
+        `"slam"`, `"hinge"`, `"logistic"`, `"squared"`, `"listnet"` or `"lambdarank"`.
     measure
-        The measure that SLAM, LambdaRank and the structured margins approximate. With average precision every surrogate sees
+        The measure that SLAM and LambdaRank approximate. With average precision every surrogate sees
         two grades: relevant and not relevant.
     margin, margin_scale, within_grade, output, pairs, pair_weight, reduction
         See the functions; a surrogate uses the parameters that its function takes.
@@ -283,29 +283,3 @@ def lambdarank(measure: str = "ndcg@10", *, output: str = "half_tanh") -> Surrog
     True
     """
     return Surrogate("lambdarank", measure, output=output)
-
-
-def structured(measure: str = "ndcg@10") -> Surrogate:
-    r"""Structured margins: an upper bound on the loss that looks for the worst ranking :math:`\pi`.
-
-    .. math:: \phi(s, R) = \max_\pi \; 1 - M(\pi, R) + F(s, \pi) - F(s, \pi_R), \qquad \pi_R \text{ an ideal ranking}.
-
-    For (linear) NDCG, of Chapelle, Le & Smola 2007: :math:`F = \sum_i \max(0, k + 1 - \pi(i)) s_i`, k the cutoff or m; for
-    :math:`\pi_R` averaged over its free choices within grades. The maximum is found by assignment, in O(k^2 m); the l1 constant
-    is k (k + 1), which grows with m without a cutoff.
-
-    For average precision, of Yue et al. 2007: :math:`F = \frac{1}{r (m - r)} \sum_{ij} \pm (s_i - s_j)`, + where :math:`\pi`
-    puts i first. The maximum is found by their greedy argument, in O(r (m - r)); the l1 constant is 4.
-
-    Parameters
-    ----------
-    measure
-        M.
-
-    Examples
-    --------
-    >>> from online_rank.surrogates import structured
-    >>> structured("ap").value([0.0, 0.0], [1, 0])
-    0.5
-    """
-    return Surrogate("structured", measure)

@@ -4,7 +4,6 @@ import copy
 import ctypes
 import functools
 import math
-import sys
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
@@ -32,8 +31,7 @@ class Loss(Protocol):
     """What a loss of your own with settings offers; without settings a function (s, y) -> (value, gradient) is enough.
 
     To save models with it, register its class (`online_rank.register`): a file then holds the name and the arguments of the
-    constructor, which are attributes of the same names; a frozen dataclass has all that. An attribute `compiled`, if it has
-    one, is a function (s, y) -> (value, gradient) made by `numba.njit`, which kernels call without Python.
+    constructor, which are attributes of the same names; a frozen dataclass has all that.
 
     Examples
     --------
@@ -95,7 +93,7 @@ class OwnLoss:
         """The arguments of a kernel with the function's address, valid as long as this object lives."""
         self._error = None
         integers = arguments[0].copy()
-        integers[-1] = self._address
+        integers[-1] = ctypes.cast(self._entry, ctypes.c_void_p).value
         return integers, arguments[1]
 
     def raise_failure(self) -> None:
@@ -113,13 +111,7 @@ class OwnLoss:
         return self.loss.value_and_gradient if isinstance(self.loss, Loss) else self.loss
 
     @functools.cached_property
-    def _address(self) -> int:
-        compiled = getattr(self.loss, "compiled", self.loss)
-        self._entry = _compiled(compiled, self._in_python, self.name) if _is_compiled(compiled) else self._in_python
-        return self._entry.address if hasattr(self._entry, "address") else ctypes.cast(self._entry, ctypes.c_void_p).value or 0
-
-    @functools.cached_property
-    def _in_python(self) -> Any:
+    def _entry(self) -> Any:
         return _C_FUNCTION(self._call)
 
     def _call(self, s: int, y: int, m: int, gradient: int) -> int:
@@ -157,47 +149,6 @@ def learned_by(own: OwnLoss | None, arguments: KernelArguments, learn: Callable[
     if own is not None and learned < n_queries:
         own.raise_failure()
     return learned
-
-
-def _is_compiled(function: Any) -> bool:
-    """Whether it is a function made by `numba.njit`."""
-    if "numba" not in sys.modules:
-        return False
-    from numba.core.registry import CPUDispatcher
-
-    return isinstance(function, CPUDispatcher)
-
-
-def _compiled(function: Any, in_python: Any, name: str) -> Any:
-    """A C function around a compiled one. A query for which that fails is given to Python, which knows the reason."""
-    import numba
-    from numba import types
-
-    signature = types.int64(types.voidptr, types.voidptr, types.int64, types.voidptr)
-
-    def call(s, y, m, gradient):
-        out = numba.carray(gradient, (m,), np.float64)
-        done = 1
-        try:
-            value, slopes = function(numba.carray(s, (m,), np.float64), numba.carray(y, (m,), np.int64))
-            if slopes.shape[0] == m and math.isfinite(value):
-                for i in range(m):
-                    out[i] = slopes[i]
-                    if not math.isfinite(slopes[i]):
-                        done = 0
-            else:
-                done = 0
-        except Exception:
-            done = 0
-        return done if done == 1 else in_python(s, y, m, gradient)
-
-    try:
-        return numba.cfunc(signature)(call)
-    except numba.core.errors.NumbaError as error:
-        raise TypeError(
-            f"surrogate {name!r} is compiled, but numba cannot call it with arrays float64 (m,) and int64 (m,) and take "
-            f"(value, gradient) from it: {error}"
-        ) from None
 
 
 def resolve(surrogate: Any, measure: str, **of_name: Any) -> tuple[KernelArguments, OwnLoss | None]:

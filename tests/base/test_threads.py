@@ -20,10 +20,10 @@ from online_rank import (
 )
 from online_rank.base import parts_of, steps_of
 from online_rank.base.lock import Locked, locked
-from online_rank.checks._threads import methods_hold_the_lock, one_lock
 from online_rank.metrics import NDCG
 from online_rank.query import SparseRows
 from online_rank.storage.files import from_bytes, to_bytes
+from tests.checks.locks import methods_hold_the_lock, one_lock
 from tests.helpers import state_of
 
 N_QUERIES = 400

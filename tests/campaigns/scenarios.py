@@ -143,7 +143,7 @@ def _others() -> dict[str, Callable[[], Scenario]]:
         "perceptron: sparse": on_arrays(PerceptronRanker, sparse),
         "gradient: sparse": on_arrays(lambda: online_rank.GradientRanker(), sparse),
         "direct: block": on_arrays(lambda: online_rank.DirectRanker((4,), seed=1), many),
-        "direct: weighted": on_arrays(lambda: online_rank.DirectRanker((4, 3), accumulate=2, seed=1), one),
+        "direct: weighted": on_arrays(lambda: online_rank.DirectRanker((4, 3), seed=1), one),
         "scaler | direct: weighted": on_arrays(lambda: StreamScaler() | online_rank.DirectRanker((4,), seed=1), one),
         "boosted: tree": on_arrays(lambda: BoostedRanker(depth=2, window=8, rate=10.0), many),
         "hashed: block": on_arrays(lambda: HashedFeatures(4) | PerceptronRanker(), many),

@@ -85,7 +85,6 @@ class _Client:
 
     def __init__(self, app: RankingApp) -> None:
         self._app = app
-        self.n_answered = 0
 
     async def post(self, path: str, tenant: bytes, body: bytes) -> None:
         """Raises RuntimeError where a request is not accepted."""
@@ -102,7 +101,6 @@ class _Client:
         await self._app(scope, receive, send)
         if sent[0]["status"] != 200:
             raise RuntimeError(f"{path}: {sent}")
-        self.n_answered += 1
 
 
 async def _soak(n_queries: int, seed: int, plan: FeedbackPlan | None, feedback: Feedback) -> Found:

@@ -21,25 +21,22 @@ from online_rank import (
 from online_rank.base.transformer import QueryTransformer
 from online_rank.checks import CheckFailed, check_ranker, check_transformer, yield_checks
 from tests.checks.planted import FAULTS, Plain, documented_ranker
-from tests.models import HAS_TORCH, NOT_CHECKED, NOT_SAVED, REGISTRY, is_ranker, parts_of, variants
-
-#: Checks that hand in arrays of other types and layouts, as data frames do, too. numba compiles the kernels again for each.
-OTHER_ARRAYS = {"arrays_of_all_kinds", "float32", "frames"}
+from tests.checks.reading import INHERITED, OTHER_ARRAYS, all_checks
+from tests.models import HAS_TORCH, NOT_CHECKED, NOT_SAVED, REGISTRY, parts_of, variants
 
 
 @pytest.mark.parametrize("name", variants(REGISTRY))
 def test_contract(name):
-    for check in yield_checks(REGISTRY[name]()):
-        if check.name not in OTHER_ARRAYS:
-            check()
+    for check in all_checks(REGISTRY[name](), INHERITED):
+        check()
 
 
 @pytest.mark.parametrize(
     "name", ["ridge", *(pytest.param(name, marks=pytest.mark.slow) for name in REGISTRY if name != "ridge")]
 )
-def test_the_whole_contract(name):
-    model = REGISTRY[name]()
-    (check_ranker if is_ranker(model) else check_transformer)(model)
+def test_arrays_of_other_kinds(name):
+    for function in OTHER_ARRAYS:
+        function(REGISTRY[name]())
 
 
 def test_every_public_class_is_in_the_registry():
@@ -70,6 +67,7 @@ def test_all_but_the_named_ones_can_be_saved(name, tmp_path):
 
 
 def test_other_models_are_refused():
+    check_transformer(StreamScaler())
     with pytest.raises(TypeError, match="check_ranker checks rankers"):
         check_ranker(StreamScaler())
     with pytest.raises(TypeError, match="check_transformer checks transformers"):
@@ -81,7 +79,7 @@ def test_other_models_are_refused():
 def failed(model, name=None):
     """Names of the checks that fail, of all or of those called `name`."""
     names = []
-    for check in yield_checks(model):
+    for check in all_checks(model):
         if name not in (None, check.name):
             continue
         try:
@@ -158,7 +156,7 @@ def test_the_ranker_of_the_documentation_fails_once_it_forgets_its_weights(spoil
 
 
 def test_every_check_of_ours_finds_a_fault():
-    ours = {check.name for check in yield_checks(Plain()) if not check.name.startswith("river.")}
+    ours = {check.name for check in all_checks(Plain()) if not check.name.startswith("river.")}
     assert ours - set(FAULTS.values()) == {"files"}  # A class of the user's own cannot be saved; see below.
 
 

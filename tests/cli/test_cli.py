@@ -19,7 +19,7 @@ import pytest
 import online_rank
 from online_rank import AdditiveRanker, BlendRanker, History, load, rank_one, read
 from online_rank._kernels.ahead.loading import in_use
-from online_rank.base import steps_of
+from online_rank.base import ranker_of, steps_of
 from online_rank.cli import serve
 from online_rank.cli.options import Service
 from online_rank.cli.positions import how_it_serves
@@ -192,7 +192,7 @@ def test_evaluate(files, run):
         (["evaluate", "no.npz", "{a}"], "no.npz: No such file or directory"),
         (["rank", "{metric}", "{a}"], "holds a MAP, not a model that ranks"),
         (["trian"], "No such command"),
-        (["demo", "--queries", "1"], "--queries"),
+        (["demo", "--queries", "1"], "No such option: --queries"),
     ],
 )
 def test_errors_are_one_line_and_exit_code_2(files, run, arguments, message):
@@ -269,7 +269,7 @@ def test_an_interrupt_waits_for_an_import_and_is_not_lost_in_it(tmp_path):
         "import contextlib, time\nprint('importing', flush=True)\n"
         "with contextlib.suppress(KeyboardInterrupt):\n    time.sleep(0.5)\n    print('imported', flush=True)\n"
     )
-    arguments, options = command("--import", "slow", "demo", "--queries", 240, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    arguments, options = command("--import", "slow", "demo", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
     with subprocess.Popen(arguments, **options, env={**os.environ, "PYTHONPATH": path}) as process:
         assert process.stdout.readline() == b"importing\n"
@@ -317,14 +317,29 @@ cli.main([])
     assert (done.returncode, done.stderr) == (130, b"")
 
 
+def test_an_interrupt_while_the_process_ends_changes_no_exit_code():
+    code = """
+import signal, sys
+from online_rank import cli
+
+leave = sys.exit
+cli._run = lambda _: 3
+sys.exit = lambda code: (signal.raise_signal(signal.SIGINT), leave(code))
+cli.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (3, b"")
+
+
 def test_other_errors_of_callbacks_are_printed():
     code = "from online_rank import cli; cli._run = lambda _: ctypes.CFUNCTYPE(None)(lambda: 1 / 0)() or 0; cli.main([])"
     done = subprocess.run([sys.executable, "-c", f"import ctypes; {code}"], capture_output=True, timeout=60)
     assert (done.returncode, b"ZeroDivisionError" in done.stderr) == (0, True)
 
 
-def test_demo_in_a_pipe(run):
-    code, out, err = run("demo", "--queries", 240)
+def test_demo_in_a_pipe(run, monkeypatch):
+    monkeypatch.setattr("online_rank.cli.demo.QUERIES", 240)
+    code, out, err = run("demo")
     assert (code, err) == (0, "")
     assert "the truth changes" in out
     assert "cumulative loss" in out
@@ -379,7 +394,8 @@ def test_a_service_begins_with_the_ranking_of_today(files, field):
     service = maker(Service(checkpoint="x"), field, 0.95)()
     docs = {"a": {"score": 1.0}, "b": {"score": 2.0}, "c": {"score": 3.0}}
     assert service.model.rank_one(docs) == [*("abc" if field[0] == "-" else "cba")]
-    assert " | ".join(type(step).__name__ for step in steps_of(service.challenge.model)) == "StreamQuantileMap | SwapRanker"
+    assert " | ".join(type(step).__name__ for step in steps_of(service.challenge.model)) == "StreamQuantileMap | ClickRidge"
+    assert ranker_of(service.challenge.model).today == {"score": -1.0 if field[0] == "-" else 1.0}
     assert (service.keep, service.challenge.promote_at) == (0.95, 0.95)
     (line,) = how_it_serves(service, [])
     assert line.startswith(
@@ -399,7 +415,7 @@ def test_a_start_says_nothing_of_the_query_that_warms_it_up():
         (("--from-today", "x", "--challenger", "m"), "--from-today has a challenger"),
         (("--keep", ".9"), "--keep needs --from-today"),
         (("--from-today", "x", "--keep", "1.5"), "keep is 1.5"),
-        (("--from-today", "x", "--ranker", "additive"), "--ranker additive does not"),
+        (("--from-today", "x", "--ranker", "additive"), "leave out --ranker"),
         (("--from-today", "-"), "--from-today is '-'"),
         (("--key", "shop", "--checkpoint", "postgresql:///shop"), "--key needs a folder as --checkpoint"),
     ],
@@ -412,14 +428,13 @@ def test_options_of_today(files, run, options, message):
 
 #: The command on a terminal, with bars that appear at once, however fast it is.
 IMPATIENT = "from online_rank import cli; from online_rank.support import progress; progress._PATIENCE = 0.0; cli.main()"
+#: A short demo.
+SHORT = "from online_rank import cli; from online_rank.cli import demo; demo.QUERIES = 240; cli.main()"
 
 
-def on_terminal(*arguments, columns=100, impatient=False):
+def on_terminal(*arguments, columns=100, code=IMPATIENT):
     """What a command writes to a terminal, and its exit code."""
-    given = arguments
-    arguments, options = command(*given)
-    if impatient:
-        arguments = [sys.executable, "-c", IMPATIENT, *map(str, given)]
+    arguments, options = [sys.executable, "-c", code, *map(str, arguments)], command()[1]
     parent, child = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": "40"}
     with subprocess.Popen(arguments, **options, stdin=child, stdout=child, stderr=child, env=environment) as process:
@@ -440,7 +455,7 @@ def on_terminal(*arguments, columns=100, impatient=False):
 
 
 def test_demo_on_a_terminal_is_live(run):
-    screen, code = on_terminal("demo", "--queries", 240)
+    screen, code = on_terminal("demo", code=SHORT)
     assert code == 0
     assert "\x1b[" in screen
     assert "↑ the truth changes" in screen
@@ -462,12 +477,12 @@ def test_commands_on_a_terminal_show_their_progress(files):
         "--save",
         files / "m.npz",
     ]
-    screen, code = on_terminal(*train, columns=150, impatient=True)
+    screen, code = on_terminal(*train, columns=150)
     assert code == 0
     for label in ("reading for the comparator", "batch weights", "learning", "measuring"):
         assert label in screen
     assert re.search(r"40 queries  [\d,.]+/s  0:00:00 left  ndcg@10 0\.\d{4}", screen)
-    screen, code = on_terminal("evaluate", files / "m.npz", files / "test.txt", columns=150, impatient=True)
+    screen, code = on_terminal("evaluate", files / "m.npz", files / "test.txt", columns=150)
     assert code == 0
     assert "measuring" in screen
 
@@ -475,13 +490,13 @@ def test_commands_on_a_terminal_show_their_progress(files):
 @pytest.mark.slow
 def test_quiet_and_json_show_no_progress(files):
     certified = "--ranker", "perceptron", "--certify"
-    screen, code = on_terminal("train", files / "a.txt", *certified, "--quiet", "--save", files / "m.npz", impatient=True)
+    screen, code = on_terminal("train", files / "a.txt", *certified, "--quiet", "--save", files / "m.npz")
     assert (screen, code) == ("", 0)
     for arguments in (["train", files / "a.txt", "--json"], ["evaluate", files / "m.npz", files / "test.txt", "--json"]):
-        screen, code = on_terminal(*arguments, impatient=True)
+        screen, code = on_terminal(*arguments)
         assert code == 0
         assert json.loads(screen)
-    loud, _ = on_terminal("evaluate", files / "m.npz", files / "test.txt", impatient=True)
+    loud, _ = on_terminal("evaluate", files / "m.npz", files / "test.txt")
     assert "measuring" in loud
 
 

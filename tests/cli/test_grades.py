@@ -53,11 +53,24 @@ def test_the_table_has_what_the_function_returns(log, tmp_path, capsys):
     assert [row["query"] for row in rows] == sorted(row["query"] for row in rows)
     assert f"{made.lists:,} lists counted" in printed
     assert f"left out: {made.capped['session']:,} lists beyond the cap on 'session'" in printed
-    code, printed, _ = run_command(capsys, "grades", log, "--topic", "text", "--out", out, *caps, "--json")
+    code, printed, _ = run_command(capsys, "grades", log, "--topic", "text", "--out", tmp_path / "j.parquet", *caps, "--json")
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "j.parquet"), pd.read_csv(out), check_dtype=False)
     report = json.loads(printed)
     assert (report["capped"], report["scarce"], report["judged"]) == (made.capped, made.scarce, len(rows))
     assert (sum(report["grades"]), report["uncapped"]) == (len(rows), {"session": 0, "who": 0})
     assert report["examination"] == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4], abs=0.12)
+
+
+def test_a_table_of_another_format_is_refused_before_the_log_is_read(log, tmp_path, capsys):
+    code, _, err = run_command(capsys, "grades", log, "--topic", "text", "--out", tmp_path / "j.xlsx")
+    assert (code, err) == (2, f"online-rank: --out {tmp_path / 'j.xlsx'}: give a name that ends in .csv or .parquet\n")
+    assert not (tmp_path / "j.xlsx").exists()
+
+
+def test_a_dry_run_shows_the_columns(log, tmp_path, capsys):
+    code, printed, _ = run_command(capsys, "grades", log, "--topic", "text", "--out", tmp_path / "j.csv", "--dry-run", "--json")
+    assert {column["name"]: column["role"] for column in json.loads(printed)["columns"]}["position"] == "position"
+    assert (code, (tmp_path / "j.csv").exists()) == (0, False)
 
 
 def test_the_examination_of_a_file(log, tmp_path, capsys):

@@ -9,7 +9,8 @@ pytest.importorskip("starlette")
 
 from online_rank import AdditiveRanker
 from online_rank.cli import live
-from online_rank.cli.serve import Place, make_app
+from online_rank.cli.options import Place
+from online_rank.cli.serve import make_app
 from online_rank.serving.protocol import RankingService
 from online_rank.stream.synth import Drifting
 

@@ -1,4 +1,4 @@
-"""`--strict` rejects a file with other features than the model; without it a warning names them."""
+"""A model of `train --strict` rejects other features wherever it goes; with others a warning names them."""
 
 import pytest
 
@@ -7,8 +7,6 @@ from online_rank.cli.options import Service
 from online_rank.cli.service import maker
 
 TABLE = ("--query", "query", "--grade", "grade")
-#: The same for commands that need no grades, and must not take them for a feature.
-RANKED = ("--query", "query", "--exclude", "grade")
 
 
 @pytest.fixture
@@ -39,7 +37,7 @@ COMMANDS = {"rank": (), "evaluate": (), "explain": ("--id", "3")}
 
 def table(command):
     """The options that name the columns for a command."""
-    return TABLE if command == "evaluate" else RANKED
+    return TABLE if command == "evaluate" else TABLE[:2]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -48,32 +46,29 @@ def table(command):
     [
         ("m", "other.csv", "prise"),
         ("m", "more.csv", "columns that the model has not learned from are left out: age"),
+        ("letor", "three.txt", "columns that the model has not learned from are left out: 3"),
         ("letor", "one.txt", "1 of the 2 features that the model has learned from are not in the file"),
     ],
 )
-def test_features_that_differ_raise_a_warning_or_an_error(run, command, model, file, told):
+def test_features_that_differ_raise_a_warning(run, command, model, file, told):
     options = (*COMMANDS[command], *(table(command) if model == "m" else ()))
     code, _, err = run(command, model, file, *options)
     assert code == 0
     assert told in err
-    code, out, err = run(command, model, file, *options, "--strict")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_strict_model_refuses_files_that_lack_a_feature(run, command):
+    assert run("train", "log.csv", *TABLE, "-q", "--strict", "--save", "strict")[0] == 0
+    options = (*table(command), *COMMANDS[command])
+    assert run(command, "strict", "log.csv", *options)[0] == 0
+    code, _, err = run(command, "strict", "more.csv", *options)
+    assert code == 0
+    assert "columns that the model has not learned from are left out: age" in err
+    code, out, err = run(command, "strict", "other.csv", *options)
     assert (code, out) == (2, "")
-    assert "--strict" in err
-    assert told in err
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_same_features_pass(run, command):
-    assert run(command, "m", "log.csv", *table(command), *COMMANDS[command], "--strict")[0] == 0
-    assert run(command, "letor", "two.txt", *COMMANDS[command], "--strict")[0] == 0
-    code, _, err = run(command, "letor", "three.txt", *COMMANDS[command], "--strict")
-    assert code == 2
-    assert "columns that the model has not learned from are left out: 3" in err
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_column_that_is_excluded_is_not_new(run, command):
-    assert run(command, "m", "more.csv", *table(command), *COMMANDS[command], "--strict", "--exclude", "age")[0] == 0
+    assert "1 of the 2 features that the model has learned from are not in the file, and the model wants all" in err
+    assert err.endswith("(train --strict): price\n")
 
 
 def test_a_strict_model_refuses_other_features_wherever_it_goes(run):
@@ -104,15 +99,13 @@ def test_a_strict_model_takes_texts_and_missing_values_as_it_does_otherwise(run)
     assert scores[0]["b"] > scores[0]["a"]
     with pytest.raises(ValueError, match="has a feature 'colour', which is not declared; the nearest that is: 'color'"):
         load("n").predict_one({"a": {"colour": "red"}})
-    service = maker(Service("n", strict=True))()
+    service = maker(Service("n"))()
     assert service.handle(b'{"id": 1, "docs": {"a": {"color": "red"}, "b": {"price": 1}}}').answer["ranking"]
 
 
-def test_a_strict_service_refuses_features_that_its_model_does_not_know(run):
-    code, _, err = run("stream", "--strict")
-    assert code == 2
-    assert "--strict needs a MODEL" in err
-    service = maker(Service("m", strict=True))()
+def test_the_service_of_a_strict_model_refuses_features_that_it_does_not_know(run):
+    assert run("train", "log.csv", *TABLE, "-q", "--strict", "--save", "strict")[0] == 0
+    service = maker(Service("strict"))()
     answer = service.handle(b'{"id": 1, "docs": {"a": {"prise": 3}, "b": {"price": 1}}}').answer
     assert "a feature 'prise', which is not declared" in answer["error"]
     assert service.handle(b'{"id": 1, "docs": {"a": {"price": 3}, "b": {"price": 1}}}').answer["ranking"]

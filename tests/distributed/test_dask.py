@@ -1,20 +1,17 @@
 """Learning on a Dask cluster on the loopback."""
 
 import contextlib
-import functools
 import gzip
-import json
-from pathlib import Path
 
 import pytest
 
-from online_rank import PerceptronRanker, StreamScaler, load
+from online_rank import PerceptronRanker, StreamScaler
 from online_rank.distributed import to_bytes
 from online_rank.distributed.rounds import here, learn_rounds
 from online_rank.stream import ReadError
 from online_rank.stream.parts import parts as parts_of
 from tests.distributed.parts import Deadly
-from tests.helpers import linear_queries, run_command
+from tests.helpers import linear_queries
 
 distributed = pytest.importorskip("distributed", reason="extra 'dask' is not installed")
 
@@ -104,33 +101,3 @@ def test_what_a_worker_raises_is_raised(client, files, tmp_path):
     assert to_bytes(taught) == before
     with pytest.raises(ValueError, match="shards is 0"):
         train(client, taught, files, shards=0)
-
-
-def test_the_command_with_workers_gives_the_bits_of_one_process(files, tmp_path, capsys):
-    run = functools.partial(run_command, capsys)
-    options = ("--shards", 2, "--rounds", 2, "--passes", 2, "--json")
-    code, out, err = run("train", *files, *options, "--save", tmp_path / "one")
-    assert code == 0, err
-    figures = json.loads(out)
-    assert figures["mixing"]["shards"] == figures["mixing"]["rounds"] == 2
-    assert [part["queries"] for part in figures["passes"]] == [100, 100]
-    at = ("--workers", 1, "--checkpoint", tmp_path / "run")
-    assert run("train", *files, *options, *at, "--save", tmp_path / "two")[0] == 0
-    assert Path(tmp_path / "one").read_bytes() == Path(tmp_path / "two").read_bytes()
-    # All rounds are done; what is left is to load and to save.
-    assert run("train", *at, "--save", tmp_path / "three")[0] == 0
-    assert Path(tmp_path / "three").read_bytes() == Path(tmp_path / "two").read_bytes()
-    assert load(tmp_path / "one").n_queries > 0
-    code, out, err = run("train", *files, "--shards", 4)
-    assert code == 0, err
-    assert "4 shards, mixed once" in out
-    for arguments, message in [
-        (("--workers", 2), "need --shards N"),
-        (("--shards", 2, "--shuffle", 1), "--shuffle needs all queries in one place"),
-        (("--shards", 2, "--certify"), "--certify is for one machine"),
-        (("--shards", 2, "--ranker", "blend"), "BlendRanker has no rule"),
-        (("--shards", 2, "--report", tmp_path), "--report shows the run of one machine"),
-    ]:
-        code, out, err = run("train", *files, *arguments)
-        assert (code, err.count("\n")) == (2, 1)
-        assert message in err

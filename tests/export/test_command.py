@@ -93,11 +93,7 @@ def test_the_cost_of_a_target_is_printed_if_it_is_known(queries, capfdbinary):
     assert "--for langchain: it is one of c, duckdb, " in err
 
 
-def test_the_default_learns_in_shards_too_and_is_left_out_with_a_line(queries, capfdbinary, monkeypatch):
-    options = ("--grade", "grade", "--for", "vespa")
-    code, printed, err = run(capfdbinary, "train", queries, *options, "--shards", 2, "--test", queries, "--json")
-    assert (code, json.loads(printed)["default"].keys()) == (0, {"progressive", "test"})
-    assert "the default model is left out" not in err
+def test_the_default_is_left_out_with_a_line(capfdbinary, monkeypatch):
     letor = "".join(f"{i % 2} qid:{q} 1:{i + 0.5 * q}\n" for q in range(5) for i in range(4))
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(letor.encode())))
     code, printed, err = run(capfdbinary, "train", "-", "--for", "vespa")

@@ -24,7 +24,6 @@ from online_rank import (
 from online_rank.export import (
     TARGETS,
     export,
-    from_ranklib,
     serving_weights,
     to_c,
     to_elasticsearch,
@@ -74,7 +73,6 @@ def test_the_linear_form_scores_as_the_model_does(name):
     form = serving_weights(model)
     expected = model.predict_many(X)
     assert_same_scores(X @ form.weights + form.constant, expected)
-    assert_same_scores((X - form.means) / form.deviations @ form.scaled_weights, expected)
 
 
 def test_folding_by_hand():
@@ -104,7 +102,6 @@ def test_a_constant_feature_has_no_weight():
     model = StreamScaler() | PerceptronRanker()
     model.learn_one([[1.0, 7.0], [3.0, 7.0]], [0, 1])
     assert serving_weights(model).weights[1] == 0.0
-    assert serving_weights(model).deviations[1] == 1.0
 
 
 @pytest.mark.parametrize(
@@ -134,62 +131,17 @@ def test_other_things_are_refused():
 
 
 def solr_scores(model, X):
-    """Solr's formula: normalise each feature, multiply by its weight, add up."""
-    scores = np.zeros(len(X))
-    for j, feature in enumerate(model["features"]):
-        norm = feature.get("norm", {"params": {"avg": "0", "std": "1"}})["params"]
-        scores += (X[:, j] - float(norm["avg"])) / float(norm["std"]) * model["params"]["weights"][feature["name"]]
-    return scores
+    """Solr's formula: multiply each feature by its weight, add up."""
+    return X @ [model["params"]["weights"][feature["name"]] for feature in model["features"]]
 
 
-@pytest.mark.parametrize("normalizers", [False, True])
-def test_solr_computes_the_scores_up_to_the_constant(normalizers):
+def test_solr_computes_the_scores_up_to_the_constant():
     model, X = learned(StreamScaler() | PerceptronRanker()), held_out()
-    made = json.loads(json.dumps(to_solr(model, normalizers=normalizers, names=NAMES, store="shop")))
+    made = json.loads(json.dumps(to_solr(model, names=NAMES, store="shop")))
     assert made["class"] == "org.apache.solr.ltr.model.LinearModel"
     assert made["store"] == "shop"
     assert [feature["name"] for feature in made["features"]] == list(NAMES)
-    constant = 0.0 if normalizers else serving_weights(model).constant
-    assert_same_scores(solr_scores(made, X) + constant, model.predict_many(X))
-
-
-def test_solr_is_never_given_a_deviation_of_zero():
-    model = StreamScaler() | PerceptronRanker()
-    model.learn_one([[1.0, 7.0], [3.0, 7.0]], [0, 1])
-    norms = [feature["norm"]["params"] for feature in to_solr(model, normalizers=True)["features"]]
-    assert norms == [{"avg": "2.0", "std": "1.0"}, {"avg": "7.0", "std": "1.0"}]
-
-
-def test_ranklib_weights_are_a_start_for_learning():
-    text = "## Coordinate Ascent\n## Restart = 5\n## MaxIteration = 25\n1:0.5 3:-0.25 # trained in March\n"
-    assert from_ranklib(text, n_features=4) == [0.5, 0.0, -0.25, 0.0]
-    model = PerceptronRanker.from_weights(from_ranklib(text))
-    assert model.predict_one([[2.0, 9.0, 4.0]]) == [0.5 * 2.0 - 0.25 * 4.0]
-    model.learn_one([[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]], [2, 0])
-    assert model.weights[2] > -0.25
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("", "the first line is ''"),
-        ("## LambdaMART\n1:2", "not a linear RankLib model"),
-        ("## Linear Regression\n1:2\n1:3", "one line of weights; this one has 2"),
-        ("## Linear Regression\n1:2 1:3", "feature 1 has two weights"),
-        ("## Linear Regression\n1:nan", "finite"),
-        ("## Linear Regression\n1=2", "is not feature:weight"),
-        ("## Linear Regression\n-1:2", "feature number"),
-        ("## Linear Regression\n99999999999:2", "feature number"),
-    ],
-)
-def test_bad_ranklib_text_is_refused(text, reason):
-    with pytest.raises(ValueError, match=reason):
-        from_ranklib(text)
-
-
-def test_more_features_than_expected_are_refused():
-    with pytest.raises(ValueError, match="has feature 3, but n_features is 2"):
-        from_ranklib("## Linear Regression\n3:1", n_features=2)
+    assert_same_scores(solr_scores(made, X) + serving_weights(model).constant, model.predict_many(X))
 
 
 def test_elasticsearch_weights_go_by_name_and_templates_make_a_feature_set():
@@ -405,9 +357,8 @@ class TestMQ2008:
         np.testing.assert_allclose(TestOnnx.scores(model, test.X), expected, rtol=1e-6, atol=1e-6 * largest)
         if isinstance(model[-1], PerceptronRanker):
             constant = serving_weights(model).constant
-            for normalizers in (False, True):
-                found = solr_scores(to_solr(model, normalizers=normalizers), test.X) + constant * (not normalizers)
-                np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6 * largest)
+            found = solr_scores(to_solr(model), test.X) + constant
+            np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6 * largest)
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")

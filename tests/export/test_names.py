@@ -54,7 +54,7 @@ NAMES = {
     "solr-function": lambda text: re.findall(r"\$(.*?),", text),
     "vespa-global": lambda text: re.findall(r"normalize_linear\((.*)\)", text),
 }
-NAMES |= {"opensearch": NAMES["elasticsearch"], "solr-normalized": NAMES["solr"]}
+NAMES |= {"opensearch": NAMES["elasticsearch"]}
 
 
 def _exported(to, names):

@@ -15,7 +15,7 @@ from online_rank._kernels.ahead.building import _merged, environment
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there are objects for Linux alone"),
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="these tests need an object for Linux"),
 ]
 
 ENTRIES = ("arrays.all_finite", "averages.scale_and_shift", "dense.score", "preprocessing.normalise_queries")
@@ -112,10 +112,16 @@ def test_errors_keep_their_kind(folder):
     assert ahead == ["ValueError arrays of a kernel do not fit together"]
 
 
-def test_arrays_without_rows_are_taken(tmp_path):
-    """Gradient descent keeps no state except its weights: an array of no rows, whose strides numpy gives as 0."""
+@pytest.mark.parametrize("as_elsewhere", [False, True])
+def test_arrays_without_rows_are_taken(as_elsewhere, tmp_path):
+    """Gradient descent keeps no state except its weights: an array of no rows, whose strides numpy gives as 0.
+
+    On other systems than Linux code is compiled in another way, which Linux can run too.
+    """
     target = loading.targets()[0]
     made = (
+        "from online_rank._kernels.ahead import building\n"
+        f"building._is_for_this_system = lambda target: {as_elsewhere}\n"
         "import numba\n"
         "from pathlib import Path\n"
         "from online_rank._kernels._jit import Kernel\n"
@@ -215,6 +221,23 @@ def test_an_edited_kernel_is_compiled_by_numba(folder, tmp_path):
     assert line.startswith(f"there is no object file {loading.targets()[0]}-")
 
 
+@pytest.mark.parametrize(
+    ("system", "machine", "expected"),
+    [
+        ("darwin", "arm64", ["macos-arm64"]),
+        ("win32", "AMD64", ["windows-x86-64-v3", "windows-x86-64"]),
+        ("linux", "aarch64", ["aarch64"]),
+        ("darwin", "x86_64", []),
+    ],
+)
+def test_each_system_has_its_targets(system, machine, expected, monkeypatch):
+    monkeypatch.setattr(sys, "platform", system)
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    features = {name: name != "avx512vl" for names in loading._LEVELS.values() for name in names}
+    monkeypatch.setattr("llvmlite.binding.get_host_cpu_features", lambda: features)
+    assert loading.targets() == expected
+
+
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="other processors have no levels")
 @pytest.mark.parametrize(
     ("missing", "expected"),
@@ -244,7 +267,7 @@ def test_what_later_queries_call_is_recorded():
     # Their second argument, the grades, may be read-only.
     assert {"perceptron.learn False", "gradient.learn False", "direct.learn False"} <= {*lines}
     found = {line.partition(" ")[0] for line in lines}
-    later = {"trees.find_splits", "trees.add_tree", "graded.ranking_losses", "perceptron.compare", "perceptron.learn_watched"}
+    later = {"trees.find_splits", "trees.add_tree", "graded.ranking_losses", "perceptron.compare", "perceptron.learn_served"}
     others = {"clicks.learn", "clicks.harvest", "intervals.radius", "hindsight.objective"}
     assert later | others <= found
     # Of arrays and of sparse rows.

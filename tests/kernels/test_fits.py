@@ -14,7 +14,6 @@ from online_rank._kernels import (
     hashing,
     letor,
     metrics,
-    names,
     preprocessing,
     quantile_map,
     slam,
@@ -181,7 +180,6 @@ def test_the_perceptron_on_clicks_needs_room_for_squared_updates(width, squares)
                       np.zeros(6), np.empty((1, 10)))  # fmt: skip
 
 
-TABLE = np.full((8, 2), -1)
 TEXT = np.frombuffer(b"a\nb", np.uint8)
 LINE = np.frombuffer(b"1 qid:3 1:2\n", np.uint8).copy()
 
@@ -246,13 +244,6 @@ def parsing(**changed):
             finding(old=quantile_map.Sketches(np.zeros((1, 5)), np.array([6]), np.zeros(1), 1.0, np.zeros(1))),
         ),
         (quantile_map.find_knots, finding(table=knot_table(2))),
-        (names.hash_texts, (TEXT, np.zeros(1, np.uint64), np.empty((2, 2), np.int64))),
-        (names.number_names, (np.ones((2, 2), np.int64), np.empty(1, np.int32), np.empty(2, np.int64))),
-        (names.find_names, (np.ones((2, 2), np.int64), TABLE, np.empty(3, np.int64))),
-        (names.find_names, (np.ones((2, 2), np.int64), TABLE[:6].copy(), np.empty(2, np.int64))),
-        (names.add_names, (np.ones((2, 2), np.int64), 0, TABLE[:0].copy())),
-        (names.remove_names, (np.ones((2, 1), np.int64), TABLE)),
-        (names.move_names, (TABLE, TABLE[:7].copy())),
         (hashing.hash_names, (TEXT, 32, np.empty(2, np.int32), np.ones(2))),
         (hashing.hash_names, (TEXT, 4, np.empty(2, np.int32), np.ones(1))),
         (sparse.divide_by_largest, (rows([0, 1], [3]), np.array([0, 1]), W, np.empty(1), False)),

@@ -80,20 +80,6 @@ def test_a_sum_whose_order_counts():
     assert primitives.lane_sum(x) == ((1e16 + 1.0) + (1.0 + 1.0)) + (-1e16 + 1.0) == COMPILED["lane_sum"](x)
 
 
-def test_four_neighbours_grow_and_no_other():
-    values, expected = np.arange(8.0), [0.0, 1.0, 2.0, 3.5, 3.0, 5.0, 1e300, 7.0]
-    add_four = primitives.add_four
-
-    @numba.njit
-    def by_llvm(target, i):
-        add_four(target, i, 0.5, -1.0, 0.0, 1e300)
-
-    for add in (by_llvm, lambda target, i: add_four(target, i, 0.5, -1.0, 0.0, 1e300)):
-        target = values.copy()
-        add(target, 3)
-        assert target.tolist() == expected
-
-
 def test_the_parts_of_a_float():
     split = numba.njit(lambda x: primitives.split_float(x))
     for x in (1.0, 2.0, 0.7, 0.70710678118654746, 0.70710678118654757, 1.4142135623730951, 1.4142135623730949, 3e-308, 1.7e308):

@@ -1,13 +1,10 @@
-"""Names distinguished by their hashes."""
+"""Names of features, and which of them models keep."""
 
 import enum
-import pickle
 import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from online_rank import (
     BlendRanker,
@@ -18,77 +15,9 @@ from online_rank import (
     StreamScaler,
     hybrid,
 )
-from online_rank._kernels.names import add_names, find_names, hash_texts, number_names
 from online_rank.query import SparseRows, read_query
-from online_rank.query.names import are_texts, distinct, hashes_of
+from online_rank.query.names import are_texts
 from online_rank.storage.files import from_bytes, to_bytes
-from tests.reference.siphash import siphash
-
-ODD = ["", "\n", "a\nb", "a", "b", "\x00", "ä", "a\u0308", "\ud83d\ude00", "\U0001f600", "\ud83d", "ÿ", "x" * 500]
-
-
-def in_order(names):
-    """The different names as a dict gives them, and which each of the names is."""
-    different = list(dict.fromkeys(names))
-    return tuple(different), [different.index(name) for name in names]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_names_are_distinguished_as_a_dict_does(seed):
-    rng = random.Random(seed)
-    names = rng.choices([*ODD, *(f"word{j}" for j in range(300))], k=1000)
-    different, places = distinct(names)
-    assert (different, places.tolist()) == in_order(names)
-
-
-def test_only_odd_names():
-    different, places = distinct(ODD)
-    assert (different, places.tolist()) == (tuple(ODD), list(range(len(ODD))))
-
-
-def test_each_different_name_keeps_its_hash():
-    names = ["b", "a", "b", "c", "a"]
-    assert np.array_equal(distinct(names)[0].hashes, hashes_of(["b", "a", "c"]))
-
-
-def test_hashes_differ_in_both_halves():
-    hashes = hashes_of([f"word{j}" for j in range(10_000)])
-    # Of 10^4 numbers of 64 bits two are equal with a chance of 10^8 / 2^65.
-    assert len(np.unique(hashes[:, 0])) == len(np.unique(hashes[:, 1])) == 10_000
-
-
-def test_the_reference_has_the_values_that_the_authors_give():
-    key = bytes(range(16))
-    assert siphash(bytes(range(15)), key, 2, 4, 8).hex() == "e545be4961ca29a1"
-    assert siphash(b"", key, 2, 4, 16).hex() == "a3817f04ba25a8e66df67214c7550293"
-    assert siphash(b"\0", key, 2, 4, 16).hex() == "da87c1d86b99af44347659119b22fc45"
-
-
-NAMES = st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=40)
-
-
-@given(st.lists(NAMES, min_size=1, max_size=9))
-@settings(max_examples=50)
-def test_hashes_are_siphash_with_a_secret_key_in_every_step(names):
-    """FNV-1a from a secret seed was not: prepared names met in one slot, or in one column."""
-    key = np.array([0x0123456789ABCDEF, 0xFEDCBA9876543210], np.uint64)
-    hashes = np.empty((len(names), 2), np.int64)
-    hash_texts(np.frombuffer("\n".join(names).encode(), np.uint8), key, hashes)
-    assert [row.tobytes() for row in hashes] == [siphash(name.encode(), key.tobytes(), 1, 3, 16) for name in names]
-
-
-def test_a_name_has_one_hash_among_any_other_names():
-    alone = hashes_of(["a\nb"])
-    assert np.array_equal(hashes_of(["a\nb", "c"])[:1], alone)
-    assert np.array_equal(hashes_of(["a\nb", 7])[:1], alone)
-    assert not np.array_equal(hashes_of(["a\xffb"]), alone)
-    assert np.array_equal(hashes_of(["c", 7])[:1], hashes_of(["c"]))
-
-
-def test_names_leave_the_process_without_their_hashes():
-    names = distinct(["b", "a", "b"])[0]
-    assert type(pickle.loads(pickle.dumps(names))) is tuple
-    assert pickle.loads(pickle.dumps(names)) == ("b", "a")
 
 
 def test_texts_of_a_subclass_are_not_taken_for_texts():
@@ -120,18 +49,6 @@ def test_many_ragged_dicts_give_the_rows_that_dicts_say():
     assert by_text.names == tuple(f"w{j}" for j in by_number.names)
     for one, two in zip(by_text.X, by_number.X, strict=True):
         assert np.array_equal(one, two)
-
-
-def test_names_of_which_one_half_of_the_hash_is_the_same_are_distinguished():
-    hashes = np.array([[5, 7 << 24], [5, 8 << 24], [6, 7 << 24], [5, 7 << 24]])
-    columns, first = np.empty(4, np.int32), np.empty(4, np.int64)
-    assert number_names(hashes.copy(), columns, first) == 3
-    assert columns.tolist() == [0, 1, 2, 0]
-    assert first[:3].tolist() == [0, 1, 2]
-    table, found = np.full((8, 2), -1), np.empty(4, np.int64)
-    add_names(hashes[:2], 3, table)
-    find_names(hashes, table, found)
-    assert found.tolist() == [3, 4, -1, 3]
 
 
 class Text(str):

@@ -16,7 +16,7 @@ from online_rank.base.closed import form_of
 from online_rank.bounds import certificate_of
 from online_rank.checks import yield_checks
 from online_rank.checks._subject import state_of
-from online_rank.export import to_sql
+from online_rank.export import export
 from online_rank.rankers import additive
 from online_rank.rankers.hedge import HedgeAccount
 from online_rank.stream.synth import NoisyTeacher
@@ -438,7 +438,7 @@ def test_blends_hold_it_and_pass_missing_values_of_arrays():
         (lambda model, x, y: model.learn_one(x, y, context={"user": "u"}), "context"),
         (lambda model, x, y: model.learn_one(x, y, at=1.0), "at"),
         (lambda model, x, y: AdditiveRanker.from_weights([1.0]), "from_weights"),
-        (lambda model, x, y: to_sql(model), "does not begin with RunFeatures"),
+        (lambda model, x, y: export(model, "sql"), "does not begin with RunFeatures"),
         (lambda model, x, y: AdditiveRanker(half_life=(1000,)), "half_life"),
         (lambda model, x, y: AdditiveRanker(half_life=(1000, 0)), r"half_life\[1\]"),
     ],

@@ -15,7 +15,7 @@ from online_rank._kernels import trees as kernels
 from online_rank.base.draws import counted_generator
 from online_rank.metrics import NDCG
 from online_rank.query import read_query
-from online_rank.rankers import boosted
+from online_rank.rankers import boosted, growing
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.stream.synth import NoisyTeacher
 from tests.helpers import mismatches
@@ -41,19 +41,19 @@ def taught(n, **parameters):
 @given(st.lists(st.tuples(st.floats(-300.0, 300.0), st.integers(0, 4)), min_size=1, max_size=9))
 def test_residuals(documents):
     s, y = np.array([s for s, _ in documents]), np.array([y for _, y in documents])
-    gh = np.full((len(y) + 3, 2), np.nan)
+    gh = np.full((len(y) + 3, 4), np.nan)
     offsets, used = np.array([0, len(y), len(y) + 3]), np.array([1, 0], dtype=np.uint8)
     s, grades = np.append(s, [1.0, 2.0, 3.0]), np.append(y, [0, 1, 2])
     kernels.residuals(s, grades, np.array([2.0, 1.0]), offsets, used, 0, 2, gh)
     first, second = reference.residuals(s[:-3].tolist(), y.tolist(), 2.0)
     assert gh[: len(y), 0] == pytest.approx(first, rel=1e-9, abs=1e-9)
     assert gh[: len(y), 1].tolist() == second
-    assert gh[len(y) :].tolist() == [[0.0, 0.0]] * 3
+    assert gh[len(y) :].tolist() == [[0.0, 0.0, 1.0, 0.0]] * 3
 
 
 def test_residuals_by_hand():
     """Grades 0, 0, 3, 1 have mean 1 and deviation sqrt(6/4); scores 1e9 apart are clipped."""
-    gh, offsets, used = np.empty((4, 2)), np.array([0, 4]), np.ones(1, dtype=np.uint8)
+    gh, offsets, used = np.empty((4, 4)), np.array([0, 4]), np.ones(1, dtype=np.uint8)
     y, one = np.array([0, 0, 3, 1]), np.ones(1)
     kernels.residuals(np.array([3.0, 1.0, 0.0, 0.0]), y, one, offsets, used, 0, 1, gh)
     unit = 1.0 / np.sqrt(1.5)
@@ -88,12 +88,12 @@ def test_documents_that_go_down_trees_side_by_side(n):
     assert scores.tolist() == expected
 
 
-@pytest.mark.parametrize("page", [25, boosted._PAGE])
+@pytest.mark.parametrize("page", [25, growing._PAGE])
 def test_every_tree_equals_plain_loops(monkeypatch, page):
     """Compared with a slow ranker: the same draws, trees by trying every split, scores by adding tree after tree."""
-    monkeypatch.setattr(boosted, "_PAGE", page)
-    monkeypatch.setattr(boosted, "_LEAST_DOCUMENTS", 4)
-    monkeypatch.setattr(boosted, "_COLUMNS", 0.5)
+    monkeypatch.setattr(growing, "_PAGE", page)
+    monkeypatch.setattr(growing, "_LEAST_DOCUMENTS", 4)
+    monkeypatch.setattr(growing, "_COLUMNS", 0.5)
     monkeypatch.setattr(boosted, "_REMEMBERED", 4)
     model = BoostedRanker(depth=2, window=10, rate=3.0, decay=0.1, learning_rate=0.5, seed=7)
     window, trees, due = [], [], 8.0
@@ -158,15 +158,15 @@ def test_it_learns_what_no_linear_ranker_can():
     assert set(np.argsort(importance)[-2:]) == {0, 1}
 
 
-def test_growth_is_spread_over_queries_and_costs_about_the_same_each():
+def test_growth_is_spread_over_queries_and_costs_about_the_same_each(monkeypatch):
     model = BoostedRanker(window=32, depth=3, rate=8.0)
-    steps, take = [], model._take_step
+    steps, take = [], growing.Growth.take
 
-    def counted(step, growth):
+    def counted(*arguments):
         steps[-1] += 1
-        take(step, growth)
+        take(*arguments)
 
-    model._take_step = counted
+    monkeypatch.setattr(growing.Growth, "take", counted)
     for X, y in queries(400):
         steps.append(0)
         model.learn_one(X, y)
@@ -188,9 +188,9 @@ def test_trees_grow_at_the_longest_gap_and_old_ones_are_dropped():
     assert ever_slower.n_trees == ever_slower._n_grown < model._n_grown
 
 
-@pytest.mark.parametrize("page", [25, boosted._PAGE])
+@pytest.mark.parametrize("page", [25, growing._PAGE])
 def test_a_copy_and_a_file_in_the_middle_of_a_tree_continue_with_the_same_bits(monkeypatch, page):
-    monkeypatch.setattr(boosted, "_PAGE", page)
+    monkeypatch.setattr(growing, "_PAGE", page)
     stream = list(queries(260))
     model, met = BoostedRanker(window=40, rate=6.0), 0
     for t, (X, y) in enumerate(stream[:200]):
@@ -252,7 +252,7 @@ def test_the_window_is_bounded_in_queries_and_bytes(monkeypatch):
     model = taught(300, window=20, rate=50.0)
     assert len(model._lengths) == 20
     assert [len(page) for page in model._bins[:1]] == [len(model._scores[0])]
-    monkeypatch.setattr(boosted, "_PAGE", 30)
+    monkeypatch.setattr(growing, "_PAGE", 30)
     paged = taught(300, window=20, rate=50.0)
     pages = paged._bins[: paged._n_pages]
     assert all(len(page) >= 30 for page in pages[1:-1])

@@ -22,7 +22,7 @@ from tests.reference.optimizers import OPTIMIZERS
 
 network, descend = Module(network_kernels), from_python(inner_descend)
 
-COSTS = ["squared", "logistic", "lambdarank", "listnet", "slam", "hinge", "structured"]
+COSTS = ["squared", "logistic", "lambdarank", "listnet", "slam", "hinge"]
 #: Kernels of float64 take ten seconds to compile.
 IN_FLOAT64 = pytest.param("float64", marks=pytest.mark.slow)
 OUTPUTS = ["identity", "tanh", "half_tanh"]
@@ -84,31 +84,6 @@ def test_the_step_is_the_gradient_of_finite_differences(surrogate, activation):
     gradient[before == 0.0] = 0.0
     assert before - after == pytest.approx(gradient, abs=1e-6 * (1.0 + np.abs(gradient).max()))
     assert model.last_round.squared_gradient_norm == pytest.approx(gradient @ gradient, rel=1e-4)
-
-
-@pytest.mark.slow
-def test_dropout_differentiates_what_it_computes():
-    X, y = np.random.default_rng(8).normal(size=(11, 4)), np.array([0, 2, 1, 0, 0, 1, 3, 0, 2, 0, 0])
-    model = trained(dropout=0.4, dtype="float64", hidden=(9, 5))
-    key = model._key[0]
-    plain_steps(model)
-    before = model._weights.copy()
-    model.learn_one(X, y)
-    layers = network_kernels.Layers(model._widths, 0, 0.4)
-    buffers = network_kernels.Buffers(*np.empty((3, 11 * int(network.n_units(model._widths)))))
-
-    def value(parameters):
-        network.forward(X, parameters, layers, key, buffers)
-        last = network.units(buffers.dropped, model._widths, 2, 11)
-        return Surrogate("squared", pair_weight="difference").value(last @ parameters[: last.shape[1]], y)
-
-    gradient = np.array(reference.gradient(value, before))
-    gradient[before == 0.0] = 0.0
-    assert before - model._weights == pytest.approx(gradient, abs=1e-6 * (1.0 + np.abs(gradient).max()))
-    value(before)
-    left_out = network.units(buffers.dropped, model._widths, 1, 11)[:, :9] == 0.0
-    assert 0.2 < left_out.mean() < 0.6
-    assert model.predict_one(X) == model.predict_one(X)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -175,10 +150,10 @@ def test_the_cost_falls_on_a_fixed_query(surrogate):
     "arguments",
     [
         {},
-        pytest.param({"dtype": "float64", "accumulate": 3, "half_life": 5.0}, marks=pytest.mark.slow),
-        {"dropout": 0.3, "half_life": None, "surrogate": "logistic"},
+        pytest.param({"dtype": "float64", "half_life": 5.0}, marks=pytest.mark.slow),
+        {"half_life": None, "surrogate": "logistic"},
         {"optimizer": "adagrad", "l2": 0.1, "activation": "relu", "half_life": 0},
-        {"optimizer": "sgd", "accumulate": 4, "dropout": 0.2},
+        {"optimizer": "sgd"},
     ],
 )
 def test_a_block_is_the_loop_bit_for_bit_and_a_seed_decides_all(arguments):
@@ -198,25 +173,6 @@ def test_a_block_is_the_loop_bit_for_bit_and_a_seed_decides_all(arguments):
         many.learn_one(*queries[0])
         assert twin._weights.tobytes() == many._weights.tobytes()
         many = copy.deepcopy(one)
-
-
-@pytest.mark.slow
-def test_accumulated_queries_are_one_step_of_their_mean_gradient():
-    queries = [query for query in linear_queries(30) if len(set(query[1])) > 1][:3]
-    start = trained(optimizer="sgd", dtype="float64")
-    gradients = []
-    for query in queries:
-        model = copy.deepcopy(start)
-        model.learn_one(*query)
-        gradients.append(start._weights - model._weights)
-    together = DirectRanker(**small, optimizer="sgd", dtype="float64", accumulate=3)
-    together.learn_one(*linear_queries(1)[0])
-    together._counters[:], together._pending[:], together._weights[:] = 0.0, 0.0, start._weights
-    for query in queries[:2]:
-        together.learn_one(*query)
-        assert np.array_equal(together._weights, start._weights)
-    together.learn_one(*queries[2])
-    assert start._weights - together._weights == pytest.approx(np.mean(gradients, axis=0), rel=1e-9, abs=1e-15)
 
 
 @pytest.mark.slow
@@ -247,7 +203,7 @@ def test_a_score_depends_on_its_document_alone_to_the_last_bit(dtype):
     model.learn_one(read_only, np.arange(200) % 3)
 
 
-@pytest.mark.parametrize("arguments", [{}, {"activation": "relu"}, {"accumulate": 3, "half_life": None}])
+@pytest.mark.parametrize("arguments", [{}, {"activation": "relu"}, {"half_life": None}])
 def test_rejected_queries_leave_no_trace(arguments):
     queries = linear_queries(5)
     model = trained(queries, **arguments)
@@ -270,7 +226,7 @@ def test_rejected_queries_leave_no_trace(arguments):
 
 def test_features_that_emerge_change_no_score():
     rng = np.random.default_rng(0)
-    for arguments in ({}, {"accumulate": 2, "half_life": None}, {"optimizer": "sgd"}):
+    for arguments in ({}, {"half_life": None}, {"optimizer": "sgd"}):
         model = DirectRanker(**{**small, **arguments})
         for _ in range(20):
             x = [{"a": rng.normal(), "b": rng.normal()} for _ in range(5)]
@@ -288,7 +244,7 @@ def test_features_that_emerge_change_no_score():
 
 
 def test_saved_and_loaded_it_continues_alike(tmp_path):
-    model = DirectRanker(**{**small, "half_life": 5.0, "dropout": 0.2, "accumulate": 3})
+    model = DirectRanker(**{**small, "half_life": 5.0})
     rng = np.random.default_rng(0)
     queries = [[{name: rng.normal() for name in names} for _ in range(4)] for names in ("ab", "bc", "abcd", "ad", "cd")]
     for x in queries:
@@ -375,8 +331,6 @@ def test_degenerate_queries():
         {"optimizer": "scale_free"},
         {"learning_rate": 0.0},
         {"l2": math.nan},
-        {"dropout": 1.0},
-        {"accumulate": 0},
         {"measure": "mrr"},
         {"half_life": -1.0},
         {"dtype": "float16"},

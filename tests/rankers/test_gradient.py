@@ -15,7 +15,7 @@ from tests.reference import surrogates as reference
 from tests.reference.optimizers import OPTIMIZERS
 
 NAMES = list(OPTIMIZERS)
-SURROGATES = ["logistic", "hinge", "squared", "listnet", "lambdarank", "slam", "structured"]
+SURROGATES = ["logistic", "hinge", "squared", "listnet", "lambdarank", "slam"]
 
 
 @pytest.mark.parametrize("optimizer", NAMES)

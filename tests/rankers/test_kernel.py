@@ -16,6 +16,7 @@ from online_rank.metrics import NDCG
 from online_rank.query import read_query
 from tests.reference import bounds as bounds_reference
 from tests.reference import kernel_machine as reference
+from tests.reference import perceptron as perceptron_reference
 
 KERNELS = {
     "rbf": (lambda: reference.rbf(0.5), {"kernel": "rbf", "gamma": 0.5}),
@@ -50,6 +51,17 @@ def kernel_values(model, X, documents, coefficients):
     return values
 
 
+def pair_loss(model, s, y, learned, u):
+    """The loss of a comparator's scores u (m,) on the pairs of an update by the scores s (m,)."""
+    if not learned.mass > 0.0:
+        return 0.0
+    grades = perceptron_reference.effective(model.measure, y.tolist())
+    v = perceptron_reference.weights(model.measure, "mean", s.tolist(), grades)
+    pairs = perceptron_reference.pair_weights("spread", v, s.tolist(), grades, learned.margin)
+    hinges = sum(a * max(0.0, 1.0 + u[j] - u[i]) for (i, j), a in pairs.items())
+    return learned.mass * hinges / sum(pairs.values())
+
+
 def certified(model, queries, documents, coefficients):
     """Let a new ranker learn a stream, and certify it against u = sum_b mu_b k(z_b, .): documents z (n, d), numbers mu (n,)."""
     z = np.ascontiguousarray(documents, dtype=np.float64)
@@ -57,11 +69,12 @@ def certified(model, queries, documents, coefficients):
     rows, hinges = [], 0.0
     for x, y in queries:
         query = read_query(x, y)
-        row, value = np.empty((1, len(Round._fields))), np.zeros(1)
+        row = np.empty((1, len(Round._fields)))
         query = model._align(query, grow=True)
-        assert model._learn(query, row, (kernel_values(model, query.X, z, mu), value)) == 1
+        s = model._values(query.X, model._weights)
+        assert model._learn(query, row) == 1
         model._last_round = row
-        hinges += float(value[0])
+        hinges += pair_loss(model, s, query.y, Round.from_row(row[0]), kernel_values(model, query.X, z, mu))
         rows.append(np.nan_to_num(row[0]))
     table = np.array(rows).reshape(-1, len(Round._fields))
     total, most = Round._make(table.sum(axis=0).tolist()), Round._make(table.max(axis=0, initial=0.0).tolist())

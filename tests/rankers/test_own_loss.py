@@ -115,15 +115,6 @@ def test_a_compiled_loss_learns_as_the_plain_one():
     assert compiled.weights.tolist() == before
 
 
-def test_numba_that_cannot_compile_it_says_so():
-    numba = pytest.importorskip("numba")
-    if numba.config.DISABLE_JIT:
-        pytest.skip("numba compiles nothing")
-    wrong = numba.njit(lambda s, y: s.no_such_method())
-    with pytest.raises(TypeError, match="numba cannot call it"):
-        GradientRanker(wrong).learn_one([[1.0], [2.0]], [0, 1])
-
-
 BAD = {
     "returned a float; it must return \\(value, gradient\\)": lambda s, y: 0.5,
     "gradient \\(1,\\) for 2 documents": lambda s, y: (0.5, s[:1]),

@@ -3,6 +3,8 @@
 import itertools
 import math
 
+import numpy as np
+
 
 def ranking_probability(order, logits):
     """P(R): the product over positions of e^l over the sum of e^l of all documents that are left."""
@@ -85,3 +87,31 @@ def independent_patterns(click):
     """All click patterns of positions that are clicked independently."""
     for gains in itertools.product((0.0, 1.0), repeat=len(click)):
         yield gains, math.prod(p if gain else 1 - p for p, gain in zip(click, gains, strict=True))
+
+
+def positions_regression(lists, initial, strength, weights=None):
+    """The weights that `ClickRidge` solves for after these lists: pairs (X, gains) with the features from the top down.
+
+    Everything is summed again for each list, and two documents p, q count as a pair with v_p v_q / (sum of v).
+    """
+    d = len(initial)
+    A, b, before = np.zeros((d, d)), np.zeros(d), []
+    for (X, gains), w in zip(lists, weights or [1.0] * len(lists), strict=True):
+        if not any(gains) or not w:
+            continue
+        mean, variance, centred = [], [], []
+        for p in range(len(gains)):
+            # One more list, of features and gains 0 and with variance 1.
+            met = [(v, each_X[p], each_gains[p]) for v, each_X, each_gains in before if p < len(each_gains)]
+            n = 1 + sum(v for v, _, _ in met)
+            mean.append(sum(v * g for v, _, g in met) / n)
+            variance.append((1 + sum(v * g * g for v, _, g in met)) / n - mean[-1] ** 2)
+            centred.append(X[p] - sum((v * x for v, x, _ in met), np.zeros(d)) / n)
+        total = math.fsum(variance)
+        for p, q in itertools.combinations(range(len(gains)), 2):
+            apart = centred[p] - centred[q]
+            A += w * variance[p] * variance[q] / total * np.outer(apart, apart)
+        middle = sum(v * z for v, z in zip(variance, centred, strict=True)) / total
+        b += w * sum((g - m) * (z - middle) for g, m, z in zip(gains, mean, centred, strict=True))
+        before.append((w, X, gains))
+    return initial + np.linalg.solve(A + strength * np.eye(d), b - A @ initial)

@@ -496,7 +496,7 @@ def _parsed(content):
 
 def scores(to, content, names, X, folder, name="model"):
     """The scores that a target gives to the documents X of one query, with features called `names`."""
-    if to in ("solr", "solr-normalized"):
+    if to == "solr":
         return solr(_parsed(content), X)
     if to in ("elasticsearch", "opensearch"):
         return plugin(_parsed(content), names, X)

@@ -23,9 +23,6 @@ def l1_constant(surrogate, y):
         # With the least relevant documents on top, every document that can have a violator has one: sum of v_i.
         worst = (grades == levels[0]).astype(np.float64)
         return 2.0 * float(-np.minimum(surrogate.gradient(worst * (1.0 + surrogate.margin * MAX_GRADE), y), 0.0).sum())
-    if surrogate.name == "structured":
-        depth = min(target.k or len(grades), len(grades))
-        return 4.0 if target.kind == AP else float(depth * (depth + 1))
     upper, lower = (a.ravel() for a in np.meshgrid(np.arange(len(levels)), np.arange(len(levels)), indexing="ij"))
     paired = upper > lower if surrogate.name == "lambdarank" or surrogate.pairs == "all" else upper == lower + 1
     upper, lower = upper[paired], lower[paired]

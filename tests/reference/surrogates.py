@@ -92,33 +92,6 @@ def lambdarank(s, y, value, slope=1.0, ranking=None):
     return total
 
 
-def structured_dcg(s, y, value, k=None):
-    """Over all rankings; the score of the ideal ranking averaged over the orders of each grade."""
-    m = len(y)
-    k = k or m
-    weight = [max(0, k + 1 - p) for p in range(1, m + 1)]
-    ideal = [sum(weight[i] * s[d] for i, d in enumerate(r)) for r in itertools.permutations(range(m)) if is_ideal(r, y)]
-    best = max(
-        1.0 - value(r, y) + math.fsum(weight[i] * s[d] for i, d in enumerate(r)) for r in itertools.permutations(range(m))
-    )
-    return best - math.fsum(ideal) / len(ideal)
-
-
-def structured_ap(s, y):
-    def score(ranking):
-        place = {d: p for p, d in enumerate(ranking)}
-        n_pairs = sum(y) * (len(y) - sum(y))
-        return math.fsum((s[i] - s[j]) * (1 if place[i] < place[j] else -1) for i, j in pairs(y)) / n_pairs
-
-    rankings = list(itertools.permutations(range(len(y))))
-    ideal = next(r for r in rankings if is_ideal(r, y))
-    return max(1.0 - average_precision(r, y) + score(r) for r in rankings) - score(ideal)
-
-
-def is_ideal(ranking, y):
-    return all(y[a] >= y[b] for a, b in itertools.pairwise(ranking))
-
-
 def weight_vector(y, kind, k=None):
     """Mean of v over each grade, in document order ([CT, eq. 6, 9, 31])."""
     m = len(y)

@@ -48,7 +48,6 @@ setTimeout(() => {
   const elements = Object.entries(byId).map(([id, element]) => [id, {
     text: element.textContent,
     hidden: element.classes.has("hidden"),
-    hiddenItems: element.all(each => each.tag === "li" && each.classes.has("hidden")).map(each => each.textContent),
     titles: element.all(each => each.attributes.title).map(each => each.attributes.title),
     below: element.all(each => each.tag === "text" && Number(each.attributes.y) === 186).map(each => each.textContent),
   }]);

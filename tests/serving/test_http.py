@@ -1202,9 +1202,9 @@ class TestMonitor:
             monitor.changed()
             monitor.learned(service.handle(learn), service.model, None)
         rows = shown_by(monitor, service)["course"]
-        assert rows[-1][6] == pytest.approx(model.certificate().loss)
+        assert rows[-1][5] == pytest.approx(model.certificate().loss)
         assert rows[-1][0] == monitor.losses.n
-        assert all(row[6] <= row[7] for row in rows)
+        assert all(row[5] <= row[6] for row in rows)
 
     def test_figures_are_of_one_kind_of_feedback(self):
         service = RankingService(SwapRanker(PlackettLuce(k=3, seed=1)))

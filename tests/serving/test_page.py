@@ -12,7 +12,7 @@ import online_rank.serving
 from online_rank import AdditiveRanker, BlendRanker, BoostedRanker, PerceptronRanker, SwapRanker
 from online_rank.serving import RankingService
 from online_rank.serving.curves import copied, curves_of
-from online_rank.serving.monitor import Monitor
+from online_rank.serving.monitor import DAY, Monitor, Today
 
 PAGE = (Path(online_rank.serving.__file__).parent / "page.html").read_text()
 STUB = Path(__file__).parent / "page_stub.js"
@@ -39,7 +39,8 @@ def told(model, n, feedback="grades"):
         service.handle(json.dumps({"id": f"{LONG}?{i}", "docs": docs}).encode())
         given = [f"{LONG}-1.html"] if feedback == "clicks" else {name: int(name[-6] == "2") for name in docs}
         monitor.learned(service.handle(json.dumps({"id": f"{LONG}?{i}", feedback: given}).encode()), service.model, before)
-    return {"data": {**monitor.figures(service.stats()), **monitor.shown(service.model), "journal_bytes": None}}
+    today = {**Today({}).figures(), **service.counts()}
+    return {"data": {**monitor.figures(service.stats()), **monitor.shown(service.model), "today": today, "journal_bytes": None}}
 
 
 def test_a_wrong_token_or_key_is_no_lost_connection():
@@ -69,10 +70,49 @@ def test_long_names_leave_room_and_differ():
     assert {f"{LONG}-{j}.html" for j in range(3)} <= {*page["titles"]}
 
 
-def test_a_chart_names_the_lines_that_it_has_and_has_several_ticks():
+def test_a_chart_has_several_ticks_and_cards_without_content_are_hidden():
     page = shown(told(PerceptronRanker(), 97), width=400)
-    assert page["chart-total"]["hiddenItems"] == ["certified: at most"]
     assert len(page["chart-loss"]["below"]) >= 3
+    hidden = {name for name, each in page.items() if name.endswith("-card") and each["hidden"]}
+    assert hidden == {"certificate-card", "bias-card", "curves-card", "decisions-card"}
+    begun = shown(told(PerceptronRanker(), 0))
+    assert all(each["hidden"] for name, each in begun.items() if name.endswith("-card"))
+
+
+def test_a_day_begins_with_the_counts_before_its_first_request(monkeypatch):
+    now, counts = [10 * DAY - 60.0], {"ranked": 5}
+    monkeypatch.setattr("online_rank.serving.monitor.CLOCK.now", lambda: now[0])
+    today = Today(dict(counts))
+    for moved, since, ranked in ((0.0, now[0], 1), (120.0, 10 * DAY, 1), (60.0, 10 * DAY, 2), (2 * DAY, 12 * DAY, 1)):
+        now[0] += moved
+        counts["ranked"] += 1
+        today.take(dict(counts))
+        assert today.figures() == {"since": since, "ranked": ranked}
+
+
+def test_decisions_are_shown_the_latest_first_with_the_challenger():
+    answer = told(PerceptronRanker(), 3)
+    compared = {
+        "n": 7,
+        "difference": 0.25,
+        "interval": [-0.5, 1.0],
+        "level": 0.95,
+        "promote_at": None,
+        "share": 0.5,
+        "turns": 1,
+    }
+    answer["data"]["stats"]["challenger"] = compared
+    monitor = Monitor()
+    for text in ("promoted: a", "rolled back"):
+        monitor.decided(text)
+    answer["data"]["today"] |= {"drawn": 4, "kept": 3.0}
+    answer["data"]["decisions"] = [[86_400.0, text] for _, text in monitor.decisions]
+    page = shown(answer)
+    assert page["decisions"]["text"] == "1970-01-02 00:00 rolled back1970-01-02 00:00 promoted: a"
+    assert page["challenger-text"]["text"] == "+0.2500 a query, 95 % interval −0.5000 to +1.0000 at any time, 7 queries"
+    assert "changed places once" in page["challenger-note"]["text"]
+    assert "Since" in page["today-note"]["text"]
+    assert page["today"]["text"] == "lists shown3learned3of the greedy DCG kept, at least0.750"
 
 
 @pytest.mark.parametrize("n", [0, 1, 5])
@@ -85,7 +125,7 @@ def test_figures_of_clicks_equal_clicks_from_the_start(n):
         assert page["recent"]["text"] == f"{served['recent']:.3f}"
         assert page["loss"]["text"] == f"{1 - served['mean']:.3f}"
         assert f"{1 - served['upper']:.3f} to {1 - served['lower']:.3f}" in page["interval"]["text"]
-    assert page["measure-name"]["text"] == "Mean reciprocal rank of the first click"
+    assert "1 − reciprocal rank of the first click: 0 where the first document was clicked" in page["loss-note"]["text"]
 
 
 def test_every_name_is_declared_once():

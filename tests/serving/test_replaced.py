@@ -74,6 +74,26 @@ def test_a_crash_at_any_time_finds_what_the_new_model_has_learned(tmp_path):
     asyncio.run(scenario())
 
 
+def test_the_page_says_which_models_served_and_what_was_counted_today(tmp_path):
+    async def scenario():
+        served = ServedModel(opened(tmp_path / "run"))
+        await learned(served, 0)
+        file = to_bytes(taught())
+        assert (await served.replace(file))[0] == (await served.roll_back())[0] == 200
+        shown = served.snapshot()
+        replaced = "the model was replaced by a file of "
+        assert [text[: len(replaced)] for _, text in shown["decisions"]] == [
+            "rolled back to the model before",
+            replaced,
+            replaced,
+        ]
+        assert shown["decisions"][2][1] == f"{replaced}{len(file)} bytes"
+        assert (shown["today"]["ranked"], shown["today"]["learned"], shown["today"]["drawn"]) == (1, 1, 0)
+        await served.close()
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("rolls_back", [False, True])
 def test_if_the_checkpoint_cannot_be_written_the_journal_has_the_new_model(tmp_path, monkeypatch, rolls_back):
     """The model before takes two features: what came later, it would have learned otherwise."""

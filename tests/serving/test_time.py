@@ -11,12 +11,12 @@ for package in ("starlette", "prometheus_client", "httpx"):
 
 import httpx  # noqa: E402
 
-from online_rank import BlendRanker, PerceptronRanker, RidgeRanker  # noqa: E402
+from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, RidgeRanker  # noqa: E402
 from online_rank.cli.service import repair  # noqa: E402
 from online_rank.serving import Challenge, FeedbackPlan, Models, RankingApp, RankingService  # noqa: E402
 from online_rank.serving.clock import CLOCK  # noqa: E402
 from online_rank.serving.durable import DurableService  # noqa: E402
-from online_rank.serving.stored_times import latest_time  # noqa: E402
+from online_rank.serving.stored_times import latest_time, set_back  # noqa: E402
 from online_rank.storage.files import from_bytes, to_bytes  # noqa: E402
 
 DOCS = {"a": {"x": 1.0, "y": 0.5}, "b": {"x": 0.0, "y": 1.0}, "c": {"x": 2.0, "y": 0.0}}
@@ -290,6 +290,17 @@ def test_times_that_lie_ahead_of_the_clock_are_reported_and_repaired(killed, clo
     ask(state.service, id="next", docs=DOCS)
     assert state.service.counts()["learned"] == 3
     state.close()
+
+
+def test_the_times_of_rankers_inside_others_are_set_back_too():
+    inside = [AdditiveRanker(half_life=("7d", "2h")), RidgeRanker(half_life="1d")]
+    model = BlendRanker(inside, half_life="12h")
+    model.learn_one(DOCS, {"a": 0, "b": 2, "c": 1}, at=2e9)
+    behind = RankingService(model)
+    assert latest_time(behind) == 2e9
+    assert set_back(behind, 1.8e9) == (3, [])
+    assert [ranker._at for ranker in (model, *model.learners)] == [1.8e9] * 3
+    assert latest_time(behind) == 1.8e9
 
 
 def test_a_folder_whose_times_are_right_is_left_as_it_is(clocks, tmp_path, capsys):

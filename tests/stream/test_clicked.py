@@ -92,7 +92,7 @@ def test_a_single_slot_teaches_or_is_refused_with_the_reason(model):
     ("change", "options", "message"),
     [
         ({"document": ["a", "a", "c", "a", "d"]}, {}, "row 2.*document 'a' is missing, or stands twice"),
-        ({"position": [1, 1, None, 1, 2]}, {}, "row 1, the list that begins there: positions is"),
+        ({"position": [1, 1, None, 1, 2]}, {}, "row 2: documents 'a' and 'b' are both at position 1"),
         ({"position": [1.5, 1, None, 1, 2]}, {}, r"row 1: position is 1\.5"),
         ({"click": [-1.0, 0, None, 0, 0]}, {}, "gains: document 'a' has -1"),
         ({"propensity": [0.0, 0.5, 0.5, 0.5, 0.5]}, {"propensity": "propensity"}, "propensities has 0.0"),
@@ -290,9 +290,9 @@ def test_a_list_that_contradicts_itself_is_left_out_up_to_a_share(tmp_path):
     rows = [f"q{q},d{d},{d + 1},{int(d == q % 2)},{d}" for q in range(50) for d in range(2)]
     path = tmp_path / "log.csv"
     path.write_text("\n".join(["query,document,position,click,price", *rows, "x,d0,1,0,0", "x,d1,1,0,1"]) + "\n")
-    with pytest.raises(ReadError, match="the list that begins there: positions is"):
+    with pytest.raises(ReadError, match="line 103: documents 'd0' and 'd1' are both at position 1"):
         list(read_clicks(path, shuffled=True))
-    with pytest.warns(ReadWarning, match="positions is .*; the list is left out"):
+    with pytest.warns(ReadWarning, match="both at position 1 .*; the list is left out"):
         assert len(list(read_clicks(path, shuffled=True, skip_bad=0.02))) == 50
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks._gaussians import GradedGaussians
 from online_rank import PerceptronRanker
+from online_rank.stream import WebLike
 from online_rank.stream.synth import WEB_GRADES, Drifting, NoisyTeacher, Separable
-from online_rank.stream.weblike import WebLike
 
 STREAMS = [
     Separable(n_queries=20),

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from online_rank.stream.weblike import WebLike
+from online_rank.stream import WebLike
 
 
 @pytest.mark.parametrize("truth", ["linear", "additive", "forest"])

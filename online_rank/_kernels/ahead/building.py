@@ -11,13 +11,8 @@ import llvmlite.binding as llvm
 from online_rank._kernels.ahead.loading import object_name
 from online_rank._kernels.ahead.trust import write_sealed
 
-#: The targets, each with the triple and the processor that its code is for.
-TRIPLES = {
-    "x86-64-v4": ("x86_64-unknown-linux-gnu", "x86-64-v4"),
-    "x86-64-v3": ("x86_64-unknown-linux-gnu", "x86-64-v3"),
-    "x86-64": ("x86_64-unknown-linux-gnu", "x86-64"),
-    "aarch64": ("aarch64-unknown-linux-gnu", "generic"),
-}
+#: The processors of targets that are not named after them.
+_PROCESSORS = {"aarch64": "generic", "macos-arm64": "apple-m1"}
 
 #: Symbols present in any process that loads the object; a kernel that calls anything else is left to numba.
 _OF_LIBM = {
@@ -27,9 +22,26 @@ _OF_LIBM = {
 _OF_LIBC = {"free", "malloc", "memcpy", "memmove", "memset"}
 
 
+def _processor(target: str) -> str:
+    """The processor that the code of a target is for."""
+    return _PROCESSORS.get(target, target.removeprefix("windows-"))
+
+
+def _is_for_this_system(target: str) -> bool:
+    """Whether the code of a target is compiled as numba compiles for its own process: on other systems than Linux."""
+    return target.startswith(("macos", "windows"))
+
+
+def _triple(target: str) -> str:
+    """LLVM's name of the machine that the code of a target is for."""
+    if _is_for_this_system(target):
+        return str(llvm.get_process_triple())
+    return f"{'aarch64' if target == 'aarch64' else 'x86_64'}-unknown-linux-gnu"
+
+
 def environment(target: str) -> dict[str, str]:
     """Environment variables of a process that compiles for a target."""
-    return {**os.environ, "NUMBA_CPU_NAME": TRIPLES[target][1], "NUMBA_CPU_FEATURES": "", "ONLINE_RANK_JIT": "1"}
+    return {**os.environ, "NUMBA_CPU_NAME": _processor(target), "NUMBA_CPU_FEATURES": "", "ONLINE_RANK_JIT": "1"}
 
 
 def _pretend_to_run_on(triple: str) -> None:
@@ -50,13 +62,13 @@ def build(
 ) -> tuple[Path, dict[str, str]]:
     """Compile kernels, for the argument types of recorded calls, to the object file of a target in `folder`.
 
-    In a process of its own, with the variables of `environment`. It calls `show` with how many of how many are done.
+    In a separate process, with the variables of `environment`. It calls `show` with how many of how many are done.
 
     Returns
     -------
     The file, and the kernels left to numba, each with the reason.
     """
-    triple, processor = TRIPLES[target]
+    triple = _triple(target)
     _pretend_to_run_on(triple)
     from numba.core.errors import NumbaError
 
@@ -92,7 +104,7 @@ def build(
     for part in modules:
         whole.link_in(part, preserve=True)
     path = folder / object_name(target)
-    write_sealed(path, _machine_code(whole, kept, triple, processor))
+    write_sealed(path, _machine_code(whole, kept, target))
     return path, left_out
 
 
@@ -151,14 +163,19 @@ def _unknown_symbols(module: Any, runtime: set[str]) -> set[str]:
     }
 
 
-def _machine_code(whole: Any, kept: set[str], triple: str, processor: str) -> bytes:
-    """Position-independent code of a module, in which only the `kept` symbols are visible."""
+def _machine_code(whole: Any, kept: set[str], target: str) -> bytes:
+    """The code of a module, in which only the `kept` symbols are visible.
+
+    Position-independent on Linux. Elsewhere as numba makes it for LLVM's loader, which has no stubs for calls beyond 128 MB in
+    files of macOS, and takes no files but ELF on Windows.
+    """
     for item in [*whole.functions, *whole.global_variables]:
         if not item.is_declaration and item.name not in kept:
             item.linkage = "internal"
-    machine = llvm.Target.from_triple(triple).create_target_machine(
-        cpu=processor, features="", opt=2, reloc="pic", codemodel="default"
-    )
+    triple, how = _triple(target), {"reloc": "pic", "codemodel": "default"}
+    if _is_for_this_system(target):
+        how = {"reloc": "static" if triple.startswith("x86") else "default", "codemodel": "jitdefault"}
+    machine = llvm.Target.from_triple(triple).create_target_machine(cpu=_processor(target), features="", opt=2, **how)
     whole.data_layout = str(machine.target_data)
     whole.verify()
     # Nothing is optimised again: wrappers are straight-line code, and kernels were optimised by numba.

@@ -2,7 +2,7 @@
 
 The name of the file contains the target and the digest of the kernels' sources, so after an edit no file is found, and numba
 compiles the kernels. Nothing is loaded if others could have written it (`trust`), if the memory layout of arrays is not the
-expected one, if `ONLINE_RANK_JIT=1`, without the GIL, and on systems other than Linux.
+expected one, if `ONLINE_RANK_JIT=1`, without the GIL, and on other systems and processors than `FAMILIES` lists.
 """
 
 import ctypes
@@ -29,13 +29,21 @@ DATA, ND, DIMENSIONS, STRIDES, DESCRIPTOR, FLAGS, TYPE_NUMBER, BYTE_ORDER = 16, 
 #: numpy's flags of arrays.
 C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400
 
-#: Numbers of the dtypes that the wrappers support; int64 has one of two numbers, depending on the platform.
-TYPE_NUMBERS = {
-    "uint8": (2, 2), "int32": (5, 5), "int64": (7, 9), "uint64": (8, 10), "float32": (11, 11), "float64": (12, 12),
-}  # fmt: skip
+#: Numbers of the dtypes that the wrappers support. C's long has 4 bytes on Windows, and 8 elsewhere.
+TYPE_NUMBERS = {"uint8": (2, 2), "int32": (5, 5), "int64": (7, 9), "uint64": (8, 10), "float32": (11, 11), "float64": (12, 12)}
+if ctypes.sizeof(ctypes.c_long) == 4:
+    TYPE_NUMBERS |= {"int32": (5, 7), "int64": (9, 9), "uint64": (10, 10)}
 
 #: The functions of the BLAS that machine code may call.
 BLAS = ("dgemm", "sgemm", "dgemv", "sgemv", "ddot", "sdot")
+
+#: The targets of each system and processor, best first. Those for Linux were run; others only build on their system.
+FAMILIES = {
+    ("linux", "x86_64"): ("x86-64-v4", "x86-64-v3", "x86-64"),
+    ("linux", "aarch64"): ("aarch64",),
+    ("darwin", "arm64"): ("macos-arm64",),
+    ("win32", "AMD64"): ("windows-x86-64-v4", "windows-x86-64-v3", "windows-x86-64"),
+}
 
 #: What each level of x86-64 needs beyond the one before it.
 _LEVELS = {
@@ -75,20 +83,23 @@ def cache_folder() -> Path:
     return Path(caches if os.path.isabs(caches) else Path.home() / ".cache", "online_rank")
 
 
+def family() -> tuple[str, ...]:
+    """The targets of this system and processor, best first."""
+    return FAMILIES.get((sys.platform, platform.machine()), ())
+
+
 def targets() -> list[str]:
     """The targets whose code runs on this machine, best first."""
-    if not sys.platform.startswith("linux"):
-        return []
-    if platform.machine() != "x86_64":
-        return ["aarch64"] if platform.machine() == "aarch64" else []
+    if len(family()) < 2:
+        return [*family()]
     import llvmlite.binding as llvm
 
     features = llvm.get_host_cpu_features()
-    found = ["x86-64"]
-    for level, names in _LEVELS.items():
+    found = [family()[-1]]
+    for target, names in zip(family()[-2::-1], _LEVELS.values(), strict=True):
         if not all(features.get(name) for name in names):
             break
-        found.insert(0, level)
+        found.insert(0, target)
     return found
 
 
@@ -150,7 +161,8 @@ def _never() -> str | None:
         return "objects are for a Python with the GIL"
     known = targets()
     if not known:
-        return f"there are objects only for Linux on x86-64 and aarch64, this is {sys.platform} on {platform.machine()}"
+        systems = ", ".join(map(" on ".join, FAMILIES))
+        return f"there are objects only for {systems}, this is {sys.platform} on {platform.machine()}"
     return None if _arrays_are_as_supposed() else "numpy's arrays have a memory layout that objects do not support"
 
 
@@ -195,8 +207,8 @@ def _engine() -> Any:
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_default_triple().create_target_machine(opt=0, jit=True)
     # One reservation for code and data, which address each other within 2 GB: where a large library was imported before, pieces
-    # that are mapped each for itself may lie further apart, and LLVM ends the process.
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine, use_lmm=True)
+    # that are mapped each for itself may lie further apart, and LLVM ends the process. Elsewhere code addresses all memory.
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine, use_lmm=True if sys.platform == "linux" else None)
     engine.add_object_file(llvm.ObjectFileRef.from_data(_read.pop()))
     engine.finalize_object()
     for name, value in (("ndarray", np.ndarray), ("int64", np.int64), ("float64", np.float64), ("raise", _raise)):

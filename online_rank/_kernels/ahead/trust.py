@@ -31,29 +31,25 @@ def write_sealed(path: Path, code: bytes) -> None:
     make_folder(path.parent)
     spare = path.with_suffix(f".{os.getpid()}")
     with open(spare, "wb", opener=lambda name, flags: os.open(name, flags, 0o644)) as file:
-        os.fchmod(file.fileno(), 0o644)
+        if os.name == "posix":
+            os.fchmod(file.fileno(), 0o644)
         file.write(sealed(code, path.name))
         file.flush()
         os.fsync(file.fileno())
     os.replace(spare, path)
-    descriptor = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and what is missing on the way to it, which only this user can write to whatever the umask."""
+    """Make a folder and what is missing on the way to it, which only this user can write to, with any umask."""
     for one in reversed([folder, *folder.parents]):
         if not one.exists():
             one.mkdir(mode=0o755, exist_ok=True)
 
 
 def read_sealed(path: Path, *, anyones: bool = False) -> bytes:
-    """The machine code in a file. Raises Distrusted, and OSError if there is no such file.
+    """The machine code in a file. Raises Distrusted, and OSError for a missing file.
 
-    With `anyones` its owner and permissions do not matter: beside the sources of this package, which run anyway.
+    With `anyones` its owner and permissions do not matter: next to the sources of this package, which run anyway.
     """
     with open(path, "rb") as file:
         if not anyones:
@@ -69,7 +65,7 @@ def read_sealed(path: Path, *, anyones: bool = False) -> bytes:
 def require_own_folder(folder: Path) -> None:
     """Raise Distrusted unless this folder and all above it belong to this user or root, and nobody else can write to them.
 
-    Folders above it may be such that all may add files and none may rename those of others, as /tmp.
+    Folders above it may be such that all may add files and none may rename another user's file, as /tmp.
     """
     real = folder.resolve()
     _require_own(real, os.stat(real))

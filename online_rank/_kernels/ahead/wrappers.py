@@ -17,7 +17,7 @@ from online_rank._kernels.ahead.runtime import BYTE, INT32, INT64, POINTER, add_
 
 DOUBLE = ir.DoubleType()
 _NULL = ir.Constant(POINTER, None)
-#: Return codes of numba's code: 0 for a value, -2 for None, -1 if a Python error is set, and from 1 on an error of its own.
+#: Return codes of numba's code: 0 for a value, -2 for None, -1 if a Python error is set, and from 1 on another error.
 _NONE, _PYTHON_ERROR = -2, -1
 #: Python's Py_TPFLAGS_TUPLE_SUBCLASS: set in the flags of `tuple` and of every class derived from it.
 _TUPLE_SUBCLASS = 1 << 26
@@ -30,7 +30,7 @@ class Unsuited(TypeError):
 
 
 def is_tuple(kind: Any) -> bool:
-    """Whether a type is that of a tuple, named or not."""
+    """Whether a type is a tuple, named or not."""
     return isinstance(kind, types.BaseTuple)
 
 

@@ -4,14 +4,13 @@ from typing import Annotated
 
 import typer
 
-from online_rank.cli.declaring import refuse_others, value
-from online_rank.cli.options import OF_CLICKS, Files, Json, Measure, OfChance, refuse_without_clicks
+from online_rank.cli.declaring import refuse_others
+from online_rank.cli.options import Files, Json, Measure, OfChance, refuse_without_clicks
 from online_rank.cli.reading import ToMeasure, warned_on_stderr
 
 #: What applies to a log of clicks.
 _WITH_CLICKS = {
-    "a", "b", "files", "clicks", "query", "document", "click", "event", "feedback_window", "exclude", "group_by_qid",
-    "skip_bad", "dry_run", "places", "json",
+    "a", "b", "files", "clicks", "query", "document", "click", "event", "feedback_window", "skip_bad", "dry_run", "json",
 }  # fmt: skip
 
 
@@ -23,7 +22,6 @@ def compare(
     reading: ToMeasure,
     log: OfChance,
     measure: Measure = "ndcg@10",
-    places: Annotated[int, value("N", "Positions whose gains count, discounted as in DCG.", min=1, **OF_CLICKS)] = 1,
     json: Json = False,
 ) -> None:
     """Find which of two models ranks better on files, query by query, without learning from them.
@@ -36,7 +34,7 @@ def compare(
 
         refuse_others(context, _WITH_CLICKS, "--clicks")
         with warned_on_stderr():
-            compare_clicks([a, b], read_as(files, log, reading), places, json)
+            compare_clicks([a, b], read_as(files, log, reading), json)
         return
     refuse_without_clicks(context)
     from online_rank.cli.compare import compare as compare_files

@@ -2,24 +2,18 @@
 
 from typing import Annotated
 
-from online_rank.cli.declaring import flag, value
+from online_rank.cli.declaring import flag
 
 
 def demo(
-    queries: Annotated[int, value("N", "Queries until the end or a change.", min=100)] = 6000,
-    live: Annotated[bool, flag("--live", "Show a page until Ctrl-C instead; the truth changes every --queries.")] = False,
-    port: Annotated[int, value("N", "Port of the page; 0: any free port.", min=0, max=65535)] = 0,
+    live: Annotated[bool, flag("--live", "Show a page until Ctrl-C instead; the truth changes again and again.")] = False,
 ) -> None:
     """Watch a ranker learn from a stream of queries whose truth changes halfway."""
     if live:
         from online_rank.cli.live import run as run_live
 
-        run_live(port, queries)
+        run_live()
         return
-    from online_rank.support.warm_up import perceptron_compiled_meanwhile
+    from online_rank.cli.demo import run
 
-    # Before numba and river are imported, which takes a second.
-    with perceptron_compiled_meanwhile():
-        from online_rank.cli.demo import run
-
-        run(queries)
+    run()

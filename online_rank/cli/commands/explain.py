@@ -4,12 +4,12 @@ from typing import Annotated
 
 from online_rank.cli.declaring import value
 from online_rank.cli.options import FILE, Json, ModelFile, TrecRuns
-from online_rank.cli.reading import ToRank, warned_on_stderr
+from online_rank.cli.reading import ToExplain, warned_on_stderr
 
 
 def explain(
     model: ModelFile,
-    reading: ToRank,
+    reading: ToExplain,
     id: Annotated[str, value("ID", "The query.")],
     file: Annotated[str | None, FILE] = None,
     runs: TrecRuns = None,

@@ -1,11 +1,19 @@
 """`online-rank stream`."""
 
+from typing import Annotated
+
 import typer
 
 from online_rank.cli.options import Save, Service
 
+#: What one process on a pipe needs of the options of a service.
+_OPTIONS = (
+    "model", "ranker", "measure", "history", "checkpoint", "every", "replace_model", "wait", "feedback_window", "event",
+    "examination", "reference",
+)  # fmt: skip
 
-def stream(context: typer.Context, service: Service, save: Save = None) -> None:
+
+def stream(context: typer.Context, service: Annotated[Service, _OPTIONS], save: Save = None) -> None:
     """Rank and learn by JSON lines on stdin and stdout, for programs in any language.
 
     {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}} is answered by a ranking with scores.

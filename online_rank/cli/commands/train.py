@@ -1,16 +1,14 @@
 """`online-rank train`."""
 
-from typing import Annotated
-
 import typer
 
-from online_rank.cli.declaring import is_given, refuse_others, value
+from online_rank.cli.declaring import is_given, refuse_others
 from online_rank.cli.options import Checkpoints, Clicks, Output, Training, refuse_without_clicks
 
 #: What applies to a log of clicks.
 _WITH_CLICKS = {
     "files", "clicks", "query", "document", "click", "event", "feedback_window", "topic", "examination", "features", "exclude",
-    "event_time", "group_by_qid", "ranker", "save", "json", "quiet", "test", "sign", "report", "strict", "dry_run", "skip_bad",
+    "event_time", "ranker", "save", "json", "quiet", "test", "sign", "report", "strict", "dry_run", "skip_bad",
 }  # fmt: skip
 
 
@@ -20,7 +18,6 @@ def train(
     log: Clicks,
     checkpoints: Checkpoints,
     output: Output,
-    workers: Annotated[int | None, value("N", "Number of processes that share the shards (extra 'dask').", min=1)] = None,
 ) -> None:
     """Learn from files, one query at a time; each query is a test before it is learned.
 
@@ -41,4 +38,4 @@ def train(
     refuse_without_clicks(context)
     from online_rank.cli import train as graded
 
-    graded.run(settings, checkpoints, output, workers)
+    graded.run(settings, checkpoints, output)

@@ -1,4 +1,4 @@
-"""Checks that several threads may use a model."""
+"""Checks that several threads may use a model: one lock, which every public method takes."""
 
 import copy
 import inspect
