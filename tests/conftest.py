@@ -1,4 +1,4 @@
-"""What tests must not depend on: random examples, and how the test run was started."""
+"""What tests must not depend on: random examples, and how the test run was started. And which files take longest."""
 
 import signal
 
@@ -13,3 +13,29 @@ settings.register_profile("same", derandomize=True, database=None, deadline=None
 # `--hypothesis-profile=random`: examples that no run has tried before. A failure prints how to repeat it.
 settings.register_profile("random", derandomize=False, database=None, deadline=None, print_blob=True)
 settings.load_profile("same")
+
+#: With `--dist loadfile`, a process runs a file: these begin first, so that no process works alone at the end. The first file
+#: compiles most kernels, which the others then read.
+LONGEST = (
+    "test_river_streams.py",
+    "test_examples.py",
+    "test_click_log.py",
+    "test_campaigns.py",
+    "test_docs.py",
+    "test_ahead.py",
+    "test_checks.py",
+    "test_cli.py",
+    "test_compiling.py",
+    "test_state.py",
+    "test_properties.py",
+    "test_direct.py",
+)
+
+
+def pytest_configure(config):
+    # Otherwise xdist begins with the files that have most tests.
+    config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))

@@ -3,10 +3,12 @@
 import asyncio
 
 import numpy as np
+import pytest
 from river import base, compose
 
 from online_rank.base.schema import Derived, StateError, check_object, schema_of, settings_names
 from online_rank.base.undo import all_or_nothing
+from online_rank.cli import main
 from online_rank.stream.synth import NoisyTeacher
 
 NAMES = ["a", "b", "c"]
@@ -76,6 +78,13 @@ def state_of(value):
     if isinstance(value, tuple | list):
         return [type(value), *map(state_of, value)]
     return (value.dtype.str, value.shape, value.tobytes()) if isinstance(value, np.ndarray) else repr(value)
+
+
+def run_command(capsys, *arguments):
+    """Exit status, output and errors of `online-rank`, run in this process."""
+    with pytest.raises(SystemExit) as leaving:
+        main([str(argument) for argument in arguments])
+    return leaving.value.code, *capsys.readouterr()
 
 
 async def until(condition):

@@ -1,4 +1,4 @@
-"""`.ci/run`, which is a script for bash."""
+"""`.ci/run`, which is a script for bash, and what else runs the tests."""
 
 import json
 import os
@@ -11,6 +11,8 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+
+from tests.conftest import LONGEST
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / ".ci" / "run"
@@ -64,3 +66,7 @@ def test_actions_are_pinned_by_digest():
     ]
     assert used
     assert all(re.search(r"@[0-9a-f]{40} # v[\d.]+$", line) for line in used)
+
+
+def test_the_files_that_begin_first_exist():
+    assert {*LONGEST} <= {path.name for path in (ROOT / "tests").rglob("test_*.py")}

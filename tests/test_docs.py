@@ -1,8 +1,11 @@
 """Every example of the README and of the guides prints what the page says; every link leads somewhere."""
 
+import contextlib
 import importlib
+import io
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -23,15 +26,20 @@ SINGLE = [example for example in EXAMPLES if example[0] not in {page.name for pa
 
 
 def printed_by(language, code, folder):
-    """What an example prints, run in a separate folder."""
-    commands = {"python": [sys.executable, "-c"], "sh": ["bash", "-c"]}
-    if language == "sh":
-        # In a subshell, which `&` begins, it takes the place of the shell, so that `kill $!` ends it.
-        command = f'"{sys.executable}" -m online_rank "$@"'
-        code = f"online-rank() {{ ((BASH_SUBSHELL)) && exec {command}; {command}; }}\n{code}"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg"}
-    run = [*commands[language], code]
-    printed = subprocess.run(run, capture_output=True, text=True, check=True, cwd=folder, env=environment).stdout
+    """What an example prints, run in a separate folder: Python in this process, since another takes a second to begin."""
+    with contextlib.chdir(folder):
+        if language == "python":
+            path = Path("example.py")
+            path.write_text(code)
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                runpy.run_path(str(path), run_name="__main__")
+            printed = out.getvalue()
+        else:
+            # In a subshell, which `&` begins, it takes the place of the shell, so that `kill $!` ends it.
+            command = f'"{sys.executable}" -m online_rank "$@"'
+            code = f"online-rank() {{ ((BASH_SUBSHELL)) && exec {command}; {command}; }}\n{code}"
+            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+            printed = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True, env=environment).stdout
     return re.sub(r" +$", "", printed, flags=re.MULTILINE)
 
 

@@ -73,6 +73,7 @@ def test_clicks(run):
     assert low > 0.5
 
 
+@pytest.mark.slow
 def test_hybrid(run):
     out = run("hybrid")
     *_, learned, fixed = numbers(out, "up to query")
@@ -92,9 +93,9 @@ def test_tracked(run):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lists", ["3000", "28000"])
-def test_shop(run, lists):
-    out = run("shop", lists)
+def test_shop(run):
+    """With fewer lists than by default, which take two minutes."""
+    out = run("shop", "3000")
     today, other = numbers(out, "NDCG@10 of today's two rankings")[-2:]
     assert "exit status 2, saved: False" in out
     learned, shown = numbers(out, "NDCG@10 of the model")[-2:]

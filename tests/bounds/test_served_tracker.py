@@ -326,7 +326,7 @@ def test_a_query_that_is_interrupted_after_the_kernel_is_undone(monkeypatch, ser
     assert model.totals.n_rounds == 6
 
 
-@pytest.mark.parametrize("transformer", [StreamScaler(), StreamQuantileMap()], ids=lambda step: type(step).__name__)
+@pytest.mark.parametrize("transformer", [StreamScaler(), pytest.param(StreamQuantileMap(), marks=pytest.mark.slow)])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_block_with_a_feature_that_is_not_finite_is_refused_whole(transformer, bad):
     rng = np.random.default_rng(0)

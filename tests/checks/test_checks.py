@@ -32,7 +32,7 @@ def test_contract(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["perceptron", *(pytest.param(name, marks=pytest.mark.slow) for name in REGISTRY if name != "perceptron")]
+    "name", ["ridge", *(pytest.param(name, marks=pytest.mark.slow) for name in REGISTRY if name != "ridge")]
 )
 def test_arrays_of_other_kinds(name):
     for function in OTHER_ARRAYS:

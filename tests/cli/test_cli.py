@@ -20,7 +20,7 @@ import online_rank
 from online_rank import AdditiveRanker, BlendRanker, History, load, rank_one, read
 from online_rank._kernels.ahead.loading import in_use
 from online_rank.base import ranker_of, steps_of
-from online_rank.cli import main, serve
+from online_rank.cli import serve
 from online_rank.cli.options import Service
 from online_rank.cli.positions import how_it_serves
 from online_rank.cli.service import maker
@@ -50,17 +50,6 @@ def files(tmp_path):
     for name, seed in (("a", 1), ("b", 2), ("test", 3)):
         (tmp_path / f"{name}.txt").write_text(letor(seed))
     return tmp_path
-
-
-@pytest.fixture
-def run(capsys):
-    def run(*arguments):
-        with pytest.raises(SystemExit) as leaving:
-            main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return leaving.value.code, out, err
-
-    return run
 
 
 def command(*arguments, **options):

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from online_rank import Runs, load
-from online_rank.cli import main
 from online_rank.stream.trec import read_run
 from online_rank.stream.write import write_run
+from tests.helpers import run_command
 
 #: bm25 has the relevant document third, the vectors first; b stands well in both.
 BM25 = {"a": 9.0, "b": 8.0, "r": 1.0}
@@ -27,9 +27,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def run(capsys, *arguments):
-    with pytest.raises(SystemExit) as left:
-        main(["fuse", *arguments])
-    return left.value.code, *capsys.readouterr()
+    return run_command(capsys, "fuse", *arguments)
 
 
 def ndcg(place):
@@ -86,18 +84,12 @@ def test_a_saved_fusion_ranks_and_explains_runs(folder, capsys):
     given = ["bm25.run", "vector.run", "--qrels", "qrels", "--save", "m", "--out", "fused"]
     assert run(capsys, *given)[0] == 0
     model, both = load("m"), ["--run", "bm25.run", "--run", "vector.run"]
-
-    def called(*arguments):
-        with pytest.raises(SystemExit) as left:
-            main([*arguments])
-        return left.value.code, *capsys.readouterr()
-
-    code, out, err = called("rank", "m", *both)
+    code, out, err = run_command(capsys, "rank", "m", *both)
     assert code == 0, err
     (folder / "again.run").write_text(out)
     assert [*read_run("again.run")["q3"]] == model.rank_one(Runs({"bm25": BM25, "vector": VECTOR}))
     assert len(read_run("again.run")) == 31
-    code, out, err = called("explain", "m", *both, "--id", "q3", "--a", "r", "--b", "a", "--json")
+    code, out, err = run_command(capsys, "explain", "m", *both, "--id", "q3", "--a", "r", "--b", "a", "--json")
     assert code == 0, err
     found = json.loads(out)
     assert (found["a"], found["b"]) == ("r", "a")
@@ -109,11 +101,11 @@ def test_a_saved_fusion_ranks_and_explains_runs(folder, capsys):
         (["--id", "q30"], "has one document"),
         (["--id", "q3", "--a", "x"], "has no document 'x'"),
     ):
-        code, _, err = called("explain", "m", *both, *arguments)
+        code, _, err = run_command(capsys, "explain", "m", *both, *arguments)
         assert code != 0
         assert said in err
     for command in (["rank", "m"], ["rank", "m", "bm25.run", *both], ["explain", "m", "--id", "q"]):
-        code, _, err = called(*command)
+        code, _, err = run_command(capsys, *command)
         assert code == 2
         assert "give FILE, or --run for each retriever" in err
 
@@ -190,21 +182,15 @@ def test_files_of_a_saved_fusion_have_the_names_of_its_runs(folder, capsys):
     write_run("third.run", {f"q{i}": {"b": 2.0, "r": 1.0} for i in range(30)})
     assert run(capsys, "bm25.run", "vector.run", "third.run", "--qrels", "qrels", "--save", "m")[0] == 0
     write_run("typo.run", {"q29": VECTOR})
-
-    def called(*arguments):
-        with pytest.raises(SystemExit) as left:
-            main([*arguments])
-        return left.value.code, *capsys.readouterr()
-
     for command in (["rank", "m"], ["explain", "m", "--id", "q1"], ["export", "m", "--to", "sql"]):
-        code, out, err = called(*command, "--run", "bm25.run", "--run", "typo.run")
+        code, out, err = run_command(capsys, *command, "--run", "bm25.run", "--run", "typo.run")
         assert (code, out) == (2, "")
         assert "no run 'typo'" in err
-    code, out, err = called("rank", "m", "--run", "bm25.run", "--run", "vector.run")
+    code, out, err = run_command(capsys, "rank", "m", "--run", "bm25.run", "--run", "vector.run")
     assert code == 0
     assert len(out.splitlines()) == 121
     assert "without third, none of its documents counts as found" in " ".join(err.split())
-    code, out, err = called("export", "m", "--to", "sql", "--run", "bm25.run", "--run", "vector.run")
+    code, out, err = run_command(capsys, "export", "m", "--to", "sql", "--run", "bm25.run", "--run", "vector.run")
     assert (code, out) == (2, "")
     assert "no query has a document of the run 'third'" in " ".join(err.split())
 
@@ -344,7 +330,6 @@ def test_a_dry_run_shows_what_is_in_runs_and_judgements(folder, capsys):
         ("evaluate", "bm25.run", "qrels", "--trec"),
         ("rank", "no-model", "--run", "bm25.run", "--run", "vector.run"),
     ):
-        with pytest.raises(SystemExit) as left:
-            main([*command, "--dry-run"])
-        assert left.value.code == 0
-        assert "bm25.run" in capsys.readouterr().out
+        code, out, _ = run_command(capsys, *command, "--dry-run")
+        assert code == 0
+        assert "bm25.run" in out

@@ -7,14 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from online_rank.cli import main
 from online_rank.feedback import Impression, judgements
-
-
-def run(capsys, *arguments):
-    with pytest.raises(SystemExit) as left:
-        main([*map(str, arguments)])
-    return left.value.code, *capsys.readouterr()
+from tests.helpers import run_command
 
 
 def log_of(n=900):
@@ -46,7 +40,7 @@ def lists_of(frame):
 def test_the_table_has_what_the_function_returns(log, tmp_path, capsys):
     out = tmp_path / "judgements.csv"
     caps = ("--per-session", 2, "--per-user", "who=5")
-    code, printed, err = run(capsys, "grades", log, "--topic", "text", "--out", out, *caps)
+    code, printed, err = run_command(capsys, "grades", log, "--topic", "text", "--out", out, *caps)
     assert (code, err) == (0, "")
     made = judgements(lists_of(log_of()), caps={"session": 2, "who": 5})
     with out.open(newline="") as file:
@@ -59,7 +53,7 @@ def test_the_table_has_what_the_function_returns(log, tmp_path, capsys):
     assert [row["query"] for row in rows] == sorted(row["query"] for row in rows)
     assert f"{made.lists:,} lists counted" in printed
     assert f"left out: {made.capped['session']:,} lists beyond the cap on 'session'" in printed
-    code, printed, _ = run(capsys, "grades", log, "--topic", "text", "--out", tmp_path / "j.parquet", *caps, "--json")
+    code, printed, _ = run_command(capsys, "grades", log, "--topic", "text", "--out", tmp_path / "j.parquet", *caps, "--json")
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "j.parquet"), pd.read_csv(out), check_dtype=False)
     report = json.loads(printed)
     assert (report["capped"], report["scarce"], report["judged"]) == (made.capped, made.scarce, len(rows))
@@ -68,13 +62,13 @@ def test_the_table_has_what_the_function_returns(log, tmp_path, capsys):
 
 
 def test_a_table_of_another_format_is_refused_before_the_log_is_read(log, tmp_path, capsys):
-    code, _, err = run(capsys, "grades", log, "--topic", "text", "--out", tmp_path / "j.xlsx")
+    code, _, err = run_command(capsys, "grades", log, "--topic", "text", "--out", tmp_path / "j.xlsx")
     assert (code, err) == (2, f"online-rank: --out {tmp_path / 'j.xlsx'}: give a name that ends in .csv or .parquet\n")
     assert not (tmp_path / "j.xlsx").exists()
 
 
 def test_a_dry_run_shows_the_columns(log, tmp_path, capsys):
-    code, printed, _ = run(capsys, "grades", log, "--topic", "text", "--out", tmp_path / "j.csv", "--dry-run", "--json")
+    code, printed, _ = run_command(capsys, "grades", log, "--topic", "text", "--out", tmp_path / "j.csv", "--dry-run", "--json")
     assert {column["name"]: column["role"] for column in json.loads(printed)["columns"]}["position"] == "position"
     assert (code, (tmp_path / "j.csv").exists()) == (0, False)
 
@@ -82,7 +76,7 @@ def test_a_dry_run_shows_the_columns(log, tmp_path, capsys):
 def test_the_examination_of_a_file(log, tmp_path, capsys):
     (tmp_path / "looked").write_text("1 0.5 0.33")
     given = ("--topic", "text", "--out", tmp_path / "j.csv", "--examination", tmp_path / "looked", "--json")
-    code, printed, _ = run(capsys, "grades", log, *given)
+    code, printed, _ = run_command(capsys, "grades", log, *given)
     report = json.loads(printed)
     # The fourth position of each list is not known.
     assert (code, report["examination"], report["deep"]) == (0, [1.0, 0.5, 0.33], report["lists"])
@@ -109,20 +103,20 @@ def ubi(folder):
 
 def test_ubi_is_judged_as_its_table_is(log, tmp_path, capsys):
     made = [tmp_path / "ubi.csv", tmp_path / "table.csv"]
-    assert run(capsys, "grades", ubi(tmp_path), "--out", made[0], "--per-session", 2)[0] == 0
-    assert run(capsys, "grades", log, "--topic", "text", "--out", made[1], "--per-session", 2)[0] == 0
+    assert run_command(capsys, "grades", ubi(tmp_path), "--out", made[0], "--per-session", 2)[0] == 0
+    assert run_command(capsys, "grades", log, "--topic", "text", "--out", made[1], "--per-session", 2)[0] == 0
     assert made[0].read_text() == made[1].read_text()
 
 
 def test_ubi_trains_and_compares(tmp_path, capsys):
     log, model = ubi(tmp_path), tmp_path / "m.npz"
-    code, printed, err = run(capsys, "train", log, "--clicks", "moved", "--save", model, "--json")
+    code, printed, err = run_command(capsys, "train", log, "--clicks", "moved", "--save", model, "--json")
     assert code == 0, err
     assert "1 features: object.price" in err
     report = json.loads(printed)
     assert (report["lists"], report["documents"]) == (900, 3600)
     assert report["examination"] == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4], abs=0.12)
-    code, _, err = run(capsys, "compare", model, tmp_path / "m.npz", log, "--clicks", "moved")
+    code, _, err = run_command(capsys, "compare", model, tmp_path / "m.npz", log, "--clicks", "moved")
     assert (code, "lists that were not random" in err) == (2, True)
 
 
@@ -130,7 +124,7 @@ def test_events_without_queries_have_no_texts(tmp_path, capsys):
     path = ubi(tmp_path)
     path.write_text("".join(line for line in path.open() if "user_query" not in line))
     for command in (("grades", "--out", tmp_path / "j.csv"), ("train", "--clicks", "moved")):
-        code, _, err = run(capsys, *command, path)
+        code, _, err = run_command(capsys, *command, path)
         assert (code, "none of 900 lists has a text in column 'user_query'" in " ".join(err.split())) == (2, True)
 
 
@@ -139,8 +133,8 @@ def test_lists_without_a_user_are_counted_where_users_are_capped(tmp_path, capsy
     log.loc[log["session"].str[-1] < "5", "who"] = None
     log.to_csv(tmp_path / "log.csv", index=False)
     options = ("grades", tmp_path / "log.csv", "--topic", "text", "--per-user", "who=9", "--out", tmp_path / "j.csv")
-    assert "not capped: 450 lists without a value of 'who'" in run(capsys, *options)[1]
-    assert json.loads(run(capsys, *options, "--json")[1])["uncapped"] == {"who": 450}
+    assert "not capped: 450 lists without a value of 'who'" in run_command(capsys, *options)[1]
+    assert json.loads(run_command(capsys, *options, "--json")[1])["uncapped"] == {"who": 450}
 
 
 def test_lists_without_a_text_say_nothing_about_positions(tmp_path, capsys):
@@ -149,7 +143,7 @@ def test_lists_without_a_text_say_nothing_about_positions(tmp_path, capsys):
     log.assign(x=1.0).to_csv(tmp_path / "log.csv", index=False)
     options, found = (tmp_path / "log.csv", "--topic", "text", "--json"), []
     for command in (("grades", "--out", tmp_path / "j.csv"), ("train", "--clicks", "moved", "--exclude", "session,who")):
-        code, printed, err = run(capsys, *command, *options)
+        code, printed, err = run_command(capsys, *command, *options)
         assert code == 0, err
         found.append(json.loads(printed))
     assert found[0]["without_topic"] == 450
@@ -168,7 +162,7 @@ def test_lists_without_a_text_say_nothing_about_positions(tmp_path, capsys):
     ],
 )
 def test_what_does_not_fit_is_refused(arguments, message, log, tmp_path, capsys):
-    code, out, err = run(capsys, "grades", log, "--out", tmp_path / "j.csv", *arguments)
+    code, out, err = run_command(capsys, "grades", log, "--out", tmp_path / "j.csv", *arguments)
     assert (code, out) == (2, "")
     assert message in err
     assert not (tmp_path / "j.csv").exists()

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from online_rank import load
-from online_rank.cli import main, serve
+from online_rank.cli import serve
 from online_rank.cli.options import Place, Service
 from online_rank.cli.service import maker
 
@@ -14,17 +14,12 @@ LOG = ("log.csv", "--query", "query", "--grade", "grade", "--document", "documen
 
 
 @pytest.fixture
-def run(capsys, tmp_path, monkeypatch):
+def run(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines = ["query,document,time,user,brand,price,grade"]
     for t in range(12):
         lines += [f"q{t},d{(t + k) % 5},{T + 3600 * t},u{t % 2},b{k},{k}.5,{int(k == t % 2)}" for k in range(3)]
     (tmp_path / "log.csv").write_text("\n".join(lines) + "\n")
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as leaving:
-            main(list(arguments))
-        return leaving.value.code, *capsys.readouterr()
 
     return run
 

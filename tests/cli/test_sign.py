@@ -9,11 +9,10 @@ import pytest
 
 from online_rank import load
 from online_rank.base.signs import signs_of_features
-from online_rank.cli import main
 
 
 @pytest.fixture
-def run(capsys, tmp_path, monkeypatch):
+def run(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     lines = ["query,price,fit,grade"]
@@ -22,11 +21,6 @@ def run(capsys, tmp_path, monkeypatch):
             # The log prefers what is dear.
             lines.append(f"q{q},{price:.2f},{fit:.3f},{int(price > 30) + int(fit > 0)}")
     (tmp_path / "log.csv").write_text("\n".join(lines) + "\n")
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as leaving:
-            main(list(arguments))
-        return leaving.value.code, *capsys.readouterr()
 
     return run
 

@@ -3,7 +3,6 @@
 import pytest
 
 from online_rank import load
-from online_rank.cli import main
 from online_rank.cli.options import Service
 from online_rank.cli.service import maker
 
@@ -11,7 +10,7 @@ TABLE = ("--query", "query", "--grade", "grade")
 
 
 @pytest.fixture
-def run(capsys, tmp_path, monkeypatch):
+def run(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [(q, price, clicks, int(clicks > price)) for q in range(8) for price, clicks in ((1, 3), (5, 2), (2, 2), (3, 9))]
     (tmp_path / "log.csv").write_text(
@@ -26,11 +25,6 @@ def run(capsys, tmp_path, monkeypatch):
     (tmp_path / "two.txt").write_text(lines)
     (tmp_path / "three.txt").write_text(lines.replace("\n", " 3:1\n"))
     (tmp_path / "one.txt").write_text("".join(f"{grade} qid:{q} 1:{price}\n" for q, price, _, grade in rows))
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as leaving:
-            main(list(arguments))
-        return leaving.value.code, *capsys.readouterr()
 
     assert run("train", "log.csv", *TABLE, "-q", "--save", "m")[0] == 0
     assert run("train", "two.txt", "-q", "--save", "letor")[0] == 0

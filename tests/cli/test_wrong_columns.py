@@ -2,8 +2,6 @@
 
 import pytest
 
-from online_rank.cli import main
-
 COLUMNS = ("--query", "query", "--grade", "grade")
 ROWS = [(f"q{q}", f"{d / 7:.2f}", color, int(d > 2)) for q in range(6) for d, color in enumerate(("red", "1", "2", "1", "red"))]
 
@@ -13,13 +11,8 @@ def table(rows):
 
 
 @pytest.fixture
-def run(capsys, tmp_path, monkeypatch):
+def run(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as leaving:
-            main(list(arguments))
-        return leaving.value.code, *capsys.readouterr()
 
     (tmp_path / "log.csv").write_text(table(ROWS))
     assert run("train", "log.csv", *COLUMNS, "-q", "--ranker", "perceptron", "--save", "weights")[0] == 0

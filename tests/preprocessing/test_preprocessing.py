@@ -67,7 +67,7 @@ def test_scaler_is_exact(with_std, queries):
 @pytest.mark.parametrize("offset", [0.1, 1e8, -1e12])
 def test_scaler_keeps_precision_far_from_zero(offset):
     rng = np.random.default_rng(0)
-    queries = [np.float64(offset) + rng.integers(0, 5, (40, 3)).astype(float) for _ in range(10)]
+    queries = [np.float64(offset) + rng.integers(0, 5, (40, 3)).astype(float) for _ in range(3)]
     scaler = StreamScaler()
     for X in queries:
         scaler.learn_one(X)

@@ -72,7 +72,7 @@ def test_a_correct_ranking_teaches_nothing():
     assert not model.last_round.skipped
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("dtype", [np.float64, pytest.param(np.float32, marks=pytest.mark.slow)])
 def test_learn_many_is_the_loop_bit_for_bit(dtype):
     queries = [(X.astype(dtype), y) for X, y in random_queries(5, 40, d=7, largest=30, ties=False)]
     one_by_one, block = SlamRanker(learning_rate=0.1), SlamRanker(learning_rate=0.1)

@@ -194,6 +194,16 @@ def margin(rng: np.random.Generator, beta: float, query: Query, R: float) -> flo
     return beta * R * R * float(rng.choice([0.0, rng.random(), 1.0]))
 
 
+def learn_query(stream: Stream, t: int, served: np.ndarray, beta: float, sums: Sums, u: np.ndarray) -> Update:
+    """What is learned from query `t`, ranked by the weights `served`, with some margin; `sums` get it, against `u`."""
+    query = stream.query(t)
+    scores = query.X @ served
+    query = stream.graded(query, scores)
+    step = update(stream, query, scores, margin(stream.rng, beta, query, sums.R))
+    sums.add(query, step, u)
+    return step
+
+
 def master(rng: np.random.Generator) -> Iterator[Check]:
     """Any pairs, any weights, any errors, any comparators."""
     stream = Stream(rng)
@@ -229,11 +239,7 @@ def served(rng: np.random.Generator) -> Iterator[Check]:
             v = np.rint(w / (0.3 * stream.scale)) * 0.3 * stream.scale
         elif mode == "random":
             v = w + rng.normal(size=stream.d) * stream.scale
-        query = stream.query(t)
-        scores = query.X @ v
-        query = stream.graded(query, scores)
-        step = update(stream, query, scores, margin(rng, beta, query, sums.R))
-        sums.add(query, step, stream.u)
+        step = learn_query(stream, t, v, beta, sums, stream.u)
         lag += float((w - v) @ step.g)
         w = w + step.g
     norm, product = float(np.linalg.norm(stream.u)), float(stream.u @ w)
@@ -251,11 +257,7 @@ def averaged(rng: np.random.Generator) -> Iterator[Check]:
     half_life, beta = float(rng.choice([0.5, 1.0, 3.0, 20.0])), float(rng.choice([0.0, 1.0]))
     w, v, count, sums = np.zeros(stream.d), np.zeros(stream.d), 0.0, Sums()
     for t in range(stream.T):
-        query = stream.query(t)
-        scores = query.X @ v
-        query = stream.graded(query, scores)
-        step = update(stream, query, scores, margin(rng, beta, query, sums.R))
-        sums.add(query, step, stream.u)
+        step = learn_query(stream, t, v, beta, sums, stream.u)
         w = w + step.g
         count = 0.5 ** (1.0 / half_life) * count + 1.0
         v = v + (w - v) / count
@@ -272,12 +274,8 @@ def drift(rng: np.random.Generator) -> Iterator[Check]:
     beta, u = float(rng.choice([0.0, 1.0])), stream.path()
     w, sums, path, largest = np.zeros(stream.d), Sums(), 0.0, 0.0
     for t in range(stream.T):
-        query = stream.query(t)
-        scores = query.X @ w
-        query = stream.graded(query, scores)
         path += float((u[t] - u[t - 1]) @ w) if t else 0.0
-        step = update(stream, query, scores, margin(rng, beta, query, sums.R))
-        sums.add(query, step, u[t])
+        step = learn_query(stream, t, w, beta, sums, u[t])
         w = w + step.g
         largest = max(largest, float(np.linalg.norm(w)))
     norm, P = float(np.linalg.norm(u[-1])), path_length(u)
@@ -298,11 +296,7 @@ def capped(rng: np.random.Generator) -> Iterator[Check]:
     beta, kappa, u = float(rng.choice([0.0, 1.0])), float(rng.choice([0.05, 0.2, 0.5, 1.0])), stream.path()
     w, sums = np.zeros(stream.d), Sums()
     for t in range(stream.T):
-        query = stream.query(t)
-        scores = query.X @ w
-        query = stream.graded(query, scores)
-        step = update(stream, query, scores, margin(rng, beta, query, sums.R))
-        sums.add(query, step, u[t])
+        step = learn_query(stream, t, w, beta, sums, u[t])
         w = w + step.g
         norm, largest = float(np.linalg.norm(w)), kappa * math.sqrt(sums.squares + 2.0 * sums.margin)
         w = w * min(1.0, largest / norm) if norm else w
@@ -555,11 +549,7 @@ def projected(rng: np.random.Generator) -> Iterator[Check]:
     beta = float(rng.choice([0.0, 1.0]))
     w, basis, sums = np.zeros(stream.d), np.zeros((0, stream.d)), Sums()
     for t in range(stream.T):
-        query = stream.query(t)
-        scores = query.X @ w
-        query = stream.graded(query, scores)
-        step = update(stream, query, scores, margin(rng, beta, query, sums.R))
-        sums.add(query, step, stream.u)
+        step = learn_query(stream, t, w, beta, sums, stream.u)
         inside = step.g @ basis.T @ basis
         residual = step.g - inside
         size = float(np.linalg.norm(residual))
@@ -607,11 +597,7 @@ def signed(rng: np.random.Generator) -> Iterator[Check]:
     beginning = np.zeros(stream.d) if kappa else beginning
     w, sums = beginning.copy(), Sums()
     for t in range(stream.T):
-        query = stream.query(t)
-        scores = query.X @ w
-        query = stream.graded(query, scores)
-        step = update(stream, query, scores, margin(rng, beta, query, sums.R))
-        sums.add(query, step, stream.u)
+        step = learn_query(stream, t, w, beta, sums, stream.u)
         w = w + step.g
         if kappa:
             largest = kappa * math.sqrt(sums.squares + 2.0 * sums.margin)

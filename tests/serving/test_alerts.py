@@ -107,6 +107,7 @@ FAULTS = {
 
 
 @needs_promtool
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_raises_its_alerts_and_no_others(fault, tmp_path):
     changes, alerts = FAULTS[fault]

@@ -107,7 +107,9 @@ def test_the_description_is_openapi_3_1():
         jsonschema.Draft202012Validator.check_schema(schema)
 
 
-@pytest.mark.parametrize("kind", SERVICES)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] if kind != "clicks and a window" else []) for kind in SERVICES]
+)
 def test_answers_to_any_request_are_as_described(kind):
     schemathesis = pytest.importorskip("schemathesis")
     from schemathesis import checks

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from online_rank import PerceptronRanker, StreamScaler, read
-from online_rank.cli import main
 from online_rank.evaluate import progressive
 from online_rank.metrics import NDCG
 from online_rank.storage.checkpoint import CheckpointDirectory
@@ -19,6 +18,7 @@ from online_rank.storage.files import ModelFileError, to_bytes
 from online_rank.storage.folder import CheckpointError
 from online_rank.storage.generations import taken
 from online_rank.stream import write_letor
+from tests.helpers import run_command
 
 
 def kept(folder):
@@ -175,10 +175,7 @@ def train(tmp_path, capsys):
     write_letor(tmp_path / "q.txt", X, y, np.repeat(np.arange(50), 5))
 
     def train(*options):
-        with pytest.raises(SystemExit) as leaving:
-            main(["train", str(tmp_path / "q.txt"), "--json", "--checkpoint", str(tmp_path / "run"), *options])
-        out, err = capsys.readouterr()
-        return leaving.value.code, out, err
+        return run_command(capsys, "train", tmp_path / "q.txt", "--json", "--checkpoint", tmp_path / "run", *options)
 
     return train
 
@@ -212,7 +209,6 @@ def test_two_trainings_in_one_directory(train, tmp_path):
 
 
 def test_a_checkpoint_without_a_run_has_nothing_to_continue(capsys, tmp_path):
-    with pytest.raises(SystemExit) as leaving:
-        main(["train", "--checkpoint", str(tmp_path / "run")])
-    assert leaving.value.code == 2
-    assert "has no run to continue: name the files to learn from" in capsys.readouterr().err
+    code, _, err = run_command(capsys, "train", "--checkpoint", tmp_path / "run")
+    assert code == 2
+    assert "has no run to continue: name the files to learn from" in err
