@@ -8,6 +8,8 @@ import textwrap
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from online_rank.rankers.hedge import BUDGET
+
 
 class Row(NamedTuple):
     """A line of a certificate.
@@ -203,7 +205,17 @@ def _best_blend(c: Any) -> tuple[Any, str] | None:
     if "best_blend" not in c.facts:
         return None
     weights = ", ".join(f"{weight:g}" for weight in c.facts["best_blend"])
-    return c.facts["least_loss"], f"{c.facts['least_loss']:,.6g}, with the weights {weights}"
+    of = f"of N = {c.facts['n_candidates']}, with the weights {weights}"
+    return c.facts["least_loss"], f"L* = {c.facts['least_loss']:,.6g}, {of}"
+
+
+@_line("regret", "regret")
+def _regret(c: Any) -> tuple[Any, str] | None:
+    bounds = {check.name: check.value for check in c.bounds}
+    if "best_blend" not in c.facts or "blend_bound" not in bounds:
+        return None
+    regret, limit = c.loss - c.facts["least_loss"], bounds["blend_bound"] - c.facts["least_loss"]
+    return regret, f"{regret:,.4g}: the loss less L*; the first bound allows {limit:,.4g}"
 
 
 @_line("best_member", "best ranker alone")
@@ -211,7 +223,7 @@ def _best_member(c: Any) -> tuple[Any, str] | None:
     if "best_member" not in c.facts:
         return None
     number, loss = c.facts["best_member"]
-    return loss, f"{loss:,.6g}, number {number}"
+    return loss, f"{loss:,.6g}, number {number + 1} of {len(c.facts['best_blend'])}"
 
 
 @_line("favoured", "favoured by the prior")
@@ -220,15 +232,16 @@ def _favoured(c: Any) -> tuple[Any, str] | None:
         return None
     number, loss, limit = c.facts["favoured"]
     silent = ", which says nothing yet" if limit >= c.totals["counted_weight"] else ""
-    return limit, f"number {number} lost {loss:,.6g}, so the loss is at most {limit:,.6g}{silent}"
+    return limit, f"number {number + 1} lost {loss:,.6g}, so the loss is at most {limit:,.6g}{silent}"
 
 
 @_line("gaps", "Delta, G")
 def _gaps(c: Any) -> tuple[Any, str] | None:
     if "mixability_gap" not in c.facts:
         return None
-    step = f"the step eta is {c.facts['step']:.4g}"
-    return c.facts["serving_gap"], f"{c.facts['mixability_gap']:.4g}, {c.facts['serving_gap']:.4g}; {step}"
+    f = c.facts
+    others = f"the step eta is {f['step']:.4g}, ln(1 / pi) {f['prior_cost']:.4g}, W {f['variance']:.4g}, b {BUDGET:g}"
+    return f["serving_gap"], f"{f['mixability_gap']:.4g}, {f['serving_gap']:.4g}; {others}"
 
 
 @_line("n_drawn", "draws")

@@ -73,7 +73,6 @@ class _Learner:
         self.model = model
         self.overall = metric(_MEASURE)
         self.windows: list[Any] = []
-        self.loss = 0.0
 
     def meet(self, X: np.ndarray, y: np.ndarray, starts_window: bool) -> None:
         """Rank a query, measure, learn."""
@@ -83,8 +82,6 @@ class _Learner:
         self.model.learn_one(X, y)
         self.overall.update(y, scores)
         self.windows[-1].update(y, scores)
-        if (last := self.model.last_round) is not None:
-            self.loss += last.loss
 
     def sparkline(self, low: float, high: float) -> Text:
         """The measure over time; each bar is one window of queries."""
@@ -114,10 +111,10 @@ def _screen(learners: list[_Learner]) -> Group:
 
 
 def _figures(learners: list[_Learner]) -> Table:
-    headings = f"{_MEASURE} so far", f"{_MEASURE} lately", "cumulative loss"
+    headings = f"{_MEASURE} so far", f"{_MEASURE} lately"
     shown = table("ranks by", *headings, bold=headings)
     for learner in learners:
-        shown.add_row(learner.name, f"{learner.overall.get():.4f}", f"{learner.windows[-1].get():.4f}", f"{learner.loss:,.1f}")
+        shown.add_row(learner.name, f"{learner.overall.get():.4f}", f"{learner.windows[-1].get():.4f}")
     return shown
 
 

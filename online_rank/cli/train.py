@@ -259,7 +259,7 @@ def _print(report: dict[str, Any], traces: list[Trace]) -> None:
         of_pass = f"pass {number}: " if len(traces) > 1 else ""
         console.print(
             f"{of_pass}updated on [bold]{trace.mistakes:,}[/] of {trace.n_queries:,} queries "
-            f"({trace.skipped:,} had nothing to learn); cumulative loss [bold]{trace.loss:,.2f}[/]"
+            f"({trace.skipped:,} had nothing to learn, the others lost nothing); cumulative loss [bold]{trace.loss:,.2f}[/]"
         )
     if "report" in report:
         console.print(f"report in [bold]{report['report']}[/]")

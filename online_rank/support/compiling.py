@@ -55,7 +55,7 @@ def _note(name: str | None) -> None:
 
 
 def compiling() -> str | None:
-    """The kernel being compiled and the seconds spent compiling so far; None when nothing is being compiled.
+    """The kernel being compiled, the outermost, and the seconds spent compiling so far; None if nothing is being compiled.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def compiling() -> str | None:
     if not names:
         return None
     seconds = _state.spent + time.monotonic() - _state.since
-    return f"compiling, once: {names[-1].strip('_')}, {seconds:.0f} s"
+    return f"compiling, once: {names[0].strip('_')}, {seconds:.0f} s"
 
 
 @contextlib.contextmanager
