@@ -67,7 +67,7 @@ def parts_of(transformer: Any) -> Iterator[Any]:
 
 
 def shared_part(transformer: Any) -> Any:
-    """A part that learns, and is in a transformer twice; None if there is none."""
+    """A part that learns, and is in a transformer twice; None without one."""
     parts = [part for part in parts_of(transformer) if _kind(part) != "constant"]
     return next((part for i, part in enumerate(parts) if any(part is other for other in parts[:i])), None)
 
