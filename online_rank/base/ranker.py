@@ -260,8 +260,7 @@ class Ranker(Ranking, QueryEstimator):
         learned = self._answer_in_turn(asked, block, rounds, answers)
         if learned < len(block.w):
             raise self._rejection(block.queries(learned, learned + 1))
-        if not all_finite(answers):
-            raise ValueError("x: a score is not finite; scale the features")
+        self._require_scores(answers, asked)
         self._last_round = rounds[-1:].copy()
         return answers, rounds
 
@@ -348,11 +347,15 @@ class Ranker(Ranking, QueryEstimator):
             return np.zeros(block.n_documents)
         scores = (score or self._score_queries)(X, block.offsets)
         # NaN, infinity and overflow always make a score non-finite, so this needs m tests rather than m d.
+        self._require_scores(scores, block)
+        return scores
+
+    def _require_scores(self, scores: np.ndarray, block: Block) -> None:
+        """Raise ValueError that names the first document of a block whose score (n,) is not finite."""
         if not all_finite(scores):
             self._require_values(block)
             i = int(np.flatnonzero(~np.isfinite(scores))[0])
             raise ValueError(f"x: the score of {document_name(i, block.ids)} is not finite; scale the features")
-        return scores
 
     def _learn_block(self, block: Block, changes: all_or_nothing | None = None) -> None:
         """Learn all queries of a block: align them, learn them, and keep the last round; raise an error about a bad one."""

@@ -66,6 +66,12 @@ def parts_of(transformer: Any) -> Iterator[Any]:
         yield from parts_of(part)
 
 
+def shared_part(transformer: Any) -> Any:
+    """A part that learns, and is in a transformer twice; None without one."""
+    parts = [part for part in parts_of(transformer) if _kind(part) != "constant"]
+    return next((part for i, part in enumerate(parts) if any(part is other for other in parts[:i])), None)
+
+
 def _kind(part: Any) -> str:
     """Whether a transformer is a pipeline, a union, a grouper, in `_KEYED`, without state, or another."""
     return _kind_of(type(part))  # type: ignore[arg-type]

@@ -124,7 +124,8 @@ class History(KeyTable):
             self._period = float(half_life)
         if self._period < 1.0:
             raise ValueError(f"half_life is {half_life!r}; it is at least a second, or a query")
-        if examination is not None and not (len(examination) and all(0.0 <= theta <= 1.0 for theta in examination)):
+        theta = np.ones(1) if examination is None else np.array(examination)
+        if theta.ndim != 1 or not theta.size or theta.dtype.kind not in "iuf" or not ((theta >= 0.0) & (theta <= 1.0)).all():
             raise ValueError(f"examination is {examination!r:.60}; it is one probability for each place")
         arguments.number("prior", prior, above=0.0)
         arguments.integer("max_keys", max_keys, 1)
@@ -133,7 +134,7 @@ class History(KeyTable):
         self.examination = examination
         self.prior = prior
         self.max_keys = max_keys
-        self._theta = np.ones(1) if examination is None else np.array(examination, dtype=np.float64)
+        self._theta = theta.astype(np.float64)
         self._adds = tuple(f"{'+'.join(self._names)} {half_life} {what}" for what in ("impressions", "rate", "age"))
         #: Under which its values wait with a query.
         self._label = json.dumps([by, half_life, None if examination is None else [*examination], prior])

@@ -19,7 +19,7 @@ from online_rank.base.step import QueryStep
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import Undo
 from online_rank.limits import MAX_LIFTED
-from online_rank.preprocessing._journal import Journal, cut, is_timed, parts_of
+from online_rank.preprocessing._journal import Journal, cut, is_timed, parts_of, shared_part
 from online_rank.query import Block, Retrieved, document_name, feature_dicts, require_finite, require_grades, with_features
 from online_rank.query.forms import flat
 from online_rank.query.names import are_nfc, in_nfc, keys_in_nfc
@@ -56,6 +56,8 @@ class ForEachDocument(QueryTransformer):
     ------
     TypeError
         `transformer` is something else.
+    ValueError
+        An object that learns is in `transformer` twice.
 
     Examples
     --------
@@ -88,6 +90,8 @@ class ForEachDocument(QueryTransformer):
                 f"transformer is {transformer!r}; it is a river transformer, or a pipeline or union of them "
                 "(a function goes into river.compose.FuncTransformer)"
             )
+        if (twice := shared_part(transformer)) is not None:
+            raise ValueError(f"transformer has the same object twice, {twice}: make another one for the second place")
         self.transformer: Any = transformer
 
     @property

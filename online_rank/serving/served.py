@@ -33,8 +33,12 @@ _log = logging.getLogger("online_rank.serving")
 _ROOM = 4
 
 #: Seconds for which feedback waits for a ranking that a reader may be sending, and seconds in which readers come back after a
-#: restart.
+#: restart: until then feedback on unknown queries is not refused for good, because readers may have their rankings.
 _ON_THE_WAY, _AFTER_RESTART = 2.0, 10.0
+_READERS_MAY_KNOW = (
+    503,
+    {"error": "no query is waiting under this id, and after a restart readers may have it: send this again"},
+)
 
 #: The outcomes that change the model.
 _TEACHING = ("learn", "teach", "close", "promote", "replace")
@@ -72,9 +76,9 @@ class ServedModel:
         #: How many rankings were made elsewhere, and how many of them with another model than the present one.
         self.n_elsewhere = self.n_older = 0
         #: Until when rankings may come from elsewhere: always, once somebody has read the model, and for a while after a
-        #: restart; and what is set when more of them have come.
+        #: restart (`_back_until`); and what is set when more of them have come.
         recovered = durable.store is not None and service.n_changes > 0
-        self.read_until = time.monotonic() + _AFTER_RESTART if recovered else 0.0
+        self.read_until = self._back_until = time.monotonic() + _AFTER_RESTART if recovered else 0.0
         self._arrival = asyncio.Event()
         self.kept = KeptModels(durable.store, snapshots)
         # Shares the service's account of losses, which outlives the process.
@@ -119,6 +123,8 @@ class ServedModel:
                     break
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._arrival.wait(), left)
+            if reply.is_unknown and time.monotonic() < self._back_until:
+                return _READERS_MAY_KNOW
             self._moved = (time.monotonic(), service.now)
             if reply.learned:
                 on_disk = commits.add_and_wait(*reply.outcomes)

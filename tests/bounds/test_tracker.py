@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from online_rank import HashedFeatures, LossTracker, PerceptronRanker, SlamRanker, StreamScaler, load, save
+from online_rank import GradientRanker, HashedFeatures, LossTracker, PerceptronRanker, SlamRanker, StreamScaler, load, save
 from online_rank._kernels import best_violators, spread_credit
 from online_rank._kernels.workspace import PREFERRED, SHARES
 from tests.helpers import MEASURES, SETTINGS, SLAM_SETTINGS, as_block, random_queries
@@ -446,3 +446,12 @@ def test_certificate_as_table_and_dict():
         certificate.bound("theorem_5")
     with pytest.raises(ValueError, match="no bound 'x'"):
         certificate.bound("x")
+
+
+def test_a_score_before_learning_that_is_not_finite_names_its_document():
+    """The scaler divides by a deviation of 1e-160 before it learns the large feature, and by a large one afterwards."""
+    X = np.vstack([1e-160 * np.random.default_rng(0).normal(size=(30, 2)), [[0.0, 0.0], [1e150, 1e150], [0.0, 1.0]]])
+    model = StreamScaler() | LossTracker(GradientRanker())
+    model.learn_many(X[:30], [0, 1, 2] * 10, np.repeat(np.arange(10), 3))
+    with pytest.raises(ValueError, match="document 1 is inf"):
+        model.learn_one(X[30:], [0, 1, 2])

@@ -343,6 +343,8 @@ def test_values_that_wait_are_used_and_kept():
         ({"half_life": "week"}, "half_life"),
         ({"examination": ()}, "examination"),
         ({"examination": (1.5,)}, "examination"),
+        ({"examination": 0.5}, "examination is 0.5"),
+        ({"examination": "ab"}, "examination is .ab"),
         ({"prior": 0.0}, "prior"),
         ({"max_keys": 0}, "max_keys"),
     ],

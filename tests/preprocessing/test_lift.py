@@ -255,6 +255,15 @@ def test_refused():
             ForEachDocument(preprocessing.MinMaxScaler()) * other
 
 
+def test_an_object_that_learns_at_two_places_is_refused_and_one_without_state_is_not():
+    scaler, select = preprocessing.StandardScaler(), compose.Select("a")
+    for twice in (scaler | scaler, scaler | compose.Grouper(scaler, by="a")):
+        with pytest.raises(ValueError, match="the same object twice, StandardScaler: make another"):
+            ForEachDocument(twice)
+    ForEachDocument(select | select | scaler)
+    ForEachDocument(scaler + scaler)  # River copies what it unites.
+
+
 @pytest.mark.parametrize("make", [preprocessing.StandardScaler, preprocessing.MinMaxScaler, preprocessing.MaxAbsScaler])
 def test_being_asked_about_a_feature_changes_nothing(make):
     """River's scalers remember a default of every feature that they are asked about."""

@@ -17,6 +17,7 @@ from benchmarks._http import Server  # noqa: E402
 from online_rank import History, PerceptronRanker, PlackettLuce, SwapRanker  # noqa: E402
 from online_rank.serving import FeedbackPlan, Limits, Models, RankingApp, RankingService, outbox  # noqa: E402
 from online_rank.serving import readers as module  # noqa: E402
+from online_rank.serving import served as served_module  # noqa: E402
 from online_rank.serving.challenge import from_today  # noqa: E402
 from online_rank.serving.durable import DurableService, read_service  # noqa: E402
 from online_rank.serving.leading import LeadingApp  # noqa: E402
@@ -378,6 +379,29 @@ def test_a_program_that_ranks_from_a_model_file_says_what_it_ranked(tmp_path):
 
     asyncio.run(scenario())
     assert read_service(tmp_path / "state").counts()["learned"] == 1
+
+
+def test_feedback_soon_after_a_restart_is_to_come_again_for_readers_may_have_its_ranking(monkeypatch, tmp_path):
+    monkeypatch.setattr(served_module, "_ON_THE_WAY", 0.01)
+    make = lambda: RankingService(PerceptronRanker())  # noqa: E731
+    message = {"request": RANK, "scores": [0.0, 0.0], "model": "file"}
+    feedback = json.dumps(GRADES).encode()
+
+    async def scenario():
+        served = ServedModel(DurableService(make(), tmp_path / "state"))
+        assert (await served.answer(feedback))[0] == 400
+        await served.answer(json.dumps({**RANK, "id": "other"}).encode())
+        await served.close()
+        served = ServedModel(DurableService(make(), tmp_path / "state"))
+        status, answer = await served.answer(feedback)
+        assert (status, answer["error"][-15:]) == (503, "send this again")
+        await served.take_rankings(json.dumps([message]).encode())
+        assert (await served.answer(feedback))[1]["learned"]
+        monkeypatch.setattr(served, "_back_until", 0.0)
+        assert (await served.answer(feedback.replace(b"q1", b"q9")))[0] == 400
+        await served.close()
+
+    asyncio.run(scenario())
 
 
 def test_what_models_remember_reaches_the_learner_with_the_ranking():
