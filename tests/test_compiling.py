@@ -37,8 +37,8 @@ def test_what_is_being_compiled_is_known():
     with numba.core.event.install_listener("numba:compile", spy):
         assert outer_kernel(1) == 2
     assert [text.partition(",")[0] for text in seen] == ["compiling"] * 2
-    assert "outer_kernel" in seen[0]
-    assert "inner_kernel" in seen[1]
+    # The inner one is compiled for the outer one, whose name a user may know.
+    assert all("outer_kernel" in text for text in seen)
     assert compiling.compiling() is None
 
 

@@ -363,7 +363,8 @@ def _page(folder: str, figures: dict[str, Any], log: ClickLog, model: Any, plan:
     """Write the page of `--report`; returns where it is."""
     from online_rank.cli.report import write_figures
 
-    settings = {"origin": SAYS[log.origin], **log.reading._asdict(), "events": log.events, "topic": log.topic}
+    events = [f"{name}={worth:g}" for name, worth in (log.events or {}).items()]
+    settings = {"origin": SAYS[log.origin], **log.reading._asdict(), "events": events, "topic": log.topic}
     return str(write_figures(folder, figures=figures, settings=settings, model=model, names=plan.features))
 
 

@@ -16,7 +16,7 @@ from online_rank.stream.values import arrow
 from online_rank.support.progress import progress
 
 
-def run(log: ClickLog, out: str, caps: Mapping[str, str | None], as_json: bool) -> None:
+def run(log: ClickLog, out: str | None, caps: Mapping[str, str | None], as_json: bool) -> None:
     """Write the judgements of a log to a table, and print what was counted and what was left out.
 
     `caps` has the cap on each key as the command line gives it: N, or COLUMN=N.
@@ -24,17 +24,18 @@ def run(log: ClickLog, out: str, caps: Mapping[str, str | None], as_json: bool) 
     Raises
     ------
     ValueError
-        No column has the texts of queries, a cap is no number, or the log does not determine the examination.
+        No column has the texts of queries, a cap is no number, there is no file to write to, or the log does not determine the
+        examination.
     """
-    refuse_overwriting("--out", out, log.files)
-    if not out.endswith((".csv", ".parquet")):
-        raise ValueError(f"--out {out}: give a name that ends in .csv or .parquet")
     if log.topic is None:
         raise ValueError("--topic COLUMN names the text of the query, in which a document is judged")
     limits = dict(_cap(name, text) for name, text in caps.items() if text is not None)
     log = log._replace(reading=log.reading._replace(features=[]))
     if log.reading.dry_run:
         look(log.reader([str(log.topic), *limits]))
+    if out is None or not out.endswith((".csv", ".parquet")):
+        raise ValueError(f"--out {out or 'FILE'}: give a name that ends in .csv or .parquet")
+    refuse_overwriting("--out", out, log.files)
     read: Counter[str] = Counter()
     made = judgements(_lists(log, [*limits], read, False if as_json else None), examination=log.examination, caps=limits)
     rows = sorted(made.judged, key=lambda one: (str(one.query), -one.attraction))

@@ -43,7 +43,10 @@ class Reading(NamedTuple):
     exclude: Annotated[list[str] | None, value("NAMES", "Columns of a table that are not features.", callback=_names)] = None
     strict: Annotated[
         bool,
-        flag("--strict", "The model takes the features of the first table, and refuses all others and files that lack one."),
+        flag(
+            "--strict",
+            "The model takes the features of the first table, and refuses files that lack one, and requests with others.",
+        ),
     ] = False
     features: Annotated[
         list[str] | None,

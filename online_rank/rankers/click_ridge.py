@@ -17,7 +17,7 @@ from online_rank.feedback.policies import Policy, require_policy
 from online_rank.query import Block
 from online_rank.rankers.averaged import scores_by
 from online_rank.rankers.exploring import BEGUN
-from online_rank.rankers.rules import as_weights
+from online_rank.rankers.rules import as_parameter, as_weights
 
 #: How many positions of a page teach.
 _PLACES = 50
@@ -25,6 +25,8 @@ _PLACES = 50
 _LAMBDA = 10.0
 #: The weights are solved for again when the number of lists with clicks has grown by this factor.
 _GROWTH = 1.02
+#: Entries of the equations from which on rounding may take lambda away.
+_LARGE = 1e15
 
 
 class ClickRidge(Ranker):
@@ -108,7 +110,7 @@ class ClickRidge(Ranker):
     ) -> None:
         super().__init__()
         require_policy(policy)
-        self.today = today
+        self.today = None if today is None else as_parameter(today, "today")
         self.policy = policy
         self._gram = np.empty(0)
         self._moment = np.empty(0)
@@ -120,8 +122,8 @@ class ClickRidge(Ranker):
         self._n_clicked = 0
         self._due = 1
         self._initial = np.empty(0)
-        if today is not None:
-            names, values = as_weights(today)
+        if self.today is not None:
+            names, values = as_weights(self.today)
             self._extend(names, 0 if names else len(values))
         self._derive()
 
@@ -191,15 +193,19 @@ class ClickRidge(Ranker):
         rows *= np.sqrt(variance)[:, None]
         moment -= (rows * (rows * self._initial).sum(axis=1)[:, None]).sum(axis=0)
         moment = self._moment + weight * moment
-        gram, learned = np.empty_like(self._gram), self._learned[None].copy()
+        gram, learned = np.empty_like(self._gram), self._learned[None]
         kernels.add_rows(np.sqrt(weight) * rows, 1.0, self._gram, gram)
         means, features = self._gains.copy(), self._features.copy()
         means[places] += weight * np.column_stack((np.ones(len(gains)), gains, gains**2))
         features[places] += weight * X
         if not all(np.isfinite(array).all() for array in (gram, moment, means, features)):
             return False
-        if is_due := self._n_clicked + 1 >= self._due:
+        # Next to large entries lambda may be lost: the list after which no solution is found is refused, not those that follow.
+        if is_due := self._n_clicked + 1 >= self._due or gram.max() > _LARGE:
+            learned = np.full((1, len(moment)), np.nan)
             kernels.solve(gram, moment, np.array([_LAMBDA]), learned)
+            if not np.isfinite(learned).all():
+                return False
         vars(self).update(
             _gram=gram,
             _moment=moment,

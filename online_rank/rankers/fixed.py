@@ -17,7 +17,7 @@ from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.query import Block
 from online_rank.rankers.averaged import scores_by
-from online_rank.rankers.rules import as_weights
+from online_rank.rankers.rules import as_parameter, as_weights
 
 
 class FixedRanker(Ranker):
@@ -58,13 +58,13 @@ class FixedRanker(Ranker):
     ) -> None:
         super().__init__()
         require_policy(policy)
-        names, values = as_weights(weights)
-        self.weights = weights
+        self.weights = as_parameter(weights)
         self.measure = measure
         self.policy = policy
         self._measure = parse_measure(measure)
         self._aligned = np.empty(0)
         # So that it ranks by them at once.
+        names, values = as_weights(self.weights)
         self._extend(names, 0 if names else len(values))
         self._derive()
 

@@ -17,7 +17,7 @@ SWAP_BEGINNING = {"strength": 10.0, "wealth": 3.0}
 FAST_SWAP_BEGINNING = {"strength": 3.0, "wealth": 3.0}
 
 
-def as_weights(weights: Any) -> tuple[list[Hashable] | None, np.ndarray]:
+def as_weights(weights: Any, argument: str = "weights") -> tuple[list[Hashable] | None, np.ndarray]:
     """Initial weights: the features' names, or None for features known by position, and float64 (d,).
 
     Raises
@@ -25,13 +25,25 @@ def as_weights(weights: Any) -> tuple[list[Hashable] | None, np.ndarray]:
     TypeError, ValueError
         `weights` is empty or of another type, or a weight is not a finite number.
     """
-    names = names_in_nfc(weights, "weights") if isinstance(weights, Mapping) else None
+    names = names_in_nfc(weights, argument) if isinstance(weights, Mapping) else None
     values = np.array(list(weights.values()) if isinstance(weights, Mapping) else weights)
     if values.ndim != 1 or values.dtype.kind not in "biuf":
-        raise TypeError("weights must be d numbers, or {feature: weight}")
+        raise TypeError(f"{argument} must be d numbers, or {{feature: weight}}")
     if not len(values) or not np.isfinite(values).all():
-        raise ValueError("weights must be at least one number, all of them finite")
+        raise ValueError(f"{argument} must be at least one number, all of them finite")
     return names, values.astype(np.float64)
+
+
+def as_parameter(weights: Any, argument: str = "weights") -> dict[Hashable, float] | tuple[float, ...]:
+    """Initial weights as a parameter to keep: a copy, in plain numbers that can be saved. Raises as `as_weights`.
+
+    Examples
+    --------
+    >>> as_parameter({"price": True}), as_parameter(np.ones(2))
+    ({'price': 1.0}, (1.0, 1.0))
+    """
+    names, values = as_weights(weights, argument)
+    return tuple(values.tolist()) if names is None else dict(zip(names, values.tolist(), strict=True))
 
 
 #: The rules, with the part of `RunFeatures` that each adds up.

@@ -25,6 +25,9 @@ from online_rank.stream.source import FileRange, ReadError, ReadWarning, Text, f
 from online_rank.stream.tables import Table
 from online_rank.stream.values import MISSING_WORDS
 
+#: The number of first rows that show whether rows are in order.
+_FIRST_ROWS = 1 << 14
+
 Negative: TypeAlias = Literal["error", "zero", "skip"]
 Missing: TypeAlias = Literal["error", "zero", "keep"]
 Repeated: TypeAlias = Literal["error", "auto", "new", "group"]
@@ -89,6 +92,12 @@ class Lists:
     def is_letor(self) -> bool:
         """Whether the first source is LETOR text, whose features are numbered."""
         return isinstance(self._open, Letor)
+
+    @property
+    def _sorted_by(self) -> str:
+        """The columns by which rows are sorted, in words."""
+        # To ask the plan of LETOR text would make a column for each feature, perhaps millions.
+        return "'qid'" if self.is_letor else " and ".join(map(repr, self.plan.all("event time") + self.plan.all("query")))
 
     @property
     def fraction(self) -> float | None:
@@ -178,13 +187,15 @@ class Lists:
         """The id of each list, and its rows. Bad ones are left out, as far as allowed."""
         found, mode = self.rows(), self._options.repeated_qid
         if mode == "auto":
-            begin = [*itertools.islice(found, 1)]
-            found, mode = itertools.chain(begin, found), "group" if any(map(_is_unsorted, begin)) else "error"
+            begin, n = [], 0
+            while n < _FIRST_ROWS and (rows := next(found, None)) is not None:
+                begin.append(rows)
+                n += len(rows.y)
+            found, mode = itertools.chain(begin, found), "group" if _are_unsorted(begin) else "error"
             if mode == "group":
-                by = " and ".join(map(repr, self.plan.all("event time") + self.plan.all("query")))
-                told = f"{begin[0].where(0)}: rows are not sorted by {by}; they are sorted here, which reads everything first"
-                warnings.warn(told, ReadWarning, stacklevel=6)
-        order = _Order(mode, self.plan)
+                told = f"rows are not sorted by {self._sorted_by}; they are sorted here, which reads everything first"
+                warnings.warn(f"{begin[0].where(0)}: {told}", ReadWarning, stacklevel=6)
+        order = _Order(mode, self._sorted_by + " (sort -s -k 2,2 FILE)" * self.is_letor)
         try:
             for qid, rows in self._grouped(found) if mode == "group" else self._contiguous(found):
                 order.notice(qid, rows)
@@ -259,16 +270,19 @@ class Lists:
         )
 
 
-def _is_unsorted(rows: Rows) -> bool:
+def _are_unsorted(blocks: Sequence[Rows]) -> bool:
     """Whether the rows of a query do not follow each other, or a query is older than the one before it."""
-    return len({*rows.qids}) < len(rows.qids) or (rows.times is not None and bool((np.diff(rows.times[rows.starts]) < 0).any()))
+    begun = [(qid, rows, start) for rows in blocks for qid, start in zip(rows.qids, rows.starts, strict=True)]
+    begun = [next(part) for _, part in itertools.groupby(begun, key=lambda one: one[0])]
+    times = [rows.times[start] for _, rows, start in begun if rows.times is not None]
+    return len({qid for qid, _, _ in begun}) < len(begun) or any(late < early for early, late in pairwise(times))
 
 
 class _Order:
     """Checks the order of queries: whether one comes back, or is older than the one before it."""
 
-    def __init__(self, mode: str, plan: Plan) -> None:
-        self._plan = plan
+    def __init__(self, mode: str, sorted_by: str) -> None:
+        self._sorted_by = sorted_by
         self._seen: set[str] | None = set() if mode == "error" else None
         self._doubtful: set[str] = set()
         self._latest = -np.inf
@@ -283,14 +297,14 @@ class _Order:
             return
         time = -np.inf if rows.times is None else rows.times[0]
         if time < self._latest:
-            self._complain(f"{rows.where(0)}: query {qid} is older than the one before it", "event time")
+            self._complain(f"{rows.where(0)}: query {qid} is older than the one before it")
         if qid in self._seen:
-            self._complain(f"{rows.where(0)}: query {qid} comes back after another one", "query")
+            self._complain(f"{rows.where(0)}: query {qid} comes back after another one")
         self._seen.add(qid)
         self._latest = time
 
-    def _complain(self, what: str, role: str) -> None:
-        raise ReadError(f'{what}; sort the rows by {self._plan.of(role)!r}, or repeated_qid="group" of read does it')
+    def _complain(self, what: str) -> None:
+        raise ReadError(f'{what}; sort the rows by {self._sorted_by}, or repeated_qid="group" of read does it')
 
 
 class Queries(Lists, Iterator[tuple[Any, ...]]):

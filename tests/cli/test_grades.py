@@ -67,10 +67,12 @@ def test_a_table_of_another_format_is_refused_before_the_log_is_read(log, tmp_pa
     assert not (tmp_path / "j.xlsx").exists()
 
 
-def test_a_dry_run_shows_the_columns(log, tmp_path, capsys):
-    code, printed, _ = run_command(capsys, "grades", log, "--topic", "text", "--out", tmp_path / "j.csv", "--dry-run", "--json")
+def test_a_dry_run_shows_the_columns_and_needs_no_file_to_write_to(log, capsys):
+    code, printed, _ = run_command(capsys, "grades", log, "--topic", "text", "--dry-run", "--json")
     assert {column["name"]: column["role"] for column in json.loads(printed)["columns"]}["position"] == "position"
-    assert (code, (tmp_path / "j.csv").exists()) == (0, False)
+    assert code == 0
+    code, _, err = run_command(capsys, "grades", log, "--topic", "text")
+    assert (code, err) == (2, "online-rank: --out FILE: give a name that ends in .csv or .parquet\n")
 
 
 def test_the_examination_of_a_file(log, tmp_path, capsys):

@@ -9,6 +9,7 @@ from online_rank import ClickRidge, PlackettLuce, StreamQuantileMap, SwapRanker,
 from online_rank.feedback import Impression
 from online_rank.metrics import NDCG
 from online_rank.rankers import click_ridge
+from online_rank.rankers.fixed import FixedRanker
 from online_rank.stream.clicks import CascadeUser, PositionUser, TrustUser, user
 from tests.helpers import mismatches
 from tests.reference.clicks import positions_regression
@@ -81,6 +82,31 @@ def test_features_that_come_later_and_queries_that_are_refused():
     for _ in range(5):
         model.learn_one({"a": {"score": 1}, "b": {"score": 2}}, Impression(("b", "a")).clicked({"a": 1e8, "b": 1e8}))
     assert np.isfinite(model.weights).all()
+
+
+def test_a_list_after_which_no_solution_is_found_is_refused_and_others_teach():
+    model = ClickRidge()
+    features, clicks = np.random.default_rng(0).normal(size=(2, 20)), Impression((1, 0)).clicked([0])
+    for _ in range(60):  # the next list is not due
+        model.learn_one(features, clicks)
+    before = model.weights.tolist()
+    with pytest.raises(ValueError, match="scale the features"):
+        model.learn_one(features, clicks, w=1e200)  # of rank 1: lambda is lost
+    assert model.weights.tolist() == before
+    for _ in range(3):
+        model.learn_one(features, clicks)
+    assert model.weights.tolist() != before
+
+
+def test_the_ranking_of_today_is_copied_as_plain_numbers(tmp_path):
+    given = {"a": np.True_, "b": np.float32(2.0)}
+    for model in (ClickRidge(given), FixedRanker(given), ClickRidge(np.ones(2)), FixedRanker(np.ones(2))):
+        given["c"] = 1.0
+        save(model, tmp_path / "model.npz")
+        assert load(tmp_path / "model.npz").n_features == model.clone().n_features == 2
+        del given["c"]
+    with pytest.raises(ValueError, match="today must be at least one number"):
+        ClickRidge({})
 
 
 def test_it_draws_within_a_budget_and_is_saved(tmp_path):

@@ -342,7 +342,7 @@ def test_grouping_by_time_and_messages_of_grouped_rows(tmp_path):
     later = table.with_columns(t=pl.Series(days[[0, 1, 3, 2]]))
     queries = list(read(later, **options, repeated_qid="group", with_ids=True))
     assert [(qid, y.tolist()) for _, y, qid, _ in queries] == [("b", [1, 3]), ("a", [0, 2])]
-    with pytest.raises(ReadError, match="row 2: query b is older than the one before it; sort the rows by 't'"):
+    with pytest.raises(ReadError, match="row 2: query b is older than the one before it; sort the rows by 't' and '"):
         list(read(table[:2], **options))
     table.with_columns(x=pl.Series([1.0, 2.0, None, 4.0])).write_csv(tmp_path / "t.csv")
     with pytest.raises(ReadError, match=r"t\.csv, line 4: the value of 'x' is missing"):

@@ -11,9 +11,9 @@ _CAP = "Lists that count for one {}, the first ones; COLUMN={} without it."
 
 def grades(
     files: Files,
-    out: Annotated[str, value("FILE", "Write the judgements to this table (csv or parquet).")],
     log: Annotated[Clicks, Clicks._fields[1:]],
     reading: Annotated[Reading, ("query", "document", "dry_run", "skip_bad", "event_time")],
+    out: Annotated[str | None, value("FILE", "Write the judgements to this table (csv or parquet).")] = None,
     per_session: Annotated[str | None, value("[COLUMN=]N", _CAP.format("session", "session"))] = None,
     per_user: Annotated[str | None, value("[COLUMN=]N", _CAP.format("user", "user"))] = None,
     json: Json = False,
