@@ -96,7 +96,7 @@ BARS = {
     "a tracker of served losses, arrays: learn_one": 82,
     "clicks, dicts: learn_one": 46,
     "service, ranking": 112,
-    "service, learning": 132,
+    "service, learning": 130,
 }
 
 #: The most files that a query may pass, by row.

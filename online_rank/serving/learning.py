@@ -1,7 +1,8 @@
-"""A service learns queries: those that wait when their feedback comes, and those that somebody else ranked."""
+"""A service learns queries: those that wait for feedback, found by their id, and those that somebody else ranked."""
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Clicks, Impression
 from online_rank.intervals import LossInterval
 from online_rank.intervals.losses import served_loss, served_losses
-from online_rank.limits import CELLS_A_BYTE, MAX_GROWTH
+from online_rank.limits import CELLS_A_BYTE, MAX_GROWTH, MAX_ID_LENGTH
 from online_rank.measures.learned import as_scores
 from online_rank.metrics.base import running_means
 from online_rank.preprocessing.history import AT, PLACES
@@ -20,12 +21,14 @@ from online_rank.query import Block, as_grades
 from online_rank.query.blocks import ONE, with_feedback
 from online_rank.serving import answers, messages
 from online_rank.serving.challenge import drafted_by_challenge, seen_by
-from online_rank.serving.evidence import Evidence, count_evidence, is_limited
+from online_rank.serving.evidence import count_evidence, is_limited
 from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
-from online_rank.serving.queries import arranged, asked_as, block_of, drawn_as, meant, query_of
-from online_rank.serving.reading import digest_of, displayed_in, feedback_of, read, request_of
+from online_rank.serving.queries import arranged, drawn_as, query_of
+from online_rank.serving.reading import Evidence, digest_of, displayed_in, feedback_of, read, remembered_in, request_of
 from online_rank.serving.service_state import ServiceState
 
+#: Most rankings that wait under one id, of which a further one takes the place of the last; and what marks their ids.
+_MOST_PAGES, _MARK = 10, "\x1f"
 NOT_CLICKS = "this service learns from grades: its ranker draws no rankings that clicks could be learned from"
 
 
@@ -49,7 +52,7 @@ def learn(
         )
     day = None if evidence is None else evidence.day
     outcome = Outcome(("learn", query_id, number, at, day), feedback=request, gone=(number,), digest=digest)
-    if is_limited(state, evidence):
+    if evidence is not None and is_limited(state, evidence):
         answer = {"id": message.id, "learned": False, "limited": True}
         return forget_query(state, query_id, "limited", Reply(answer, outcome, learned=True), digest)
     is_clicks = isinstance(message, messages.Clicks)
@@ -106,7 +109,8 @@ def learn_waiting(
         loss: float | None = None
         by: np.ndarray | None = None
         y: Any
-        count_evidence(state, changes, evidence, len(feedback))
+        if evidence is not None:
+            count_evidence(state, changes, evidence, len(feedback))
         if is_clicks:
             shown = drawn_as(drawn)
             changed = displayed is not None and tuple(displayed) != shown.page
@@ -272,3 +276,74 @@ def _at_time(model: Any, query: Block, at: float | None) -> Block:
     if at is None or not abilities_of(model).takes_time:
         return query
     return query._replace(at=np.array([float(at)]))
+
+
+def block_of(state: ServiceState, number: int, text: str) -> Block:
+    """The query that waits under a number, and was asked by this request: as it was read, or read again."""
+    block = state._read.get(number)
+    if block is None:
+        block = query_of(state, read(request_of(text)))._replace(remembered=remembered_in(text))
+        state._hold(number, len(text), block)
+    return block
+
+
+def known_documents(state: ServiceState, number: int, waiting: Any) -> Any:
+    """The documents that feedback may be about on a query that waits: text, scores, draw."""
+    text, _, drawn = waiting
+    if not drawn:
+        return block_of(state, number, text).ids or ()
+    found = json.loads(drawn)
+    return [*found["order"], *[document for _, document in found.get("pinned", ())]]
+
+
+def pages_of(query_id: str | int) -> list[Any]:
+    """The ids under which the rankings of an id wait, such as the pages of a result: itself, and others that clients never see.
+
+    Examples
+    --------
+    >>> [asked_as(page) for page in pages_of("q1")[:3]]
+    ['q1', 'q1', 'q1']
+    """
+    told = json.dumps(query_id)
+    return [query_id, *[f"{_MARK}{page} {told}" for page in range(2, _MOST_PAGES + 1) if len(told) < MAX_ID_LENGTH - 10]]
+
+
+def asked_as(page: Any) -> Any:
+    """The id that a client gave, of one of `pages_of`.
+
+    Examples
+    --------
+    >>> [asked_as(page) for page in pages_of(7)[:2]]
+    [7, 7]
+    """
+    return json.loads(page.partition(" ")[2]) if type(page) is str and page[:1] == _MARK else page
+
+
+def page_for(state: ServiceState, query_id: str | int, documents: Collection[Any]) -> Any:
+    """The id under which a ranking of an id is to wait, whose feedback may be about these documents.
+
+    One of the same documents that waits gives way to it.
+    """
+    if query_id not in state._pending._queries:
+        return query_id
+    pages = pages_of(query_id)
+    for page in pages:
+        if page not in state._pending._queries:
+            if state.learned_as(page) is None:
+                return page
+        elif _known(state, page) == {*documents}:
+            return page
+    return pages[-1]
+
+
+def meant(state: ServiceState, query_id: str | int, documents: Collection[Any]) -> Any:
+    """The id under which the ranking waits that feedback on these documents is meant for: the last one that has them all."""
+    waiting = [page for page in pages_of(query_id) if page in state._pending._queries]
+    if waiting in ([], [query_id]):
+        return query_id
+    return next((page for page in waiting[::-1] if _known(state, page).issuperset(documents)), query_id)
+
+
+def _known(state: ServiceState, page: Any) -> set[Any]:
+    """The documents that feedback on a ranking that waits may be about."""
+    return {*known_documents(state, state._pending.number(page) or 0, state._pending.get(page))}

@@ -16,8 +16,8 @@ from online_rank.measures.learned import measure as parse_measure
 from online_rank.rankers.hedge import Hedged
 from online_rank.rankers.shapes import has_shapes
 from online_rank.serving.clock import CLOCK
-from online_rank.serving.evidence import DAY
 from online_rank.serving.protocol import Reply
+from online_rank.serving.reading import DAY
 
 _MAX_POINTS = 300
 _MAX_MARKS = 50

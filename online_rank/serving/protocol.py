@@ -31,9 +31,8 @@ from online_rank.base.undo import all_or_nothing
 from online_rank.limits import MAX_COUNT, is_integer
 from online_rank.serving import learning, messages, queries, ranking, windows
 from online_rank.serving.clock import CLOCK
-from online_rank.serving.evidence import DAY, evidence_of
 from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
-from online_rank.serving.reading import RequestError, read, request_of
+from online_rank.serving.reading import DAY, RequestError, evidence_of, read, request_of
 from online_rank.serving.service_state import ServiceState
 from online_rank.storage.files import from_bytes
 
@@ -156,7 +155,7 @@ class RankingService(ServiceState):
             done = {} if is_rank else {"accepted" if gathers else "learned": False}
             return Reply({"id": message.id, **done, "duplicate": True})
         text, scores, drawn = waiting
-        ids = queries.block_of(self, self._pending.number(message.id) or 0, text).ids or ()
+        ids = learning.block_of(self, self._pending.number(message.id) or 0, text).ids or ()
         asked: Any = read(request_of(text))
         shown = None if drawn is None else queries.drawn_as(drawn)
         return Reply(queries.arranged(asked, dict(zip(ids, scores, strict=True)), shown))

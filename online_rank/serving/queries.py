@@ -1,7 +1,6 @@
-"""Queries as requests ask them, as they wait for feedback, and the pages of one id."""
+"""Queries as requests ask them, and the answers to them."""
 
 import json
-from collections.abc import Collection
 from typing import Any
 
 from msgspec import UNSET
@@ -9,16 +8,12 @@ from msgspec import UNSET
 from online_rank.base import abilities_of, parts_of, steps_of
 from online_rank.base.asked import require_taken
 from online_rank.feedback import Impression
-from online_rank.limits import MAX_DOCUMENTS, MAX_ID_LENGTH
+from online_rank.limits import MAX_DOCUMENTS
 from online_rank.preprocessing.history import AT
 from online_rank.query import Block, Runs, read_query
 from online_rank.query.columns import Columns
 from online_rank.serving import answers
-from online_rank.serving.reading import read, remembered_in, request_of
 from online_rank.serving.service_state import ServiceState
-
-#: Most rankings that wait under one id, of which a further one takes the place of the last; and what marks their ids.
-_MOST_PAGES, _MARK = 10, "\x1f"
 
 
 def query_of(state: ServiceState, message: Any, only: Any = None, *, n_bytes: int | None = None) -> Block:
@@ -80,74 +75,3 @@ def arranged(message: Any, scores: dict[Any, float], shown: Impression | None) -
 def drawn_as(drawn: str) -> Impression:
     """The list of a query that waits."""
     return Impression.from_dict(json.loads(drawn))
-
-
-def block_of(state: ServiceState, number: int, text: str) -> Block:
-    """The query that waits under a number, and was asked by this request: as it was read, or read again."""
-    block = state._read.get(number)
-    if block is None:
-        block = query_of(state, read(request_of(text)))._replace(remembered=remembered_in(text))
-        state._hold(number, len(text), block)
-    return block
-
-
-def known_documents(state: ServiceState, number: int, waiting: Any) -> Any:
-    """The documents that feedback may be about on a query that waits: text, scores, draw."""
-    text, _, drawn = waiting
-    if not drawn:
-        return block_of(state, number, text).ids or ()
-    found = json.loads(drawn)
-    return [*found["order"], *[document for _, document in found.get("pinned", ())]]
-
-
-def pages_of(query_id: str | int) -> list[Any]:
-    """The ids under which the rankings of an id wait, such as the pages of a result: itself, and others that clients never see.
-
-    Examples
-    --------
-    >>> [asked_as(page) for page in pages_of("q1")[:3]]
-    ['q1', 'q1', 'q1']
-    """
-    told = json.dumps(query_id)
-    return [query_id, *[f"{_MARK}{page} {told}" for page in range(2, _MOST_PAGES + 1) if len(told) < MAX_ID_LENGTH - 10]]
-
-
-def asked_as(page: Any) -> Any:
-    """The id that a client gave, of one of `pages_of`.
-
-    Examples
-    --------
-    >>> [asked_as(page) for page in pages_of(7)[:2]]
-    [7, 7]
-    """
-    return json.loads(page.partition(" ")[2]) if type(page) is str and page[:1] == _MARK else page
-
-
-def page_for(state: ServiceState, query_id: str | int, documents: Collection[Any]) -> Any:
-    """The id under which a ranking of an id is to wait, whose feedback may be about these documents.
-
-    One of the same documents that waits gives way to it.
-    """
-    if query_id not in state._pending._queries:
-        return query_id
-    pages = pages_of(query_id)
-    for page in pages:
-        if page not in state._pending._queries:
-            if state.learned_as(page) is None:
-                return page
-        elif _known(state, page) == {*documents}:
-            return page
-    return pages[-1]
-
-
-def meant(state: ServiceState, query_id: str | int, documents: Collection[Any]) -> Any:
-    """The id under which the ranking waits that feedback on these documents is meant for: the last one that has them all."""
-    waiting = [page for page in pages_of(query_id) if page in state._pending._queries]
-    if waiting in ([], [query_id]):
-        return query_id
-    return next((page for page in waiting[::-1] if _known(state, page).issuperset(documents)), query_id)
-
-
-def _known(state: ServiceState, page: Any) -> set[Any]:
-    """The documents that feedback on a ranking that waits may be about."""
-    return {*known_documents(state, state._pending.number(page) or 0, state._pending.get(page))}

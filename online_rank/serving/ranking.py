@@ -14,8 +14,9 @@ from online_rank.query import Block
 from online_rank.serving import messages
 from online_rank.serving.answers import explained
 from online_rank.serving.challenge import seen_by
+from online_rank.serving.learning import known_documents, page_for
 from online_rank.serving.outcomes import Outcome, Reply
-from online_rank.serving.queries import arranged, known_documents, page_for, query_of, remembering
+from online_rank.serving.queries import arranged, query_of, remembering
 from online_rank.serving.reading import text_of
 from online_rank.serving.service_state import ServiceState
 

@@ -3,22 +3,25 @@
 import contextlib
 import functools
 import gc
+import hashlib
 import json
 import re
 import zlib
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 from msgspec import UNSET, UnsetType
 
 from online_rank.limits import MAX_REQUEST_DEPTH
+from online_rank.serving.clock import CLOCK
 from online_rank.serving.messages import BINARY_BEGINS, EXAMPLES, IN_COLUMNS, Clicks, Command, Id, Message, Query
 
 _COLON = ord(":")
 #: Stands between what waits with a query and its request: no JSON has this character outside of a text, nor as it is in one.
 _WAITS = "\x1e"
+DAY = 86_400.0
 
 
 class RequestError(ValueError):
@@ -323,3 +326,20 @@ def digest_of(message: Any) -> int:
     True
     """
     return zlib.crc32(_SORTED.encode(feedback_of(message)))
+
+
+class Evidence(NamedTuple):
+    """The day of feedback, in UTC, and digests of the session and the user that give it: no name is kept."""
+
+    day: int
+    keys: tuple[str, ...]
+
+
+def evidence_of(message: Any, at: float | None) -> Evidence | None:
+    """The evidence in feedback of a time; None if it names no session and no user."""
+    keys = tuple(
+        hashlib.blake2b(f"{kind} {name}".encode(errors="surrogatepass"), digest_size=12).hexdigest()
+        for kind in ("session", "user")
+        if (name := getattr(message, kind, UNSET)) is not UNSET
+    )
+    return Evidence(int((CLOCK.now() if at is None else at) // DAY), keys) if keys else None

@@ -6,8 +6,8 @@ from typing import Any
 from online_rank.base import Ranker
 from online_rank.base.forgetting import parts_of
 from online_rank.preprocessing.history import History
-from online_rank.serving.evidence import DAY
 from online_rank.serving.protocol import RankingService
+from online_rank.serving.reading import DAY
 
 
 def latest_time(service: RankingService) -> float:

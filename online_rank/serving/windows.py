@@ -9,12 +9,11 @@ from online_rank.base.undo import all_or_nothing
 from online_rank.query.grades import MAX_GRADE
 from online_rank.serving import messages
 from online_rank.serving.answers import require_known
-from online_rank.serving.evidence import Evidence, count_evidence, evidence_of, is_limited
-from online_rank.serving.learning import NOT_CLICKS, forget_query, learn_waiting
+from online_rank.serving.evidence import count_evidence, is_limited
+from online_rank.serving.learning import NOT_CLICKS, block_of, forget_query, known_documents, learn_waiting, meant
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.plan import GRADE, PLACE
-from online_rank.serving.queries import block_of, known_documents, meant
-from online_rank.serving.reading import displayed_in, feedback_of
+from online_rank.serving.reading import Evidence, displayed_in, evidence_of, feedback_of
 from online_rank.serving.service_state import ServiceState
 
 #: Most queries that are learned after one request since their windows have ended; the others follow after the next ones.
@@ -27,7 +26,7 @@ def gather(state: ServiceState, message: Any, request: bytes, at: float, now: fl
     evidence = evidence_of(message, now)
     query_id = meant(state, message.id, () if displayed else given)
     place = pending.placed(query_id, at) if state.learned_as(query_id) is None else "late"
-    if (why := "limited" if is_limited(state, evidence) else place) in ("limited", "late"):
+    if (why := "limited" if evidence is not None and is_limited(state, evidence) else place) in ("limited", "late"):
         reply = Reply({"id": message.id, "accepted": False, why: True}, Outcome((why, now)), learned=True)
         with all_or_nothing(state) as changes:
             state._count(why)
@@ -77,7 +76,8 @@ def take(
     query_id = meant(state, message.id, () if displayed else given)
     with all_or_nothing(state) as changes:
         state._count("accepted")
-        count_evidence(state, changes, evidence, len(given))
+        if evidence is not None:
+            count_evidence(state, changes, evidence, len(given))
         state._pending.give(changes, query_id, given, kind, at, ungraded, now)
         if displayed is not None:
             state._pending.give(changes, query_id, {d: p for p, d in enumerate(displayed)}, PLACE, at, None, now)
