@@ -46,7 +46,8 @@ def write_log(path: Path, n_rows: int) -> None:
     log = pd.DataFrame(
         {
             "query": [f"q{i:05d}" for i in query.tolist()],
-            "product": [f"p{i}" for i in rng.integers(0, 10**7, n).tolist()],
+            # No query has a product twice.
+            "product": [f"p{i}" for i in (rng.integers(0, 10**6, n) * 20 + np.arange(n) % 20).tolist()],
             "price": price,
             "clicks": clicks,
             "bm25": bm25,
