@@ -342,7 +342,7 @@ def test_demo_in_a_pipe(run, monkeypatch):
     code, out, err = run("demo")
     assert (code, err) == (0, "")
     assert "the truth changes" in out
-    assert "cumulative loss" in out
+    assert "ndcg@10 lately" in out
     assert "true grade" in out
     assert "\x1b" not in out
     assert 15 < out.count("\n") < 40
