@@ -11,9 +11,11 @@ import sys
 import tempfile
 import tomllib
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from online_rank import extensions
 from online_rank.support import registry
 from tests.reference.guide import guide
 
@@ -31,7 +33,9 @@ def printed_by(language, code, folder):
         if language == "python":
             path = Path("example.py")
             path.write_text(code)
-            with contextlib.redirect_stdout(io.StringIO()) as out:
+            # What it registers, and what other tests have registered under the same names, must not meet.
+            things, names = (mock.patch.dict(known, clear=True) for known in (extensions._things, extensions._names))
+            with things, names, contextlib.redirect_stdout(io.StringIO()) as out:
                 runpy.run_path(str(path), run_name="__main__")
             printed = out.getvalue()
         else:
