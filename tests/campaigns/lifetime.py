@@ -2,11 +2,13 @@
 go, drift, and grades that come late.
 
 Rounds continue one another: the model and the readings are kept in the folder that `LIFETIME` names, or in a new one. A round
-is a hundredth of the life, and ends in a reading: memory, the largest of its files, and processor time a query over the time of
-a fixed loop that runs in between, which cancels what a slow machine does to both. After a tenth of the life all three must
-stay.
+is a hundredth of the life, and ends in a reading: memory, the largest of its files, and processor time over that of a fixed
+loop that runs in between, which cancels what a busy machine does to both. The loop is the beginning of the life, which a new
+model lives once more: the same work in each round, of the same kind as what it is compared with. After a tenth of the life all
+three must stay.
 """
 
+import itertools
 import json
 import os
 import tempfile
@@ -24,8 +26,9 @@ from online_rank import AdditiveRanker, History, load, save
 from online_rank.storage.files import to_bytes
 from tests.campaigns.found import Found
 
-#: Queries between two looks at the fixed loop, and queries that wait for their grades.
-_CHUNK, _LATE = 1000, 50
+#: Queries of a chunk of the stream, queries between two turns of the fixed loop and of one such turn, and queries that wait for
+#: their grades.
+_CHUNK, _TURN, _LOOP, _LATE = 1000, 100, 10, 50
 _DOCUMENTS, _NUMBERS, _NAMES = 8, 6, 40
 #: Most features of the ranker, and keys of the `History`: names come and go, so the least recently used leave.
 _FEATURES, _KEYS = 160, 1000
@@ -72,39 +75,42 @@ def queries_of(chunk: int, seed: int) -> Iterator[tuple[dict[str, dict[str, Any]
         )
 
 
-def _loop() -> float:
-    """Processor time of a fixed piece of work, of Python and of numpy."""
-    started, total = time.process_time(), 0.0
-    values = np.arange(4000.0)
-    for i in range(1500):
-        total += float(values[i % 8 :: 8].sum()) + i % 7
-    return time.process_time() - started
-
-
 def live(model: Any, first: int, n_chunks: int, seed: int) -> tuple[float, int]:
-    """Let a model rank and learn some chunks; processor time of a chunk over a loop's, and the size of the largest file.
+    """Let a model rank and learn some chunks; its processor time over the fixed loop's, and the size of the largest file.
 
     A file has a sample of the latest documents, which grows up to 96 of them and begins again, so its size comes and goes.
     """
     spent, loop, largest = 0.0, 0.0, 0
+    waiting: deque[Any] = deque()
+    young, young_waiting = made(), deque[Any]()
+    beginning = itertools.chain.from_iterable(queries_of(chunk, seed) for chunk in itertools.count())
     for chunk in range(first, first + n_chunks):
-        queries = [*queries_of(chunk, seed)]
-        loop += _loop()
-        started = time.process_time()
-        waiting: deque[Any] = deque()
-        for x, y, at in queries:
-            waiting.append((x, y, at, model.predict_one(x, at=at)))
-            if len(waiting) > _LATE:
-                _grade(model, *waiting.popleft())
-        for late in waiting:
-            _grade(model, *late)
-        spent += time.process_time() - started
+        queries = queries_of(chunk, seed)
+        for _ in range(_CHUNK // _TURN):
+            spent += _lived(model, [*itertools.islice(queries, _TURN)], waiting)
+            loop += _lived(young, [*itertools.islice(beginning, _LOOP)], young_waiting)
+        spent += _graded(model, waiting, 0)
         largest = max(largest, len(to_bytes(model)))
     return spent / loop, largest
 
 
-def _grade(model: Any, x: Any, y: Any, at: float, served: Any) -> None:
-    model.learn_one(x, y, at=at, served=served)
+def _lived(model: Any, queries: list[Any], waiting: "deque[Any]") -> float:
+    """Let a model rank queries, and learn those whose grades have come; the processor time of it."""
+    spent = 0.0
+    for x, y, at in queries:
+        started = time.process_time()
+        waiting.append((x, y, at, model.predict_one(x, at=at)))
+        spent += time.process_time() - started + _graded(model, waiting, _LATE)
+    return spent
+
+
+def _graded(model: Any, waiting: "deque[Any]", n_left: int) -> float:
+    """Let a model learn the queries that wait for their grades, but for some; the processor time of it."""
+    started = time.process_time()
+    while len(waiting) > n_left:
+        x, y, at, served = waiting.popleft()
+        model.learn_one(x, y, at=at, served=served)
+    return time.process_time() - started
 
 
 def made() -> Any:
