@@ -1,7 +1,9 @@
 """What tests must not depend on: random examples, and how the test run was started. And which files take longest."""
 
+import gc
 import signal
 
+import pytest
 from hypothesis import settings
 
 # A shell without job control starts background commands with SIGINT ignored, which processes started by tests would inherit.
@@ -35,6 +37,17 @@ LONGEST = (
 def pytest_configure(config):
     # Otherwise xdist begins with the files that have most tests.
     config.option.loadscopereorder = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What collecting makes stays: looking through it for garbage took half of the time, in each process."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items):

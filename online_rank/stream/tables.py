@@ -4,13 +4,14 @@ pyarrow alone reads the files: pandas writes parquet through it, polars hands it
 all formats some rows at a time. Text is cut into whole lines here, so that each row has a line, and a column of csv is text.
 """
 
+import contextlib
 import csv
 import io
 import itertools
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import partial
+from functools import cache
 from typing import Any, NamedTuple
 
 from online_rank.query.names import in_nfc
@@ -150,7 +151,7 @@ class Table:
             except pa.ArrowInvalid as error:
                 raise ReadError(f"{self.name}{_fault(block, line, mark, quoted, len(names)) or f': {error}'}") from None
             is_empty = False
-            yield Batch(rows, partial(_line_of, self.name, block, line, mark, quoted))
+            yield Batch(rows, _lines_of(self.name, block, line, mark, quoted))
         if names and is_empty:
             yield Batch(pa.table({name: pa.array([], pa.string()) for name in names}), lambda i: self.name)
 
@@ -189,7 +190,7 @@ class Table:
                     raise pa.ArrowInvalid
             except (pa.ArrowInvalid, UnicodeDecodeError):
                 rows = of_dicts([json_of(self.name, number, text) for number, text in _lines(block, first)])
-            yield Batch(rows, partial(_line_of, self.name, block, first, ",", False))
+            yield Batch(rows, _lines_of(self.name, block, first, ",", False))
 
     def _of_file(self, file: Any, source: Any, fmt: str, batch_rows: int) -> Iterator[Any]:
         pa, invalid = arrow(), arrow("pyarrow.lib").ArrowInvalid
@@ -368,10 +369,20 @@ def _split(block: bytearray, first: int, mark: str, quoted: bool) -> Iterator[tu
         begin = first + rows.line_num
 
 
-def _line_of(name: str, block: bytearray, first: int, mark: str, quoted: bool, i: int) -> str:
-    """The line of a row of a block of text, for messages."""
-    rows: Iterator[Any] = _split(block, first, mark, quoted) if quoted and b'"' in block else _lines(block, first)
-    return f"{name}, line {next(itertools.islice(rows, i, None))[0]}"
+def _lines_of(name: str, block: bytearray, first: int, mark: str, quoted: bool) -> Callable[[int], str]:
+    """The line of each row of a block of text, for messages. They are found once: some logs keep the line of every row."""
+
+    @cache
+    def lines() -> list[int]:
+        rows: Iterator[Any] = _split(block, first, mark, quoted) if quoted and b'"' in block else _lines(block, first)
+        found: list[int] = []
+        # Python's reader stops at a value that is longer than it takes, which pyarrow takes.
+        with contextlib.suppress(csv.Error):
+            for row in rows:
+                found.append(row[0])
+        return found
+
+    return lambda i: f"{name}, line {lines()[i]}" if i < len(lines()) else name
 
 
 def _closed(text: Text, quoted: bool) -> Iterator[tuple[bytearray, int]]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import online_rank
+from online_rank.stream import ReadError
 
 PLAIN = "q,g,a,b\n1,1,1.5,2\n1,0,2.5,3\n2,1,1,1\n2,0,0,2\n"
 FRAME = pd.read_csv(io.StringIO(PLAIN))
@@ -87,6 +88,13 @@ def test_a_word_among_numbers_is_named(tmp_path, monkeypatch, row):
     else:
         with pytest.raises(ValueError, match=r"log\.csv, line 31: 'oops' in column 'a' is not a number"):
             read(path)
+
+
+def test_a_fault_after_a_value_that_pythons_reader_does_not_take(tmp_path):
+    """It finds the lines of rows with quotation marks; a long value raised another error."""
+    path = written(tmp_path, f'q,g,a,b\n1,zero,1,"{"y" * 200_000}"\n')
+    with pytest.raises(ReadError, match=r"log\.csv: 'zero' in column 'g' is not a number"):
+        read(path, features=["a"])
 
 
 def test_times_as_bigquery_writes_them(tmp_path):

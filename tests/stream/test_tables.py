@@ -168,8 +168,9 @@ def test_a_query_that_comes_back_is_an_error_or_another_one():
     assert len(list(read(table, **COLUMNS, repeated_qid="new"))) == 4
 
 
-def test_csv_of_integers_that_continue_with_fractions(tmp_path):
-    lines = [f"{i // 2},{i % 2},{i},text" for i in range(200_000)] + ["x,1,0.5,text"]
+def test_csv_of_integers_that_continue_with_fractions(tmp_path, monkeypatch):
+    monkeypatch.setattr("online_rank.stream.source._CHUNK", 1024)
+    lines = [f"{i // 2},{i % 2},{i},text" for i in range(200)] + ["x,1,0.5,text"]
     (tmp_path / "t.csv").write_text("q,rel,x,other\n" + "\n".join(lines) + "\n")
     *_, (x, y) = read(tmp_path / "t.csv", **COLUMNS)
     assert (x.names, x.X.tolist(), y.tolist()) == (("x",), [[0.5]], [1])
@@ -270,10 +271,11 @@ def test_csv_with_other_separators_and_booleans(tmp_path, separator):
         assert x.X.tolist() == [[0.5], [-1.25]]
 
 
-def test_a_csv_value_of_another_type_is_named_by_its_column(tmp_path):
-    lines = [f"{i},0,true" for i in range(150_000)] + ["x,1,0.5"]
+def test_a_csv_value_of_another_type_is_named_by_its_column(tmp_path, monkeypatch):
+    monkeypatch.setattr("online_rank.stream.source._CHUNK", 1024)
+    lines = [f"{i},0,true" for i in range(300)] + ["x,1,0.5"]
     (tmp_path / "t.csv").write_text("q,rel,cheap\n" + "\n".join(lines) + "\n")
-    with pytest.raises(ValueError, match=r"t\.csv, line 150002: '0\.5' in column 'cheap' is not a boolean"):
+    with pytest.raises(ValueError, match=r"t\.csv, line 302: '0\.5' in column 'cheap' is not a boolean"):
         list(read(tmp_path / "t.csv", **COLUMNS))
 
 
