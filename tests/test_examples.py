@@ -53,6 +53,7 @@ def test_letor(run, tmp_path, own):
     assert ("queries                  50:" in out) == own
 
 
+@pytest.mark.slow
 def test_neural(run):
     out = run("neural")
     assert numbers(out, "neural")[-1] > numbers(out, "linear")[-1] + 0.1

@@ -32,7 +32,7 @@ def test_contract(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["ridge", *(pytest.param(name, marks=pytest.mark.slow) for name in REGISTRY if name != "ridge")]
+    "name", ["perceptron", *(pytest.param(name, marks=pytest.mark.slow) for name in REGISTRY if name != "perceptron")]
 )
 def test_arrays_of_other_kinds(name):
     for function in OTHER_ARRAYS:

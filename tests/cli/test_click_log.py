@@ -17,7 +17,7 @@ CHANCE = {"above": "above", "place": "place"}
 OPTIONS = {"moved": ("--topic", "topic")}
 
 
-def log_of(moved, n=1500):
+def log_of(moved, n=1200):
     """Lists of 4 of 6 documents, in random order or by a ranker that changes; users look at position p with probability 1/p."""
     rng, rows = np.random.default_rng(1), []
     for t in range(n):
@@ -75,7 +75,7 @@ def test_each_kind_of_log_is_learned(origin, folder, capsys):
     report = json.loads(out)
     frame = pd.read_csv(log)
     clicked = frame.click.eq("click")
-    assert (report["lists"], report["documents"]) == (1500, 6000)
+    assert (report["lists"], report["documents"]) == (1200, 4800)
     assert report["clicked"] == frame[clicked]["query"].nunique()
     assert report["gain_first"] == pytest.approx(clicked[frame.position == 1].mean())
     if origin != "moved":
@@ -206,7 +206,7 @@ def test_two_models_are_compared_by_a_log(origin, folder, models, capsys):
         assert about["lower"] <= about["mean"] <= about["upper"]
         assert ("snips" in about) == (about["effective_lists"] >= 100)
     assert report["values"][models[1]]["lower"] > report["as_shown"] > report["values"][models[0]]["mean"]
-    assert (report["lists"], report["largest_gain"]) == (1500, 2.0)
+    assert (report["lists"], report["largest_gain"]) == (1200, 2.0)
     # Random orders say what happens if two documents are exchanged; propensities do not.
     assert (report["preference"] is None) == (origin != "shuffled")
     if origin == "shuffled":
@@ -303,7 +303,7 @@ def test_what_graded_training_takes(folder, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     log = pd.read_csv(folder / "shuffled.csv", index_col=0)
     log.to_csv("log.csv", index=False)
-    held = log_of(False, 2000)[6 * 1500 :].drop(columns=["above", "place"])
+    held = log_of(False, 1600)[6 * 1200 :].drop(columns=["above", "place"])
     held.to_csv("held.csv", index=False)
     options = ["--clicks", "shuffled", "--exclude", "topic", "--event", "click=1"]
     code, out, _ = run(capsys, "log.csv", *options, "--dry-run", "--json")
@@ -315,7 +315,7 @@ def test_what_graded_training_takes(folder, tmp_path, capsys, monkeypatch):
     assert code == 0
     report = json.loads(out)
     assert report["verdict"].startswith("the model beats the logged ranking: ")
-    assert report["test"]["lists"] == 500
+    assert report["test"]["lists"] == 400
     assert report["test"]["value_first"]["lower"] < 0.77 < report["test"]["value_first"]["upper"]
     with pytest.raises(ValueError, match="other"):
         load("m").learn_one({"a": {"other": 1.0}, "b": {"other": 2.0}}, [0, 1])

@@ -123,7 +123,7 @@ def test_the_log_shows_relevant_documents_that_were_missed():
     assert seen.missed == (("f", 6, 4.0, 2),)
 
 
-@pytest.mark.parametrize(("n_features", "pictures"), [(3, 3), (14, 4), (40, 5)])
+@pytest.mark.parametrize(("n_features", "pictures"), [(3, 3), pytest.param(14, 4, marks=pytest.mark.slow), (40, 5)])
 def test_curves_of_few_features_are_shown_in_one_picture(tmp_path, n_features, pictures):
     rng, model = np.random.default_rng(0), AdditiveRanker()
     queries = [(rng.normal(size=(6, n_features)), rng.integers(0, 3, 6), f"q{t}", []) for t in range(15)]

@@ -89,15 +89,17 @@ def test_a_worker_that_is_killed_half_way_loses_nothing(client, files, tmp_path)
     assert int(mark.read_text()) > 0
 
 
-def test_what_a_worker_raises_is_raised(client, files, tmp_path):
+def test_what_a_worker_raises_is_raised(files, tmp_path):
     from online_rank.distributed.dask import train
 
     bad = tmp_path / "bad.txt"
     bad.write_text("1 qid:1 1:1\n0 qid:1 1:x\n")
     taught = model()
     before = to_bytes(taught)
-    with pytest.raises(ReadError, match=r"bad\.txt, line 2, column 11: the value 'x' of feature 1"):
-        train(client, taught, [files[0], bad], shards=2)
-    assert to_bytes(taught) == before
-    with pytest.raises(ValueError, match="shards is 0"):
-        train(client, taught, files, shards=0)
+    # One process: the only quick test of a cluster, which takes two seconds for each.
+    with cluster_of(1) as client:
+        with pytest.raises(ReadError, match=r"bad\.txt, line 2, column 11: the value 'x' of feature 1"):
+            train(client, taught, [files[0], bad], shards=2)
+        assert to_bytes(taught) == before
+        with pytest.raises(ValueError, match="shards is 0"):
+            train(client, taught, files, shards=0)

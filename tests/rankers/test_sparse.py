@@ -60,7 +60,7 @@ def test_the_lazy_average_stays_the_average(half_life):
     # Half-lives so short that the reference round has to move.
     rng = np.random.default_rng(1)
     dense, sparse = (PerceptronRanker(credit="spread", half_life=half_life) for _ in range(2))
-    for _ in range(10_000):
+    for _ in range(4000):
         X, y = rng.integers(-2, 3, (4, 5)) * 0.25, rng.integers(0, 3, 4)
         dense.learn_one(X, y)
         sparse.learn_one(as_rows(X), y)

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 import threading
 
 import numpy as np
@@ -36,6 +34,7 @@ from online_rank.serving.reading import read, read_as  # noqa: E402
 from online_rank.serving.snapshots import KeptModels  # noqa: E402
 from online_rank.storage.files import from_bytes, to_bytes  # noqa: E402
 from online_rank.storage.tree import strings_of  # noqa: E402
+from tests.helpers import run_command  # noqa: E402
 from tests.models import REGISTRY  # noqa: E402
 
 USER = "u17-secret"
@@ -352,22 +351,19 @@ def test_killed_before_the_checkpoint_everything_is_as_before(tmp_path):
     assert read_service(tmp_path).n_waiting == 0
 
 
-def test_the_command_forgets_in_a_folder(tmp_path):
+def test_the_command_forgets_in_a_folder(tmp_path, capsys):
     async def scenario(client, app):
         await traffic(client)
 
     run(scenario, Models(make, directory=tmp_path))
     assert USER.encode() in contents(tmp_path)
-    command = [sys.executable, "-m", "online_rank", "forget", str(tmp_path), "--context", f"user={USER}", "--id", "stays"]
-    ids = ["--id", f"{USER}/0", "--id", f"{USER}/2"]
-    done = subprocess.run([*command, *ids], capture_output=True, text=True, check=True)
+    ids = ["--id", "stays", "--id", f"{USER}/0", "--id", f"{USER}/2"]
+    forgotten = run_command(capsys, "forget", tmp_path, "--context", f"user={USER}", *ids)
     found = "2 waiting queries, 0 queries with feedback that had not come, 2 learned ids, 1 names of features"
-    assert done.stdout == f"forgotten: {found}\n"
+    assert forgotten[:2] == (0, f"forgotten: {found}\n")
     assert USER.encode() not in contents(tmp_path)
     run(lambda client, app: client.get("/stats"), Models(make, directory=tmp_path))
-    failed = subprocess.run([*command[:-4], "--id", "q"], capture_output=True, text=True, check=False)
-    assert failed.returncode == 0
-    assert failed.stdout == "nothing found\n"
+    assert run_command(capsys, "forget", tmp_path, "--id", "q")[:2] == (0, "nothing found\n")
 
 
 @pytest.mark.parametrize("name", ["scaler | crosses | perceptron", "map | ridge", "boosted", "blend, default"])

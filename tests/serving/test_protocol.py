@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 import time
@@ -21,7 +22,7 @@ from online_rank.serving.pending import PendingQueries
 from online_rank.serving.plan import FeedbackPlan
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import from_bytes, to_bytes
-from tests.helpers import leave, let_wait
+from tests.helpers import leave, let_wait, run_command
 
 ROOT = Path(online_rank.__file__).resolve().parents[1]
 DOCS = {"a": {"x": 3.0, "y": 0.0}, "b": {"x": 1.0, "y": 1.0}, "c": {"y": 2.0}}
@@ -337,18 +338,31 @@ def test_a_service_is_saved_with_everything():
     assert again.stats() == service.stats()
 
 
-def serve(*options, lines, check=True):
-    done = subprocess.run(
-        [sys.executable, "-m", "online_rank", "stream", *map(str, options)],
-        cwd=ROOT, input=lines, capture_output=True, timeout=120, check=check,
-    )  # fmt: skip
-    return [json.loads(line) for line in done.stdout.splitlines()], done
+@pytest.fixture
+def serve(capfd, tmp_path):
+    """Exit status, answers and errors of `online-rank stream`, which reads and writes the files 0 and 1 themselves."""
+
+    def serve(*options, lines):
+        (tmp_path / "lines").write_bytes(lines)
+        kept = os.dup(0)
+        try:
+            with open(tmp_path / "lines", "rb") as file:
+                os.dup2(file.fileno(), 0)
+            code, out, err = run_command(capfd, "stream", *options)
+        finally:
+            os.dup2(kept, 0)
+            os.close(kept)
+        return code, [json.loads(line) for line in out.splitlines()], err
+
+    return serve
 
 
 def test_the_command_answers_line_by_line_and_saves_at_the_end(tmp_path):
     long = b"x" * ((1 << 22) + 1)
     lines = b"\n".join([ask(1), b"", b"nonsense", grade(1), b'{"cmd": "stats"}', b'{"cmd": "save"}', long, ask(2)])
-    answers, done = serve("--save", tmp_path / "m.npz", lines=lines)
+    command = [sys.executable, "-m", "online_rank", "stream", "--save", str(tmp_path / "m.npz")]
+    done = subprocess.run(command, cwd=ROOT, input=lines, capture_output=True, timeout=120, check=True)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
     # Without kernels compiled ahead it says what it is waiting for.
     assert all(line.startswith(b"online-rank: compiling") for line in done.stderr.splitlines())
     assert [answer.get("line") for answer in answers] == [None, 2, 3, None, None, None, 7, None]
@@ -363,22 +377,22 @@ def test_the_command_answers_line_by_line_and_saves_at_the_end(tmp_path):
     assert to_bytes(load(tmp_path / "m.npz")) == to_bytes(model)
 
 
-def test_the_command_continues_where_it_was(tmp_path):
+def test_the_command_continues_where_it_was(serve, tmp_path):
     state = tmp_path / "state"
-    serve("--checkpoint", state, "--every", 2, lines=b"\n".join([ask(1), ask(2), grade(1)]) + b"\n")
-    answers, done = serve("--checkpoint", state, lines=grade(1) + b"\n" + grade(2) + b'\n{"cmd":"stats"}\n')
-    assert b"continuing from %s: 2 queries ranked, 1 learned, 1 waiting" % str(state).encode() in done.stderr
+    assert serve("--checkpoint", state, "--every", 2, lines=b"\n".join([ask(1), ask(2), grade(1)]) + b"\n")[0] == 0
+    code, answers, err = serve("--checkpoint", state, lines=grade(1) + b"\n" + grade(2) + b'\n{"cmd":"stats"}\n')
+    assert code == 0
+    assert f"continuing from {state}: 2 queries ranked, 1 learned, 1 waiting" in err
     assert answers[0]["duplicate"]
     assert answers[1]["learned"]
     assert answers[2]["stats"]["ranked"] == 2
-    _, done = serve("--checkpoint", state, "--measure", "ap", lines=b"", check=False)
-    assert done.returncode == 2
-    assert done.stderr.count(b"\n") == 1
-    assert b"other options" in done.stderr
+    code, _, err = serve("--checkpoint", state, "--measure", "ap", lines=b"")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "other options" in err
 
 
-def test_saving_without_a_place_is_an_error_answer():
-    answers, _ = serve(lines=b'{"cmd": "save"}\n')
+def test_saving_without_a_place_is_an_error_answer(serve):
+    _, answers, _ = serve(lines=b'{"cmd": "save"}\n')
     assert "nowhere to save to" in answers[0]["error"]
 
 

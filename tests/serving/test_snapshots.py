@@ -2,8 +2,6 @@
 
 import asyncio
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -16,6 +14,7 @@ from online_rank import CrossFeatures, PerceptronRanker, StreamScaler  # noqa: E
 from online_rank.serving import Models, RankingApp, RankingService  # noqa: E402
 from online_rank.serving.clock import CLOCK  # noqa: E402
 from online_rank.serving.durable import read_service  # noqa: E402
+from tests.helpers import run_command  # noqa: E402
 
 #: 2026-11-25, at noon in UTC.
 NOON = 1_795_608_000.0
@@ -119,7 +118,7 @@ def test_what_names_no_day_changes_nothing(body, tmp_path):
         Models(make, snapshots=7)
 
 
-def test_a_user_is_forgotten_in_snapshots_too(tmp_path, pass_days):
+def test_a_user_is_forgotten_in_snapshots_too(tmp_path, pass_days, capsys):
     async def scenario(client, app):
         for i in range(3):
             await teach(client, i, "u17-secret")
@@ -144,8 +143,7 @@ def test_a_user_is_forgotten_in_snapshots_too(tmp_path, pass_days):
 
     run(idle, tmp_path, snapshots=8)
     assert b"u17-secret" in (tmp_path / "snapshot-2026-11-29.npz").read_bytes()
-    command = [sys.executable, "-m", "online_rank", "forget", str(tmp_path), "--context", "user=u17-secret"]
-    subprocess.run(command, check=True, capture_output=True)
+    assert run_command(capsys, "forget", tmp_path, "--context", "user=u17-secret")[0] == 0
     assert b"u17-secret" not in contents()
 
 

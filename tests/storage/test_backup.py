@@ -4,8 +4,6 @@ import contextlib
 import json
 import os
 import stat
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -17,6 +15,7 @@ from online_rank.serving.durable import DurableService, read_service
 from online_rank.storage import CheckpointError, ModelFileError
 from online_rank.storage.backup import back_up, restore
 from online_rank.storage.files import to_bytes
+from tests.helpers import run_command
 
 DOCS = {"a": {"x": 3.0}, "b": {"x": 1.0, "y": 2.0}}
 
@@ -163,11 +162,10 @@ def test_killed_before_the_end_a_restored_folder_is_refused_and_can_be_restored_
         same(read_service(tmp_path / "new"), state.service)
 
 
-def test_the_commands(tmp_path):
+def test_the_commands(tmp_path, capsys):
     with running(tmp_path / "state") as state:
-        for command in (("backup", "state", "copy.db"), ("restore", "copy.db", "new")):
-            done = subprocess.run(
-                [sys.executable, "-m", "online_rank", *command], cwd=tmp_path, capture_output=True, text=True, check=True
-            )
-            assert f"with {state.service.n_changes:,} changes" in done.stdout
+        for command, source, target in (("backup", "state", "copy.db"), ("restore", "copy.db", "new")):
+            code, out, _ = run_command(capsys, command, tmp_path / source, tmp_path / target)
+            assert code == 0
+            assert f"with {state.service.n_changes:,} changes" in out
         same(read_service(tmp_path / "new"), state.service)
