@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks._bounds_intervals import intervals
@@ -29,7 +29,6 @@ def test_sums_by_hand():
 
 
 @given(LOSSES)
-@settings(deadline=None)
 def test_sums_equal_the_reference(losses):
     one, many, parts = filled(losses), LossInterval(), LossInterval()
     add_losses(many.sums, losses)
@@ -50,7 +49,6 @@ def test_the_deviation_solves_its_equation(variation, alpha):
 
 
 @given(st.floats(0.0, 1e6), st.floats(0.0, 1e6), st.floats(1e-9, 0.999), st.floats(1e-9, 0.999))
-@settings(deadline=None)
 def test_the_deviation_grows_with_the_variation_and_the_confidence(v, more, alpha, other):
     assert largest_deviation(v, alpha) <= largest_deviation(v + more, alpha) * (1 + 1e-9)
     assert largest_deviation(v, max(alpha, other)) <= largest_deviation(v, min(alpha, other)) * (1 + 1e-9)

@@ -33,7 +33,7 @@ PAIRS = list(itertools.product(("all", "neighbours"), ("none", "grade", "differe
 
 
 @pytest.mark.parametrize(("pairs", "weight", "how"), PAIRS)
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(query=queries(most=12))
 def test_pairwise_values_equal_the_pair_loops(query, pairs, weight, how):
     s, y = query
@@ -54,7 +54,7 @@ def test_pairwise_values_equal_the_pair_loops(query, pairs, weight, how):
         )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(query=queries())
 def test_listwise_values_equal_the_equations(query):
     s, y = query
@@ -132,7 +132,7 @@ def test_gradient_equals_finite_differences(surrogate):
 
 
 @pytest.mark.parametrize("surrogate", ALL, ids=label)
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(query=queries(most=15, highest=4))
 def test_gradient_sums_to_zero_and_keeps_its_l1_constant(surrogate, query):
     s, y = query
@@ -155,7 +155,7 @@ def test_value_lies_above_its_tangents(surrogate):
 
 
 @pytest.mark.parametrize("kind", ["ndcg", "ndcg@3", "ap", "linear_ndcg"])
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(query=queries(most=10))
 def test_slam_bounds_the_pessimistic_loss(kind, query):
     s, y = query

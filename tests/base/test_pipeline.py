@@ -423,7 +423,7 @@ def test_a_block_in_pieces_is_the_loop_and_counts_its_faults_from_the_beginning(
         lambda: StreamScaler() | BlendRanker([PerceptronRanker(), PairwiseRanker(linear_model.LogisticRegression())]),
     ],
 )
-@settings(deadline=None, max_examples=8)
+@settings(max_examples=8)
 @given(at=st.integers(0, 20), kind=st.sampled_from(["nan", "grade", "weight"]), per_piece=st.integers(1, 6))
 def test_a_block_in_pieces_with_a_fault_anywhere_changes_nothing(make, at, kind, per_piece):
     model, stream = make(), [query for query in teacher_queries() if len(query[1]) > 1]

@@ -23,7 +23,7 @@ def queries(seed, n, teacher):
     credit=st.sampled_from(["adaptive", "spread", "argmax"]),
     against=st.booleans(),
 )
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_no_beginning_violates_its_bounds(seed, scale, credit, against):
     rng = np.random.default_rng(seed)
     teacher = rng.normal(size=3)

@@ -54,7 +54,7 @@ def fixed(column):
 
 
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 12), keep=st.sampled_from([1.0, 0.9]), prior=st.booleans())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_the_bound_holds_at_all_times_for_any_served_rankings(seed, n, keep, prior):
     """An independent account, from the definitions, next to the kernel; losses of any kind, the served one set to anything."""
     rng = np.random.default_rng(seed)

@@ -224,7 +224,7 @@ def check(seed):
 
 @pytest.mark.slow
 @given(st.integers(0, 10**9))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_certificates_agree_with_an_account_that_is_kept_apart(seed):
     check(seed)
 

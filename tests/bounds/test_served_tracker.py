@@ -69,7 +69,7 @@ def test_the_delayed_bound_is_attained_through_the_library(T, D, loss):
     delay=st.integers(0, 5),
     credit=st.sampled_from(["spread", "argmax", "sort"]),
 )
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_served_scores_decide_and_are_certified(seed, half_life, beta, delay, credit):
     """Late grades, out of order: the tracker compared with a slow learner that gets the same scores."""
     rng = np.random.default_rng(seed)
@@ -140,7 +140,7 @@ def test_a_ranker_around_which_nothing_is_measured_says_so():
 
 
 @given(st.integers(0, 10**6), st.sampled_from([None, 0.2, 1.0]), st.sampled_from([0.0, 1.0]), st.booleans())
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_moving_comparators_are_certified(seed, cap, beta, served):
     rng = np.random.default_rng(seed)
     teachers = [rng.normal(size=3) for _ in range(3)]

@@ -41,7 +41,7 @@ def test_no_stream_violates_a_theorem_and_some_attain_it(theorem):
 
 
 @given(st.sampled_from(reference.THEOREMS), st.integers(0, 2**32))
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_no_stream_violates_any_theorem(theorem, seed):
     assert not [check for check in theorem(np.random.default_rng(seed)) if check.violated]
 

@@ -171,7 +171,7 @@ def test_the_counterexample_violates_theorem_5_with_step_1_and_obeys_it_with_the
 
 
 @given(st.integers(0, 10**6), st.sampled_from(MEASURES), st.sampled_from(["mean", "document", "tight"]))
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_surrogates_bound_the_losses_and_their_gradients(seed, measure, within):
     """Theorems 2 and 3 of [CT], Corollary 7 and eq. 16, by loops; V lies between."""
     rng = np.random.default_rng(seed)
@@ -250,7 +250,7 @@ def test_weights_bound_average_precision_if_the_sums_of_their_smallest_equal_the
 
 
 @given(st.integers(0, 10**6))
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_slam_is_convex(seed):
     """Lemma 1 of [CT]."""
     rng = np.random.default_rng(seed)

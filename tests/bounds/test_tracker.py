@@ -110,7 +110,7 @@ def test_huge_numbers_stay_numbers():
 
 
 @given(st.integers(0, 10**6))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_slam_loss_is_the_reference(seed):
     rng = np.random.default_rng(seed)
     m = int(rng.integers(1, 9))
@@ -124,7 +124,7 @@ def test_slam_loss_is_the_reference(seed):
 
 @pytest.mark.slow
 @given(seed=st.integers(0, 10**6), m=st.integers(2, 60), offset=st.sampled_from([0.0, 0.7]))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_hinges_of_spread_equal_the_hinges_of_its_pairs(seed, m, offset):
     rng = np.random.default_rng(seed)
     query, work = graded(rng.integers(0, 5, m)), workspace(m)
@@ -231,7 +231,7 @@ CASES = [
     weighted=st.booleans(),
     dtype=st.sampled_from([np.float64, np.float32]),
 )
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_no_certificate_ever_fails(seed, options, measure, kind, scale, weighted, dtype):
     rng = np.random.default_rng(seed)
     d = int(rng.integers(1, 6))

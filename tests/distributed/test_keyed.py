@@ -80,7 +80,7 @@ def run(events, make, **options):
 
 @pytest.mark.slow
 @given(st.integers(0, 2**16), st.integers(1, 9), st.sampled_from([*MAKERS]), st.data())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_failures_anywhere_change_neither_answers_nor_state(seed, every, kind, data):
     make = MAKERS[kind]
     events = events_of(25, seed, kind)
@@ -281,7 +281,7 @@ def test_a_key_begins_again_after_its_time_and_the_same_after_a_failure():
 
 
 @given(st.lists(st.tuples(st.sampled_from([2, 7, 50]), st.integers(1, 9)), min_size=1, max_size=4), st.data())
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 def test_every_may_be_changed(lives, data):
     """Workers with different settings, the last events of each lost in part: nothing is rolled back."""
     events = [request for _, request in events_of(60)]
@@ -307,7 +307,7 @@ def test_every_may_be_changed(lives, data):
 
 
 @given(st.binary(max_size=300_000), st.integers(1, 50), st.integers(0, 2**32 - 1))
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 def test_parts_make_the_content_again(content, times, seed):
     content = content * times + np.random.default_rng(seed).bytes(seed % 700_000)
     state = State()

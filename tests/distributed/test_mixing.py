@@ -92,7 +92,7 @@ def test_an_average_with_a_half_life_averages_the_mixed_weights(form):
 
 
 @given(st.integers(0, 2**32), st.integers(1, 6), st.integers(1, 3), st.sampled_from([1e-9, 1.0, 1e9]))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_scalers_equal_one_scaler_of_all_documents(seed, n_machines, n_rounds, offset):
     rng = np.random.default_rng(seed)
     shift = np.array([0.0, offset, 0.0])
@@ -272,7 +272,7 @@ def tracked(rounds, raw=False, **options):
 
 
 @given(st.integers(0, 2**32), st.integers(2, 5), st.integers(1, 4), st.sampled_from([0.0, 0.4]), st.booleans())
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_no_mixed_run_violates_its_certificate(seed, n_machines, n_rounds, beta, raw):
     rounds = [cut(part, n_machines) for part in cut(linear_queries(40, seed=seed), n_rounds)]
     tracker = tracked(rounds, raw=raw, relative_margin=beta)

@@ -22,7 +22,7 @@ kernels, pairs = Module(spread_credit), Module(best_violators)
     offset=st.sampled_from([0.0, 0.7]),
     ties=st.booleans(),
 )
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_spread_over_few_and_over_many_are_the_equation(seed, m, offset, ties):
     rng = np.random.default_rng(seed)
     query = graded(rng.integers(0, 5, m))

@@ -51,7 +51,7 @@ def cases():
 
 
 @pytest.mark.parametrize(("name", "ties"), cases())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     query=st.lists(st.tuples(st.sampled_from([-1.5, 0.0, 1e-300, 2.0]), st.integers(0, 4)), max_size=6),
     k=st.integers(1, 8),

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from online_rank._kernels import graded as graded_kernels
@@ -14,11 +14,9 @@ order, measures = Module(order_kernels), Module(graded_kernels)
 scores = st.lists(st.sampled_from([-1e300, -2.5, -1.0, 0.0, 1e-300, 0.5, 1.0, 7.0, 1e300]) | st.floats(-9, 9), max_size=150)
 
 
-@given(scores, st.sampled_from([np.float32, np.float64]))
-@settings(deadline=None)
-def test_sort_is_pythons_stable_sort(values, dtype):
-    with np.errstate(over="ignore"):
-        keys = np.array(values, dtype)
+@given(scores)
+def test_sort_is_pythons_stable_sort(values):
+    keys = np.array(values, float)
     expected = sorted(range(len(keys)), key=lambda i: -keys[i])
     items = np.arange(len(keys))
     by_key = keys[expected]
@@ -48,7 +46,6 @@ def test_every_item_written_was_given_even_where_keys_are_nan(n, nan):
 
 
 @given(scores.filter(len), st.data())
-@settings(deadline=None)
 def test_bound_is_reached_by_k_documents(values, data):
     s = np.array(values)
     k = data.draw(st.integers(1, len(s)))
@@ -57,11 +54,9 @@ def test_bound_is_reached_by_k_documents(values, data):
     assert np.sum(s >= bound) >= k
 
 
-@given(scores, st.integers(1, 160), st.sampled_from([-np.inf, -1.0, 0.5]), st.sampled_from([np.float32, np.float64]))
-@settings(deadline=None)
-def test_shortlist_holds_the_best_k_with_their_ties_in_order(values, k, least, dtype):
-    with np.errstate(over="ignore"):
-        s = np.array(values, dtype)
+@given(scores, st.integers(1, 160), st.sampled_from([-np.inf, -1.0, 0.5]))
+def test_shortlist_holds_the_best_k_with_their_ties_in_order(values, k, least):
+    s = np.array(values, float)
     kept, items = np.empty_like(s), np.empty(len(s), np.int64)
     n = order.shortlist(k, least, s, np.arange(len(s)), kept, items)
     left = items[:n].tolist()
@@ -85,7 +80,6 @@ document = st.tuples(st.sampled_from([-1.0, 0.0, 0.25, 3.0]) | st.floats(-9, 9),
 
 
 @given(st.lists(document, min_size=1, max_size=120))
-@settings(deadline=None)
 def test_pessimistic_order_is_by_score_then_grade_then_place(documents):
     s, level = np.array([x for x, _ in documents]), np.array([lev for _, lev in documents])
     m = len(s)

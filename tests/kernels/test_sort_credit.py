@@ -21,7 +21,7 @@ def queries(draw):
 
 
 @given(queries())
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_credit_is_its_definition(query):
     s, y, tau = query
     c = np.empty(len(s))
@@ -50,7 +50,7 @@ def test_equals_share_in_any_order():
 
 
 @given(queries())
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_credit_is_a_sum_over_violated_pairs_of_its_mass(query):
     s, y, tau = query
     m = len(s)

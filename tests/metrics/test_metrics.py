@@ -69,7 +69,7 @@ def block(n=60, seed=1):
 # Values.
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(query=queries, k=st.integers(1, 7))
 def test_ndcg_equals_scikit_learn(query, k):
     scores, grades = np.array([s for s, _ in query]), np.array([g for _, g in query])
@@ -81,7 +81,7 @@ def test_ndcg_equals_scikit_learn(query, k):
         )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(query=queries)
 def test_pairwise_accuracy_of_two_grades_is_the_area_under_the_roc_curve(query):
     scores, grades = [s for s, _ in query], [int(g > 1) for _, g in query]
@@ -124,7 +124,7 @@ def test_more_values_by_hand():
 @pytest.mark.parametrize(
     "name", ["ndcg@3", "dcg_linear@2", "map", "mrr", "p@2", "recall@2", "hit_rate@2", "err@3", "linear_ndcg"]
 )
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(query=queries)
 def test_ignored_ties_go_by_the_order_given(name, query):
     scores, grades = [s for s, _ in query], [g for _, g in query]
@@ -139,7 +139,7 @@ def test_ignored_ties_leave_bad_scores_and_unretrieved_documents_alone():
         metric("p@2", ties="ignored").value_one([1, 1], [math.nan, 0.0])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(query=queries)
 def test_linear_ndcg_counts_weighted_misordered_pairs(query):
     # [JG]: ideal - DCG_lin = sum over pairs (b - a) [f(x^b) < f(x^a)], ties half; the same, split by split.

@@ -75,7 +75,7 @@ class TestColumns:
         assert made["b"]["x*user=ada"] == -1.0
 
     @given(st.integers(0, 2**32 - 1), st.sampled_from([None, "u", 7, False]), st.sampled_from([None, -2, 0.5]), st.booleans())
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=50)
     def test_any_query(self, seed, user, length, sparse):
         rng = np.random.default_rng(seed)
         X = rng.integers(-2, 3, (rng.integers(0, 5), 3)).astype(np.float32 if seed % 2 else np.float64)

@@ -48,7 +48,7 @@ DOCUMENTS = st.lists(st.dictionaries(NAMES, st.floats(-1e3, 1e3), max_size=6), m
 
 
 @given(DOCUMENTS, st.integers(1, 24))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_names_go_where_the_definition_says(documents, bits):
     # Names of two kinds with the same text are two entries of one column.
     answer = HashedFeatures(bits).transform_one(documents)

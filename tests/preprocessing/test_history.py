@@ -114,7 +114,7 @@ def of(by, x, i, context):
     return None if None in parts else parts
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @pytest.mark.filterwarnings("ignore:History")
 @given(
     seed=st.integers(0, 10**6),
@@ -146,7 +146,7 @@ def arrays(rng, n):
         yield np.column_stack([rng.random(m), rng.integers(0, 7, m).astype(float)]), rng.integers(0, 3, m), 1e6 + 1e5 * t
 
 
-@settings(deadline=None, max_examples=8)
+@settings(max_examples=8)
 @given(seed=st.integers(0, 10**6), cut=st.integers(0, 20), max_keys=st.sampled_from([3, 100]))
 @pytest.mark.filterwarnings("ignore:History")
 def test_blocks_are_the_loop_bit_for_bit_and_copies_and_files_continue(seed, cut, max_keys):
@@ -204,7 +204,7 @@ def learned_then_refused(step, block, known):
         raise Refusal
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 10**6), max_keys=st.sampled_from([2, 5, 1000]))
 @pytest.mark.filterwarnings("ignore:History")
 def test_nothing_is_half_learned(seed, max_keys):

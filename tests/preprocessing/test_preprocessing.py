@@ -53,7 +53,7 @@ def test_scaler_by_hand():
 
 
 @pytest.mark.parametrize("with_std", [True, False])
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(queries=streams)
 def test_scaler_is_exact(with_std, queries):
     scaler = StreamScaler(with_std)
@@ -76,7 +76,6 @@ def test_scaler_keeps_precision_far_from_zero(offset):
     np.testing.assert_allclose(scaler.transform_one(queries[-1]), expected, rtol=0, atol=1e-12 + 4 * np.spacing(abs(offset)))
 
 
-@settings(deadline=None)
 @given(value=st.floats(-1e150, 1e150), lengths=st.lists(st.integers(1, 9), min_size=1, max_size=6))
 def test_a_constant_column_gives_exactly_zero(value, lengths):
     scaler = StreamScaler()
@@ -90,7 +89,7 @@ def test_a_constant_column_gives_exactly_zero(value, lengths):
 
 
 @every_transformer
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(queries=streams)
 def test_a_block_is_the_loop_bit_for_bit(transformer, queries):
     loop, block = transformer.clone(), transformer.clone()
@@ -241,7 +240,7 @@ def test_a_model_keeps_the_kind_of_features_that_it_learned():
         model.learn_one([{"a": 1.0}])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(X=st.tuples(st.integers(1, 8), st.integers(1, 3)).flatmap(lambda shape: arrays(np.float64, shape, elements=values)))
 def test_query_normalizer(X):
     np.testing.assert_allclose(QueryNormalizer().transform_one(X), reference.standardised_query(X), rtol=1e-9, atol=1e-9)

@@ -62,7 +62,7 @@ values = st.one_of(st.integers(-3, 3).map(float), st.floats(-1e300, 1e300))
 mostly_zero = st.one_of(st.just(0.0), values)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     st.lists(values, min_size=1, max_size=90) | st.lists(mostly_zero, min_size=1, max_size=90),
     st.lists(mostly_zero, min_size=1, max_size=9),
@@ -89,7 +89,7 @@ def test_knots_and_map_follow_their_definition(sample, x, n_knots):
         assert (answer[np.array(x) == 0] == 0.0).all()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(values, max_size=12), st.lists(values, max_size=12), st.floats(0.1, 9), st.floats(0.1, 9), st.floats(0, 0.999))
 @example([1.0], [2.0], 0.1, 0.10000000000000002, 0.0)
 def test_sketches_join_by_systematic_sampling(a, b, weight_a, weight_b, draw):
@@ -204,7 +204,7 @@ def test_wide_queries_renew_a_part_of_the_features_each():
     assert parts == [200, 400, 600, 800]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     st.integers(0, 5),
     st.sampled_from([-1e308, -1.0, 0.0, 5e-324, 1e-300, 1.0, 1e308]),

@@ -179,7 +179,7 @@ def test_array_models_and_named_models_do_not_mix():
 
 
 @given(st.lists(st.dictionaries(st.sampled_from("abcdef"), st.floats(-1e6, 1e6)), max_size=6))
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_dicts_become_the_obvious_matrix(documents):
     query = read_query(documents)
     assert query.names is not None

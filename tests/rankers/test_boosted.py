@@ -37,7 +37,7 @@ def taught(n, **parameters):
     return model
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(st.lists(st.tuples(st.floats(-300.0, 300.0), st.integers(0, 4)), min_size=1, max_size=9))
 def test_residuals(documents):
     s, y = np.array([s for s, _ in documents]), np.array([y for _, y in documents])

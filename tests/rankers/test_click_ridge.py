@@ -37,7 +37,7 @@ def test_two_lists_by_hand():
     assert weight(begun) == pytest.approx(1.0 + (0.2 - 1.175) / 11.175)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.integers(1, 4), st.integers(0, 100), st.booleans())
 def test_it_solves_the_equations_of_the_twin(d, seed, begins):
     rng = np.random.default_rng(seed)

@@ -103,7 +103,7 @@ def test_optimizers_in_either_precision(name, dtype):
 
 
 @pytest.mark.parametrize(("surrogate", "output"), list(itertools.product(COSTS, OUTPUTS)))
-@settings(deadline=None, max_examples=8)
+@settings(max_examples=8)
 @given(st.integers(0, 50), st.sampled_from(ACTIVATIONS), st.sampled_from([1e-3, 1.0, 1e3]))
 def test_comparisons_are_an_order(surrogate, output, seed, activation, scale):
     model = trained(linear_queries(5, seed=seed), surrogate=surrogate, output=output, activation=activation)
@@ -290,7 +290,7 @@ def test_segments_and_gaps():
     assert named.compare_one({"f": 1.0}, {"f": 0.0}) > 0
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.integers(-5, 5), min_size=1, max_size=8), st.integers(1, 5))
 def test_natural_breaks_are_the_best_of_all_cuts(values, n_groups):
     def spread(cuts):

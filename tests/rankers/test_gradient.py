@@ -155,7 +155,7 @@ def test_features_that_emerge_change_no_score():
         assert model.weights[2] != 0.0
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(0, 100), st.sampled_from(SURROGATES), st.sampled_from(NAMES))
 def test_scoring_is_permutation_equivariant(seed, surrogate, optimizer):
     queries = linear_queries(5, seed=seed)

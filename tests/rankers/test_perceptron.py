@@ -112,7 +112,7 @@ def test_sample_weight_scales_update_and_mass():
 
 
 @given(st.integers(0, 10_000), st.sampled_from(["features", "updates"]), st.sampled_from([0.0, 0.5]))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_scale_changes_no_ranking(seed, what, relative_margin):
     # Powers of two scale exactly, so rankings must agree to the last bit; sample weights scale every update.
     plain, scaled = PerceptronRanker(relative_margin=relative_margin), PerceptronRanker(relative_margin=relative_margin)
@@ -124,7 +124,7 @@ def test_scale_changes_no_ranking(seed, what, relative_margin):
 
 
 @given(st.integers(0, 10_000), st.randoms(use_true_random=False))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_permuting_documents_permutes_scores_and_changes_no_weights(seed, random):
     plain, permuted = PerceptronRanker(), PerceptronRanker()
     for X, y in random_queries(seed, ties=False):

@@ -62,7 +62,7 @@ def taught(name, stream):
 
 
 @every_model
-@settings(deadline=None, max_examples=5)
+@settings(max_examples=5)
 @given(stream=queries(), asked=queries(max_size=1), data=st.data())
 def test_documents_get_the_same_in_every_order_and_company(name, stream, asked, data):
     model, (X, _) = taught(name, stream), asked[0]
@@ -77,7 +77,7 @@ def test_documents_get_the_same_in_every_order_and_company(name, stream, asked, 
 
 
 @every_model
-@settings(deadline=None, max_examples=5)
+@settings(max_examples=5)
 @given(stream=queries(min_size=2), data=st.data())
 def test_blocks_cut_anywhere_are_the_loop_bit_for_bit(name, stream, data):
     loop, blocks = taught(name, stream), REGISTRY[name]()
@@ -93,7 +93,7 @@ def test_blocks_cut_anywhere_are_the_loop_bit_for_bit(name, stream, data):
 
 
 @every_model
-@settings(deadline=None, max_examples=5)
+@settings(max_examples=5)
 @given(stream=queries(), more=queries(), asked=queries(max_size=1))
 def test_every_copy_continues_as_the_original(name, stream, more, asked):
     original = taught(name, stream)
@@ -108,7 +108,7 @@ def test_every_copy_continues_as_the_original(name, stream, more, asked):
 
 
 @every_ranker
-@settings(deadline=None, max_examples=5)
+@settings(max_examples=5)
 @given(stream=queries(), asked=queries(max_size=1), data=st.data())
 def test_a_feature_left_out_is_zero_and_the_order_of_names_is_free(name, stream, asked, data):
     if "lifted" in name or "runs" in name or name in ("additive", "blend, default"):

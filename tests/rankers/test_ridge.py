@@ -27,7 +27,7 @@ def taught(stream, **parameters):
     return model
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(1, 21), st.integers(1, 19), st.integers(0, 100), st.sampled_from([1.0, 1e6, 1e-3]), st.booleans())
 def test_sums_and_solutions(d, m, seed, scale, single):
     rng = np.random.default_rng(seed)

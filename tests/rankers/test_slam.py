@@ -152,7 +152,7 @@ def test_arguments_that_do_not_fit(options, message):
 
 
 @given(st.integers(0, 10_000), st.sampled_from(MEASURES), st.sampled_from([0.01, 1.0]))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_its_certificate_holds(seed, measure, rate):
     tracker = LossTracker(SlamRanker(measure, learning_rate=rate), {"u": np.array([1.0, -2.0, 0.5])})
     for X, y in random_queries(seed, 20):

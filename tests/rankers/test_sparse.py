@@ -83,7 +83,7 @@ def test_a_block_is_the_loop_bit_for_bit(options):
 
 @pytest.mark.slow
 @given(st.integers(0, 1000), st.sampled_from([np.float32, np.float64]))
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_empty_rows_repeated_columns_and_float32(seed, dtype):
     rng = np.random.default_rng(seed)
     m, d, entries = int(rng.integers(1, 9)), 6, int(rng.integers(0, 30))

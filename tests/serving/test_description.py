@@ -129,7 +129,7 @@ def test_answers_to_any_request_are_as_described(kind):
     for operation in schema.get_all_operations():
 
         @given(case=operation.ok().as_strategy())
-        @settings(max_examples=15, deadline=None, database=None, derandomize=True, suppress_health_check=[*HealthCheck])
+        @settings(max_examples=15, database=None, derandomize=True, suppress_health_check=[*HealthCheck])
         def answered(case):
             case.call_and_validate(checks=described_only)
 
@@ -137,7 +137,7 @@ def test_answers_to_any_request_are_as_described(kind):
 
 
 @given(st.sampled_from(sorted(SERVICES)), st.data())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 def test_what_no_schema_allows_is_refused(kind, data):
     jsonschema = pytest.importorskip("jsonschema")
     values = st.sampled_from([None, "a", 0, 1.5, -1, True, [], ["a"], {}, {"a": 1}, {"a": {"x": 1}}, {"a": {"x": "1"}}, "skip"])

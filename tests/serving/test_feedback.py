@@ -102,7 +102,7 @@ events = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(events, st.randoms(use_true_random=False), st.sampled_from(["largest", "sum"]))
 def test_neither_the_order_nor_repetition_matters_within_a_window(given_events, random, total):
     """Each event has its time; whichever comes first, twice, or before its query, the query is learned alike."""
@@ -424,7 +424,7 @@ def test_a_query_that_replaces_another_takes_its_bytes():
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.sampled_from(["rank", "rank", "take", "save", "put away"])), max_size=200))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_numbers_of_the_queries_that_wait_are_kept_with_them(steps):
     """They are known without going through the queries, and what lies before the oldest is dropped."""
     service, pending = RankingService(PerceptronRanker()), PendingQueries(max_bytes=20)

@@ -313,7 +313,7 @@ json_values = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.fixed_dictionaries({}, optional={"id": json_values, "docs": json_values, "grades": json_values, "cmd": json_values}))
 def test_any_json_gets_an_answer(fields):
     service = RankingService(PerceptronRanker())

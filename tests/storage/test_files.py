@@ -138,7 +138,7 @@ values = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(values)
 def test_plain_values_come_back_with_their_types(value):
     again = from_bytes(to_bytes(value))
@@ -538,7 +538,7 @@ def test_two_settings_that_differ_in_an_array_differ():
     assert settings_of(first) == settings_of(first.clone())
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.data())
 def test_a_header_changed_anywhere_gives_a_model_or_one_error(data):
     """Replace one random node of the tree by something else; checksums are right, so every check of the content is reached."""

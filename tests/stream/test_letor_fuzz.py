@@ -20,7 +20,7 @@ from tests.reference import letor as reference
 # Long numbers overflow the mantissa, harmlessly; only without compilation (NUMBA_DISABLE_JIT=1) does that raise a warning.
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")
 
-fuzzed = settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+fuzzed = settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 SEED = b"""\xef\xbb\xbf2 qid:10 1:0.5 3:1 # text = a inc = 1
 0 qid:10 2:1e-3 #text=b
@@ -215,7 +215,7 @@ def test_hard_numbers():
     assert_nearest(["-" + token.removeprefix("-") for token in HARD])
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 2**32))
 def test_numbers_of_every_length(seed):
     rng = np.random.default_rng(seed)

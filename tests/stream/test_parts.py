@@ -29,7 +29,7 @@ def contents(queries):
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=30), st.integers(1, 40), st.booleans())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_parts_hold_every_query_once(tmp_path_factory, sizes, parts, final_newline):
     path = tmp_path_factory.mktemp("plan") / "log.txt"
     path.write_text(text_of(sizes) if final_newline else text_of(sizes).rstrip("\n"))

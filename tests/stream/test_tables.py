@@ -66,7 +66,7 @@ def test_every_source_gives_the_same_queries(tmp_path, kind, batch_rows):
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=12), st.integers(1, 9), st.integers(1, 9), st.integers(1, 9))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_parts_of_parquet_hold_every_query_once(tmp_path_factory, sizes, n, group, batch_rows):
     table, path = table_of(sizes), tmp_path_factory.mktemp("plan") / "t.parquet"
     pq.write_table(table.to_arrow(), path, row_group_size=group)
@@ -318,7 +318,7 @@ def test_a_file_of_group_sizes_next_to_a_table(tmp_path):
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=40), st.integers(1, 7), st.booleans(), st.booleans())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_grouping_keeps_every_row_and_the_order_of_queries(tmp_path_factory, qids, batch_rows, texts, several):
     path = tmp_path_factory.mktemp("grouped")
     n = len(qids)
