@@ -13,6 +13,7 @@ from online_rank.cli.options import Place
 from online_rank.cli.serve import make_app
 from online_rank.serving.protocol import RankingService
 from online_rank.stream.synth import Drifting
+from tests.helpers import until
 
 
 def test_grades_and_their_certificate():
@@ -20,9 +21,12 @@ def test_grades_and_their_certificate():
     app = make_app(lambda: RankingService(AdditiveRanker()), Place(port=0))
 
     async def fed():
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(live.feed(app, stream, 1e6), 0.5)
-        return app.models.open_models[""].snapshot()
+        model, feeding = await app.models.get(None), asyncio.create_task(live.feed(app, stream, 1e6))
+        await until(lambda: feeding.done() or model.durable.service.stats()["learned"] >= 60)
+        feeding.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await feeding
+        return model.snapshot()
 
     shown = asyncio.run(fed())
     assert shown["stats"]["ranked"] - shown["stats"]["learned"] in (0, 1)

@@ -232,7 +232,7 @@ def test_a_key_without_room_can_be_deleted(tmp_path):
         assert (await models.answer("shop", teach))[0] == 200
         with no_quota(tmp_path, None):
             assert (await models.answer("shop", teach.replace(b"1", b"2", 1)))[0] == 503
-            await asyncio.wait_for(models.delete("shop"), 5.0)
+            await asyncio.wait_for(models.delete("shop"), 60.0)
         await models.close()
 
     asyncio.run(scenario())

@@ -14,7 +14,7 @@ from online_rank import CrossFeatures, PerceptronRanker, StreamScaler  # noqa: E
 from online_rank.serving import Models, RankingApp, RankingService  # noqa: E402
 from online_rank.serving.clock import CLOCK  # noqa: E402
 from online_rank.serving.durable import read_service  # noqa: E402
-from tests.helpers import run_command  # noqa: E402
+from tests.helpers import run_command, until  # noqa: E402
 
 #: 2026-11-25, at noon in UTC.
 NOON = 1_795_608_000.0
@@ -151,10 +151,9 @@ def test_the_task_keeps_the_day_without_requests(tmp_path, pass_days, monkeypatc
     monkeypatch.setattr("online_rank.serving.models._SECONDS_BETWEEN_SWEEPS", 0.01)
 
     async def scenario(client, app):
-        for _ in range(2):
-            await asyncio.sleep(0.3)
+        for day in ("2026-11-25", "2026-11-26"):
+            await until(lambda day=day: kept(tmp_path)[-1:] == [day])
             pass_days(1)
-        await asyncio.sleep(0.3)
+        await until(lambda: kept(tmp_path) == ["2026-11-26", "2026-11-27"])
 
     run(scenario, tmp_path, snapshots=2)
-    assert kept(tmp_path) == ["2026-11-26", "2026-11-27"]
