@@ -21,7 +21,7 @@ from online_rank.serving.durable import read_service
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import to_bytes
 from tests.campaigns.found import Found
-from tests.campaigns.kills import command, forked, learned_in, readable, requests, wait
+from tests.campaigns.kills import command, learned_in, piped, readable, requests, wait
 
 #: What happens at a call: it fails (a write for want of room), a write fails half way, the process is killed, or power is lost.
 FAULTS = ("fails", "fails half way", "killed", "power lost")
@@ -263,15 +263,8 @@ def _calls(place: Path, lines: list[bytes]) -> int:
 
 def _talk(place: Path, lines: list[bytes], number: int, kind: int, counted: Path | None = None) -> tuple[list[bytes], bool]:
     """Send requests to a service with a fault; its answers, and whether it ended well."""
-    to_child, from_parent = os.pipe()
-    to_parent, from_child = os.pipe()
 
     def serve() -> None:
-        os.dup2(to_child, 0)
-        os.dup2(from_child, 1)
-        for end in (to_child, from_parent, to_parent, from_child):
-            os.close(end)
-        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         library = ctypes.CDLL(os.environ["ONLINE_RANK_FAULTS"])
         library.fault_arm(ctypes.c_long(number), kind)
@@ -281,9 +274,7 @@ def _talk(place: Path, lines: list[bytes], number: int, kind: int, counted: Path
             if counted is not None:
                 counted.write_text(str(library.fault_count()))
 
-    child = forked(serve)
-    os.close(to_child)
-    os.close(from_child)
+    child, from_parent, to_parent = piped(serve)
     received = b""
     for line in _sent(from_parent, lines):
         until = received.count(b"\n") + 1

@@ -51,6 +51,25 @@ def forked(body: Callable[[], None]) -> int:
         os._exit(code)
 
 
+def piped(body: Callable[[], None]) -> tuple[int, int, int]:
+    """Run `body` in such a child, which reads and writes pipes: its id, where we write, and where we read."""
+    to_child, from_parent = os.pipe()
+    to_parent, from_child = os.pipe()
+
+    def talking() -> None:
+        os.dup2(to_child, 0)
+        os.dup2(from_child, 1)
+        for end in (to_child, from_parent, to_parent, from_child):
+            os.close(end)
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+        body()
+
+    child = forked(talking)
+    os.close(to_child)
+    os.close(from_child)
+    return child, from_parent, to_parent
+
+
 def run_command(*arguments: str, out: Path) -> None:
     """The command line, its output in a file."""
     file = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -192,20 +211,7 @@ def talk(arguments: tuple[str, ...], lines: list[bytes], limit: int, rng: random
 
     Returns the answers that came through, and whether the service ended unasked, after the last one.
     """
-    to_child, from_parent = os.pipe()
-    to_parent, from_child = os.pipe()
-
-    def serve() -> None:
-        os.dup2(to_child, 0)
-        os.dup2(from_child, 1)
-        for end in (to_child, from_parent, to_parent, from_child):
-            os.close(end)
-        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
-        command(arguments)
-
-    child = forked(serve)
-    os.close(to_child)
-    os.close(from_child)
+    child, from_parent, to_parent = piped(lambda: command(arguments))
     received, sent = b"", 0
     window = rng.randrange(1, 40)
     deadline = time.monotonic() + 120

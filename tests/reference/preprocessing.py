@@ -101,31 +101,3 @@ def relative(scores, rare=False):
         return [0.0 for _ in scores]
     mean, deviation = 0.0 if rare else statistics.fmean(scores), statistics.pstdev(scores)
     return [(g - mean) / (deviation + 0.1) for g in scores]
-
-
-def standardised_grades(y):
-    """(y - mean) / deviation, or None when all grades are the same."""
-    return None if len(set(y)) < 2 else [(grade - statistics.fmean(y)) / statistics.pstdev(y) for grade in y]
-
-
-class Encoder:
-    """Tables of one feature: a document adds to the two points of the grid next to it, in shares that fall linearly."""
-
-    def __init__(self, grid, prior):
-        self.grid, self.prior = grid, prior
-        self.sums, self.counts = [0.0] * len(grid), [0.0] * len(grid)
-
-    def shares(self, z):
-        z = min(max(z, self.grid[0]), self.grid[-1])
-        width = self.grid[1] - self.grid[0]
-        return [max(0.0, 1.0 - abs(z - point) / width) for point in self.grid]
-
-    def encode(self, z):
-        means = [self.prior * s / (c + self.prior) for s, c in zip(self.sums, self.counts, strict=True)]
-        return sum(share * mean for share, mean in zip(self.shares(z), means, strict=True))
-
-    def learn(self, values, y):
-        for z, target in zip(values, standardised_grades(y) or [], strict=False):
-            for k, share in enumerate(self.shares(z)):
-                self.sums[k] += share * target
-                self.counts[k] += share

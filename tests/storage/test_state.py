@@ -39,6 +39,22 @@ def handled(durable, lines):
     return replies
 
 
+def left(place, saved, more=()):
+    """What a service leaves that handled some lines, was saved, and handled more."""
+    durable = serving(place)
+    handled(durable, saved)
+    durable.save()
+    if more:
+        handled(durable, more)
+    durable.close()
+
+
+def changed(place, statement):
+    """How many rows of a folder a statement changed."""
+    with sqlite3.connect(place / "state.db") as editor:
+        return editor.execute(statement).rowcount
+
+
 def killed(durable):
     """Let the process end here, as far as others can see: nothing is closed in good order."""
     durable.store._give_up()
@@ -401,10 +417,7 @@ def test_changed_bytes_and_cuts_are_refused_or_change_nothing(tmp_path):
 @pytest.mark.parametrize("content", [None, b"", b"\0" * 200])
 def test_a_file_that_is_missing_or_empty_is_no_new_service(tmp_path, name, content):
     place = tmp_path / "run"
-    durable = serving(place)
-    handled(durable, PAIRS)
-    durable.save()
-    durable.close()
+    left(place, PAIRS)
     (place / name).unlink()
     if content is not None:
         (place / name).write_bytes(content)
@@ -446,25 +459,18 @@ BLOBS = [
 @pytest.mark.parametrize("table", ["piece", "query", "learned", "journal", "generation"])
 def test_a_row_whose_digest_does_not_match_is_noticed(tmp_path, table):
     place = tmp_path / "run"
-    durable = serving(place)
-    handled(durable, PAIRS[:6])
-    durable.save()
-    handled(durable, ASK[3:])
-    durable.close()
+    left(place, PAIRS[:6], ASK[3:])
     column = {"piece": "content", "query": "content", "learned": "id", "journal": "outcome", "generation": "notes"}[table]
-    with sqlite3.connect(place / "state.db") as editor:
-        editor.execute(f"UPDATE {table} SET {column} = CAST({column} || ' ' AS {'TEXT' if table == 'learned' else 'BLOB'})")
-        assert editor.execute("SELECT changes()").fetchone()[0] > 0
+    assert (
+        changed(place, f"UPDATE {table} SET {column} = CAST({column} || ' ' AS {'TEXT' if table == 'learned' else 'BLOB'})") > 0
+    )
     with pytest.raises((CheckpointError, ModelFileError)):
         serving(place)
 
 
 def test_each_piece_is_compared_with_its_digest(tmp_path):
     """A flipped bit of a weight leaves a weight: only the digest tells."""
-    durable = serving(tmp_path / "run")
-    handled(durable, PAIRS[:6])
-    durable.save()
-    durable.close()
+    left(tmp_path / "run", PAIRS[:6])
     with sqlite3.connect(tmp_path / "run" / "state.db") as editor:
         pieces = editor.execute("SELECT digest, content FROM piece WHERE length(content) > 0").fetchall()
     assert len(pieces) > 3
@@ -483,14 +489,8 @@ def test_each_piece_is_compared_with_its_digest(tmp_path):
 )
 def test_a_value_of_another_kind_is_refused(tmp_path, table, column, kind):
     """One damaged bit makes a text of a blob with the same bytes."""
-    durable = serving(tmp_path)
-    handled(durable, PAIRS[:6])
-    durable.save()
-    handled(durable, ASK[3:])
-    durable.close()
-    with sqlite3.connect(tmp_path / "state.db") as editor:
-        editor.execute(f"UPDATE {table} SET {column} = CAST({column} AS {kind}) WHERE {column} IS NOT NULL")
-        assert editor.execute("SELECT changes()").fetchone()[0] > 0
+    left(tmp_path, PAIRS[:6], ASK[3:])
+    assert changed(tmp_path, f"UPDATE {table} SET {column} = CAST({column} AS {kind}) WHERE {column} IS NOT NULL") > 0
     for begin in (serving, read_service):
         with pytest.raises(CheckpointError, match=r"state\.db.* (damaged|missing)"):
             begin(tmp_path)
@@ -499,14 +499,8 @@ def test_a_value_of_another_kind_is_refused(tmp_path, table, column, kind):
 @pytest.mark.parametrize("how", ["UPDATE learned SET id = id || ' '", "DELETE FROM learned"])
 def test_an_id_learned_since_the_checkpoint_is_checked_before_the_journal_goes(tmp_path, how):
     """The journal has it, too, so that the service began; its next checkpoint could not be read any more."""
-    durable = serving(tmp_path)
-    handled(durable, PAIRS[:6])
-    durable.save()
-    handled(durable, PAIRS[6:])
-    durable.close()
-    with sqlite3.connect(tmp_path / "state.db") as editor:
-        editor.execute(f"{how} WHERE change = (SELECT max(change) FROM learned)")
-        assert editor.execute("SELECT changes()").fetchone()[0] == 1
+    left(tmp_path, PAIRS[:6], PAIRS[6:])
+    assert changed(tmp_path, f"{how} WHERE change = (SELECT max(change) FROM learned)") == 1
     for begin in (serving, read_service):
         with pytest.raises(CheckpointError, match=r"the id learned by change 12 is (damaged|missing)"):
             begin(tmp_path)
@@ -515,9 +509,7 @@ def test_an_id_learned_since_the_checkpoint_is_checked_before_the_journal_goes(t
 def test_a_query_that_was_damaged_meanwhile_is_not_learned(tmp_path):
     durable = serving(tmp_path)
     handled(durable, PAIRS[:3])
-    with sqlite3.connect(tmp_path / "state.db") as editor:
-        editor.execute("UPDATE query SET content = CAST(replace(content, '\"y\": 2', '\"y\": 9') AS BLOB)")
-        assert editor.execute("SELECT changes()").fetchone()[0] == 2
+    assert changed(tmp_path, "UPDATE query SET content = CAST(replace(content, '\"y\": 2', '\"y\": 9') AS BLOB)") == 2
     number = int(durable.service._pending.numbers()[0])
     with pytest.raises(CheckpointError, match=f"query {number} is missing or damaged"):
         durable.store.query(number)
@@ -622,11 +614,7 @@ def test_a_state_that_breaks_its_declaration_does_not_replace_the_one_before(tmp
 
 def test_a_folder_is_opened_by_a_few_statements(tmp_path, monkeypatch):
     """One for each query took five seconds for 11,000 that waited."""
-    durable = serving(tmp_path)
-    handled(durable, ASK * 20)
-    durable.save()
-    handled(durable, [line.replace(b'"id": ', b'"id": 1') for line in ASK])
-    durable.close()
+    left(tmp_path, ASK * 20, [line.replace(b'"id": ', b'"id": 1') for line in ASK])
     statements, connect = [], sqlite3.connect
 
     def watched(*arguments, **options):
@@ -752,10 +740,7 @@ MANIFESTS = [
 )
 def test_a_generation_that_says_anything_else_is_refused(tmp_path, column, content):
     """Whoever may write the folder can make the digests right."""
-    durable = serving(tmp_path)
-    handled(durable, PAIRS[:6])
-    durable.save()
-    durable.close()
+    left(tmp_path, PAIRS[:6])
     with sqlite3.connect(tmp_path / "state.db") as editor:
         editor.execute(f"UPDATE generation SET {column} = ?", (content,))
         for number, change, notes, manifest in editor.execute(
@@ -770,10 +755,7 @@ def test_a_generation_that_says_anything_else_is_refused(tmp_path, column, conte
 
 @pytest.mark.parametrize("value", [7, (), (1, 2, 3), {"a": 1}, (1, [2]), (1, np.zeros(2)), (1, np.zeros((2, 2), np.int64))])
 def test_a_generation_with_another_value_is_refused(tmp_path, value):
-    durable = serving(tmp_path)
-    handled(durable, PAIRS[:6])
-    durable.save()
-    durable.close()
+    left(tmp_path, PAIRS[:6])
     with sqlite3.connect(tmp_path / "state.db") as editor:
         notes = editor.execute("SELECT notes FROM generation").fetchone()[0]
     with CheckpointDirectory(tmp_path) as folder:
@@ -804,11 +786,7 @@ def renumbered(place, old, new):
 @pytest.mark.parametrize("number", [-(2**63), -5, 0, 100, 10**9, 2**40, 2**63 - 1])
 def test_a_query_of_the_journal_waits_under_the_next_number(tmp_path, number):
     """A byte is kept for each number in between: a gap of 10^9 took 2 GB."""
-    durable = serving(tmp_path)
-    handled(durable, ASK[:2])
-    durable.save()
-    handled(durable, ASK[2:3])
-    durable.close()
+    left(tmp_path, ASK[:2], ASK[2:3])
     renumbered(tmp_path, 3, number)
     for begin in (serving, read_service):
         with pytest.raises(CheckpointError, match=r"waits under number|is missing or damaged"):
