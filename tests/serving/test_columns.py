@@ -1,13 +1,11 @@
 """Queries in columns and in binary are those by document, over every way in."""
 
-import asyncio
 import itertools
 import json
 import struct
 import subprocess
 import sys
 
-import httpx
 import numpy as np
 import pytest
 
@@ -29,6 +27,7 @@ from online_rank.serving.messages import BINARY, Forget
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.reading import read, request_of, text_of
 from online_rank.storage.files import to_bytes
+from tests.serving.asking import asked
 
 FEATURES, DOCUMENTS = ["clicks", "price", "naïve"], ["a", "b", "é"]
 ROWS = [[3, 9.5, 1.0], [1, 0.25, 0.0], [2, -4.0, 2.5]]
@@ -260,31 +259,27 @@ def test_the_mapping_is_the_documents():
 
 
 def test_http_takes_both_and_pages_that_take_no_queries_do_not():
-    async def main():
-        app = RankingApp(Models(lambda: RankingService(AdditiveRanker())), local_only=False)
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
-            kind = {"content-type": BINARY}
-            taught = await client.post("/learn", content=in_binary(ROWS, id=0, grades=GRADES), headers=kind)
-            assert taught.json()["learned"]
-            ranked = await client.post("/rank", content=in_binary(ROWS, id=1), headers=kind)
-            assert ranked.json()["ranking"][0] == "b"
-            again = await client.post("/rank", content=in_columns(ROWS, id=2), headers={"content-type": "application/json"})
-            assert again.json()["scores"] == ranked.json()["scores"]
-            explained = await client.post("/explain", content=in_binary(ROWS, id=1, explain=["b", "a"]), headers=kind)
-            assert explained.json()["explanation"]["difference"] > 0
-            refused = await client.post("/forget", content=b"{}", headers=kind)
-            assert refused.status_code == 415
-            cut = await client.post("/rank", content=in_binary(ROWS, id=3)[:-2], headers=kind)
-            assert (cut.status_code, "rows has 34 bytes" in cut.json()["error"]) == (400, True)
-            described = (await client.get("/openapi.json")).json()
-            content = described["paths"]["/rank"]["post"]["requestBody"]["content"]
-            assert {*content} == {"application/json", BINARY}
-            assert BINARY not in described["paths"]["/forget"]["post"]["requestBody"]["content"]
-            assert BINARY in (await client.get("/docs")).text
-        await app.models.close()
+    async def scenario(client, app):
+        kind = {"content-type": BINARY}
+        taught = await client.post("/learn", content=in_binary(ROWS, id=0, grades=GRADES), headers=kind)
+        assert taught.json()["learned"]
+        ranked = await client.post("/rank", content=in_binary(ROWS, id=1), headers=kind)
+        assert ranked.json()["ranking"][0] == "b"
+        again = await client.post("/rank", content=in_columns(ROWS, id=2), headers={"content-type": "application/json"})
+        assert again.json()["scores"] == ranked.json()["scores"]
+        explained = await client.post("/explain", content=in_binary(ROWS, id=1, explain=["b", "a"]), headers=kind)
+        assert explained.json()["explanation"]["difference"] > 0
+        refused = await client.post("/forget", content=b"{}", headers=kind)
+        assert refused.status_code == 415
+        cut = await client.post("/rank", content=in_binary(ROWS, id=3)[:-2], headers=kind)
+        assert (cut.status_code, "rows has 34 bytes" in cut.json()["error"]) == (400, True)
+        described = (await client.get("/openapi.json")).json()
+        content = described["paths"]["/rank"]["post"]["requestBody"]["content"]
+        assert {*content} == {"application/json", BINARY}
+        assert BINARY not in described["paths"]["/forget"]["post"]["requestBody"]["content"]
+        assert BINARY in (await client.get("/docs")).text
 
-    asyncio.run(main())
+    asked(scenario, RankingApp(Models(lambda: RankingService(AdditiveRanker()))))
 
 
 def test_a_service_that_cannot_keep_anything_ranks_binary_greedily():

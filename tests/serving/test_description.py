@@ -1,6 +1,5 @@
 """The description of the HTTP interface: complete, and true."""
 
-import asyncio
 import json
 import re
 from pathlib import Path
@@ -12,13 +11,13 @@ from hypothesis import strategies as st
 for package in ("starlette", "prometheus_client", "httpx"):
     pytest.importorskip(package)
 
-import httpx  # noqa: E402
 
 from online_rank import HashedFeatures, PerceptronRanker, PlackettLuce, StreamScaler, SwapRanker  # noqa: E402
 from online_rank.serving import FeedbackPlan, Models, RankingApp, RankingService  # noqa: E402
 from online_rank.serving.messages import EXAMPLES, Message  # noqa: E402
 from online_rank.serving.openapi import description  # noqa: E402
 from tests.reference.guide import guide  # noqa: E402
+from tests.serving.asking import asked  # noqa: E402
 
 DOCS = Path(__file__).parents[2] / "docs" / "service.md"
 WINDOW = FeedbackPlan(window=100, events={"click": 1, "purchase": 3})
@@ -32,11 +31,10 @@ SERVICES = {
 
 
 def described(app):
-    async def main():
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
-            return (await client.get("/openapi.json")).json()
+    async def scenario(client, app):
+        return (await client.get("/openapi.json")).json()
 
-    return asyncio.run(main())
+    return asked(scenario, app)
 
 
 def schemas_of(described):

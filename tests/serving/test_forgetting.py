@@ -10,7 +10,6 @@ import pytest
 for package in ("starlette", "prometheus_client", "httpx"):
     pytest.importorskip(package)
 
-import httpx  # noqa: E402
 from river import linear_model, preprocessing  # noqa: E402
 
 from online_rank import (  # noqa: E402
@@ -36,6 +35,7 @@ from online_rank.storage.files import from_bytes, to_bytes  # noqa: E402
 from online_rank.storage.tree import strings_of  # noqa: E402
 from tests.helpers import run_command  # noqa: E402
 from tests.models import REGISTRY  # noqa: E402
+from tests.serving.asking import asked  # noqa: E402
 
 USER = "u17-secret"
 
@@ -49,15 +49,7 @@ def ranked(query_id, user, **more):
 
 
 def run(scenario, models):
-    async def main():
-        app = RankingApp(models)
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
-            try:
-                return await scenario(client, app)
-            finally:
-                await app.models.close()
-
-    return asyncio.run(main())
+    return asked(scenario, RankingApp(models))
 
 
 def contents(folder):

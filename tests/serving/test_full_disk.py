@@ -14,7 +14,6 @@ for package in ("starlette", "prometheus_client", "httpx"):
     pytest.importorskip(package)
 resource = pytest.importorskip("resource")
 
-import httpx  # noqa: E402
 
 from online_rank import PerceptronRanker, PlackettLuce, SwapRanker  # noqa: E402
 from online_rank.serving import FeedbackPlan, Models, RankingApp, RankingService  # noqa: E402
@@ -24,6 +23,7 @@ from online_rank.storage.files import to_bytes  # noqa: E402
 from online_rank.storage.saved import saved_state  # noqa: E402
 from online_rank.storage.state import StateDirectory  # noqa: E402
 from tests.helpers import until  # noqa: E402
+from tests.serving.asking import asked  # noqa: E402
 
 DOCS = {"a": {"x": 3.0}, "b": {"x": 1.0, "y": 2.0}}
 
@@ -113,16 +113,8 @@ def make(clicks=False):
 
 
 def served(scenario, folder, clicks=False):
-    async def main():
-        app = RankingApp(Models(lambda: make(clicks), directory=folder))
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            try:
-                await scenario(Clients(client, app, clicks))
-            finally:
-                await app.models.close()
-
-    asyncio.run(main())
+    app = RankingApp(Models(lambda: make(clicks), directory=folder))
+    asked(lambda client, app: scenario(Clients(client, app, clicks)), app)
 
 
 def learned_in(folder):

@@ -43,6 +43,7 @@ from online_rank.storage.files import to_bytes  # noqa: E402
 from online_rank.storage.folder import CheckpointError  # noqa: E402
 from online_rank.storage.state import StateDirectory  # noqa: E402
 from tests.helpers import until  # noqa: E402
+from tests.serving.asking import asked, client_of  # noqa: E402
 
 RANK = {"id": "q1", "docs": {"a": {"clicks": 3.0, "age": 1.0}, "b": {"clicks": 1.0, "age": 2.0}}}
 LEARN = {"id": "q1", "grades": {"a": 0, "b": 2}}
@@ -90,17 +91,7 @@ def shown_by(monitor, service):
 
 def run(scenario, models=None, **options):
     """Run `scenario(client, app)` against an application in this process."""
-
-    async def main():
-        app = RankingApp(models or Models(make), **options)
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            try:
-                return await scenario(client, app)
-            finally:
-                await app.models.close()
-
-    return asyncio.run(main())
+    return asked(scenario, RankingApp(models or Models(make), **options))
 
 
 class TestRequests:
@@ -391,7 +382,7 @@ class TestMounted:
             plan = FeedbackPlan(window=0.2)
             models = Models(lambda: RankingService(PerceptronRanker(), plan=plan), idle=0.05)
             app = RankingApp(models)
-            client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
+            client = client_of(app)
             async with app.running() if entered else contextlib.nullcontext(), client:
                 for answer in (await client.post("/rank", json=RANK), await client.post("/learn", json=LEARN)):
                     assert answer.status_code == 200

@@ -1,18 +1,16 @@
 """Tokens of three roles, several for each."""
 
-import asyncio
-
 import pytest
 
 for package in ("starlette", "prometheus_client", "httpx"):
     pytest.importorskip(package)
 
-import httpx  # noqa: E402
 
 from online_rank import PerceptronRanker  # noqa: E402
 from online_rank.cli.serve import tokens  # noqa: E402
 from online_rank.serving import Models, RankingApp, RankingService  # noqa: E402
 from online_rank.serving.tokens import Tokens, tokens_in  # noqa: E402
+from tests.serving.asking import asked  # noqa: E402
 
 DOCS = {"a": {"x": 3.0}, "b": {"x": 1.0}}
 RANK = {"id": 1, "docs": DOCS}
@@ -25,31 +23,28 @@ GIVEN = {"rank": ["rank-old", "rank-new"], "learn": ["learn-1!"], "admin": ["adm
 
 def answers(token, tmp_path, by_key=False):
     """The status of each request with a token."""
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
 
-    async def main():
-        models = Models(lambda: RankingService(PerceptronRanker()), directory=tmp_path, by_key=by_key)
-        app = RankingApp(models, token=GIVEN, key="shop" if by_key else None)
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost", params={"shop": "north"})
-        async with client:
-            admin = {"Authorization": "Bearer admin-1!"}
-            await client.post("/rank", json=RANK, headers=admin)
-            found = {}
-            for path in ("/rank", "/learn"):
-                for name, body in (("rank", {**RANK, "id": 9}), ("learn", LEARN), ("teach", TEACH), ("cmd", STATS)):
-                    answer = await client.post(path, json=body, headers=headers)
-                    found[f"{path} {name}"] = answer.status_code
-            found["/explain"] = (await client.post("/explain", json=EXPLAIN, headers=headers)).status_code
-            for path in ("/model", "/stats", "/metrics"):
-                found[path] = (await client.get(path, headers=headers)).status_code
-            for path in ("/forget", "/model/rollback"):
-                found[path] = (await client.post(path, json={"ids": [7]}, headers=headers)).status_code
-            found["open"] = (await client.get("/healthz", headers=headers)).status_code
-            stats = (await client.get("/stats", headers=admin)).json()["stats"]
-        await models.close()
+    async def scenario(client, app):
+        admin = {"Authorization": "Bearer admin-1!"}
+        await client.post("/rank", json=RANK, headers=admin)
+        found = {}
+        for path in ("/rank", "/learn"):
+            for name, body in (("rank", {**RANK, "id": 9}), ("learn", LEARN), ("teach", TEACH), ("cmd", STATS)):
+                answer = await client.post(path, json=body, headers=headers)
+                found[f"{path} {name}"] = answer.status_code
+        found["/explain"] = (await client.post("/explain", json=EXPLAIN, headers=headers)).status_code
+        for path in ("/model", "/stats", "/metrics"):
+            found[path] = (await client.get(path, headers=headers)).status_code
+        for path in ("/forget", "/model/rollback"):
+            found[path] = (await client.post(path, json={"ids": [7]}, headers=headers)).status_code
+        found["open"] = (await client.get("/healthz", headers=headers)).status_code
+        stats = (await client.get("/stats", headers=admin)).json()["stats"]
         return found, stats["learned"]
 
-    return asyncio.run(main())
+    models = Models(lambda: RankingService(PerceptronRanker()), directory=tmp_path, by_key=by_key)
+    app = RankingApp(models, token=GIVEN, key="shop" if by_key else None)
+    return asked(scenario, app, params={"shop": "north"})
 
 
 @pytest.mark.parametrize("by_key", [False, True])
@@ -70,16 +65,13 @@ def test_a_token_may_do_what_its_role_may(token, by_key, tmp_path):
 
 
 def test_a_new_key_is_not_made_by_a_request_of_another_role(tmp_path):
-    async def main():
-        models = Models(lambda: RankingService(PerceptronRanker()), directory=tmp_path, by_key=True)
-        app = RankingApp(models, token=Tokens(GIVEN), key="shop")
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
-            headers = {"Authorization": "Bearer rank-old"}
-            assert (await client.post("/rank?shop=new", json=TEACH, headers=headers)).status_code == 403
-            assert models.n_keys == 0
-        await models.close()
+    async def scenario(client, app):
+        headers = {"Authorization": "Bearer rank-old"}
+        assert (await client.post("/rank?shop=new", json=TEACH, headers=headers)).status_code == 403
+        assert app.models.n_keys == 0
 
-    asyncio.run(main())
+    models = Models(lambda: RankingService(PerceptronRanker()), directory=tmp_path, by_key=True)
+    asked(scenario, RankingApp(models, token=Tokens(GIVEN), key="shop"))
 
 
 def test_tokens_come_from_the_environment_and_a_file(tmp_path, monkeypatch):

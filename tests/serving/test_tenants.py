@@ -12,12 +12,12 @@ import pytest
 for package in ("starlette", "prometheus_client", "httpx"):
     pytest.importorskip(package)
 
-import httpx  # noqa: E402
 
 from online_rank import PerceptronRanker, StreamScaler  # noqa: E402
 from online_rank.serving import Limits, Models, RankingApp, RankingService  # noqa: E402
 from online_rank.serving.tenants import Keys, usage_of  # noqa: E402
 from online_rank.storage.folder import CheckpointError, Folder  # noqa: E402
+from tests.serving.asking import asked  # noqa: E402
 
 RANK = {"id": "q1", "docs": {"a": {"clicks": 3.0}, "b": {"clicks": 1.0}}}
 LEARN = {"id": "q1", "grades": {"a": 0, "b": 2}}
@@ -28,15 +28,8 @@ def make():
 
 
 def run(scenario, path, limits=None, token=None, **options):
-    async def main():
-        app = RankingApp(Models(make, directory=path, by_key=True, **options), key="shop", token=token, limits=limits)
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
-            try:
-                return await scenario(client, app)
-            finally:
-                await app.models.close()
-
-    return asyncio.run(main())
+    models = Models(make, directory=path, by_key=True, **options)
+    return asked(scenario, RankingApp(models, key="shop", token=token, limits=limits))
 
 
 async def learned(client, shop):
@@ -111,12 +104,10 @@ def test_deletion_needs_the_token_and_keys(tmp_path):
 
     run(scenario, tmp_path, token="secret12")
 
-    async def single():
-        app = RankingApp(Models(make))
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
-            assert (await client.delete("/models/north")).status_code == 404
+    async def single(client, app):
+        assert (await client.delete("/models/north")).status_code == 404
 
-    asyncio.run(single())
+    asked(single, RankingApp(Models(make)))
 
 
 class Unplugged(OSError):

@@ -11,11 +11,11 @@ import pytest
 for package in ("starlette", "prometheus_client", "httpx"):
     pytest.importorskip(package)
 
-import httpx  # noqa: E402
 
 from online_rank import PerceptronRanker  # noqa: E402
 from online_rank.serving import Models, RankingApp, RankingService  # noqa: E402
 from online_rank.serving.trace import Trace, add_trace  # noqa: E402
+from tests.serving.asking import asked  # noqa: E402
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
@@ -23,16 +23,12 @@ PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
 
 def answers(*requests, token="secret12", path="/rank", **options):
     """The answers to requests of an application, each with its headers."""
+    given = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
 
-    async def main():
-        app = RankingApp(Models(lambda: RankingService(PerceptronRanker())), token=token, **options)
-        given = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
-            found = [await client.post(path, content=body, headers=given | headers) for body, headers in requests]
-        await app.models.close()
-        return found
+    async def scenario(client, app):
+        return [await client.post(path, content=body, headers=given | headers) for body, headers in requests]
 
-    return asyncio.run(main())
+    return asked(scenario, RankingApp(Models(lambda: RankingService(PerceptronRanker())), token=token, **options))
 
 
 @pytest.mark.parametrize(
