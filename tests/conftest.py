@@ -1,6 +1,7 @@
 """What tests must not depend on: random examples, and how the test run was started. And which files take longest."""
 
 import gc
+import os
 import signal
 
 import pytest
@@ -9,6 +10,9 @@ from hypothesis import settings
 # A shell without job control starts background commands with SIGINT ignored, which processes started by tests would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Pictures are drawn without a display.
+os.environ.setdefault("MPLBACKEND", "Agg")
 
 # Neither a seed, nor what an earlier run found, nor the speed of the machine decides whether a test passes.
 settings.register_profile("same", derandomize=True, database=None, deadline=None)

@@ -11,8 +11,6 @@ import types
 
 import pytest
 
-pytest.importorskip("httpx")
-
 from benchmarks._http import Server
 from online_rank.client import AsyncClient, Client, Grades, Rank, ServiceError
 from online_rank.serving.durable import read_service

@@ -14,8 +14,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("uvicorn")
-
 ROOT = Path(__file__).parent.parent
 
 

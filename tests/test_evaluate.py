@@ -228,7 +228,6 @@ def test_a_trace_is_saved_with_everything():
 
 
 def test_a_progress_bar_that_is_asked_for(capsys):
-    pytest.importorskip("rich")
     progressive(queries(3), PerceptronRanker())
     assert capsys.readouterr() == ("", "")
     progressive(queries(3), PerceptronRanker(), progress=True)

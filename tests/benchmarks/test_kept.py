@@ -35,7 +35,6 @@ def test_without_a_file_all_is_measured():
 
 def test_every_contestant_on_images_learns_a_query():
     pytest.importorskip("torch")
-    pytest.importorskip("sklearn")
     from benchmarks import images
 
     digits = images.digits()

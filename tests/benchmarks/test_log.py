@@ -15,8 +15,6 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow")
     folder = tmp_path_factory.mktemp("log")
     write_log(folder / "log.parquet", 2000)
     return folder, [run(command, str(folder)) for command in COMMANDS]

@@ -1,13 +1,10 @@
 import itertools
 
 import pytest
+from matplotlib import pyplot
 
-pytest.importorskip("matplotlib").use("Agg")
-
-from matplotlib import pyplot  # noqa: E402
-
-from benchmarks._pictures import neighbour_gaps, position_bias, sensitivity, throughput  # noqa: E402
-from online_rank import Impression, PerceptronRanker, PositionBias  # noqa: E402
+from benchmarks._pictures import neighbour_gaps, position_bias, sensitivity, throughput
+from online_rank import Impression, PerceptronRanker, PositionBias
 
 
 @pytest.fixture(autouse=True)

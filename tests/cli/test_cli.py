@@ -434,7 +434,6 @@ def test_a_server_that_gets_no_threads_says_what_to_do_before_it_listens(run, mo
     def no_threads(*_):
         raise RuntimeError("can't start new thread")
 
-    pytest.importorskip("uvicorn")
     monkeypatch.setattr(serve.ThreadPoolExecutor, "submit", no_threads)
     code, _, err = run("serve", "--port", "0", "--ranker", "perceptron")
     assert code == 2

@@ -359,7 +359,6 @@ def test_lists_that_moved_tell_no_winner(folder, capsys):
     ],
 )
 def test_a_report_of_clicks(named, says, folder, tmp_path, capsys):
-    pytest.importorskip("matplotlib")
     pd.read_csv(folder / "shuffled.csv", index_col=0)[:1800].to_csv(tmp_path / "log.csv", index=False)
     options = ("--clicks", "shuffled", "--exclude", "topic", "--event", "click=1", *named)
     code, *_ = run(capsys, str(tmp_path / "log.csv"), *options, "--report", str(tmp_path / "page"))

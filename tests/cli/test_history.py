@@ -80,7 +80,6 @@ def test_exports_refuse_it_by_name_and_say_what_to_do(run):
 
 
 def test_a_service_that_begins_says_nothing_about_the_query_that_it_tries(recwarn):
-    pytest.importorskip("starlette")
     made = maker(Service(history=["user+brand"]))
     serve._app(made, Place(port=0), "")
     assert [str(told.message) for told in recwarn if "has a key" in str(told.message)] == []

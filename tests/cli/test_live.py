@@ -3,10 +3,6 @@
 import asyncio
 import contextlib
 
-import pytest
-
-pytest.importorskip("starlette")
-
 from online_rank import AdditiveRanker
 from online_rank.cli import live
 from online_rank.cli.options import Place

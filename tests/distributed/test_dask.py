@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 
+import distributed
 import pytest
 
 from online_rank import PerceptronRanker, StreamScaler
@@ -12,8 +13,6 @@ from online_rank.stream import ReadError
 from online_rank.stream.parts import parts as parts_of
 from tests.distributed.parts import Deadly
 from tests.helpers import linear_queries
-
-distributed = pytest.importorskip("distributed", reason="extra 'dask' is not installed")
 
 
 def write(path, queries, first):

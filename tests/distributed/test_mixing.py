@@ -181,7 +181,8 @@ def test_features_that_only_some_machines_meet(make):
 
 
 def test_sparse_state_is_mixed_as_dense_state_is():
-    sparse = pytest.importorskip("scipy.sparse")
+    from scipy import sparse
+
     queries = linear_queries(30, d=6)
     base = PerceptronRanker()
     parts = cut(queries, 3)

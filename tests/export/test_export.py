@@ -277,11 +277,6 @@ class TestFromWeights:
 class TestOnnx:
     """The graphs, run by onnxruntime."""
 
-    @pytest.fixture(autouse=True)
-    def _needs(self):
-        pytest.importorskip("onnx")
-        pytest.importorskip("onnxruntime")
-
     @staticmethod
     def scores(model, X, **options):
         import onnxruntime
@@ -348,7 +343,6 @@ class TestMQ2008:
         ],
     )
     def test_onnx_and_solr_score_and_rank_alike(self, parts, make):
-        pytest.importorskip("onnxruntime")
         train, test = parts
         model = make()
         model.learn_many(train.X, train.y, train.qid)

@@ -123,8 +123,6 @@ def test_a_cell(first, takers):
     for model in map(taught, makes):
         reason = of_all.replace("FIRST", type(steps_of(model)[0]).__name__)
         for to in TARGETS:
-            if to == "onnx":
-                pytest.importorskip("onnx")
             fuses = "fusion" in TARGETS[to].kinds
             options = {"queries": [LISTS]} if fuses else {}
             if to in takers:

@@ -2,10 +2,7 @@
 
 import pytest
 
-for package in ("msgspec", "pyarrow", "uvicorn"):
-    pytest.importorskip(package)
-
-from tests.fuzz.targets import CORPUS, TARGETS, feed  # noqa: E402
+from tests.fuzz.targets import CORPUS, TARGETS, feed
 
 
 @pytest.mark.parametrize("name", TARGETS)

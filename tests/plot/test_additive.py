@@ -4,12 +4,10 @@ from xml.dom.minidom import parse
 import numpy as np
 import pytest
 
-pytest.importorskip("matplotlib").use("Agg")
-
-from online_rank import AdditiveRanker, PerceptronRanker, plot  # noqa: E402
-from online_rank.rankers.curved import MEMBERS  # noqa: E402
-from online_rank.rankers.shapes import shapes_of  # noqa: E402
-from tests.rankers.test_additive import documents, queries  # noqa: E402
+from online_rank import AdditiveRanker, PerceptronRanker, plot
+from online_rank.rankers.curved import MEMBERS
+from online_rank.rankers.shapes import shapes_of
+from tests.rankers.test_additive import documents, queries
 
 
 @pytest.fixture(scope="module")

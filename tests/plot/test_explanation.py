@@ -1,8 +1,6 @@
 import pytest
 
-pytest.importorskip("matplotlib").use("Agg")
-
-from online_rank import PerceptronRanker, plot  # noqa: E402
+from online_rank import PerceptronRanker, plot
 
 
 def test_bars_are_the_contributions_and_the_rest_is_one_bar():

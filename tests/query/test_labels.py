@@ -1,12 +1,11 @@
 """Labels of pandas decide which grade is of which document; they are not passed over."""
 
 import numpy as np
+import pandas
 import pytest
 
 from online_rank import PerceptronRanker, drop_ungraded, metrics
 from online_rank.query import read_query
-
-pandas = pytest.importorskip("pandas")
 
 
 @pytest.fixture

@@ -8,16 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-for package in ("starlette", "prometheus_client", "httpx"):
-    pytest.importorskip(package)
-
-
-from online_rank import HashedFeatures, PerceptronRanker, PlackettLuce, StreamScaler, SwapRanker  # noqa: E402
-from online_rank.serving import FeedbackPlan, Models, RankingApp, RankingService  # noqa: E402
-from online_rank.serving.messages import EXAMPLES, Message  # noqa: E402
-from online_rank.serving.openapi import description  # noqa: E402
-from tests.reference.guide import guide  # noqa: E402
-from tests.serving.asking import asked  # noqa: E402
+from online_rank import HashedFeatures, PerceptronRanker, PlackettLuce, StreamScaler, SwapRanker
+from online_rank.serving import FeedbackPlan, Models, RankingApp, RankingService
+from online_rank.serving.messages import EXAMPLES, Message
+from online_rank.serving.openapi import description
+from tests.reference.guide import guide
+from tests.serving.asking import asked
 
 DOCS = Path(__file__).parents[2] / "docs" / "service.md"
 WINDOW = FeedbackPlan(window=100, events={"click": 1, "purchase": 3})
@@ -60,7 +56,8 @@ def test_every_field_has_a_meaning_on_the_page():
 
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_examples_are_of_their_kind(kind):
-    jsonschema = pytest.importorskip("jsonschema")
+    import jsonschema
+
     schemas = schemas_of(description(None, with_token=False))
     valid = [name for name, schema in schemas.items() if jsonschema.Draft202012Validator(schema).is_valid(EXAMPLES[kind])]
     assert valid == [kind.__name__]
@@ -100,7 +97,8 @@ def test_every_path_is_in_the_guide():
 
 
 def test_the_description_is_openapi_3_1():
-    jsonschema = pytest.importorskip("jsonschema")
+    import jsonschema
+
     for schema in description("shop", with_token=True)["components"]["schemas"].values():
         jsonschema.Draft202012Validator.check_schema(schema)
 
@@ -109,7 +107,7 @@ def test_the_description_is_openapi_3_1():
     "kind", [pytest.param(kind, marks=[pytest.mark.slow] if kind != "clicks and a window" else []) for kind in SERVICES]
 )
 def test_answers_to_any_request_are_as_described(kind):
-    schemathesis = pytest.importorskip("schemathesis")
+    import schemathesis
     from schemathesis import checks
 
     app = RankingApp(Models(SERVICES[kind]), local_only=False)
@@ -137,7 +135,8 @@ def test_answers_to_any_request_are_as_described(kind):
 @given(st.sampled_from(sorted(SERVICES)), st.data())
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 def test_what_no_schema_allows_is_refused(kind, data):
-    jsonschema = pytest.importorskip("jsonschema")
+    import jsonschema
+
     values = st.sampled_from([None, "a", 0, 1.5, -1, True, [], ["a"], {}, {"a": 1}, {"a": {"x": 1}}, {"a": {"x": "1"}}, "skip"])
     fields = set().union(*(kind.__struct_fields__ for kind in EXAMPLES if issubclass(kind, Message)))
     names = st.sampled_from(sorted(fields))

@@ -6,13 +6,9 @@ import threading
 
 import numpy as np
 import pytest
+from river import linear_model, preprocessing
 
-for package in ("starlette", "prometheus_client", "httpx"):
-    pytest.importorskip(package)
-
-from river import linear_model, preprocessing  # noqa: E402
-
-from online_rank import (  # noqa: E402
+from online_rank import (
     CrossFeatures,
     ForEachDocument,
     PairwiseRanker,
@@ -23,19 +19,19 @@ from online_rank import (  # noqa: E402
     register,
     save,
 )
-from online_rank.base.columns import as_array  # noqa: E402
-from online_rank.preprocessing import StatelessTransformer  # noqa: E402
-from online_rank.serving import Challenge, FeedbackPlan, Models, RankingApp, RankingService  # noqa: E402
-from online_rank.serving.durable import DurableService, read_service  # noqa: E402
-from online_rank.serving.forgetting import forget  # noqa: E402
-from online_rank.serving.messages import Forget  # noqa: E402
-from online_rank.serving.reading import read, read_as  # noqa: E402
-from online_rank.serving.snapshots import KeptModels  # noqa: E402
-from online_rank.storage.files import from_bytes, to_bytes  # noqa: E402
-from online_rank.storage.tree import strings_of  # noqa: E402
-from tests.helpers import run_command  # noqa: E402
-from tests.models import REGISTRY  # noqa: E402
-from tests.serving.asking import asked  # noqa: E402
+from online_rank.base.columns import as_array
+from online_rank.preprocessing import StatelessTransformer
+from online_rank.serving import Challenge, FeedbackPlan, Models, RankingApp, RankingService
+from online_rank.serving.durable import DurableService, read_service
+from online_rank.serving.forgetting import forget
+from online_rank.serving.messages import Forget
+from online_rank.serving.reading import read, read_as
+from online_rank.serving.snapshots import KeptModels
+from online_rank.storage.files import from_bytes, to_bytes
+from online_rank.storage.tree import strings_of
+from tests.helpers import run_command
+from tests.models import REGISTRY
+from tests.serving.asking import asked
 
 USER = "u17-secret"
 

@@ -11,17 +11,13 @@ import sys
 import threading
 import time
 
+import httpx
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-for package in ("starlette", "prometheus_client", "httpx"):
-    pytest.importorskip(package)
-
-import httpx  # noqa: E402
-
-from online_rank import (  # noqa: E402
+from online_rank import (
     AdditiveRanker,
     BoostedRanker,
     LossTracker,
@@ -31,19 +27,19 @@ from online_rank import (  # noqa: E402
     StreamScaler,
     SwapRanker,
 )
-from online_rank.serving import FeedbackPlan, commit  # noqa: E402
-from online_rank.serving.commit import CommitError, GroupCommit  # noqa: E402
-from online_rank.serving.durable import DurableService  # noqa: E402
-from online_rank.serving.http import Limits, RankingApp  # noqa: E402
-from online_rank.serving.models import KeyRefused, Models  # noqa: E402
-from online_rank.serving.monitor import Course, Monitor  # noqa: E402
-from online_rank.serving.openapi import description  # noqa: E402
-from online_rank.serving.protocol import RankingService  # noqa: E402
-from online_rank.storage.files import to_bytes  # noqa: E402
-from online_rank.storage.folder import CheckpointError  # noqa: E402
-from online_rank.storage.state import StateDirectory  # noqa: E402
-from tests.helpers import until  # noqa: E402
-from tests.serving.asking import asked, client_of  # noqa: E402
+from online_rank.serving import FeedbackPlan, commit
+from online_rank.serving.commit import CommitError, GroupCommit
+from online_rank.serving.durable import DurableService
+from online_rank.serving.http import Limits, RankingApp
+from online_rank.serving.models import KeyRefused, Models
+from online_rank.serving.monitor import Course, Monitor
+from online_rank.serving.openapi import description
+from online_rank.serving.protocol import RankingService
+from online_rank.storage.files import to_bytes
+from online_rank.storage.folder import CheckpointError
+from online_rank.storage.state import StateDirectory
+from tests.helpers import until
+from tests.serving.asking import asked, client_of
 
 RANK = {"id": "q1", "docs": {"a": {"clicks": 3.0, "age": 1.0}, "b": {"clicks": 1.0, "age": 2.0}}}
 LEARN = {"id": "q1", "grades": {"a": 0, "b": 2}}
@@ -277,7 +273,8 @@ class TestRequests:
     @given(st.data())
     @settings(max_examples=100)
     def test_the_schemas_allow_what_is_answered_and_no_more(self, data):
-        jsonschema = pytest.importorskip("jsonschema")
+        import jsonschema
+
         described = description(None, with_token=False)
         bad = [None, "a", ["a", "a"], {"a": "1"}, {"a": None}]
         ids = st.sampled_from(["q", 7, "x" * 1001, 2**63, 1.5, None, True])
@@ -1277,10 +1274,6 @@ class TestMonitor:
 
 class TestProcess:
     """The command, as a separate process."""
-
-    @pytest.fixture(autouse=True)
-    def _needs(self):
-        pytest.importorskip("uvicorn")
 
     @staticmethod
     def start(directory, **environment):

@@ -1,5 +1,6 @@
 """Several servers of one state, of which one leads."""
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -7,21 +8,15 @@ import os
 import signal
 import time
 
+import httpx
 import pytest
 
-for package in ("starlette", "prometheus_client", "httpx"):
-    pytest.importorskip(package)
-
-import asyncio  # noqa: E402
-
-import httpx  # noqa: E402
-
-from benchmarks._http import Server  # noqa: E402
-from online_rank import PerceptronRanker  # noqa: E402
-from online_rank.serving import Limits, Models, RankingApp, RankingService, leading  # noqa: E402
-from online_rank.serving.durable import read_service  # noqa: E402
-from online_rank.storage.folder import FolderInUse  # noqa: E402
-from tests.reference import postgresql  # noqa: E402
+from benchmarks._http import Server
+from online_rank import PerceptronRanker
+from online_rank.serving import Limits, Models, RankingApp, RankingService, leading
+from online_rank.serving.durable import read_service
+from online_rank.storage.folder import FolderInUse
+from tests.reference import postgresql
 
 DOCS = {"a": {"x": 3.0}, "b": {"x": 1.0}}
 
@@ -89,7 +84,6 @@ def until_all_are(server, status):
 def test_readers_next_to_servers_on_postgresql_follow_the_lead():
     if postgresql.programs() is None:
         pytest.skip("needs PostgreSQL's programs: apt-get install postgresql")
-    pytest.importorskip("psycopg")
     taught = []
 
     def teach(server):

@@ -6,24 +6,20 @@ import json
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
-for package in ("starlette", "prometheus_client", "httpx"):
-    pytest.importorskip(package)
-
-import httpx  # noqa: E402
-
-from benchmarks._http import Server  # noqa: E402
-from online_rank import History, PerceptronRanker, PlackettLuce, SwapRanker  # noqa: E402
-from online_rank.serving import FeedbackPlan, Limits, Models, RankingApp, RankingService, outbox  # noqa: E402
-from online_rank.serving import readers as module  # noqa: E402
-from online_rank.serving import served as served_module  # noqa: E402
-from online_rank.serving.challenge import from_today  # noqa: E402
-from online_rank.serving.durable import DurableService, read_service  # noqa: E402
-from online_rank.serving.leading import LeadingApp  # noqa: E402
-from online_rank.serving.readers import ReaderModels  # noqa: E402
-from online_rank.serving.served import ServedModel  # noqa: E402
-from online_rank.storage.files import from_bytes, to_bytes  # noqa: E402
+from benchmarks._http import Server
+from online_rank import History, PerceptronRanker, PlackettLuce, SwapRanker
+from online_rank.serving import FeedbackPlan, Limits, Models, RankingApp, RankingService, outbox
+from online_rank.serving import readers as module
+from online_rank.serving import served as served_module
+from online_rank.serving.challenge import from_today
+from online_rank.serving.durable import DurableService, read_service
+from online_rank.serving.leading import LeadingApp
+from online_rank.serving.readers import ReaderModels
+from online_rank.serving.served import ServedModel
+from online_rank.storage.files import from_bytes, to_bytes
 
 DOCS = {"a": {"x": 3.0}, "b": {"x": 1.0, "y": 2.0}}
 RANK = {"id": "q1", "docs": DOCS}

@@ -2,15 +2,11 @@
 
 import pytest
 
-for package in ("starlette", "prometheus_client", "httpx"):
-    pytest.importorskip(package)
-
-
-from online_rank import PerceptronRanker  # noqa: E402
-from online_rank.cli.serve import tokens  # noqa: E402
-from online_rank.serving import Models, RankingApp, RankingService  # noqa: E402
-from online_rank.serving.tokens import Tokens, tokens_in  # noqa: E402
-from tests.serving.asking import asked  # noqa: E402
+from online_rank import PerceptronRanker
+from online_rank.cli.serve import tokens
+from online_rank.serving import Models, RankingApp, RankingService
+from online_rank.serving.tokens import Tokens, tokens_in
+from tests.serving.asking import asked
 
 DOCS = {"a": {"x": 3.0}, "b": {"x": 1.0}}
 RANK = {"id": 1, "docs": DOCS}

@@ -12,13 +12,10 @@ import time
 
 import pytest
 
-for package in ("starlette", "prometheus_client", "uvicorn"):
-    pytest.importorskip(package)
-
-from online_rank import PerceptronRanker  # noqa: E402
-from online_rank.serving import Limits, Models, RankingApp, RankingService  # noqa: E402
-from online_rank.serving.server import EventLoop, _Joined, listening_sockets, most_connections, server  # noqa: E402
-from tests.helpers import until  # noqa: E402
+from online_rank import PerceptronRanker
+from online_rank.serving import Limits, Models, RankingApp, RankingService
+from online_rank.serving.server import EventLoop, _Joined, listening_sockets, most_connections, server
+from tests.helpers import until
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -353,7 +350,6 @@ def test_a_port_in_use_raises_an_error_that_says_so(host):
 
 
 def test_the_command_then_leaves_with_an_error():
-    pytest.importorskip("typer")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         command = [sys.executable, "-m", "online_rank", "serve", "--port", port]

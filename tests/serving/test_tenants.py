@@ -9,15 +9,11 @@ from pathlib import Path
 
 import pytest
 
-for package in ("starlette", "prometheus_client", "httpx"):
-    pytest.importorskip(package)
-
-
-from online_rank import PerceptronRanker, StreamScaler  # noqa: E402
-from online_rank.serving import Limits, Models, RankingApp, RankingService  # noqa: E402
-from online_rank.serving.tenants import Keys, usage_of  # noqa: E402
-from online_rank.storage.folder import CheckpointError, Folder  # noqa: E402
-from tests.serving.asking import asked  # noqa: E402
+from online_rank import PerceptronRanker, StreamScaler
+from online_rank.serving import Limits, Models, RankingApp, RankingService
+from online_rank.serving.tenants import Keys, usage_of
+from online_rank.storage.folder import CheckpointError, Folder
+from tests.serving.asking import asked
 
 RANK = {"id": "q1", "docs": {"a": {"clicks": 3.0}, "b": {"clicks": 1.0}}}
 LEARN = {"id": "q1", "grades": {"a": 0, "b": 2}}

@@ -4,20 +4,16 @@ import asyncio
 import contextlib
 import json
 
+import httpx
 import pytest
 
-for package in ("starlette", "prometheus_client", "httpx"):
-    pytest.importorskip(package)
-
-import httpx  # noqa: E402
-
-from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, RidgeRanker  # noqa: E402
-from online_rank.cli.service import repair  # noqa: E402
-from online_rank.serving import Challenge, FeedbackPlan, Models, RankingApp, RankingService  # noqa: E402
-from online_rank.serving.clock import CLOCK  # noqa: E402
-from online_rank.serving.durable import DurableService  # noqa: E402
-from online_rank.serving.stored_times import latest_time, set_back  # noqa: E402
-from online_rank.storage.files import from_bytes, to_bytes  # noqa: E402
+from online_rank import AdditiveRanker, BlendRanker, PerceptronRanker, RidgeRanker
+from online_rank.cli.service import repair
+from online_rank.serving import Challenge, FeedbackPlan, Models, RankingApp, RankingService
+from online_rank.serving.clock import CLOCK
+from online_rank.serving.durable import DurableService
+from online_rank.serving.stored_times import latest_time, set_back
+from online_rank.storage.files import from_bytes, to_bytes
 
 DOCS = {"a": {"x": 1.0, "y": 0.5}, "b": {"x": 0.0, "y": 1.0}, "c": {"x": 2.0, "y": 0.0}}
 

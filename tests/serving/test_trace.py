@@ -8,14 +8,10 @@ import sys
 
 import pytest
 
-for package in ("starlette", "prometheus_client", "httpx"):
-    pytest.importorskip(package)
-
-
-from online_rank import PerceptronRanker  # noqa: E402
-from online_rank.serving import Models, RankingApp, RankingService  # noqa: E402
-from online_rank.serving.trace import Trace, add_trace  # noqa: E402
-from tests.serving.asking import asked  # noqa: E402
+from online_rank import PerceptronRanker
+from online_rank.serving import Models, RankingApp, RankingService
+from online_rank.serving.trace import Trace, add_trace
+from tests.serving.asking import asked
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"

@@ -8,14 +8,11 @@ import sys
 
 import pytest
 
-for package in ("starlette", "prometheus_client", "httpx", "uvicorn"):
-    pytest.importorskip(package)
-
-from online_rank import PerceptronRanker  # noqa: E402
-from online_rank.serving import Models, RankingApp, RankingService  # noqa: E402
-from online_rank.serving.server import listening_sockets  # noqa: E402
-from online_rank.serving.workers import OnlyWorker  # noqa: E402
-from online_rank.storage.folder import FolderInUse  # noqa: E402
+from online_rank import PerceptronRanker
+from online_rank.serving import Models, RankingApp, RankingService
+from online_rank.serving.server import listening_sockets
+from online_rank.serving.workers import OnlyWorker
+from online_rank.storage.folder import FolderInUse
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="claims are names of sockets, which other systems lack")
 

@@ -26,7 +26,6 @@ def test_messages_name_no_user_and_no_password():
 def server():
     if postgresql.programs() is None:
         pytest.skip("needs PostgreSQL's programs: apt-get install postgresql")
-    pytest.importorskip("psycopg")
     with postgresql.running() as found:
         yield found
 

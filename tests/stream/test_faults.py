@@ -12,8 +12,6 @@ from online_rank import read
 from online_rank.stream import ReadWarning, read_clicks
 from online_rank.stream.trec import read_judgements, read_run
 
-pytest.importorskip("pyarrow")
-
 ROWS = [(query, f"d{i}", i % 2, i + 0.5) for query in ("u", "v") for i in range(3)]
 NAMES = ("query", "document", "grade", "x")
 COLUMNS = {"query": "query", "grade": "grade", "document": "document", "with_ids": True}

@@ -477,7 +477,8 @@ def test_what_cannot_be_written(arguments, options, message):
 
 
 def test_mq2008_against_scikit_learn():
-    datasets = pytest.importorskip("sklearn.datasets")
+    from sklearn import datasets
+
     paths = sorted((data_folder() / "mq2008").glob("S*.txt"))
     for path in paths:
         X, y, qid = datasets.load_svmlight_file(str(path), query_id=True, zero_based=False)

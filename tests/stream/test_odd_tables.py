@@ -397,7 +397,8 @@ def test_white_space_that_is_part_of_a_name_is_shown(tmp_path):
 
 
 def test_metadata_that_is_nested_too_deeply_is_none(tmp_path):
-    pq = pytest.importorskip("pyarrow.parquet")
+    import pyarrow.parquet as pq
+
     table = pa.table({"q": ["a", "a"], "grade": [0, 1], "x": [1.0, 2.0]}).replace_schema_metadata({b"pandas": b"[" * 100_000})
     pq.write_table(table, tmp_path / "odd.parquet")
     ((X, y),) = online_rank.read(str(tmp_path / "odd.parquet"), query="q", grade="grade")

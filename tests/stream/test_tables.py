@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,9 +12,6 @@ from hypothesis import strategies as st
 from online_rank import AdditiveRanker, CrossFeatures, PerceptronRanker, StreamScaler, evaluate, read
 from online_rank.distributed import to_bytes
 from online_rank.stream import ReadError, ReadWarning, parts
-
-pa = pytest.importorskip("pyarrow", reason="extra 'tables' is not installed")
-pq = pytest.importorskip("pyarrow.parquet")
 
 COLUMNS = {"query": "q", "grade": "rel"}
 

@@ -228,8 +228,9 @@ def test_a_word_among_the_numbers_of_csv_is_named(tmp_path, monkeypatch):
 
 
 def test_counts_equal_counts_by_duckdb(tmp_path):
-    duckdb = pytest.importorskip("duckdb")
     import random
+
+    import duckdb
 
     draw, queries, events = random.Random(1), [], []
     for i in range(60):
