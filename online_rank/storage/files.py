@@ -29,7 +29,7 @@ from online_rank.base.schema import StateError
 from online_rank.limits import FORMAT_VERSION
 from online_rank.storage.archive import ArchiveError, read_archive, write_archive
 from online_rank.storage.folder import sync_directory
-from online_rank.storage.tree import Packed, pack, unpack
+from online_rank.storage.tree import pack, unpack
 
 _FORMAT = "online_rank"
 _HEADER = "header.json"
@@ -179,7 +179,7 @@ def restored(header: bytes, arrays: list[np.ndarray]) -> Any:
     with _faults_of_files():
         fields = _read_header(header)
         try:
-            return unpack(Packed(fields["object"], arrays, fields.get("strings") is True))
+            return unpack(fields["object"], arrays, fields.get("strings") is True)
         except StateError as error:
             raise ModelFileError(f"{error} (online_rank {_writer(fields)} wrote it; this is {__version__})") from None
 

@@ -139,7 +139,7 @@ class Journal(Generations, StateStore):
         self.require_open()
         rows = [(content, digest_of_query(number, content), number) for number, content in queries.items()]
         with self._database.transaction(wait=True) as connection:
-            connection.executemany("UPDATE query SET content = ?, digest = ? WHERE number = ?", rows)
+            connection.cursor().executemany("UPDATE query SET content = ?, digest = ? WHERE number = ?", rows)
 
     def _replaced(self, connection: Any, change: int) -> None:
         connection.execute("DELETE FROM journal WHERE change <= ?", (change,))
