@@ -13,7 +13,7 @@ from online_rank.intervals.betting import INDEPENDENT
 from online_rank.intervals.losses import served_loss
 from online_rank.intervals.paired import Better
 from online_rank.measures.learned import measure as parse_measure
-from online_rank.support.progress import progress
+from online_rank.support.progress import counted
 
 
 def compare(paths: Sequence[str], files: Sequence[str], measure: str, reading: Reading, as_json: bool) -> None:
@@ -26,18 +26,14 @@ def compare(paths: Sequence[str], files: Sequence[str], measure: str, reading: R
     models = [load_model(path) for path in paths]
     target, n_queries = parse_measure(measure), 0
     losses: list[list[float]] = []
-    with (
-        reading.asked(files, models[0]) as queries,
-        reading.asked(files, models[1]) as again,
-        progress("comparing", shown=False if as_json else None, part=lambda: queries.fraction) as show,
-    ):
-        for (x, y), (same, _) in zip(queries, again, strict=True):
+    with reading.asked(files, models[0]) as queries, reading.asked(files, models[1]) as again:
+        shown = counted(queries, "comparing", shown=False if as_json else None)
+        for (x, y), (same, _) in zip(shown, again, strict=True):
             answers = (model.predict_one(query) for model, query in zip(models, (x, same), strict=True))
             lost = [served_loss(target, scores, y) for scores in answers]
             n_queries += 1
             if None not in lost:
                 losses.append(lost)  # type: ignore[arg-type]
-            show(n_queries)
     _print(paths, target.name, n_queries, np.array(losses).reshape(-1, 2), as_json)
 
 

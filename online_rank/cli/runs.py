@@ -12,7 +12,7 @@ from online_rank.preprocessing import RunFeatures
 from online_rank.query import Runs
 from online_rank.query.names import in_nfc
 from online_rank.stream.trec import read_run
-from online_rank.support.progress import progress
+from online_rank.support.progress import counted
 
 #: What the rules are called; these names are taken.
 RULES = {"rrf": "reciprocal rank fusion", "minmax": "mean of min-max scores"}
@@ -42,17 +42,13 @@ def queries_for(
 
 
 def _queries_of_file(file: str, reading: Reading, model: Any, shown: bool | None) -> Iterator[tuple[str, Any, list[str]]]:
-    with (
-        reading.asked([file], model, with_ids=True, graded=False) as queries,
-        progress("ranking", shown=shown, part=lambda: queries.fraction) as show,
-    ):
+    with reading.asked([file], model, with_ids=True, graded=False) as queries:
         if not queries.is_letor and queries.plan.of("document") is None:
             warnings.warn(
                 "documents are numbered by their row within the query; name them with --document COLUMN", stacklevel=2
             )
-        for number, (X, _, qid, docids) in enumerate(queries, start=1):
+        for X, _, qid, docids in counted(queries, "ranking", shown=shown):
             yield qid, X, docids
-            show(number)
 
 
 class FusedQuery(NamedTuple):
@@ -66,6 +62,12 @@ class FusedQuery(NamedTuple):
     def grades(self) -> dict[Any, int]:
         """The grades of the candidates; one that was not judged has 0."""
         return {document: self.judged.get(document, 0) for document in self.runs.ids}
+
+
+def ranked(model: Any, runs: Runs) -> dict[Any, float]:
+    """The scores of the documents of a query, best first."""
+    scores = model.predict_one(runs)
+    return {document: scores[document] for document in sorted(scores, key=scores.__getitem__, reverse=True)}
 
 
 def names_of(files: Sequence[str]) -> list[str]:

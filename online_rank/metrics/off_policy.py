@@ -296,9 +296,3 @@ class SwapComparison(_Votes):
     def get(self) -> float:
         """Mean of D_t: above 0 if B puts clicked documents higher; 0 before the first impression."""
         return (2.0 * self._account.mean - 1.0) * (self.k // 2) * (self.k - self.k // 2) if self.n else 0.0
-
-    def interval(self, level: float = 0.95) -> Interval:
-        """Interval for the mean expected count, valid at all times with probability `level`; B is better if it lies above
-        1/2.
-        """
-        return self._account.interval(level)

@@ -131,12 +131,6 @@ def to_bytes(value: Any) -> bytes:
     return write_archive(members)
 
 
-def from_bytes(content: bytes) -> Any:
-    """The inverse of `to_bytes`. Raises ModelFileError."""
-    with _faults_of_files():
-        return _from_bytes(content)
-
-
 @contextlib.contextmanager
 def _faults_of_files() -> Iterator[None]:
     """Raise all that goes wrong as ModelFileError: what reads a file of somebody else may fail in any way."""
@@ -152,7 +146,9 @@ def _faults_of_files() -> Iterator[None]:
         raise ModelFileError(f"it cannot be read: {type(error).__name__}: {error}") from error
 
 
-def _from_bytes(content: bytes) -> Any:
+@_faults_of_files()
+def from_bytes(content: bytes) -> Any:
+    """The inverse of `to_bytes`. Raises ModelFileError."""
     members = read_archive(content)
     if not members or members[0][0] != _HEADER:
         raise ModelFileError("it has no header, so it is not a model file of online_rank")
@@ -174,14 +170,14 @@ def described(value: Any, held: contextlib.ExitStack, checked: bool = True) -> t
     return text, arrays
 
 
+@_faults_of_files()
 def restored(header: bytes, arrays: list[np.ndarray]) -> Any:
     """The inverse of `described`. Raises ModelFileError."""
-    with _faults_of_files():
-        fields = _read_header(header)
-        try:
-            return unpack(fields["object"], arrays, fields.get("strings") is True)
-        except StateError as error:
-            raise ModelFileError(f"{error} (online_rank {_writer(fields)} wrote it; this is {__version__})") from None
+    fields = _read_header(header)
+    try:
+        return unpack(fields["object"], arrays, fields.get("strings") is True)
+    except StateError as error:
+        raise ModelFileError(f"{error} (online_rank {_writer(fields)} wrote it; this is {__version__})") from None
 
 
 def _writer(header: dict[str, Any]) -> str:
