@@ -255,9 +255,7 @@ def shown(place: str) -> str:
 
 
 def _connected(place: str) -> Any:
-    """A connection that commits each statement outside of a transaction, and takes those of SQLite. Raises OSError,
-    ImportError.
-    """
+    """A connection that takes SQLite's statements, and commits each outside of a transaction. Raises OSError, ImportError."""
     try:
         import psycopg
         from psycopg.conninfo import conninfo_to_dict, make_conninfo
