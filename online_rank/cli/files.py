@@ -65,16 +65,19 @@ def histories_of(given: Sequence[str] | None, examination: Sequence[float] | Non
 def check_outputs(read: Sequence[str], **outputs: str | None) -> None:
     """Check, before anything is read, where a command writes to, by the names of its options; None for what it does not write.
 
-    Raises ValueError for output that would overwrite a file that is read or other output, or go to a file or a folder called
+    Raises ValueError for output that would overwrite a file that is read or other output, has no directory, or would be called
     "-", and OSError for a model that could not be saved there.
     """
     taken = list(read)
     for name, path in outputs.items():
-        if path is None:
+        if path is None or is_postgres(path):
             continue
         option = f"--{name.replace('_', '-')} {path}"
         if path == "-":
             raise ValueError(f"{option}: a file or folder is needed here")
+        directory = os.path.dirname(os.path.realpath(path))
+        if not os.path.isdir(directory) and name != "report":  # A report makes its directories.
+            raise ValueError(f"{option}: there is no directory {directory}")
         for file in taken:
             there = os.path.exists(file) and os.path.exists(path)
             if os.path.samefile(file, path) if there else os.path.realpath(file) == os.path.realpath(path):
