@@ -24,6 +24,7 @@ from online_rank.cli.positions import how_it_serves
 from online_rank.cli.service import say_where_it_goes_on
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.postgres import is_postgres
+from online_rank.support.lazy import needs
 
 #: The environment variable with the bearer token. Not an option, because all users of a machine can see command lines.
 TOKEN = "ONLINE_RANK_TOKEN"
@@ -38,13 +39,9 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 def make_app(make: Callable[[], RankingService], place: Place) -> Any:
     """The application; raises ImportError with advice when the extra is missing."""
-    try:
+    with needs("the server", "serve"):
         from online_rank.serving.http import RankingApp
         from online_rank.serving.models import Models
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] not in ("starlette", "prometheus_client"):
-            raise
-        raise ImportError(f'the server needs {error.name}: pip install "online_rank[serve]"') from None
     token, service = tokens(place.tokens), place.service
     models = Models(
         make,
@@ -84,12 +81,8 @@ def serve(make: Callable[[], RankingService], place: Place, started: Callable[[A
 
     `started` is called with the application.
     """
-    try:
+    with needs("the server", "serve"):
         from online_rank.serving.server import EventLoop, listening_sockets, server
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] not in ("httptools", "uvicorn"):
-            raise
-        raise ImportError(f'the server needs {error.name}: pip install "online_rank[serve]"') from None
 
     # Before kernels are compiled, which may take a minute, so that a port in use is reported at once.
     sockets = listening_sockets(place.host, place.port, shared=bool(place.readers) or SHARED in os.environ)

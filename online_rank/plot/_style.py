@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from online_rank.support.lazy import needs
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -24,10 +26,8 @@ def new_axes(height: float = SIZE[1]) -> "Axes":
     ImportError
         matplotlib is missing; the message says how to install it.
     """
-    try:
+    with needs("a picture", "plot"):
         from matplotlib import pyplot
-    except ImportError:
-        raise ImportError('pictures need matplotlib: pip install "online_rank[plot]"') from None
     _, ax = pyplot.subplots(figsize=(SIZE[0], height), dpi=100, layout="constrained", facecolor="white")
     return ax
 

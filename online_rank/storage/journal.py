@@ -39,8 +39,6 @@ CREATE INDEX IF NOT EXISTS learned_id ON learned(id);
 class Journal(Generations, StateStore):
     """A database with the state of a service; see `StateStore`."""
 
-    saved: Saved
-
     def _continue(self) -> None:
         """Read the state in the database, and continue from it. Raises CheckpointError, ModelFileError."""
         self.saved = Saved(self._database)

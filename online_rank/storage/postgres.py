@@ -16,6 +16,7 @@ from online_rank.storage.database import Query, Rows
 from online_rank.storage.folder import CheckpointError, FolderInUse
 from online_rank.storage.journal import TABLES, Journal
 from online_rank.storage.saved import Saved
+from online_rank.support.lazy import needs
 
 #: How the addresses begin.
 SCHEMES = ("postgresql://", "postgres://")
@@ -256,11 +257,9 @@ def shown(place: str) -> str:
 
 def _connected(place: str) -> Any:
     """A connection that takes SQLite's statements, and commits each outside of a transaction. Raises OSError, ImportError."""
-    try:
+    with needs("PostgreSQL", "postgres"):
         import psycopg
         from psycopg.conninfo import conninfo_to_dict, make_conninfo
-    except ImportError:
-        raise ImportError('PostgreSQL needs psycopg: pip install "online_rank[postgres]"') from None
 
     class Cursor(psycopg.Cursor[Any]):
         def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
