@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from online_rank.cli.files import load_model
+from online_rank.cli.files import load_two
 from online_rank.cli.reading import Reading, check_files
 from online_rank.intervals import mean_interval
 from online_rank.intervals.betting import INDEPENDENT
@@ -18,12 +18,10 @@ from online_rank.support.progress import counted
 
 def compare(paths: Sequence[str], files: Sequence[str], measure: str, reading: Reading, as_json: bool) -> None:
     """Rank the queries of files with two saved models, without learning, and print which is better."""
-    if len(set(paths)) < len(paths):
-        raise ValueError(f"{paths[0]} is compared with itself: give two models")
     check_files(files)
     if "-" in files:
         raise ValueError("standard input (-) can be read once, and each model reads the files: give a file")
-    models = [load_model(path) for path in paths]
+    models = load_two(paths)
     target, n_queries = parse_measure(measure), 0
     losses: list[list[float]] = []
     with reading.asked(files, models[0]) as queries, reading.asked(files, models[1]) as again:

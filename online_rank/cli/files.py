@@ -22,6 +22,13 @@ def load_model(path: str) -> Any:
     return model
 
 
+def load_two(paths: Sequence[str]) -> list[Any]:
+    """Two models to compare. Raises ValueError for one with itself."""
+    if len(set(paths)) < len(paths):
+        raise ValueError(f"{paths[0]} is compared with itself: give two models")
+    return [load_model(path) for path in paths]
+
+
 def declared(model: Any, names: Sequence[str]) -> Any:
     """The model, which refuses all features but these."""
     from online_rank import DeclaredFeatures

@@ -125,8 +125,8 @@ class Written(NamedTuple):
 
     def write(self, run: Mapping[str, Mapping[str, float]], model: Any) -> list[str]:
         """Write both as far as they are wanted; returns the paths."""
+        from online_rank.cli.runs import write_run
         from online_rank.storage.files import save
-        from online_rank.stream.write import write_run
 
         if self.out is not None:
             write_run(self.out, run)
