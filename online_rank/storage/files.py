@@ -27,7 +27,7 @@ import numpy as np
 from online_rank import __version__, arguments
 from online_rank.base.schema import StateError
 from online_rank.limits import FORMAT_VERSION
-from online_rank.storage.archive import ArchiveError, read_archive, write_archive
+from online_rank.storage.archive import ModelFileError, read_archive, write_archive
 from online_rank.storage.folder import sync_directory
 from online_rank.storage.tree import pack, unpack
 
@@ -39,10 +39,6 @@ _HEADER_ROOM = 32 << 20
 
 #: Largest size of the header of an array.
 _NPY_HEADER = 10_240
-
-
-class ModelFileError(ValueError):
-    """A file is not a model that this version of online_rank can restore; the message gives the reason."""
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
@@ -138,7 +134,7 @@ def _faults_of_files() -> Iterator[None]:
         yield
     except ModelFileError:
         raise
-    except (ArchiveError, StateError) as error:
+    except StateError as error:
         raise ModelFileError(str(error)) from None
     except MemoryError:
         raise ModelFileError("the model needs more memory than there is") from None

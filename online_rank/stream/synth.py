@@ -206,9 +206,11 @@ class NoisyTeacher(SyntheticStream):
 
     def generate(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """As `SyntheticStream.generate`."""
+        from scipy.special import ndtri
+
         rng = np.random.default_rng(self.seed)
         deviation = np.sqrt(1.0 + self.query_effect**2 + self.noise**2)
-        levels = deviation * _normal_quantiles(np.cumsum(self.grade_shares[:-1]))
+        levels = deviation * ndtri(np.cumsum(self.grade_shares[:-1]))
         t = 0
         while True:
             m = length_of(self.n_documents, rng)
@@ -296,12 +298,6 @@ def length_of(n_documents: int | tuple[int, int] | str, rng: np.random.Generator
     if isinstance(n_documents, tuple):
         return int(rng.integers(n_documents[0], n_documents[1] + 1))
     return n_documents
-
-
-def _normal_quantiles(p: np.ndarray) -> np.ndarray:
-    from scipy.special import ndtri
-
-    return ndtri(p)
 
 
 def _unit(v: np.ndarray) -> np.ndarray:
