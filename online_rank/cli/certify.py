@@ -39,8 +39,9 @@ def tracked(model: Any, queries: Iterable[tuple], shown: bool | None = None) -> 
 
 def _transformed(transformers: list[Any], queries: Iterable[tuple], shown: bool | None) -> Iterator[tuple[Block, Any]]:
     """The queries after the transformers, which learn from them."""
-    for X, y, *_ in counted(queries, "reading for the comparator", shown=shown):
-        query = read_query(X, y)
-        for step in transformers:
-            query = step._learn_block(query)
-        yield query, y
+    with counted(queries, "reading for the comparator", shown=shown) as each:
+        for X, y, *_ in each:
+            query = read_query(X, y)
+            for step in transformers:
+                query = step._learn_block(query)
+            yield query, y

@@ -105,7 +105,8 @@ class ClickLog(NamedTuple):
 
     def watched(self, label: str, shown: bool | None, context: Sequence[str] = ()) -> Iterator[tuple[Any, Any]]:
         """The lists of all files, with a bar that counts them."""
-        return counted(self.reader(context), label, "lists", shown)
+        with counted(self.reader(context), label, "lists", shown) as lists:
+            yield from lists
 
     def examined(self, shown: bool | None) -> "Seen":
         """Read the whole log before anything is done with it.
@@ -119,15 +120,16 @@ class ClickLog(NamedTuple):
 
         lists, test = self.reader(), OriginTest()
         clicked, documents, with_gaps, longest, deepest, largest = 0, 0, 0, 0, 0, 1.0
-        for x, clicks in counted(lists, "examining the log", "lists", shown):
-            given = clicks.impression
-            test.update(tuple(x.ids), given, x.X, lists.where)
-            clicked += clicks.any
-            documents += len(given.order)
-            with_gaps += given.positions is not None
-            longest = max(longest, len(given.order))
-            deepest = max(deepest, longest, *(given.positions or ()))
-            largest = max(largest, *clicks.gains)
+        with counted(lists, "examining the log", "lists", shown) as each:
+            for x, clicks in each:
+                given = clicks.impression
+                test.update(tuple(x.ids), given, x.X, lists.where)
+                clicked += clicks.any
+                documents += len(given.order)
+                with_gaps += given.positions is not None
+                longest = max(longest, len(given.order))
+                deepest = max(deepest, longest, *(given.positions or ()))
+                largest = max(largest, *clicks.gains)
         test.finish(moved=self.examination is None)
         return Seen(test.n, clicked, documents, with_gaps, test.n_alone, lists.n_late, longest, deepest, largest)
 

@@ -24,9 +24,12 @@ def compare(paths: Sequence[str], files: Sequence[str], measure: str, reading: R
     models = load_two(paths)
     target, n_queries = parse_measure(measure), 0
     losses: list[list[float]] = []
-    with reading.asked(files, models[0]) as queries, reading.asked(files, models[1]) as again:
-        shown = counted(queries, "comparing", shown=False if as_json else None)
-        for (x, y), (same, _) in zip(shown, again, strict=True):
+    with (
+        reading.asked(files, models[0]) as queries,
+        reading.asked(files, models[1]) as again,
+        counted(queries, "comparing", shown=False if as_json else None) as each,
+    ):
+        for (x, y), (same, _) in zip(each, again, strict=True):
             answers = (model.predict_one(query) for model, query in zip(models, (x, same), strict=True))
             lost = [served_loss(target, scores, y) for scores in answers]
             n_queries += 1

@@ -45,8 +45,8 @@ def evaluate_run(run: str, judgements: str, measuring: Measuring, as_json: bool,
 
 def _ranked(model: Any, files: Sequence[str], reading: Reading, shown: bool | None) -> Iterator[tuple[Any, Any]]:
     """The grades of the queries of files, and the scores of their documents."""
-    with reading.asked(files, model) as queries:
-        for X, y in counted(queries, "measuring", shown=shown):
+    with reading.asked(files, model) as queries, counted(queries, "measuring", shown=shown) as each:
+        for X, y in each:
             yield y, model.predict_one(X)
 
 

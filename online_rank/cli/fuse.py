@@ -3,7 +3,7 @@
 import json
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -43,8 +43,7 @@ def fuse(files: Sequence[str], qrels: str, settings: Fusion, written: Written, a
         raise ValueError(f"{qrels} judges none of the queries of the runs")
     _require_judged_together(queries, names, [*judged], qrels)
     model = hybrid(names, today=settings.today, k=settings.k, measure=settings.measure)
-    course = _ranked(queries, names, model, settings)
-    losses, paired = course.losses, course.paired
+    losses, fused, paired = _ranked(queries, names, model, settings)
     report = {
         "queries": len(queries),
         "judged": n_judged,
@@ -53,7 +52,7 @@ def fuse(files: Sequence[str], qrels: str, settings: Fusion, written: Written, a
         "differences": {name: paired.difference(name, "rrf")._asdict() for name in losses if name != "rrf" and paired.n},
         "certificate": _certified(model),
         "weights": _weights(model, names),
-        "written": written.write(course.fused, model),
+        "written": written.write(fused, model),
         "note": EXPECTATION,
     }
     if as_json:
@@ -84,16 +83,10 @@ def _certified(model: Any) -> dict[str, Any]:
     return {"today": today, "served": certificate.loss, "at_most": at_most, "counted": certificate.totals["counted_weight"]}
 
 
-class _Course(NamedTuple):
-    """One pass: losses of each way to rank, on the judged queries; the learned run; differences."""
-
-    losses: dict[str, list[float]]
-    fused: dict[str, dict[str, float]]
-    paired: PairedLosses
-
-
-def _ranked(queries: Sequence[FusedQuery], names: Sequence[str], model: Any, settings: Fusion) -> _Course:
-    """Rank each query, then learn it."""
+def _ranked(
+    queries: Sequence[FusedQuery], names: Sequence[str], model: Any, settings: Fusion
+) -> tuple[dict[str, list[float]], dict[str, dict[str, float]], PairedLosses]:
+    """Rank each query, then learn it: the losses of each way to rank, on the judged queries; the learned run; differences."""
     rules = {
         rule: RunFeatures(names, parts=("minmax", "reciprocal_rank"), k=settings.k) | FixedRanker(rule_weights(rule, names))
         for rule in RULES
@@ -113,7 +106,7 @@ def _ranked(queries: Sequence[FusedQuery], names: Sequence[str], model: Any, set
             for name, loss in lost.items():
                 losses[name].append(loss)  # type: ignore[arg-type]
         model.learn_one(query.runs, query.grades)
-    return _Course(losses, fused, paired)
+    return losses, fused, paired
 
 
 def _of_run(runs: Runs, name: str) -> list[Any]:

@@ -78,16 +78,16 @@ def _cap(name: str, text: str) -> tuple[str, int]:
 def _lists(log: ClickLog, keys: list[str], read: Counter[str], shown: bool | None) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
     """The text of each query, the clicks, and the keys; `read` counts what is left out."""
     lists = log.reader([str(log.topic), *keys])
-    number = 0
-    for number, (x, clicks) in enumerate(counted(lists, "counting clicks", "lists", shown), start=1):  # noqa: B007
-        about = dict(x.context[0])
-        text = about.pop(log.topic)
-        if text is None:
-            read["without a text"] += 1
-        else:
-            read.update(f"without {name}" for name, value in about.items() if value is None)
-            yield text, clicks, about
-    require_texts(log.topic, number, read["without a text"])
+    with counted(lists, "counting clicks", "lists", shown) as each:
+        for x, clicks in each:
+            about = dict(x.context[0])
+            text = about.pop(log.topic)
+            if text is None:
+                read["without a text"] += 1
+            else:
+                read.update(f"without {name}" for name, value in about.items() if value is None)
+                yield text, clicks, about
+    require_texts(log.topic, lists.n_lists, read["without a text"])
     read["late"] = lists.n_late
 
 

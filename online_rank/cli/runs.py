@@ -44,12 +44,12 @@ def queries_for(
 
 
 def _queries_of_file(file: str, reading: Reading, model: Any, shown: bool | None) -> Iterator[tuple[str, Any, list[str]]]:
-    with reading.asked([file], model, with_ids=True, graded=False) as queries:
+    with reading.asked([file], model, with_ids=True, graded=False) as queries, counted(queries, "ranking", shown=shown) as each:
         if not queries.is_letor and queries.plan.of("document") is None:
             warnings.warn(
                 "documents are numbered by their row within the query; name them with --document COLUMN", stacklevel=2
             )
-        for X, _, qid, docids in counted(queries, "ranking", shown=shown):
+        for X, _, qid, docids in each:
             yield qid, X, docids
 
 

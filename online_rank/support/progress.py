@@ -91,13 +91,21 @@ def progress(
         _SCREEN.release()
 
 
-def counted(items: Iterable[_Item], label: str, unit: str = "queries", shown: bool | None = None) -> Iterator[_Item]:
-    """The items of a stream, counted by a bar (`progress`). It may say its length, `n_queries`, or the `fraction` read."""
+@contextlib.contextmanager
+def counted(items: Iterable[_Item], label: str, unit: str = "queries", shown: bool | None = None) -> Iterator[Iterator[_Item]]:
+    """A context that gives the items of a stream, counted by a bar (`progress`).
+
+    The stream may say its length, `n_queries`, or the `fraction` that has been read.
+    """
     total = getattr(items, "n_queries", None)
     with progress(label, total, unit, shown, lambda: getattr(items, "fraction", None)) as show:
-        for number, item in enumerate(items, start=1):
-            yield item
-            show(number)
+
+        def each() -> Iterator[_Item]:
+            for number, item in enumerate(items, start=1):
+                yield item
+                show(number)
+
+        yield each()
 
 
 class _Bar(Progress):
