@@ -17,7 +17,6 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks._common import RESULTS, environment, parser, save, table
 from benchmarks._data import Queries
-from benchmarks._pictures import logarithmic_axes
 from benchmarks._timing import seconds_of
 from online_rank import PerceptronRanker
 from online_rank.metrics import MAP, NDCG
@@ -137,6 +136,8 @@ def draw(curves: dict[str, dict[str, Curve]]) -> None:
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
+
+    from benchmarks._pictures import logarithmic_axes
 
     figure, panels = plt.subplots(len(curves), figsize=(SIZE[0], 0.95 * SIZE[1] * len(curves)), dpi=100, layout="constrained")
     for panel, (axis, by_method) in zip(panels, curves.items(), strict=True):
