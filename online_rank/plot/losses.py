@@ -8,7 +8,8 @@ import numpy as np
 
 from online_rank.bounds import LossTracker
 from online_rank.evaluate import Repeated, Trace
-from online_rank.plot._style import FONT, GREY, lines, name_lines, scale_to_settled, styled
+from online_rank.intervals import Interval
+from online_rank.plot._style import COLOURS, FONT, GREY, lines, name_lines, scale_to_settled, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -211,4 +212,52 @@ def loss(curve: LossCurve | Trace, *, bounds: Sequence[str] | None = None, ax: "
     top = max(float(y[-1]) for _, y in curves.values()) or 1.0
     ax.set_ylim(-0.04 * top, 1.06 * top)
     name_lines(ax, curves)
+    return ax
+
+
+def served_loss(intervals: Sequence[Interval], *, ax: "Axes | None" = None) -> "Axes":
+    """The running mean of served losses as a line, and the interval around the expected one as a band.
+
+    Parameters
+    ----------
+    intervals
+        Intervals from `LossInterval.interval` at successive times.
+    ax
+        Axes to draw on.
+
+    Raises
+    ------
+    ValueError
+        There is no interval of any loss.
+
+    Examples
+    --------
+    >>> from online_rank import plot
+    >>> from online_rank.intervals import LossInterval
+    >>> served, intervals = LossInterval(), []
+    >>> for t in range(100):
+    ...     served.update(0.3)
+    ...     intervals.append(served.interval())
+    >>> [text.get_text() for text in plot.served_loss(intervals).texts]
+    ['95 % lower limit: 0.247', 'mean: 0.300', '95 % upper limit: 0.353']
+    """
+    shown = [interval for interval in intervals if interval.n]
+    if not shown:
+        raise ValueError("there is nothing to draw: no interval of a loss")
+    ax = styled(ax, "queries with two grades", "mean served loss")
+    n = [interval.n for interval in shown]
+    level = f"{100 * shown[-1].level:g} %"
+    curves = {
+        "mean": (n, [interval.mean for interval in shown]),
+        f"{level} upper limit": (n, [interval.upper for interval in shown]),
+        f"{level} lower limit": (n, [interval.lower for interval in shown]),
+    }
+    (_, mean), (_, upper), (_, lower) = curves.values()
+    ax.fill_between(n, lower, upper, color=COLOURS[0], alpha=0.15, linewidth=0)
+    ax.plot(n, mean, color=COLOURS[0], linewidth=1.8)
+    ax.set_ylim(0.0, 1.0)
+    name_lines(ax, curves)
+    # The band, the line and their labels have one colour.
+    for text in ax.texts:
+        text.set_color(COLOURS[0])
     return ax
