@@ -40,9 +40,8 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 def make_app(make: Callable[[], RankingService], place: Place) -> Any:
     """The application; raises ImportError with advice when the extra is missing."""
     with needs("the server", "serve"):
-        from online_rank.serving.http import RankingApp
         from online_rank.serving.models import Models
-    token, service = tokens(place.tokens), place.service
+    service = place.service
     models = Models(
         make,
         directory=service.checkpoint,
@@ -60,13 +59,16 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
     example = models.example()
     for line in how_it_serves(example, [*((example.plan and example.plan.events) or {})]):
         say(line)
-    return RankingApp(
-        models,
-        key=place.key,
-        token=token,
-        local_only=place.host in _LOOPBACK and token is None,
-        limits=limits(place),
-    )
+    return _over(models, place)
+
+
+def _over(models: Any, place: Place) -> Any:
+    """The application over the models of a server or of a reader."""
+    with needs("the server", "serve"):
+        from online_rank.serving.http import RankingApp
+    token = tokens(place.tokens)
+    local_only = place.host in _LOOPBACK and token is None
+    return RankingApp(models, key=place.key, token=token, local_only=local_only, limits=limits(place))
 
 
 def limits(place: Place) -> Any:
@@ -159,11 +161,9 @@ def _address(host: str, port: int) -> str:
 
 def _app(make: Callable[[], RankingService], place: Place, address: str) -> Any:
     """The application: of a server, of one that waits until it leads, or of a reader."""
-    given = tokens(place.tokens)
-    if given is None and place.host not in _LOOPBACK:
+    if tokens(place.tokens) is None and place.host not in _LOOPBACK:
         say(f"{TOKEN} is not set: anyone who can reach {place.host} can teach the model", logging.WARNING)
     if place.reads_from is not None:
-        from online_rank.serving.http import RankingApp
         from online_rank.serving.readers import ReaderModels
 
         admins = tokens_by_role(place.tokens)["admin"]
@@ -172,8 +172,7 @@ def _app(make: Callable[[], RankingService], place: Place, address: str) -> Any:
         models = ReaderModels(
             place.reads_from, name=name, key=place.key, token=token, cache=place.cache, max_open=place.max_models
         )
-        local_only = place.host in _LOOPBACK and given is None
-        return RankingApp(models, key=place.key, token=given, local_only=local_only, limits=limits(place))
+        return _over(models, place)
     _warm(make())
     if is_postgres(place.service.checkpoint):
         from online_rank.serving.leading import LeadingApp
