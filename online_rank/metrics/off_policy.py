@@ -75,7 +75,8 @@ class OffPolicyValue(base.Base):
             arguments.number("weights", weight, 0.0)
         if not math.isclose(math.fsum(weights), 1.0, abs_tol=1e-9):
             raise ValueError(f"weights is {weights!r}; it is one number >= 0 a position, which add up to 1")
-        self.weights = weights
+        # A list could change while rankings are counted.
+        self.weights = tuple(weights)
         # By position: sums of W, W^2 and W c.
         self._places = np.zeros((len(weights), 3))
         # Of X and X': number, sum, and v.
