@@ -12,8 +12,6 @@ from online_rank.stream.synth import NoisyTeacher
 from online_rank.support import progress as progress_module
 from online_rank.support.progress import Progress, counted, progress
 
-pytest.importorskip("rich")
-
 
 class Terminal(io.StringIO):
     def isatty(self):

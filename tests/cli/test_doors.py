@@ -122,7 +122,8 @@ def test_a_trec_run_is_measured(run):
 
 
 def test_trec_evals_figures_from_the_command_line(run):
-    trec = pytest.importorskip("pytrec_eval")
+    import pytrec_eval as trec
+
     rng = np.random.default_rng(0)
     judged = {f"q{q}": {f"d{i}": int(rng.integers(-1, 4)) for i in rng.permutation(40)[:20]} for q in range(30)}
     judged["q7"] = {"d1": 0}
@@ -149,8 +150,8 @@ def test_trec_evals_figures_from_the_command_line(run):
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_a_table_goes_through_every_command(run, kind):
-    polars = pytest.importorskip("polars")
-    pytest.importorskip("pyarrow")
+    import polars
+
     rng = np.random.default_rng(0)
     n = 240
     price = rng.normal(size=n)
@@ -182,8 +183,8 @@ def test_a_table_goes_through_every_command(run, kind):
 @pytest.fixture
 def log():
     """A log as pandas leaves it: an index, booleans, times, nulls and text, unsorted; clicks are known only with grades."""
-    pandas = pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow")
+    import pandas
+
     rng = np.random.default_rng(0)
     n = 400
     price, grade = rng.normal(size=n), rng.integers(0, 3, n)
@@ -266,7 +267,7 @@ def test_a_column_that_only_numbers_the_rows_is_named(run, log):
 
 
 def test_a_dry_run_shows_columns_of_every_type(run):
-    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow
     from pyarrow import parquet
 
     n = 6
@@ -375,7 +376,6 @@ def test_ids_that_a_run_cannot_hold_are_printed_and_stay_different(run):
 
 @pytest.mark.parametrize("options", [(), ("--query", "q", "--grade", "g")], ids=["text", "table"])
 def test_files_without_queries_are_no_success(run, options):
-    pytest.importorskip("pyarrow")
     head = "log.csv" if options else "log.txt"
     Path(head).write_text("q,g,a\n1,1,1\n1,0,2\n" if options else "1 qid:1 1:1\n0 qid:1 1:2\n")
     run("train", head, *options, "-q", "--save", "m")

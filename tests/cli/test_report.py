@@ -13,8 +13,6 @@ from online_rank.cli import main
 from online_rank.cli.report import QueryLog, write_report
 from online_rank.metrics import metric
 
-pytest.importorskip("matplotlib").use("Agg")
-
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 

@@ -3,16 +3,11 @@ import sys
 
 import numpy as np
 import pytest
+from matplotlib import pyplot
 
-from online_rank import BlendRanker, BoostedRanker, LossTracker, PerceptronRanker, StreamScaler, evaluate
+from online_rank import BlendRanker, BoostedRanker, LossTracker, PerceptronRanker, StreamScaler, evaluate, plot
+from online_rank.plot._style import spread_out
 from online_rank.stream.synth import Separable
-
-pytest.importorskip("matplotlib").use("Agg")
-
-from matplotlib import pyplot  # noqa: E402
-
-from online_rank import plot  # noqa: E402
-from online_rank.plot._style import spread_out  # noqa: E402
 
 QUERY = [[1.0, 0.0], [0.0, 1.0]], [0, 1]
 

@@ -95,7 +95,8 @@ def test_sparse_rows_and_blocks_give_the_same(optimizer):
 
 
 def test_a_compiled_loss_learns_as_the_plain_one():
-    numba = pytest.importorskip("numba")
+    import numba
+
     if numba.config.DISABLE_JIT:
         pytest.skip("numba compiles nothing")
 
