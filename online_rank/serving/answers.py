@@ -26,11 +26,6 @@ def as_served(documents: Any, order: list[str]) -> list[float]:
     return [place.get(document, -float(len(order))) for document in documents]
 
 
-def completed(grades: dict[str, Any], query: Block) -> dict[Any, Any]:
-    """Grades of all documents of a query, where those that have none are 0."""
-    return dict.fromkeys(query.ids or (), 0) | grades
-
-
 def require_known(given: Any, documents: Any, which: str = "of the query") -> None:
     """Raise ValueError for feedback on a document that a query does not have, or that is not among others, by a name."""
     for name in given:

@@ -155,7 +155,7 @@ class RankingService(ServiceState):
             done = {} if is_rank else {"accepted" if gathers else "learned": False}
             return Reply({"id": message.id, **done, "duplicate": True})
         text, scores, drawn = waiting
-        ids = learning.block_of(self, self._pending.number(message.id) or 0, text).ids or ()
+        ids = self.block_of(self._pending.number(message.id) or 0, text).ids or ()
         asked: Any = read(request_of(text))
         shown = None if drawn is None else queries.drawn_as(drawn)
         return Reply(queries.arranged(asked, dict(zip(ids, scores, strict=True)), shown))
@@ -198,7 +198,7 @@ class RankingService(ServiceState):
             self._rank_again(*rest, number=number, waiting=waiting)
         elif kind == "learn":
             day = rest[3] if rest[3:] else None
-            evidence = None if day is None else evidence_of(message, day * DAY)
+            evidence = evidence_of(message, (day or 0) * DAY)
             learning.learn(self, message, feedback, _times(rest[2:3]), evidence)
         elif kind == "teach":
             learning.teach(self, message, feedback, _times(rest[1:]), n_bytes=None)

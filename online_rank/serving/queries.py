@@ -1,7 +1,7 @@
 """Queries as requests ask them, and the answers to them."""
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
@@ -13,10 +13,12 @@ from online_rank.preprocessing.history import AT
 from online_rank.query import Block, Runs, read_query
 from online_rank.query.columns import Columns
 from online_rank.serving import answers
-from online_rank.serving.service_state import ServiceState
+
+if TYPE_CHECKING:
+    from online_rank.serving.service_state import ServiceState
 
 
-def query_of(state: ServiceState, message: Any, only: Any = None, *, n_bytes: int | None = None) -> Block:
+def query_of(state: "ServiceState", message: Any, only: Any = None, *, n_bytes: int | None = None) -> Block:
     """The query of a message, all of its documents or some.
 
     Parameters
@@ -60,7 +62,7 @@ def _takes_missing(model: Any) -> bool:
     return reader.takes_missing and all(getattr(part, "has_curves", True) for part in parts_of(model))
 
 
-def remembering(state: ServiceState, query: Block, at: float) -> Block:
+def remembering(state: "ServiceState", query: Block, at: float) -> Block:
     """A query that is ranked at a time; what steps make of earlier feedback on it waits with it (`Block.remembered`)."""
     return query._replace(remembered={AT: [at]}) if any(abilities_of(each).remembers for each in state.models) else query
 

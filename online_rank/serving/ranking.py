@@ -14,7 +14,6 @@ from online_rank.query import Block
 from online_rank.serving import messages
 from online_rank.serving.answers import explained
 from online_rank.serving.challenge import seen_by
-from online_rank.serving.learning import known_documents, page_for
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.queries import arranged, query_of, remembering
 from online_rank.serving.reading import text_of
@@ -94,7 +93,7 @@ def waits(
     if shown is not None:
         drawn, kept, known = json.dumps(shown.to_dict(), separators=(",", ":")), shown.kept, shown.page
     # Clicks on the page before may still come.
-    query_id = page_for(state, message.id, known)
+    query_id = pending.page_for(message.id, known, state.known_documents, state.learned_as)
     waiting = (query_id, size, at, text, scores, drawn)
     number, gone = None, list[int]()
     replaced = pending.number(query_id)
@@ -149,7 +148,7 @@ def let_wait(
     if number is not None:
         query_id, size, at, *query = waiting
         if state._pending.is_early(query_id):
-            n_late, n_unknown = state._pending.lost(query_id, at, {*known_documents(state, number, query)})
+            n_late, n_unknown = state._pending.lost(query_id, at, {*state.documents_of(number, query)})
             state._counts["late"] += n_late
             state._counts["unknown_documents"] += n_unknown
         state._pending.put(changes, query_id, tuple(query), size, number, gone, at, now)
