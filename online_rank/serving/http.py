@@ -36,7 +36,7 @@ from starlette.routing import Router
 
 from online_rank import arguments
 from online_rank.base import abilities_of
-from online_rank.serving import curves
+from online_rank.serving import curves, replacing
 from online_rank.serving.asgi import Exchange, Headers, Limits, Receive, Refused, Scope, Send
 from online_rank.serving.host import is_local
 from online_rank.serving.messages import BINARY
@@ -58,9 +58,16 @@ _PAGE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-_POSTED = ("/rank", "/learn", "/explain", "/ranked", "/model", "/model/rollback", "/forget")
 #: Paths that take queries, and the media types of their bodies.
 _OF_QUERIES, _QUERY = ("/rank", "/learn", "/explain"), (b"application/json", BINARY.encode())
+#: What else is posted.
+_CHANGES: dict[str, Callable[[ServedModel, bytes], Awaitable[Answer]]] = {
+    "/ranked": ServedModel.take_rankings,
+    "/model": replacing.replace,
+    "/model/rollback": replacing.roll_back,
+    "/forget": replacing.forget,
+}
+_POSTED = (*_OF_QUERIES, *_CHANGES)
 #: The roles that may send requests to a path; others need admin.
 _ROLES = {"/rank": ROLES, "/learn": ROLES, "/explain": ("rank", "admin")}
 _ALL_ROLES = frozenset(ROLES)
@@ -311,11 +318,7 @@ class RankingApp:
         model = await self._model(exchange)
         if path == "/explain":
             return model.explain(body)
-        if path == "/ranked":
-            return await model.take_rankings(body)
-        if path == "/forget":
-            return await model.forget(body)
-        return await (model.replace(body) if path == "/model" else model.roll_back(body))
+        return model.refusal or await _CHANGES[path](model, body)
 
     @property
     def _seconds_for_a_file(self) -> float:
@@ -344,8 +347,7 @@ class RankingApp:
         return HTMLResponse(self._page, headers=_PAGE_HEADERS)
 
     async def _get_stats(self, exchange: Exchange) -> Answer:
-        shown = (await self._model(exchange)).figures()
-        return 200, {name: shown[name] for name in ("stats", "served", "drifts", "inputs", "journal_bytes")}
+        return 200, (await self._model(exchange)).figures()
 
     async def _get_curves(self, n: int, exchange: Exchange) -> Answer:
         ranker = curves.copied((await self._model(exchange)).durable.service.model)

@@ -10,6 +10,7 @@ from pathlib import Path
 from online_rank import arguments
 from online_rank.serving.durable import DurableService
 from online_rank.serving.protocol import RankingService
+from online_rank.serving.replacing import keep_snapshot
 from online_rank.serving.served import Answer, ServedModel, answered
 from online_rank.serving.tenants import KEY, Keys, usage_of
 from online_rank.serving.workers import REMEDY
@@ -305,7 +306,7 @@ class Models:
         """Keep the models in memory with which each day begins, as long as this runs."""
         while self._n_snapshots:
             for model in [*self.open_models.values()]:
-                await model.keep_snapshot()
+                await keep_snapshot(model)
             await asyncio.sleep(_SECONDS_BETWEEN_SWEEPS)
 
     async def close(self) -> None:
@@ -363,7 +364,7 @@ class Models:
                     # A long journal takes seconds to replay.
                     self.open_models[key] = await asyncio.to_thread(self._opened, key)
                     self._names.add(key)
-            await self.open_models[key].keep_snapshot()
+            await keep_snapshot(self.open_models[key])
         except (OSError, ValueError) as error:  # damaged files too
             _log.error("key %s: %s", key, error)
             raise KeyRefused(503, "the model of this key cannot be opened; the server's log says why") from None
