@@ -37,8 +37,7 @@ from starlette.routing import Router
 from online_rank import arguments
 from online_rank.base import abilities_of
 from online_rank.serving import curves, replacing
-from online_rank.serving.asgi import Exchange, Headers, Limits, Receive, Refused, Scope, Send
-from online_rank.serving.host import is_local
+from online_rank.serving.asgi import Exchange, Headers, Limits, Receive, Refused, Scope, Send, is_local
 from online_rank.serving.messages import BINARY
 from online_rank.serving.metrics import Figures
 from online_rank.serving.models import KeyRefused, Models
@@ -151,7 +150,7 @@ class RankingApp:
             "/docs": self._get_docs,
         }
         self.figures = Figures(models, {*_POSTED, *self._routes})
-        self._no_http = Router(lifespan=self._lifespan)
+        self._no_http = Router(lifespan=lambda _: self.running())
 
     @functools.cached_property
     def _description(self) -> dict[str, Any]:
@@ -435,11 +434,6 @@ class RankingApp:
 
     async def _get_docs(self, exchange: Exchange) -> Response:
         return HTMLResponse(description_page(self._description), headers=_PAGE_HEADERS)
-
-    @asynccontextmanager
-    async def _lifespan(self, app: Any) -> AsyncIterator[None]:
-        async with self.running():
-            yield
 
 
 class _Parts(StreamingResponse):

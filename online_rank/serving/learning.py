@@ -18,11 +18,12 @@ from online_rank.metrics.base import running_means
 from online_rank.preprocessing.history import AT, PLACES
 from online_rank.query import Block, as_grades
 from online_rank.query.blocks import ONE, with_feedback
-from online_rank.serving import answers, messages
+from online_rank.serving import messages
 from online_rank.serving.challenge import drafted_by_challenge, seen_by
 from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
-from online_rank.serving.queries import arranged, drawn_as, query_of
+from online_rank.serving.queries import arranged, as_served, drawn_as, query_of
 from online_rank.serving.reading import NO_EVIDENCE, Evidence, digest_of, displayed_in, feedback_of, read, request_of
+from online_rank.serving.requirements import require_few_pairs, require_known
 from online_rank.serving.service_state import ServiceState
 from online_rank.serving.waiting import asked_as
 
@@ -65,7 +66,7 @@ def teach(state: ServiceState, message: messages.Teach, request: bytes, at: floa
     grades, ungraded = feedback_of(message)
     query = query_of(state, message, grades if ungraded == "skip" else None, n_bytes=n_bytes)
     if n_bytes is not None and state.draws:
-        answers.require_few_pairs(query, n_bytes)
+        require_few_pairs(query, n_bytes)
     _, y = _graded(grades, ungraded, query)
     scores = state.model.predict_one(_at_time(state.model, query, at))
     loss = served_loss(state._target, [*scores.values()], y)
@@ -130,7 +131,7 @@ def _learn_clicks(
     shown = drawn_as(drawn)
     changed = displayed is not None and tuple(displayed) != shown.page
     if displayed is not None and changed:
-        answers.require_known(displayed, query.ids or ())
+        require_known(displayed, query.ids or ())
         shown = Impression(tuple(displayed))
     y, answer = shown.clicked(clicked), {"id": asked_as(query_id), "learned": True, "loss": 0.0}
     if changed and not abilities_of(state.model).takes_any_list:
@@ -143,7 +144,7 @@ def _learn_clicks(
     challenge = state.challenge
     if drafted_by_challenge(y) and (challenge is None or (state._pending.number(query_id) or 0) < challenge.since):
         # Its vote is for a comparison that has ended.
-        return "late", too_late(query_id, outcome)
+        return "late", _too_late(query_id, outcome)
     _learn_once(state, query, y, None, at, changes, len(text))
     if y.impression.teams is None:
         answer["loss"] = state.model.last_round.loss
@@ -164,9 +165,9 @@ def _learn_grades(
     """Learn from grades, and add up the loss of the ranking that was served."""
     text, scores, drawn = waiting
     if drawn:
-        answers.require_few_pairs(query, len(text))
+        require_few_pairs(query, len(text))
         served = arranged(read(request_of(text)), dict(zip(query.ids or (), scores, strict=True)), drawn_as(drawn))
-        scores = answers.as_served(query.ids, served["ranking"])
+        scores = as_served(query.ids, served["ranking"])
     query = _placed(query, scores)
     if ungraded == "skip":
         of_all = dict(zip(query.ids or (), scores, strict=True))
@@ -182,11 +183,11 @@ def _learn_grades(
     _learn_once(state, query, y, by if state.learn_served else None, at, changes, len(text))
     state._served = account.sums
     answer = {"id": asked_as(query_id), "learned": True, "loss": loss or 0.0}
-    known = dict(zip(query.ids or (), scores, strict=True))
+    known: Any = dict(zip(query.ids or (), scores, strict=True))
     return Reply(answer, outcome, True, None, grades, known, loss, None if loss is None else account)
 
 
-def _graded(grades: dict[str, Any], ungraded: Any, query: Block) -> tuple[dict[Any, Any], np.ndarray]:
+def _graded(grades: dict[Any, Any], ungraded: Any, query: Block) -> tuple[dict[Any, Any], np.ndarray]:
     """The grades of all documents of a query, as a request gives them, and in order. Raises ValueError."""
     if ungraded is not None:
         grades = dict.fromkeys(query.ids or (), 0) | grades
@@ -237,7 +238,7 @@ def forget_query(state: ServiceState, query_id: Any, counted: str, reply: Reply,
     return reply
 
 
-def too_late(query_id: Any, outcome: Outcome) -> Reply:
+def _too_late(query_id: Any, outcome: Outcome) -> Reply:
     """The answer to feedback that is not learned."""
     return Reply({"id": asked_as(query_id), "learned": False, "late": True}, outcome, learned=True)
 
@@ -250,7 +251,7 @@ def _came_again(state: ServiceState, query_id: Any, before: int, digest: int) ->
             Reply({"id": query_id, "learned": False, "duplicate": True}, Outcome(("duplicate",)), True),
         )
     else:
-        counted, reply = "late", too_late(query_id, Outcome(("late", None)))
+        counted, reply = "late", _too_late(query_id, Outcome(("late", None)))
     with all_or_nothing(state):
         state._count(counted)
     return reply

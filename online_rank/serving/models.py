@@ -95,8 +95,7 @@ class Models:
         arguments.integer("max_open", max_open, 1)
         arguments.integer("snapshots", snapshots, 0)
         arguments.integer("max_keys", max_keys, 1)
-        if max_bytes is not None:
-            arguments.integer("max_bytes", max_bytes, 1)
+        arguments.integer("max_bytes", max_bytes, 1, optional=True)
         arguments.number("ttl", ttl, above=0, optional=True)
         arguments.number("remember", remember, above=0)
         arguments.flag("replace_model", replace_model)
@@ -123,7 +122,6 @@ class Models:
         self._awaited: collections.Counter[str] = collections.Counter()
         self._one_at_a_time = asyncio.Lock()
         self._max_bytes, self._ttl = max_bytes, ttl
-        self._keys: Keys | None = None
         #: The size of all folders of keys; counted now and then, where there is a limit on it or on their time.
         self.n_bytes = 0
         self._n_deleted = 0
@@ -131,19 +129,14 @@ class Models:
         with _remedy():
             if not by_key:
                 self.open_models[""] = only or served(directory)
-            elif directory is not None:
-                self._keys = Keys(Path(directory))
+            else:
+                self._keys = Keys(directory)  # type: ignore[arg-type]  # by_key needs one
                 self.n_bytes = sum(usage_of(self._keys.folder(key)) for key in self._keys.names)
 
     @property
     def n_keys(self) -> int:
         """Number of keys that have a model, in memory or on the disk."""
-        return len(self._names)
-
-    @property
-    def _names(self) -> set[str]:
-        """The keys that have a folder."""
-        return set() if self._keys is None else self._keys.names
+        return len(self._keys.names) if self.by_key else 0
 
     @property
     def seconds_ahead(self) -> float:
@@ -208,8 +201,7 @@ class Models:
             finally:
                 self._awaited[key] -= 1
         model = self.open_models[key] = self.open_models.pop(key)
-        if self._keys is not None:
-            self._keys.use(key)
+        self._keys.use(key)
         return model
 
     async def delete(self, key: str | None) -> None:
@@ -222,13 +214,11 @@ class Models:
         """
         key = required(key)
         async with self._one_at_a_time:
-            if key not in self._names:
+            if key not in self._keys.names:
                 raise KeyRefused(404, "there is no model under this key")
             await self._delete(key)
 
     async def _delete(self, key: str) -> None:
-        if self._keys is None:
-            return
         # Later requests for this key wait for the lock, and then begin a new model.
         model = self.open_models.pop(key, None)
         if model is not None:
@@ -251,8 +241,6 @@ class Models:
 
     async def sweep(self) -> None:
         """Count what the folders of keys take, and delete keys to which no request came for too long."""
-        if self._keys is None:
-            return
         total = 0
         for key in sorted(self._keys.names):
             if not self._is_unused(key) or not await self._delete_unused(key):
@@ -269,12 +257,12 @@ class Models:
         """Whether no request came to a key for longer than it is kept."""
         model = self.open_models.get(key)
         is_idle = key not in self._opening and (model is None or model.is_idle)
-        return self._keys is not None and self._ttl is not None and is_idle and self._keys.unused(key) > self._ttl
+        return self._ttl is not None and is_idle and self._keys.unused(key) > self._ttl
 
     async def _delete_unused(self, key: str) -> bool:
         """Delete a key unless it was used meanwhile. Returns whether it was deleted."""
         async with self._one_at_a_time:
-            if key not in self._names or not self._is_unused(key):
+            if key not in self._keys.names or not self._is_unused(key):
                 return False
             try:
                 await self._delete(key)
@@ -314,7 +302,7 @@ class Models:
         await asyncio.gather(*self._opening.values(), return_exceptions=True)
         await asyncio.gather(*(model.close() for model in self.open_models.values()))
         self.open_models.clear()
-        if self._keys is not None:
+        if self.by_key:
             if self._ttl is not None and self._keys.is_open:
                 with contextlib.suppress(OSError):
                     self._keys.keep()
@@ -333,10 +321,6 @@ class Models:
             raise KeyRefused(404, "there is no model under this key")
         return answered(tried)
 
-    def _opened(self, key: str) -> ServedModel:
-        """The model of a key. Raises OSError and ValueError."""
-        return self._served(None if self._keys is None else self._keys.begin(key))
-
     def _require_may_make(self, key: str, may_make: bool) -> None:
         """Raise KeyRefused for a new key, if it must not be new."""
         if not self._has(key):
@@ -346,11 +330,11 @@ class Models:
 
     def _has(self, key: str) -> bool:
         """Whether a key has a model, in memory or on the disk."""
-        return key in self._names or key in self._opening
+        return key in self._keys.names or key in self._opening
 
     def _require_room(self) -> None:
-        if len(self._names | self._opening.keys()) >= self._max_keys:
-            raise KeyRefused(429, f"there are {len(self._names)} keys, and no more are allowed")
+        if len(self._keys.names | self._opening.keys()) >= self._max_keys:
+            raise KeyRefused(429, f"there are {len(self._keys.names)} keys, and no more are allowed")
         if self._max_bytes is not None and self.n_bytes >= self._max_bytes:
             raise KeyRefused(429, f"the models of all keys take {self.n_bytes} bytes, and no more keys are allowed")
 
@@ -362,8 +346,8 @@ class Models:
                 if key not in self.open_models:
                     await self._make_room()
                     # A long journal takes seconds to replay.
-                    self.open_models[key] = await asyncio.to_thread(self._opened, key)
-                    self._names.add(key)
+                    self.open_models[key] = await asyncio.to_thread(lambda: self._served(self._keys.begin(key)))
+                    self._keys.names.add(key)
             await keep_snapshot(self.open_models[key])
         except (OSError, ValueError) as error:  # damaged files too
             _log.error("key %s: %s", key, error)

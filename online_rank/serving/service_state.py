@@ -5,7 +5,7 @@ import functools
 import itertools
 import json
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -343,7 +343,7 @@ class ServiceState:
             self._hold(number, len(text), block)
         return block
 
-    def documents_of(self, number: int, waiting: tuple[str, list[float], str | None]) -> Collection[Any]:
+    def documents_of(self, number: int, waiting: Sequence[Any]) -> Collection[Any]:
         """The documents that feedback may be about on the query with a number: text, scores, draw."""
         text, _, drawn = waiting
         if not drawn:

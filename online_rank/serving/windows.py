@@ -8,11 +8,11 @@ from msgspec import UNSET
 from online_rank.base.undo import all_or_nothing
 from online_rank.query.grades import MAX_GRADE
 from online_rank.serving import messages
-from online_rank.serving.answers import require_known
 from online_rank.serving.learning import NOT_CLICKS, forget_query, learn_waiting
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.plan import GRADE, PLACE
 from online_rank.serving.reading import Evidence, displayed_in, evidence_of, feedback_of
+from online_rank.serving.requirements import require_known
 from online_rank.serving.service_state import ServiceState
 
 #: Most queries that are learned after one request since their windows have ended; the others follow after the next ones.
@@ -105,7 +105,7 @@ def with_what_follows(state: ServiceState, reply: Reply) -> Reply:
     with contextlib.suppress(MemoryError):
         closed: list[Reply] = []
         reply = reply._replace(closed=closed)
-        if state.plan is not None and state.plan.window is not None:
+        if state._pending.window is not None:
             _close_due(state, closed)
         if state.challenge is not None and state.challenge.is_won:
             level = state.challenge.promote_at or 0.95
