@@ -177,14 +177,14 @@ def _learn_grades(
     by = as_scores(scores)
     running_means(state._metric, by, y, query.offsets, [1])
     lost = served_losses(state._target, by, y, query.offsets).item() if len(y) else math.nan
-    account = LossInterval(state._served)
-    if (loss := None if math.isnan(lost) else lost) is not None:
+    loss, account = None if math.isnan(lost) else lost, LossInterval(state._served)
+    if loss is not None:
         account.update(loss)
     _learn_once(state, query, y, by if state.learn_served else None, at, changes, len(text))
     state._served = account.sums
     answer = {"id": asked_as(query_id), "learned": True, "loss": loss or 0.0}
     known: Any = dict(zip(query.ids or (), scores, strict=True))
-    return Reply(answer, outcome, True, None, grades, known, loss, None if loss is None else account)
+    return Reply(answer, outcome, True, None, grades, known, loss)
 
 
 def _graded(grades: dict[Any, Any], ungraded: Any, query: Block) -> tuple[dict[Any, Any], np.ndarray]:

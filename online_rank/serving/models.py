@@ -126,12 +126,15 @@ class Models:
         self.n_bytes = 0
         self._n_deleted = 0
         self._put_away_counts: collections.Counter[str] = collections.Counter()
-        with _remedy():
+        try:
             if not by_key:
                 self.open_models[""] = only or served(directory)
             else:
                 self._keys = Keys(directory)  # type: ignore[arg-type]  # by_key needs one
                 self.n_bytes = sum(usage_of(self._keys.folder(key)) for key in self._keys.names)
+        except FolderInUse as error:
+            one = "one process at a time serves it. If it is a worker of the same server"
+            raise FolderInUse(f"{error}; {one}, {REMEDY}") from None
 
     @property
     def n_keys(self) -> int:
@@ -378,15 +381,6 @@ class Models:
             _log.error("key %s: not written to the disk: %s", key, error)
             self._put_away_counts.subtract(model.counts())
             self.open_models[key] = model
-
-
-@contextlib.contextmanager
-def _remedy() -> Iterator[None]:
-    """Say what to do if another process uses the folder."""
-    try:
-        yield
-    except FolderInUse as error:
-        raise FolderInUse(f"{error}; one process at a time serves it. If it is a worker of the same server, {REMEDY}") from None
 
 
 def required(key: str | None) -> str:

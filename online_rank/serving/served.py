@@ -100,7 +100,7 @@ class ServedModel:
         self.read_until = self._back_until = time.monotonic() + _AFTER_RESTART if recovered else 0.0
         self._arrival = asyncio.Event()
         self.kept = KeptModels(durable.store, snapshots)
-        # Shares the service's account of losses, which outlives the process.
+        # It continues the service's account of losses, which outlives the process.
         self.monitor = Monitor(learned_measure(service.model), service._served, clicks=service.draws)
         self.inputs = self._inputs()
         self._latest_time = latest_time(service)

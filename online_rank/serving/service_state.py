@@ -120,7 +120,7 @@ class ServiceState:
         #: The model that was replaced last, by a file or by the challenger, in this process or in the journal that it replayed.
         self.replaced: Any = None
         self._pending = PendingQueries(max_seconds=wait, max_bytes=wait_bytes, plan=copy.copy(plan))
-        self._require_plan()
+        self._require_plan(plan)
         self._metric: Any = metric(measure)
         #: Learned ids that are in no store, with the numbers of the changes, and digests of the feedback.
         #: A digest of 0 stands for feedback of a window, or none.
@@ -254,12 +254,8 @@ class ServiceState:
 
         Raises ValueError for a plan that is not for this model. Without a window, what was given to queries that wait is lost.
         """
-        before, self.plan = self.plan, plan
-        try:
-            self._require_plan()
-        except ValueError:
-            self.plan = before
-            raise
+        self._require_plan(plan)
+        self.plan = plan
         self._pending.change_plan(copy.copy(plan), CLOCK.now())
 
     def without_rows(self) -> Self:
@@ -318,9 +314,9 @@ class ServiceState:
         if max(numbers, default=0) >= self._pending.next_number:
             raise ValueError("a query is stored under a number that was not given yet")
 
-    def _require_plan(self) -> None:
-        if self.plan is not None and not self.draws:
-            self.plan.require_whole()
+    def _require_plan(self, plan: FeedbackPlan | None) -> None:
+        if plan is not None and not self.draws:
+            plan.require_whole()
 
     def _record(self, log: list[Undo], _: Any = None) -> None:
         """Add to a log what undoes the changes of a request, except changes of the models."""

@@ -132,14 +132,17 @@ class WaitingQueries:
 
         Where memory runs out, that comes later: what was asked for has happened.
         """
-        held = self._in_memory
         with contextlib.suppress(MemoryError):
-            while held and held[-1][3] - held[0][2] > _IN_MEMORY and held[0][1] <= self.n_stored:
-                query_id, number, *_ = held[0]
-                if self.number(query_id) == number:
-                    _, size, at, _ = self._queries[query_id]
-                    self._queries[query_id] = (number, size, at, None)
-                held.popleft()
+            self._spill()
+
+    def _spill(self) -> None:
+        held = self._in_memory
+        while held and held[-1][3] - held[0][2] > _IN_MEMORY and held[0][1] <= self.n_stored:
+            query_id, number, *_ = held[0]
+            if self.number(query_id) == number:
+                _, size, at, _ = self._queries[query_id]
+                self._queries[query_id] = (number, size, at, None)
+            held.popleft()
 
 
 def pages_of(query_id: str | int) -> list[Any]:
