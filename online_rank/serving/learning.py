@@ -245,13 +245,9 @@ def _too_late(query_id: Any, outcome: Outcome) -> Reply:
 
 def _came_again(state: ServiceState, query_id: Any, before: int, digest: int) -> Reply:
     """The answer to feedback on a learned query: repeated, or a correction, which comes too late."""
-    if before in (0, digest):
-        counted, reply = (
-            "duplicates",
-            Reply({"id": query_id, "learned": False, "duplicate": True}, Outcome(("duplicate",)), True),
-        )
-    else:
-        counted, reply = "late", _too_late(query_id, Outcome(("late", None)))
+    again = Reply({"id": query_id, "learned": False, "duplicate": True}, Outcome(("duplicate",)), learned=True)
+    late = _too_late(query_id, Outcome(("late", None)))
+    counted, reply = ("duplicates", again) if before in (0, digest) else ("late", late)
     with all_or_nothing(state):
         state._count(counted)
     return reply
