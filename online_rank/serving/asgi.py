@@ -104,6 +104,8 @@ class Exchange:
         The headers of the request.
     trace
         What identifies it in errors and in the log.
+    roles
+        Those of its client, once they are known.
     status
         The status of the answer; 0 before it begins.
     """
@@ -113,6 +115,7 @@ class Exchange:
         self.path = path_of(scope)
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.trace = Trace(self.headers)
+        self.roles: frozenset[str] = frozenset()
         self.status = 0
         self.receive, self._send = receive, send
         arrival: Arrival = (scope.get("extensions") or {}).get(ARRIVAL) or (time.perf_counter(), None)

@@ -44,7 +44,7 @@ from online_rank.serving.models import KeyRefused, Models
 from online_rank.serving.openapi import OPEN_TO_ALL, description, description_page
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.served import Answer, ServedModel
-from online_rank.serving.tokens import KINDS, ROLES, Tokens
+from online_rank.serving.tokens import ROLES, Tokens, kinds_of
 from online_rank.serving.workers import OnlyWorker
 
 _log = logging.getLogger("online_rank.serving")
@@ -251,6 +251,7 @@ class RankingApp:
         if path in OPEN_TO_ALL:
             return
         roles, needed = self._roles(exchange), _ROLES.get(path, ("admin",))
+        exchange.roles = roles
         if not roles:
             raise Refused(401, "send the token: Authorization: Bearer TOKEN", ((b"www-authenticate", b"Bearer"),))
         if roles.isdisjoint(needed):
@@ -262,11 +263,6 @@ class RankingApp:
             return _ALL_ROLES
         given = exchange.headers.get(b"authorization", b"")
         return self._tokens.roles_of(given.removeprefix(b"Bearer ")) if given.startswith(b"Bearer ") else frozenset()
-
-    def _kinds(self, exchange: Exchange) -> frozenset[str] | None:
-        """The kinds of requests that a client may send; None for all."""
-        roles = self._roles(exchange)
-        return None if "admin" in roles else frozenset().union(*(KINDS[role] for role in roles))
 
     async def _get(self, exchange: Exchange) -> Answer | Response:
         """Answer what is not posted."""
@@ -313,7 +309,7 @@ class RankingApp:
         else:
             body = await exchange.body(limits.body, limits.seconds)
         if path in ("/rank", "/learn"):
-            return await self.models.answer(key, body, self._kinds(exchange))
+            return await self.models.answer(key, body, kinds_of(exchange.roles))
         model = await self._model(exchange)
         if path == "/explain":
             return model.explain(body)
