@@ -47,8 +47,8 @@ async def _replaced_by(served: ServedModel, model: Any, content: bytes) -> Answe
     except (ValueError, TypeError) as error:
         return 400, {"error": f"this model cannot replace the one that serves: {error}"}
     on_disk = commits.add_and_wait(outcome)
-    before = to_bytes(service.replaced)
     served.exchanged()
+    before = to_bytes(service.replaced)
     await on_disk
     # It is in the journal, with the model before it: the next checkpoint or a restart makes up for any failure now.
     try:

@@ -19,6 +19,7 @@ import httpx  # noqa: E402
 from online_rank import PerceptronRanker, PlackettLuce, SwapRanker  # noqa: E402
 from online_rank.serving import FeedbackPlan, Models, RankingApp, RankingService  # noqa: E402
 from online_rank.serving.durable import DurableService, read_service  # noqa: E402
+from online_rank.serving.replacing import forget  # noqa: E402
 from online_rank.serving.served import ServedModel  # noqa: E402
 from online_rank.storage.files import to_bytes  # noqa: E402
 from online_rank.storage.saved import saved_state  # noqa: E402
@@ -281,3 +282,17 @@ def test_a_checkpoint_without_room_is_tried_again_and_shown(tmp_path, monkeypatc
         assert "online_rank_checkpoints_failing 0.0" in (await clients.get("/metrics")).text
 
     served(scenario, tmp_path / "state")
+
+
+def test_what_is_not_forgotten_on_a_full_disk_is_not_said_to_be():
+    """The answer was "forgotten, but files may have it still"."""
+
+    async def scenario():
+        served = ServedModel(DurableService(RankingService(PerceptronRanker())))
+        await served.answer(json.dumps({"id": "q", "docs": DOCS}).encode())
+        served.commits.full = OSError(errno.ENOSPC, "no space left")
+        status, answer = await forget(served, b'{"ids": ["q"]}')
+        assert (status, served.durable.service.n_waiting) == (503, 1)
+        assert answer["error"].startswith("the disk is full; nothing is learned until there is room")
+
+    asyncio.run(scenario())
