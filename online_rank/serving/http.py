@@ -130,7 +130,6 @@ class RankingApp:
         self._is_attended = False
         self._worker = OnlyWorker()
         self._n_streams = 0
-        self._n_requests = 0
         self._n_files = 0
         #: Requests being answered, by key.
         self._running: collections.Counter[str | None] = collections.Counter()
@@ -279,21 +278,19 @@ class RankingApp:
         """Answer what is posted, if there is a place for it."""
         key = self._key_of(exchange)
         is_of_file = exchange.path in ("/model", "/model/rollback")
-        self._n_requests += 1
         self._running[key] += 1
         try:
             self._require_place(key)
             with self._place_of_file() if is_of_file else nullcontext():
                 return await self._answer(exchange, key)
         finally:
-            self._n_requests -= 1
             self._running[key] -= 1
             if not self._running[key]:
                 del self._running[key]
 
     def _require_place(self, key: str | None) -> None:
         """Raise Refused if too many requests are being answered, at all or of a key."""
-        free = self.limits.requests - self._n_requests
+        free = self.limits.requests - self._running.total()
         if free < 0:
             raise Refused(503, f"{self.limits.requests} requests are being answered already")
         # One key alone gets half of the places, each of two a third, and so on: there is always room for another one.

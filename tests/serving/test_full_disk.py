@@ -18,6 +18,7 @@ import httpx  # noqa: E402
 
 from online_rank import PerceptronRanker, PlackettLuce, SwapRanker  # noqa: E402
 from online_rank.serving import FeedbackPlan, Models, RankingApp, RankingService  # noqa: E402
+from online_rank.serving.clock import CLOCK  # noqa: E402
 from online_rank.serving.durable import DurableService, read_service  # noqa: E402
 from online_rank.serving.replacing import forget  # noqa: E402
 from online_rank.serving.served import ServedModel  # noqa: E402
@@ -245,9 +246,11 @@ def test_windows_end_when_there_is_room(tmp_path):
         plan = FeedbackPlan(window=0.01, events={"click": 1})
         durable = DurableService(RankingService(PerceptronRanker(), plan=plan), tmp_path)
         model = ServedModel(durable, idle=0.001)
-        await model.answer(json.dumps({"id": 1, "docs": DOCS}).encode())
+        # Of one time: on a busy machine the window would be over before the event.
+        at = {"id": 1, "ts": CLOCK.now()}
+        await model.answer(json.dumps({**at, "docs": DOCS}).encode())
         with no_quota(tmp_path, durable.store):
-            event = json.dumps({"id": 1, "event": "click", "doc": "b"}).encode()
+            event = json.dumps({**at, "event": "click", "doc": "b"}).encode()
             assert (await model.answer(event))[0] == 503
             await asyncio.sleep(0.05)
             before = durable.service.n_changes
