@@ -105,7 +105,7 @@ class Exchange:
     trace
         What identifies it in errors and in the log.
     roles
-        Those of its client, once they are known.
+        The roles of its client, once they are known.
     status
         The status of the answer; 0 before it begins.
     """

@@ -1,6 +1,5 @@
 """Queries in bounded memory, numbered as they come, several under one id; most of them on the disk, if they are there too."""
 
-import contextlib
 import json
 from collections import deque
 from collections.abc import Callable, Collection, Hashable
@@ -132,8 +131,10 @@ class WaitingQueries:
 
         Where memory runs out, that comes later: what was asked for has happened.
         """
-        with contextlib.suppress(MemoryError):
+        try:
             self._spill()
+        except MemoryError:
+            return
 
     def _spill(self) -> None:
         held = self._in_memory
