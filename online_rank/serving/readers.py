@@ -23,6 +23,7 @@ from online_rank.serving.reading import RequestError, read
 from online_rank.serving.replacing import tried
 from online_rank.serving.served import Answer, ServedModel, answered
 from online_rank.storage.files import ModelFileError, from_bytes, write_atomically
+from online_rank.support.lazy import needs
 
 _log = logging.getLogger("online_rank.serving")
 
@@ -94,10 +95,8 @@ class ReaderModels(Models):
         cache: str | Path | None = None,
         max_open: int = 100,
     ) -> None:
-        try:
+        with needs("a reader", "serve,client"):
             import httpx
-        except ImportError:
-            raise ImportError('a reader needs httpx: pip install "online_rank[serve,client]"') from None
         self.open_models = {}
         self.by_key, self._key, self._learner = key is not None, key, learner.rstrip("/")
         self._max_open = max_open
