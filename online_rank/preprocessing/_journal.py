@@ -5,13 +5,15 @@ end, and changes the entries of the document. Their lengths, and the entries tha
 The whole state is copied for any other class.
 """
 
+import contextlib
 import copy
 import functools
 import itertools
-from collections.abc import Callable, Collection, Iterator, Sequence
+import pickle
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from river import base, compose, utils
+from river import base, compose, feature_extraction, preprocessing, utils
 
 from online_rank.base.undo import Undo, record, roll_back
 
@@ -24,18 +26,24 @@ _Document = dict[Any, Any]
 Each = Callable[..., list[Any]]
 
 
-def _names(_: Any, x: _Document) -> Collection[Any]:
-    return x
+def _names(_: Any, documents: Sequence[_Document], each: Each) -> Iterable[Any]:
+    return set().union(*documents)
 
 
-def _group(part: Any, x: _Document) -> Collection[Any]:
-    return (part._make_key(x),)
+def _groups(part: Any, documents: Sequence[_Document], each: Each) -> Iterable[Any]:
+    # Without one of the features there is no such group, and learning raises the error.
+    return dict.fromkeys(zip(*([x.get(key) for x in documents] for key in part.by), strict=True)) if part.by else [None]
 
 
-#: The dictionaries of a class of river, and the keys that a document has in them.
-_KEYED: dict[str, tuple[tuple[str, ...], Callable[[Any, _Document], Collection[Any]]]] = {
+def _terms(part: Any, documents: Sequence[_Document], each: Each) -> Iterable[Any]:
+    part.read.clear()
+    return set().union(*each(part.process_text, documents))
+
+
+#: The dictionaries of a class of river, and the keys that documents have in them.
+_KEYED: dict[str, tuple[tuple[str, ...], Callable[[Any, Sequence[_Document], Each], Iterable[Any]]]] = {
     "AdaptiveStandardScaler": (("means", "vars"), _names),
-    "Agg": (("_groups",), _group),
+    "Agg": (("_groups",), _groups),
     "MaxAbsScaler": (("abs_max",), _names),
     "MinMaxScaler": (("min", "max"), _names),
     "OneHotEncoder": (("values", "_zero_dict"), _names),
@@ -43,41 +51,37 @@ _KEYED: dict[str, tuple[tuple[str, ...], Callable[[Any, _Document], Collection[A
     "PreviousImputer": (("_latest",), _names),
     "RobustScaler": (("median", "iqr"), _names),
     "StandardScaler": (("counts", "means", "vars"), _names),
-    "StatImputer": (("stats",), lambda part, _: part.stats),
-    "TFIDF": (("dfs",), lambda part, x: part.process_text(x)),
-    "TargetAgg": (("_groups",), _group),
+    "StatImputer": (("stats",), lambda part, *_: part.stats),
+    "TFIDF": (("dfs",), _terms),
+    "TargetAgg": (("_groups",), _groups),
     "VarianceThreshold": (("variances",), _names),
 }
 
 
-def parts_of(transformer: Any) -> Iterator[Any]:
+def parts_of(transformer: Any) -> list[Any]:
     """The transformers in pipelines, unions and groupers; a grouper itself, and the one that it copies for each group."""
-    kind = _kind(transformer)
-    inside: Any = ()
+    kind = kind_of(type(transformer))
     if kind == "pipeline":
         inside = transformer.steps.values()
     elif kind == "union":
         inside = transformer.transformers.values()
     else:
-        yield transformer
-        if kind == "grouper":
-            inside = (transformer.transformer,)
-    for part in inside:
-        yield from parts_of(part)
+        return [transformer, *parts_of(transformer.transformer)] if kind == "grouper" else [transformer]
+    return [part for step in inside for part in parts_of(step)]
 
 
 def shared_part(transformer: Any) -> Any:
     """A part that learns, and is in a transformer twice; None without one."""
-    parts = [part for part in parts_of(transformer) if _kind(part) != "constant"]
+    parts = [part for part in parts_of(transformer) if kind_of(type(part)) not in _CONSTANT]
     return next((part for i, part in enumerate(parts) if any(part is other for other in parts[:i])), None)
 
 
-def _kind(part: Any) -> str:
-    """Whether a transformer is a pipeline, a union, a grouper, in `_KEYED`, without state, or another."""
-    return _kind_of(type(part))  # type: ignore[arg-type]
+#: Kinds of transformers without state.
+_CONSTANT = ("select", "constant")
+#: Kinds of those that hold others.
+_NESTED = frozenset(("pipeline", "union", "grouper"))
 
 
-@functools.cache
 def _kind_of(cls: Any) -> str:
     # A pipeline first: to river, one that ends in a union is a union too.
     if issubclass(cls, compose.Pipeline):
@@ -87,8 +91,63 @@ def _kind_of(cls: Any) -> str:
     if cls.__module__.startswith("river.") and cls.__name__ in _KEYED:
         return "keyed"
     if cls.__module__.startswith("river.compose."):
-        return "grouper" if cls is compose.Grouper else "constant"
-    return "other"
+        return "grouper" if cls is compose.Grouper else "select" if cls.__module__ == "river.compose.select" else "constant"
+    return "other" if hasattr(cls, "transform_one") else "filter"
+
+
+#: Whether transformers of a class are pipelines, unions, groupers, in `_KEYED`, without state, filters, or others.
+kind_of: Callable[[Any], str] = functools.cache(_kind_of)
+
+
+def path_of(transformer: Any) -> tuple[list[Any], list[Any], list[Any]]:
+    """The steps that documents pass in turn: those that select features at first, and the others; and the parts of the others.
+
+    All documents can pass a step before the first of them passes the next. The step behind those that select changes no
+    document in place: what they select is the same after learning. A pipeline that only river can pass documents through is its
+    only step and part.
+    """
+    steps = [*transformer.steps.values()] if kind_of(type(transformer)) == "pipeline" else [transformer]
+    kinds = [kind_of(type(step)) for step in steps]
+    is_flat = _NESTED.isdisjoint(kinds)
+    parts = steps if is_flat else parts_of(transformer)
+    # During predictions river's pipelines teach their steps themselves.
+    if compose.Pipeline._LEARN_UNSUPERVISED_DURING_PREDICT or "filter" in (
+        kinds if is_flat else [kind_of(type(part)) for part in parts]
+    ):
+        return [], [transformer], [transformer]
+    n = 0
+    while kinds[n] == "select" and n < len(kinds) - 1:
+        n += 1
+    if kinds[n] != "keyed":
+        n = 0
+    return steps[:n], steps[n:], parts[n:]
+
+
+def ones_of(steps: list[Any]) -> Any:
+    """What gives the ones of the only step, without its zeros; None unless that is an encoder which knows its categories."""
+    step = steps[0]
+    if type(step) is not preprocessing.OneHotEncoder or len(steps) > 1:
+        return None
+    if step.drop_zeros or step.drop_first or step.categories is not None:
+        return None
+    made = preprocessing.OneHotEncoder.__new__(preprocessing.OneHotEncoder)
+    made.__dict__ = {**vars(step), "drop_zeros": True}
+    return made
+
+
+def passed(documents: Iterable[_Document], steps: list[Any], each: Each) -> list[_Document]:
+    """What steps make of documents, one step after the other."""
+    for step in steps:
+        transform_one = step.transform_one
+        if type(step) is compose.Select and len(step.keys) == 1:
+            transform_one = _selection(*step.keys)
+        documents = each(transform_one, documents)
+    return documents  # type: ignore[return-value]
+
+
+def _selection(name: Any) -> Callable[[_Document], _Document]:
+    """Selects one feature, in a third of river's time."""
+    return lambda x: {name: x[name]}
 
 
 def is_timed(part: Any) -> bool:
@@ -97,7 +156,7 @@ def is_timed(part: Any) -> bool:
 
 
 class Journal:
-    """Teaches a transformer of river documents, and undoes what it learned.
+    """Teaches a transformer of river documents, transforms them, and undoes what it learned.
 
     Parameters
     ----------
@@ -109,64 +168,76 @@ class Journal:
         self._log: list[Undo] = []
         #: By the id of a part, what keeps the entries that documents change; None for a part that is copied.
         self._kept: dict[int, _Entries | None] = {}
-        parts = [*parts_of(transformer)]
-        # During predictions river's pipelines teach their steps themselves.
-        self._whole = compose.Pipeline._LEARN_UNSUPERVISED_DURING_PREDICT or not all(
-            hasattr(part, "transform_one") for part in parts
-        )
-        for part in [transformer] if self._whole else parts:
-            self._begin(part)
+        self._selects, self._steps, parts = path_of(transformer)
+        for part in parts:
+            if kind_of(type(part)) not in _CONSTANT:
+                self._begin(part)
+        #: What gives only the ones, if the transformer is an encoder with a column for each category.
+        self.ones = ones_of(self._steps)
 
     def undo(self) -> None:
         """Undo all that was learned."""
         roll_back(self._log)
 
-    def transform(self, part: Any, documents: Sequence[_Document], each: Each) -> Sequence[_Document]:
-        """What a transformer makes of documents."""
-        if self._whole or _kind(part) != "pipeline":
-            return each(part.transform_one, documents)
-        for step in part.steps.values():
-            documents = each(step.transform_one, documents)
-        return documents
+    def learn_and_transform(
+        self, documents: Iterable[_Document], grades: Sequence[Any] | None, t: Any, each: Each
+    ) -> list[_Document]:
+        """Teach the transformer the documents of a query; what it makes of them then, or before it learns them with grades."""
+        documents = passed(documents, self._selects, each) if self._selects else [*map(dict, documents)]
+        steps = [kept.part if (kept := self._kept.get(id(step))) else step for step in self._steps]
+        if grades is None:
+            self._learn_steps(self._steps, documents, [None] * len(documents), t, each)
+            return passed(documents, steps if self.ones is None else [self.ones], each)
+        if (first := self._kept.get(id(self._steps[0]))) is not None:
+            first.keep(documents, each)
+        answers = passed(documents, steps, each)
+        self._learn_steps(self._steps, documents, grades, t, each)
+        return answers
 
-    def _begin(self, part: Any) -> str:
-        """Prepare to undo what a part will learn. Returns its kind."""
-        kind = "other" if self._whole else _kind(part)
-        if id(part) in self._kept:
-            return kind
+    def _begin(self, part: Any) -> None:
+        """Prepare to undo what a part will learn."""
+        kind = kind_of(type(part))
         self._kept[id(part)] = _Entries(part, self._log) if kind == "keyed" else None
-        if kind == "other":
-            record(self._log, part)
-        elif kind == "grouper":
+        if kind == "grouper":
             self._log.append(functools.partial(cut, part.transformers, len(part.transformers)))
-        return kind
+        elif kind != "keyed":
+            record(self._log, part)
 
-    def learn(self, part: Any, documents: Sequence[_Document], grades: Sequence[Any], t: Any, each: Each) -> None:
-        """Teach a transformer documents with their grades, at the time of the query, one after the other."""
-        kind = self._begin(part)
-        if kind == "pipeline":
-            *steps, last = part.steps.values()
-            for step in steps:
-                documents = self._pass(step, documents, grades, t, each)
-            self.learn(last, documents, grades, t, each)
-        elif kind == "union":
+    def _learn(self, part: Any, documents: Sequence[_Document], grades: Sequence[Any], t: Any, each: Each) -> None:
+        """Teach a part documents with their grades, at the time of the query, one after the other."""
+        kind = kind_of(type(part))
+        is_kept = id(part) in self._kept
+        if kind in _CONSTANT:
+            pass
+        elif kind == "pipeline" and not is_kept:
+            self._learn_steps([*part.steps.values()], documents, grades, t, each)
+        elif kind == "union" and not is_kept:
             for inside in part.transformers.values():
-                self.learn(inside, documents, grades, t, each)
-        elif kind == "grouper":
-            each(lambda x, y: self.learn(part.transformers[part._get_key(x)], [x], [y], t, _plainly), documents, grades)
-        elif kind != "constant":
+                self._learn(inside, documents, grades, t, each)
+        else:
+            if not is_kept:
+                self._begin(part)
+            if kind == "grouper":
+                each(lambda x, y: self._learn(part.transformers[part._get_key(x)], [x], [y], t, _plainly), documents, grades)
+                return
             if (kept := self._kept[id(part)]) is not None:
                 kept.keep(documents, each)
+                part = kept.part
             timed = t is not None and any(map(is_timed, parts_of(part)))
             learn_one = functools.partial(part.learn_one, t=t) if timed else part.learn_one
             each(learn_one, documents, *((grades,) if part._supervised else ()))
+
+    def _learn_steps(self, steps: list[Any], documents: Sequence[_Document], grades: Sequence[Any], t: Any, each: Each) -> None:
+        for step in steps[:-1]:
+            documents = self._pass(step, documents, grades, t, each)
+        self._learn(steps[-1], documents, grades, t, each)
 
     def _pass(
         self, step: Any, documents: Sequence[_Document], grades: Sequence[Any], t: Any, each: Each
     ) -> Sequence[_Document]:
         """What a step of a pipeline makes of documents, as it learns one after the other."""
-        kind = _kind(step)
-        if kind == "constant":
+        kind = kind_of(type(step))
+        if kind in _CONSTANT:
             return each(step.transform_one, documents)
         inside = [*step.transformers.values()] if kind == "union" else [step]
         before = [part for part in inside if not part._supervised]
@@ -174,10 +245,10 @@ class Journal:
 
         def passed(x: _Document, y: Any) -> _Document:
             for part in before:
-                self.learn(part, [x], [y], t, _plainly)
+                self._learn(part, [x], [y], t, _plainly)
             answer: _Document = step.transform_one(x)
             for part in after:
-                self.learn(part, [x], [y], t, _plainly)
+                self._learn(part, [x], [y], t, _plainly)
             return answer
 
         return each(passed, documents, grades)
@@ -187,47 +258,84 @@ def _plainly(call: Callable[..., Any], *arguments: Sequence[Any]) -> list[Any]:
     return [*map(call, *arguments)]
 
 
+class _ReadOnce(feature_extraction.TFIDF):
+    """Another `TFIDF`, whose state it shares; it takes each text apart once."""
+
+    __slots__ = ("read",)
+
+    def __init__(self, part: Any) -> None:
+        self.__dict__ = part.__dict__
+        #: The terms of each text of the query.
+        self.read: dict[str, tuple[Any, ...]] = {}
+
+    def process_text(self, x: _Document) -> Any:
+        text = x[self.on]
+        if type(text) is not str:
+            return super().process_text(x)
+        if (terms := self.read.get(text)) is None:
+            terms = self.read[text] = (*super().process_text(x),)
+        return terms
+
+
 class _Entries:
     """Keeps the entries of a part's dictionaries that documents change, and what undoes the change in a log."""
 
     def __init__(self, part: Any, log: list[Undo]) -> None:
-        self._part, self._log = part, log
+        #: Learns and transforms for the part.
+        self.part: Any = _ReadOnce(part) if type(part) is feature_extraction.TFIDF else part
+        self._log = log
         dictionaries_of, self._keys_of = _KEYED[type(part).__name__]
         state = vars(part)
         self._dictionaries = [state[name] for name in dictionaries_of]
         self._kept: set[Any] = set()
-        self._n = len(self._dictionaries[0])
-        log.append(functools.partial(state.update, {n: value for n, value in state.items() if type(value) in _FIXED}))
-        log += [functools.partial(cut, entries, len(entries)) for entries in self._dictionaries]
+        lengths = [*map(len, self._dictionaries)]
+        log.append(functools.partial(_restore, state, state.copy(), self._dictionaries, lengths))
 
     def keep(self, documents: Sequence[_Document], each: Each) -> None:
         """Keep the entries of documents."""
-        first = self._dictionaries[0]
-        # Those that were added when the documents were transformed go again.
-        self._kept.update(itertools.islice(reversed(first), len(first) - self._n))
-        self._n = len(first)
-        keys = set().union(
-            *(documents if self._keys_of is _names else each(functools.partial(self._keys_of, self._part), documents))
-        )
-        keys -= self._kept
-        self._kept |= keys
-        for entries in self._dictionaries:
-            before = {key: entries[key] for key in keys if key in entries}
-            if _FIXED.issuperset(map(type, before.values())):
-                self._log.append(functools.partial(dict.update, entries, before))  # A Counter's adds.
-            else:
-                for key, value in before.items():
-                    _keep(self._log, entries, key, value)
-        if type(self._part).__name__ == "OneHotEncoder" and self._part.categories is None:
+        if type(self.part) is preprocessing.OneHotEncoder and self.part.categories is None:
             self._keep_categories(documents)
+        keys = [key for key in self._keys_of(self.part, documents, each) if key not in self._kept]
+        if not keys:
+            return
+        self._kept.update(keys)
+        before = [(entries, {key: entries[key] for key in keys if key in entries}) for entries in self._dictionaries]
+        self._log.append(functools.partial(_put_back, before))
+        if not {type(value) for _, kept in before for value in kept.values()} <= _FIXED:
+            for _, kept in before:
+                kept.update({key: _kept(self._log, value) for key, value in kept.items()})
+        if self._keys_of is _groups:
+            self._add_groups(keys)
+
+    def _add_groups(self, keys: list[Any]) -> None:
+        """Add the groups that are new, as river would, but three times as fast as by its deep copies."""
+        groups = self._dictionaries[0]
+        with contextlib.suppress(Exception):  # River copies what cannot be pickled.
+            empty = pickle.dumps(self.part.how, pickle.HIGHEST_PROTOCOL)
+            for key in keys:
+                if key not in groups:
+                    groups[key] = pickle.loads(empty)
 
     def _keep_categories(self, documents: Sequence[_Document]) -> None:
-        known = self._part.values
+        known = self.part.values
         for name, value in itertools.chain.from_iterable(map(dict.items, documents)):
             categories = known.get(name)
             for category in () if categories is None else value if isinstance(value, list | set) else (value,):
                 if category not in categories:
                     self._log.append(functools.partial(categories.discard, category))
+
+
+def _restore(state: dict[str, Any], before: dict[str, Any], dictionaries: list[dict[Any, Any]], lengths: list[int]) -> None:
+    """Restore the state of a part, with the first entries of its dictionaries, which remain the same objects."""
+    state.update(before)
+    for entries, n in zip(dictionaries, lengths, strict=True):
+        cut(entries, n)
+
+
+def _put_back(before: list[tuple[dict[Any, Any], dict[Any, Any]]]) -> None:
+    """Put the values of some entries back into dictionaries."""
+    for entries, kept in before:
+        dict.update(entries, kept)  # A Counter's adds.
 
 
 def cut(entries: dict[Any, Any], n: int) -> None:
@@ -236,16 +344,15 @@ def cut(entries: dict[Any, Any], n: int) -> None:
         entries.popitem()
 
 
-def _keep(log: list[Undo], entries: dict[Any, Any], key: Any, value: Any) -> None:
-    """Keep an entry that is about to change."""
-    if type(value) in _FIXED:
-        log.append(functools.partial(entries.__setitem__, key, value))
-    elif isinstance(value, dict):
+def _kept(log: list[Undo], value: Any) -> Any:
+    """What stands for a value that is about to change: itself, if the log undoes the change, or a copy."""
+    if isinstance(value, dict):
         log.append(functools.partial(cut, value, len(value)))
     elif hasattr(value, "__dict__"):
         _keep_state(log, value)
-    elif not isinstance(value, set):
-        log.append(functools.partial(entries.__setitem__, key, copy.deepcopy(value)))
+    elif type(value) not in _FIXED and not isinstance(value, set):
+        return copy.deepcopy(value)
+    return value
 
 
 def _keep_state(log: list[Undo], value: Any) -> None:

@@ -398,6 +398,50 @@ def described(value):
     return described(vars(value)) if isinstance(value, base.Base) else repr(value) if not callable(value) else None
 
 
+def test_an_encoder_gives_the_columns_of_river_in_its_order():
+    """Its zeros are not made one by one: also for new categories, and after a query that was undone."""
+    plain, lifted = preprocessing.OneHotEncoder(), ForEachDocument(compose.Select("kind") | preprocessing.OneHotEncoder())
+    model = lifted | RunTheSecond() | PerceptronRanker()
+
+    def expected(x):
+        return [*map(list, map(dict.items, dense({i: plain.transform_one(document) for i, document in x.items()}).values()))]
+
+    for kinds in (["b", "a", "b"], ["c", ["a", "d"], "\u00e9"], ["e", "\N{GREEK SMALL LETTER ALPHA}", "a"]):
+        x, y = {i: {"kind": kind} for i, kind in enumerate(kinds)}, {0: 0, 1: 1, 2: 0}
+        model["RunTheSecond"].refuses = True
+        with pytest.raises(ValueError, match="refused"):
+            model.learn_one({i: {"kind": f"undone {i}"} for i in x}, y)
+        model["RunTheSecond"].refuses = False
+        assert [*map(list, map(dict.items, lifted.transform_one(x).values()))] == expected(x)
+        model.learn_one(x, y)
+        for document in x.values():
+            plain.learn_one(document)
+        assert [*map(list, map(dict.items, lifted.transform_one(x).values()))] == expected(x)
+    assert lifted.transform_one([]) == []
+    # A part of a list is not brought into normal form by the lifted transformer, but names of columns are.
+    lifted.learn_one([{"kind": ["cafe\N{COMBINING ACUTE ACCENT}"]}])
+    assert lifted.transform_one([{"kind": "a"}])[0]["kind_caf\u00e9"] == 0.0
+
+
+def test_a_text_is_taken_apart_once_while_it_is_learned():
+    read = []
+    lifted = ForEachDocument(feature_extraction.TFIDF(on="text", preprocessor=lambda text: read.append(text) or text))
+    lifted.learn_one([{"text": "one two"}, {"text": "two"}])
+    assert read == ["one two", "two"]
+
+
+def test_groups_of_a_statistic_that_cannot_be_pickled():
+    class Local(stats.Mean):
+        pass
+
+    plain, lifted = groups(Local()), ForEachDocument(groups(Local()))
+    for t in range(3):
+        x, y = worded(t)
+        by_hand(plain, x, y)
+        lifted.learn_one(x, y)
+    assert described(lifted.transformer) == described(plain)
+
+
 def test_windows_of_time_get_the_time_of_the_query():
     """The mean grade of each kind over ten minutes, by hand; `at=` in seconds and river's `t=` are one thing."""
 
