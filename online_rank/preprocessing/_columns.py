@@ -2,14 +2,13 @@
 
 import abc
 import functools
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 
 from online_rank.base.anatomy import Abilities
 from online_rank.base.columns import QueryEstimator, as_array
-from online_rank.base.names import are_numbers
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, document_name, require_finite, with_features
@@ -54,9 +53,7 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         both = self._room(block.X, 2)
         before, after = both[: len(block.X)], both[len(block.X) :]
         learned = self._transform_in_turn(asked, block, before, after)
-        if learned < len(block.w):
-            require_finite(block)
-            raise too_large(self, block, learned)
+        _require_all(self, block, learned)
         return with_features(asked, before, asked.names), with_features(block, after, block.names)
 
     def _transform_in_turn(self, asked: Block, block: Block, before: np.ndarray, after: np.ndarray) -> int:
@@ -77,9 +74,7 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         # Aligned features are in a new array, which may be overwritten.
         out = aligned.X if self._maps_numbers and aligned.X is not block.X else self._room(aligned.X)
         learned = self._learn_transform(aligned, out)
-        if learned < len(block.w):
-            require_finite(block)
-            raise too_large(self, block, learned)
+        _require_all(self, block, learned)
         return self._made(aligned, out, aligned is block)
 
     def _transform_block(self, block: Block) -> Block:
@@ -118,45 +113,23 @@ class StatelessTransformer(QueryTransformer):
         X = as_array(block.X, self)
         names = None if block.names is None else names_made(self, block.names)
         out = self._room(X)
-        done = self._transform(X, block.offsets, out)
-        if done < len(block.w):
-            raise too_large(self, block, done)
+        _require_all(self, block, self._transform(X, block.offsets, out))
         return with_features(block, out, names)
 
     _asks_blocks = True
 
 
-def too_large(transformer: QueryTransformer, block: Block, query: int) -> ValueError:
-    """The error for a query of a block whose features are finite, but not their squares or differences."""
-    name = document_name(int(block.offsets[query]), block.ids)
-    return ValueError(f"x: the query of {name} has features too large for {type(transformer).__name__}; scale them down")
+def _require_all(transformer: QueryTransformer, block: Block, done: int) -> None:
+    """Raise ValueError for the first query that is not done: its features, their squares or differences are not finite."""
+    if done < len(block.w):
+        require_finite(block)
+        name = document_name(int(block.offsets[done]), block.ids)
+        raise ValueError(f"x: the query of {name} has features too large for {type(transformer).__name__}; scale them down")
 
 
 def names_made(step: QueryTransformer, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
     """Names of the columns that a transformer makes of features with `names`."""
     return distinct_names(step._given_names(names))
-
-
-def names_of_several(
-    names: tuple[Hashable, ...], n: int, of_name: Callable[[Hashable], Iterable[Hashable]]
-) -> tuple[Hashable, ...]:
-    """The names of n columns made of each feature, one after the other: new features come last.
-
-    The columns of a numbered feature are numbered, like the columns of an array; `of_name` names the others.
-    """
-    given: list[Hashable] = []
-    for name in names:
-        if are_numbers((name,)):
-            last = n * int(name)  # type: ignore[call-overload]
-            given += map(str, range(last - n + 1, last + 1))
-        else:
-            given += of_name(name)
-    return tuple(given)
-
-
-def source_of(column: Hashable, n: int) -> Hashable:
-    """The number of the feature of which n columns are made, among them the one with this number."""
-    return str((int(column) - 1) // n + 1)  # type: ignore[call-overload]
 
 
 @functools.lru_cache(maxsize=64)

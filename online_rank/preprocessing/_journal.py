@@ -99,7 +99,7 @@ def _kind_of(cls: Any) -> str:
 kind_of: Callable[[Any], str] = functools.cache(_kind_of)
 
 
-def path_of(transformer: Any) -> tuple[list[Any], list[Any], list[Any]]:
+def _path_of(transformer: Any) -> tuple[list[Any], list[Any], list[Any]]:
     """The steps that documents pass in turn: those that select features at first, and the others; and the parts of the others.
 
     All documents can pass a step before the first of them passes the next. The step behind those that select changes no
@@ -123,19 +123,25 @@ def path_of(transformer: Any) -> tuple[list[Any], list[Any], list[Any]]:
     return steps[:n], steps[n:], parts[n:]
 
 
-def ones_of(steps: list[Any]) -> Any:
-    """What gives the ones of the only step, without its zeros; None unless that is an encoder which knows its categories."""
-    step = steps[0]
-    if type(step) is not preprocessing.OneHotEncoder or len(steps) > 1:
-        return None
-    if step.drop_zeros or step.drop_first or step.categories is not None:
-        return None
-    made = preprocessing.OneHotEncoder.__new__(preprocessing.OneHotEncoder)
-    made.__dict__ = {**vars(step), "drop_zeros": True}
-    return made
+#: Gives the ones of an encoder without its zeros.
+_ONES = preprocessing.OneHotEncoder(drop_zeros=True)
 
 
-def passed(documents: Iterable[_Document], steps: list[Any], each: Each) -> list[_Document]:
+def _zeros_of(steps: list[Any]) -> dict[Any, int] | None:
+    """The zeros of the only step, by column, if `_ONES` can stand for it; None if it is another than an encoder."""
+    step, *others = steps
+    is_encoder = not others and type(step) is preprocessing.OneHotEncoder and step.categories is None
+    return None if not is_encoder or step.drop_zeros or step.drop_first else step._zero_dict
+
+
+def transformed(transformer: Any, documents: Iterable[_Document], each: Each) -> tuple[list[_Document], dict[Any, int] | None]:
+    """What a transformer makes of documents, and the zeros that the answers lack."""
+    selects, steps, _ = _path_of(transformer)
+    zeros = _zeros_of(steps)
+    return _passed(documents, [*selects, *(steps if zeros is None else [_ONES])], each), zeros
+
+
+def _passed(documents: Iterable[_Document], steps: list[Any], each: Each) -> list[_Document]:
     """What steps make of documents, one step after the other."""
     for step in steps:
         transform_one = step.transform_one
@@ -168,12 +174,14 @@ class Journal:
         self._log: list[Undo] = []
         #: By the id of a part, what keeps the entries that documents change; None for a part that is copied.
         self._kept: dict[int, _Entries | None] = {}
-        self._selects, self._steps, parts = path_of(transformer)
+        self._selects, self._steps, parts = _path_of(transformer)
         for part in parts:
             if kind_of(type(part)) not in _CONSTANT:
                 self._begin(part)
-        #: What gives only the ones, if the transformer is an encoder with a column for each category.
-        self.ones = ones_of(self._steps)
+        #: Those that select learn nothing.
+        self.is_supervised = True in [step._supervised for step in self._steps]
+        #: The zeros of an encoder, which its answers lack.
+        self.zeros = _zeros_of(self._steps)
 
     def undo(self) -> None:
         """Undo all that was learned."""
@@ -183,14 +191,14 @@ class Journal:
         self, documents: Iterable[_Document], grades: Sequence[Any] | None, t: Any, each: Each
     ) -> list[_Document]:
         """Teach the transformer the documents of a query; what it makes of them then, or before it learns them with grades."""
-        documents = passed(documents, self._selects, each) if self._selects else [*map(dict, documents)]
+        documents = _passed(documents, self._selects, each) if self._selects else [*map(dict, documents)]
         steps = [kept.part if (kept := self._kept.get(id(step))) else step for step in self._steps]
         if grades is None:
             self._learn_steps(self._steps, documents, [None] * len(documents), t, each)
-            return passed(documents, steps if self.ones is None else [self.ones], each)
+            return _passed(documents, steps if self.zeros is None else [_ONES], each)
         if (first := self._kept.get(id(self._steps[0]))) is not None:
             first.keep(documents, each)
-        answers = passed(documents, steps, each)
+        answers = _passed(documents, steps, each)
         self._learn_steps(self._steps, documents, grades, t, each)
         return answers
 
@@ -272,7 +280,8 @@ class _ReadOnce(feature_extraction.TFIDF):
         text = x[self.on]
         if type(text) is not str:
             return super().process_text(x)
-        if (terms := self.read.get(text)) is None:
+        terms = self.read.get(text)
+        if terms is None:
             terms = self.read[text] = (*super().process_text(x),)
         return terms
 
@@ -301,7 +310,7 @@ class _Entries:
         self._kept.update(keys)
         before = [(entries, {key: entries[key] for key in keys if key in entries}) for entries in self._dictionaries]
         self._log.append(functools.partial(_put_back, before))
-        if not {type(value) for _, kept in before for value in kept.values()} <= _FIXED:
+        if not set().union(*(map(type, kept.values()) for _, kept in before)) <= _FIXED:
             for _, kept in before:
                 kept.update({key: _kept(self._log, value) for key, value in kept.items()})
         if self._keys_of is _groups:

@@ -19,7 +19,7 @@ from online_rank.base.step import QueryStep
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import Undo
 from online_rank.limits import MAX_FEATURES, MAX_LIFTED
-from online_rank.preprocessing._journal import Journal, cut, is_timed, kind_of, ones_of, parts_of, passed, path_of, shared_part
+from online_rank.preprocessing._journal import Journal, cut, is_timed, kind_of, parts_of, shared_part, transformed
 from online_rank.query import Block, Retrieved, document_name, feature_dicts, require_finite, require_grades, with_features
 from online_rank.query.forms import flat, from_dicts
 from online_rank.query.names import are_nfc, in_nfc, keys_in_nfc
@@ -114,19 +114,15 @@ class ForEachDocument(QueryTransformer):
         log.append(self._journal.undo)
 
     def _transform_block(self, block: Block) -> Block:
-        transformer = self.transformer
-        selects, steps, _ = path_of(transformer)
-        ones, each = ones_of(steps), functools.partial(self._of_each, block)
         # One copy after the other: of thousands of small documents, copies take twenty times their JSON.
-        documents = map(dict, _documents(block, transformer))
-        with _unchanged(transformer):
-            answers = passed(documents, [*selects, *(steps if ones is None else [ones])], each)
-            return self._answer(block, answers, ones)
+        documents = map(dict, _documents(block, self.transformer))
+        with _unchanged(self.transformer):
+            answers, zeros = transformed(self.transformer, documents, functools.partial(self._of_each, block))
+            return self._answer(block, answers, zeros)
 
     def _learn_block(self, block: Block) -> Block:
         transformer, journal = self.transformer, self._journal
-        supervised = transformer._supervised
-        if supervised:
+        if journal.is_supervised:
             if block.y is None:
                 raise TypeError(f"{self} is supervised: it learns from grades, y")
             if isinstance(block.y, np.ndarray):
@@ -135,10 +131,10 @@ class ForEachDocument(QueryTransformer):
             raise ValueError(f"{self} has a window of time: learn_one needs t=, and learn_many at=, the query's time")
         answers: list[dict[Hashable, Any]] = []
         for query in block.each():
-            documents, grades = _documents(query, transformer), query.y.tolist() if supervised else None
+            documents, grades = _documents(query, transformer), query.y.tolist() if journal.is_supervised else None
             each = functools.partial(self._of_each, query)
             answers += journal.learn_and_transform(documents, grades, _moment(query), each)
-        return self._answer(block, answers, journal.ones)
+        return self._answer(block, answers, journal.zeros)
 
     def _of_each(self, block: Block, call: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
         """The results of a call for each document. Any error becomes a ValueError that names the document."""
@@ -156,12 +152,11 @@ class ForEachDocument(QueryTransformer):
             raise ValueError(f"x: {self} cannot take {document_name(len(made), block.ids)}: {error}") from error
         return made
 
-    def _answer(self, block: Block, answers: list[dict[Hashable, Any]], ones: Any) -> Block:
-        if ones is not None:
-            answer = self._with_zeros(block, answers, ones._zero_dict)
-            if answer is not None:
+    def _answer(self, block: Block, answers: list[dict[Hashable, Any]], zeros: dict[Any, int] | None) -> Block:
+        if zeros is not None:
+            if (answer := self._with_zeros(block, answers, zeros)) is not None:
                 return answer
-            answers = [{**ones._zero_dict, **x} for x in answers]
+            answers = [{**zeros, **x} for x in answers]
         read = from_dicts(answers, block.ids)
         X = as_array(read.X, self)
         answer = with_features(block, X, read.names)
@@ -172,7 +167,7 @@ class ForEachDocument(QueryTransformer):
             require_finite(answer)
         return answer
 
-    def _with_zeros(self, block: Block, ones: list[dict[Hashable, Any]], zeros: dict[Hashable, Any]) -> Block | None:
+    def _with_zeros(self, block: Block, ones: list[dict[Hashable, Any]], zeros: dict[Any, int]) -> Block | None:
         """The answer of an encoder by its ones, and all columns that it knows; None if there are others, or none."""
         known, columns = tuple(zeros), getattr(self, "_columns", None)
         if columns is None or columns.names != known[: len(columns)]:

@@ -18,7 +18,7 @@ from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
 from online_rank.base.names import are_numbers
 from online_rank.base.schema import Array, Count, Derived, Flag, Integer, ListOf, Real, Schema
-from online_rank.preprocessing._columns import ColumnTransformer, names_of_several, source_of
+from online_rank.preprocessing._columns import ColumnTransformer
 from online_rank.query import Block, SparseRows, require_finite
 
 #: Values that the sketch of a feature keeps, and documents that join it at once. A map of d features is saved in
@@ -365,7 +365,7 @@ class StreamQuantileMap(ColumnTransformer):
 
     def _risen_from(self, column: Hashable) -> Hashable:
         if are_numbers((column,)):
-            return source_of(column, 2)
+            return str((int(column) + 1) // 2)  # type: ignore[call-overload]
         if isinstance(column, tuple):
             return column[0]
         return column.removesuffix(_IN_QUERY) if isinstance(column, str) else column
@@ -613,4 +613,10 @@ def _widened(values: np.ndarray) -> np.ndarray:
 
 @functools.lru_cache(maxsize=64)
 def _column_names(names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
-    return names_of_several(names, 2, lambda name: (name, name + _IN_QUERY if isinstance(name, str) else (name, "in query")))
+    given: list[Hashable] = []
+    for name in names:
+        if are_numbers((name,)):
+            given += str(2 * int(name) - 1), str(2 * int(name))  # type: ignore[call-overload]
+        else:
+            given += name, name + _IN_QUERY if isinstance(name, str) else (name, "in query")
+    return tuple(given)
