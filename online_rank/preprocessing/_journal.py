@@ -13,7 +13,7 @@ import pickle
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from river import base, compose, feature_extraction, preprocessing, utils
+from river import base, compose, utils
 
 from online_rank.base.undo import Undo, record, roll_back
 
@@ -123,22 +123,30 @@ def _path_of(transformer: Any) -> tuple[list[Any], list[Any], list[Any]]:
     return steps[:n], steps[n:], parts[n:]
 
 
-#: Gives the ones of an encoder without its zeros.
-_ONES = preprocessing.OneHotEncoder(drop_zeros=True)
-
-
-def _zeros_of(steps: list[Any]) -> dict[Any, int] | None:
-    """The zeros of the only step, by column, if `_ONES` can stand for it; None if it is another than an encoder."""
+def _without_zeros(steps: list[Any]) -> tuple[list[Any], dict[Any, int] | None]:
+    """The steps, and None; of an encoder that is the only step one without zeros, and its zeros by column."""
     step, *others = steps
-    is_encoder = not others and type(step) is preprocessing.OneHotEncoder and step.categories is None
-    return None if not is_encoder or step.drop_zeros or step.drop_first else step._zero_dict
+    if others or not _is_river(step, "OneHotEncoder") or step.categories is not None or step.drop_zeros or step.drop_first:
+        return steps, None
+    return [_ones(step.__class__)], step._zero_dict
+
+
+@functools.cache
+def _ones(cls: Any) -> Any:
+    """The encoder of a class that gives only ones, which learns nothing."""
+    return cls(drop_zeros=True)
+
+
+def _is_river(part: Any, name: str) -> bool:
+    """Whether a part is of a class of river, whose module takes half a second to import."""
+    return type(part).__name__ == name and kind_of(type(part)) == "keyed"
 
 
 def transformed(transformer: Any, documents: Iterable[_Document], each: Each) -> tuple[list[_Document], dict[Any, int] | None]:
     """What a transformer makes of documents, and the zeros that the answers lack."""
     selects, steps, _ = _path_of(transformer)
-    zeros = _zeros_of(steps)
-    return _passed(documents, [*selects, *(steps if zeros is None else [_ONES])], each), zeros
+    steps, zeros = _without_zeros(steps)
+    return _passed(documents, [*selects, *steps], each), zeros
 
 
 def _passed(documents: Iterable[_Document], steps: list[Any], each: Each) -> list[_Document]:
@@ -180,8 +188,9 @@ class Journal:
                 self._begin(part)
         #: Those that select learn nothing.
         self.is_supervised = True in [step._supervised for step in self._steps]
-        #: The zeros of an encoder, which its answers lack.
-        self.zeros = _zeros_of(self._steps)
+        #: What transforms for each step; the zeros of an encoder, which its answers lack.
+        steps, self.zeros = _without_zeros(self._steps)
+        self._asked = [kept.part if (kept := self._kept.get(id(step))) else step for step in steps]
 
     def undo(self) -> None:
         """Undo all that was learned."""
@@ -192,13 +201,12 @@ class Journal:
     ) -> list[_Document]:
         """Teach the transformer the documents of a query; what it makes of them then, or before it learns them with grades."""
         documents = _passed(documents, self._selects, each) if self._selects else [*map(dict, documents)]
-        steps = [kept.part if (kept := self._kept.get(id(step))) else step for step in self._steps]
         if grades is None:
             self._learn_steps(self._steps, documents, [None] * len(documents), t, each)
-            return _passed(documents, steps if self.zeros is None else [_ONES], each)
+            return _passed(documents, self._asked, each)
         if (first := self._kept.get(id(self._steps[0]))) is not None:
             first.keep(documents, each)
-        answers = _passed(documents, steps, each)
+        answers = _passed(documents, self._asked, each)
         self._learn_steps(self._steps, documents, grades, t, each)
         return answers
 
@@ -266,24 +274,28 @@ def _plainly(call: Callable[..., Any], *arguments: Sequence[Any]) -> list[Any]:
     return [*map(call, *arguments)]
 
 
-class _ReadOnce(feature_extraction.TFIDF):
-    """Another `TFIDF`, whose state it shares; it takes each text apart once."""
+@functools.cache
+def _read_once(cls: Any) -> Any:
+    """The class of a `TFIDF` that takes each text apart once, and shares the state of another one."""
 
-    __slots__ = ("read",)
+    class ReadOnce(cls):
+        __slots__ = ("read",)
 
-    def __init__(self, part: Any) -> None:
-        self.__dict__ = part.__dict__
-        #: The terms of each text of the query.
-        self.read: dict[str, tuple[Any, ...]] = {}
+        def __init__(self, part: Any) -> None:
+            self.__dict__ = part.__dict__  # type: ignore[misc]
+            #: The terms of each text of the query.
+            self.read: dict[str, tuple[Any, ...]] = {}
 
-    def process_text(self, x: _Document) -> Any:
-        text = x[self.on]
-        if type(text) is not str:
-            return super().process_text(x)
-        terms = self.read.get(text)
-        if terms is None:
-            terms = self.read[text] = (*super().process_text(x),)
-        return terms
+        def process_text(self, x: _Document) -> Any:
+            text = x[self.on]
+            if type(text) is not str:
+                return super().process_text(x)
+            terms = self.read.get(text)
+            if terms is None:
+                terms = self.read[text] = (*super().process_text(x),)
+            return terms
+
+    return ReadOnce
 
 
 class _Entries:
@@ -291,7 +303,7 @@ class _Entries:
 
     def __init__(self, part: Any, log: list[Undo]) -> None:
         #: Learns and transforms for the part.
-        self.part: Any = _ReadOnce(part) if type(part) is feature_extraction.TFIDF else part
+        self.part: Any = _read_once(part.__class__)(part) if type(part).__name__ == "TFIDF" else part
         self._log = log
         dictionaries_of, self._keys_of = _KEYED[type(part).__name__]
         state = vars(part)
@@ -302,7 +314,7 @@ class _Entries:
 
     def keep(self, documents: Sequence[_Document], each: Each) -> None:
         """Keep the entries of documents."""
-        if type(self.part) is preprocessing.OneHotEncoder and self.part.categories is None:
+        if type(self.part).__name__ == "OneHotEncoder" and self.part.categories is None:
             self._keep_categories(documents)
         keys = [key for key in self._keys_of(self.part, documents, each) if key not in self._kept]
         if not keys:

@@ -123,10 +123,9 @@ class ForEachDocument(QueryTransformer):
     def _learn_block(self, block: Block) -> Block:
         transformer, journal = self.transformer, self._journal
         if journal.is_supervised:
-            if block.y is None:
+            if not isinstance(block.y, np.ndarray):
                 raise TypeError(f"{self} is supervised: it learns from grades, y")
-            if isinstance(block.y, np.ndarray):
-                require_grades(block.y, block.ids)
+            require_grades(block.y, block.ids)
         if self.abilities.takes_time and block.at is None:
             raise ValueError(f"{self} has a window of time: learn_one needs t=, and learn_many at=, the query's time")
         answers: list[dict[Hashable, Any]] = []

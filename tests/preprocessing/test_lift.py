@@ -12,7 +12,17 @@ import pandas as pd
 import pytest
 from river import base, compose, feature_extraction, feature_selection, linear_model, preprocessing, stats, utils
 
-from online_rank import ForEachDocument, PerceptronRanker, QueryNormalizer, RankingPipeline, RunFeatures, Runs, StreamScaler
+from online_rank import (
+    Clicks,
+    ForEachDocument,
+    Impression,
+    PerceptronRanker,
+    QueryNormalizer,
+    RankingPipeline,
+    RunFeatures,
+    Runs,
+    StreamScaler,
+)
 from online_rank.query import read_query
 from tests.helpers import NAMES, as_block, as_dicts, state_of, teacher_queries
 
@@ -248,6 +258,8 @@ def test_refused():
         ForEachDocument(double)
     with pytest.raises(TypeError, match="supervised: it learns from grades"):
         ForEachDocument(feature_selection.SelectKBest(stats.PearsonCorr())).learn_one([{"a": 1.0}])
+    with pytest.raises(TypeError, match="supervised: it learns from grades"):
+        ForEachDocument(groups()).learn_one({"i": {"kind": "a"}}, Clicks(Impression(("i",), positions=(1,)), (1.0,)))
     for other in (preprocessing.MinMaxScaler(), "group"):
         with pytest.raises(TypeError, match=r"before they are lifted: ForEachDocument\(a \+ b\)"):
             StreamScaler() + other
