@@ -24,11 +24,12 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
     _maps_numbers = False
 
     @abc.abstractmethod
-    def _learn_transform(self, block: Block, out: np.ndarray) -> int:
+    def _learn_transform(self, block: Block, out: np.ndarray, asked: Any = None, before: Any = None) -> int:
         """For each query of a block in turn: learn from it, then write the transformed query to `out`.
 
-        Returns the number of queries learned; it is smaller than the number given if the next one would make the state
-        non-finite.
+        With `before`, what the query of `asked` is before it is learned goes there. Raises ValueError for features of `asked`
+        that are not finite. Returns the number of queries learned; it is smaller than the number given if the next one would
+        make the state non-finite.
         """
 
     @abc.abstractmethod
@@ -52,29 +53,14 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         # One piece of memory, which is kept for the next block: two would go back to the system, and be fetched page by page.
         both = self._room(block.X, 2)
         before, after = both[: len(block.X)], both[len(block.X) :]
-        learned = self._transform_in_turn(asked, block, before, after)
-        _require_all(self, block, learned)
+        _require_all(self, block, self._learn_transform(block, after, asked, before))
         return with_features(asked, before, asked.names), with_features(block, after, block.names)
-
-    def _transform_in_turn(self, asked: Block, block: Block, before: np.ndarray, after: np.ndarray) -> int:
-        """As `_learn_transform` to `after`; what each query of `asked` is before it is learned goes to `before`.
-
-        Raises ValueError, or returns the number of queries learned, for features that are not finite.
-        """
-        require_finite(asked)
-        for t, query in enumerate(block.each()):
-            a, b = int(block.offsets[t]), int(block.offsets[t + 1])
-            self._transform(asked.X[a:b], query.offsets, before[a:b])
-            if not self._learn_transform(query, after[a:b]):
-                return t
-        return len(block.w)
 
     def _learn_block(self, block: Block) -> Block:
         aligned = block if self._fits(block) else self._align(block, grow=True)
         # Aligned features are in a new array, which may be overwritten.
         out = aligned.X if self._maps_numbers and aligned.X is not block.X else self._room(aligned.X)
-        learned = self._learn_transform(aligned, out)
-        _require_all(self, block, learned)
+        _require_all(self, block, self._learn_transform(aligned, out))
         return self._made(aligned, out, aligned is block)
 
     def _transform_block(self, block: Block) -> Block:

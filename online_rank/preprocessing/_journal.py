@@ -108,12 +108,9 @@ def _path_of(transformer: Any) -> tuple[list[Any], list[Any], list[Any]]:
     """
     steps = [*transformer.steps.values()] if kind_of(type(transformer)) == "pipeline" else [transformer]
     kinds = [kind_of(type(step)) for step in steps]
-    is_flat = _NESTED.isdisjoint(kinds)
-    parts = steps if is_flat else parts_of(transformer)
+    parts = steps if _NESTED.isdisjoint(kinds) else parts_of(transformer)
     # During predictions river's pipelines teach their steps themselves.
-    if compose.Pipeline._LEARN_UNSUPERVISED_DURING_PREDICT or "filter" in (
-        kinds if is_flat else [kind_of(type(part)) for part in parts]
-    ):
+    if compose.Pipeline._LEARN_UNSUPERVISED_DURING_PREDICT or "filter" in map(kind_of, map(type, parts)):
         return [], [transformer], [transformer]
     n = 0
     while kinds[n] == "select" and n < len(kinds) - 1:

@@ -385,15 +385,12 @@ class StreamQuantileMap(ColumnTransformer):
             InQuery(both, np.arange(2 * n_features) % 2 == 1, "standard", _SOFT, centred),
         )
 
-    def _learn_transform(self, block: Block, out: np.ndarray) -> int:
-        if len(block.w) > 1:
-            return self._transform_in_turn(block, block, None, out)
-        return int(self.learn_run(block.X) and self._transform(block.X, block.offsets, out))
-
-    def _transform_in_turn(self, asked: Block, block: Block, before: np.ndarray | None, after: np.ndarray) -> int:
+    def _learn_transform(self, block: Block, out: np.ndarray, asked: Any = None, before: Any = None) -> int:
+        X, offsets, n = block.X, block.offsets, len(block.w)
         if before is not None:
             require_finite(asked)
-        X, offsets, n = block.X, block.offsets, len(block.w)
+        elif n == 1:
+            return int(self.learn_run(X) and self._transform(X, offsets, out))
         t = 0
         while t < n:
             start = int(offsets[t])
@@ -405,8 +402,8 @@ class StreamQuantileMap(ColumnTransformer):
             if not self.learn_run(X[start:stop]):
                 return t
             if before is not None and asked.X is X and self._table is table:
-                after[start:stop] = before[start:stop]
-            elif not self._transform(X[start:stop], places, after[start:stop]):
+                out[start:stop] = before[start:stop]
+            elif not self._transform(X[start:stop], places, out[start:stop]):
                 return t
             t = upto
         return n
