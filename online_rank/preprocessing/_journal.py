@@ -72,13 +72,11 @@ def parts_of(transformer: Any) -> list[Any]:
 
 def shared_part(transformer: Any) -> Any:
     """A part that learns, and is in a transformer twice; None without one."""
-    parts = [part for part in parts_of(transformer) if kind_of(type(part)) not in _CONSTANT]
+    parts = [part for part in parts_of(transformer) if kind_of(type(part)) != "constant"]
     return next((part for i, part in enumerate(parts) if any(part is other for other in parts[:i])), None)
 
 
-#: Kinds of transformers without state.
-_CONSTANT = ("select", "constant")
-#: Kinds of those that hold others.
+#: Kinds of transformers that hold others.
 _NESTED = frozenset(("pipeline", "union", "grouper"))
 
 
@@ -91,7 +89,7 @@ def _kind_of(cls: Any) -> str:
     if cls.__module__.startswith("river.") and cls.__name__ in _KEYED:
         return "keyed"
     if cls.__module__.startswith("river.compose."):
-        return "grouper" if cls is compose.Grouper else "select" if cls.__module__ == "river.compose.select" else "constant"
+        return "grouper" if cls is compose.Grouper else "constant"
     return "other" if hasattr(cls, "transform_one") else "filter"
 
 
@@ -113,7 +111,7 @@ def _path_of(transformer: Any) -> tuple[list[Any], list[Any], list[Any]]:
     if compose.Pipeline._LEARN_UNSUPERVISED_DURING_PREDICT or "filter" in map(kind_of, map(type, parts)):
         return [], [transformer], [transformer]
     n = 0
-    while kinds[n] == "select" and n < len(kinds) - 1:
+    while type(steps[n]).__module__ == "river.compose.select" and n < len(steps) - 1:
         n += 1
     if kinds[n] != "keyed":
         n = 0
@@ -123,20 +121,11 @@ def _path_of(transformer: Any) -> tuple[list[Any], list[Any], list[Any]]:
 def _without_zeros(steps: list[Any]) -> tuple[list[Any], dict[Any, int] | None]:
     """The steps, and None; of an encoder that is the only step one without zeros, and its zeros by column."""
     step, *others = steps
-    if others or not _is_river(step, "OneHotEncoder") or step.categories is not None or step.drop_zeros or step.drop_first:
+    is_encoder = not others and type(step).__name__ == "OneHotEncoder" and kind_of(type(step)) == "keyed"
+    if not is_encoder or step.categories is not None or step.drop_zeros or step.drop_first:
         return steps, None
-    return [_ones(step.__class__)], step._zero_dict
-
-
-@functools.cache
-def _ones(cls: Any) -> Any:
-    """The encoder of a class that gives only ones, which learns nothing."""
-    return cls(drop_zeros=True)
-
-
-def _is_river(part: Any, name: str) -> bool:
-    """Whether a part is of a class of river, whose module takes half a second to import."""
-    return type(part).__name__ == name and kind_of(type(part)) == "keyed"
+    # By its class, since its module takes half a second to import.
+    return [type(step)(drop_zeros=True)], step._zero_dict
 
 
 def transformed(transformer: Any, documents: Iterable[_Document], each: Each) -> tuple[list[_Document], dict[Any, int] | None]:
@@ -181,8 +170,7 @@ class Journal:
         self._kept: dict[int, _Entries | None] = {}
         self._selects, self._steps, parts = _path_of(transformer)
         for part in parts:
-            if kind_of(type(part)) not in _CONSTANT:
-                self._begin(part)
+            self._begin(part, kind_of(type(part)))
         #: Those that select learn nothing.
         self.is_supervised = True in [step._supervised for step in self._steps]
         #: What transforms for each step; the zeros of an encoder, which its answers lack.
@@ -207,20 +195,22 @@ class Journal:
         self._learn_steps(self._steps, documents, grades, t, each)
         return answers
 
-    def _begin(self, part: Any) -> None:
+    def _begin(self, part: Any, kind: str) -> None:
         """Prepare to undo what a part will learn."""
-        kind = kind_of(type(part))
-        self._kept[id(part)] = _Entries(part, self._log) if kind == "keyed" else None
-        if kind == "grouper":
-            self._log.append(functools.partial(cut, part.transformers, len(part.transformers)))
-        elif kind != "keyed":
-            record(self._log, part)
+        if kind == "keyed":
+            self._kept[id(part)] = _Entries(part, self._log)
+        elif kind != "constant":
+            self._kept[id(part)] = None
+            if kind == "grouper":
+                self._log.append(functools.partial(cut, part.transformers, len(part.transformers)))
+            else:
+                record(self._log, part)
 
     def _learn(self, part: Any, documents: Sequence[_Document], grades: Sequence[Any], t: Any, each: Each) -> None:
         """Teach a part documents with their grades, at the time of the query, one after the other."""
         kind = kind_of(type(part))
         is_kept = id(part) in self._kept
-        if kind in _CONSTANT:
+        if kind == "constant":
             pass
         elif kind == "pipeline" and not is_kept:
             self._learn_steps([*part.steps.values()], documents, grades, t, each)
@@ -229,7 +219,7 @@ class Journal:
                 self._learn(inside, documents, grades, t, each)
         else:
             if not is_kept:
-                self._begin(part)
+                self._begin(part, kind)
             if kind == "grouper":
                 each(lambda x, y: self._learn(part.transformers[part._get_key(x)], [x], [y], t, _plainly), documents, grades)
                 return
@@ -250,7 +240,7 @@ class Journal:
     ) -> Sequence[_Document]:
         """What a step of a pipeline makes of documents, as it learns one after the other."""
         kind = kind_of(type(step))
-        if kind in _CONSTANT:
+        if kind == "constant":
             return each(step.transform_one, documents)
         inside = [*step.transformers.values()] if kind == "union" else [step]
         before = [part for part in inside if not part._supervised]
@@ -319,8 +309,9 @@ class _Entries:
         self._kept.update(keys)
         before = [(entries, {key: entries[key] for key in keys if key in entries}) for entries in self._dictionaries]
         self._log.append(functools.partial(_put_back, before))
-        if not set().union(*(map(type, kept.values()) for _, kept in before)) <= _FIXED:
-            for _, kept in before:
+        for _, kept in before:
+            # The values of a dictionary are all of one kind, or are replaced and never changed.
+            if kept and type(next(iter(kept.values()))) not in _FIXED:
                 kept.update({key: _kept(self._log, value) for key, value in kept.items()})
         if self._keys_of is _groups:
             self._add_groups(keys)
