@@ -10,6 +10,7 @@ from online_rank.bounds.comparators import blends
 from online_rank.bounds.declaration import PLAIN
 from online_rank.rankers.additive import AdditiveRanker
 from online_rank.rankers.blend import BlendRanker
+from online_rank.rankers.hedge import BUDGET
 from online_rank.rankers.inside import learns_as_it_answers
 
 _ALONE = PLAIN | {"comparator": "none"}
@@ -66,6 +67,7 @@ def run_of_account(blend: BlendRanker | AdditiveRanker, served_loss: float = mat
         "rate": blend.rate,
         "variance": account.variance,
         "luck": account.luck,
+        "budget": BUDGET,
         "best_blend": tuple(blend.candidates[least].tolist()),
         "best_member": (int(np.argmax(blend.candidates[member])), float(losses[member])),
     }

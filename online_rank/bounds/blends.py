@@ -19,7 +19,6 @@ from typing import Any
 from online_rank.bounds.declaration import bound
 from online_rank.rankers.additive import AdditiveRanker
 from online_rank.rankers.blend import BlendRanker
-from online_rank.rankers.hedge import BUDGET
 
 _ALONE: dict[str, tuple[str, ...]] = {"comparator": ("none",)}
 
@@ -70,7 +69,7 @@ def blend_bound(*, best_loss: float, prior_cost: float, step: float, mixability_
     covers={"prior": (None,)}, runs=_ALONE, unless=_steps_may_be_large,
 )  # fmt: skip
 def blend_closed_bound(
-    *, least_loss: float, n_candidates: int, rate: float, variance: float, luck: float = 0.0, budget: float = BUDGET
+    *, least_loss: float, n_candidates: int, rate: float, variance: float, luck: float = 0.0, budget: float = 1.0
 ) -> float:
     r"""Upper bound on the loss that a blend serves, without Delta and G: the excess is of the order of sqrt(L* ln N) + ln N,
     since W <= H.
@@ -95,7 +94,7 @@ def blend_closed_bound(
     luck
         Sum of the x_t - h_t over the queries in which a candidate was drawn; 0 for the bound in expectation.
     budget
-        b.
+        b; rankers allow the loss of one query.
 
     Examples
     --------

@@ -8,8 +8,6 @@ import textwrap
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from online_rank.rankers.hedge import BUDGET
-
 
 class Row(NamedTuple):
     """A line of a certificate.
@@ -211,10 +209,9 @@ def _best_blend(c: Any) -> tuple[Any, str] | None:
 
 @_line("regret", "regret")
 def _regret(c: Any) -> tuple[Any, str] | None:
-    bounds = {check.name: check.value for check in c.bounds}
-    if "best_blend" not in c.facts or "blend_bound" not in bounds:
+    if "best_blend" not in c.facts or "blend_bound" in c.not_covered:
         return None
-    regret, limit = c.loss - c.facts["least_loss"], bounds["blend_bound"] - c.facts["least_loss"]
+    regret, limit = c.loss - c.facts["least_loss"], c.bound("blend_bound") - c.facts["least_loss"]
     return regret, f"{regret:,.4g}: the loss less L*; the first bound allows {limit:,.4g}"
 
 
@@ -240,7 +237,7 @@ def _gaps(c: Any) -> tuple[Any, str] | None:
     if "mixability_gap" not in c.facts:
         return None
     f = c.facts
-    others = f"the step eta is {f['step']:.4g}, ln(1 / pi) {f['prior_cost']:.4g}, W {f['variance']:.4g}, b {BUDGET:g}"
+    others = f"the step eta is {f['step']:.4g}, ln(1 / pi) {f['prior_cost']:.4g}, W {f['variance']:.4g}, b {f['budget']:g}"
     return f["serving_gap"], f"{f['mixability_gap']:.4g}, {f['serving_gap']:.4g}; {others}"
 
 

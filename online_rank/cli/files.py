@@ -63,9 +63,12 @@ def histories_of(given: Sequence[str] | None, examination: Sequence[float] | Non
 
 
 def refuse_overwriting(option: str, path: str, others: Sequence[str]) -> None:
-    """Raise ValueError for output that would overwrite one of other files, or go to a file or a folder called "-"."""
+    """Raise ValueError for output that would overwrite one of other files, has no directory, or would be called "-"."""
     if path == "-":
         raise ValueError(f"{option} -: a file or folder is needed here")
+    directory = os.path.dirname(os.path.realpath(path))
+    if not os.path.isdir(directory) and option != "--report":  # A report makes its directories.
+        raise ValueError(f"{option} {path}: there is no directory {directory}")
     for file in others:
         there = os.path.exists(file) and os.path.exists(path)
         if os.path.samefile(file, path) if there else os.path.realpath(file) == os.path.realpath(path):

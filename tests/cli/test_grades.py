@@ -67,12 +67,14 @@ def test_a_table_of_another_format_is_refused_before_the_log_is_read(log, tmp_pa
     assert not (tmp_path / "j.xlsx").exists()
 
 
-def test_a_dry_run_shows_the_columns_and_needs_no_file_to_write_to(log, capsys):
+def test_a_dry_run_shows_the_columns_and_needs_no_file_to_write_to(log, capsys, tmp_path):
     code, printed, _ = run_command(capsys, "grades", log, "--topic", "text", "--dry-run", "--json")
     assert {column["name"]: column["role"] for column in json.loads(printed)["columns"]}["position"] == "position"
     assert code == 0
     code, _, err = run_command(capsys, "grades", log, "--topic", "text")
     assert (code, err) == (2, "online-rank: --out FILE: give a name that ends in .csv or .parquet\n")
+    code, _, err = run_command(capsys, "grades", log, "--topic", "text", "--out", tmp_path / "no" / "j.csv")
+    assert (code, err) == (2, f"online-rank: --out {tmp_path / 'no' / 'j.csv'}: there is no directory {tmp_path / 'no'}\n")
 
 
 def test_the_examination_of_a_file(log, tmp_path, capsys):
