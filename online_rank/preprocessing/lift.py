@@ -74,7 +74,7 @@ class ForEachDocument(QueryTransformer):
     """
 
     #: Undoes what was learned last; the columns of an encoder, by their names. In slots, like the lock: they are not state.
-    __slots__ = ("_columns", "_journal")
+    __slots__ = ("_categories", "_journal")
 
     _schema = Schema()
 
@@ -168,9 +168,9 @@ class ForEachDocument(QueryTransformer):
 
     def _with_zeros(self, block: Block, ones: list[dict[Hashable, Any]], zeros: dict[Any, int]) -> Block | None:
         """The answer of an encoder by its ones, and all columns that it knows; None if there are others, or none."""
-        known, columns = tuple(zeros), getattr(self, "_columns", None)
+        known, columns = tuple(zeros), getattr(self, "_categories", None)
         if columns is None or columns.names != known[: len(columns)]:
-            columns = self._columns = Columns()
+            columns = self._categories = Columns()
         new = known[len(columns) :]
         if len(known) > MAX_FEATURES or not are_nfc(new):
             return None
