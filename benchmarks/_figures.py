@@ -6,7 +6,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from benchmarks._common import RESULTS
-from online_rank.plot.losses import losses
+from benchmarks._pictures import logarithmic_axes
+from online_rank.plot._style import lines, name_lines, styled
 
 __all__ = ["Curve", "figure", "number", "saved"]
 
@@ -15,7 +16,15 @@ Curve = tuple[list[float], list[float]]
 
 def figure(name: str, title: str, xlabel: str, curves: dict[str, Curve], dashed: dict[str, Curve], log: bool = True) -> str:
     """Losses (solid) and bounds (dashed) as a picture. Returns the image as Markdown."""
-    return saved(losses(curves, bounds=dashed, x_label=xlabel, logarithmic=log), name, title)
+    ax, drawn = styled(None, xlabel, "cumulative loss"), {**curves, **dashed}
+    lines(ax, drawn, dashed=[*dashed])
+    if log:
+        logarithmic_axes(ax)
+    else:
+        top = max(float(y[-1]) for _, y in drawn.values())
+        ax.set_ylim(-0.04 * top, 1.06 * top)
+    name_lines(ax, drawn)
+    return saved(ax, name, title)
 
 
 def saved(ax: plt.Axes, name: str, title: str) -> str:

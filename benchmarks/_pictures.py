@@ -15,14 +15,22 @@ from online_rank.plot._style import (
     GREY,
     bars,
     lines,
-    logarithmic_axes,
     name_lines,
     styled,
 )
 
 PALE_BLUE, PALE_GREY = "#9FC5DC", "#BDBDBD"
 
-__all__ = ["neighbour_gaps", "position_bias", "sensitivity", "throughput"]
+__all__ = ["logarithmic_axes", "neighbour_gaps", "position_bias", "sensitivity", "throughput"]
+
+
+def logarithmic_axes(ax: Axes, y: bool = True) -> None:
+    """Make both axes, or x alone, logarithmic, with ticks only at powers of ten and numbers in full."""
+    for axis, scale in ((ax.xaxis, ax.set_xscale), (ax.yaxis, ax.set_yscale)) if y else ((ax.xaxis, ax.set_xscale),):
+        scale("log")
+        axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+        axis.set_minor_formatter(lambda value, _: "")
+        axis.set_tick_params(which="minor", length=0)
 
 
 def sensitivity(
@@ -66,7 +74,9 @@ def sensitivity(
         repeated = [np.atleast_1d(np.asarray(entry, dtype=np.float64)) for entry in column]
         ax.fill_between(values, [r.min() for r in repeated], [r.max() for r in repeated], color=colour, alpha=0.15, linewidth=0)
         curves[name] = np.asarray(values, dtype=np.float64), np.array([r.mean() for r in repeated])
-    lines(ax, curves, marker="o")
+    lines(ax, curves)
+    for line in ax.lines:
+        line.set(marker="o", markersize=4)
     name_lines(ax, curves)
     return ax
 

@@ -20,7 +20,7 @@ from benchmarks._data import Queries
 from benchmarks._timing import seconds_of
 from online_rank import PerceptronRanker
 from online_rank.metrics import MAP, NDCG
-from online_rank.plot._style import SIZE, lines, logarithmic_axes, name_lines, styled
+from online_rank.plot._style import SIZE, lines, name_lines, styled
 
 #: Numbers in the features of a block, which limit its queries.
 BLOCK = 2_000_000
@@ -137,12 +137,16 @@ def draw(curves: dict[str, dict[str, Curve]]) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
+    from benchmarks._pictures import logarithmic_axes
+
     figure, panels = plt.subplots(len(curves), figsize=(SIZE[0], 0.95 * SIZE[1] * len(curves)), dpi=100, layout="constrained")
     for panel, (axis, by_method) in zip(panels, curves.items(), strict=True):
         drawn = {f"{name} ({slope(by_method[name]):.2f})": by_method[name] for name in DRAWN if by_method[name]}
         drawn_lines = {name: (list(curve), [1e6 * t for t in curve.values()]) for name, curve in drawn.items()}
         styled(panel, X_LABELS[axis], f"µs {AXES[axis][1]} (slope)")
-        lines(panel, drawn_lines, marker="o")
+        lines(panel, drawn_lines)
+        for line in panel.lines:
+            line.set(marker="o", markersize=4)
         logarithmic_axes(panel)
         name_lines(panel, drawn_lines)
     RESULTS.mkdir(exist_ok=True)

@@ -7,11 +7,12 @@ names such modules, separated by commas, for processes that others start: they a
 `online-rank --import MODULE` does the same for a command.
 """
 
+import contextlib
 import importlib
 import inspect
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 __all__ = ["import_modules", "name_of", "register", "registered"]
@@ -23,8 +24,6 @@ _NAME = re.compile(r"(?!river\.)[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)+")
 _MOST_CHARACTERS = 100
 
 _things: dict[str, Any] = {}
-_names: dict[int, str] = {}
-_imported: set[str] = set()
 
 
 def register(name: str) -> Callable[[_Named], _Named]:
@@ -71,11 +70,9 @@ def register(name: str) -> Callable[[_Named], _Named]:
         before = _things.get(name)
         if before is not None and _origin(before) != _origin(thing):
             raise ValueError(f"{name!r} is the name of {'.'.join(_origin(before))} already")
-        if _names.get(id(thing), name) != name:
-            raise ValueError(f"{'.'.join(_origin(thing))} has the name {_names[id(thing)]!r} already")
-        if before is not None:
-            _names.pop(id(before), None)
-        _things[name], _names[id(thing)] = thing, name
+        if (known := name_of(thing)) not in (None, name):
+            raise ValueError(f"{'.'.join(_origin(thing))} has the name {known!r} already")
+        _things[name] = thing
         return thing
 
     return give
@@ -93,9 +90,7 @@ def registered(name: str) -> Any:
     """
     if name not in _things:
         for module in _named_in_environment():
-            if module not in _imported:
-                importlib.import_module(module)
-                _imported.add(module)
+            importlib.import_module(module)
     if name not in _things:
         raise ValueError(
             f"{name!r:.120} is not registered: import the module that calls online_rank.register({name!r:.120}), or name it in "
@@ -106,7 +101,7 @@ def registered(name: str) -> Any:
 
 def name_of(thing: Any) -> str | None:
     """The name under which a class or function is registered, or None."""
-    return _names.get(id(thing))
+    return next((name for name, known in [*_things.items()] if known is thing), None)
 
 
 def called(thing: Any) -> str:
@@ -143,6 +138,18 @@ def import_modules(modules: Sequence[str]) -> None:
         importlib.import_module(module)
     named = [*_named_in_environment(), *modules]
     os.environ["ONLINE_RANK_IMPORT"] = ",".join(dict.fromkeys(named))
+
+
+@contextlib.contextmanager
+def _no_names() -> Iterator[None]:
+    """A context that begins without names, and forgets those that it registers: tests and examples share one process."""
+    before = {**_things}
+    _things.clear()
+    try:
+        yield
+    finally:
+        _things.clear()
+        _things.update(before)
 
 
 def _named_in_environment() -> list[str]:

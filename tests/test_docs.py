@@ -11,7 +11,6 @@ import sys
 import tempfile
 import tomllib
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
@@ -34,8 +33,7 @@ def printed_by(language, code, folder):
             path = Path("example.py")
             path.write_text(code)
             # What it registers, and what other tests have registered under the same names, must not meet.
-            things, names = (mock.patch.dict(known, clear=True) for known in (extensions._things, extensions._names))
-            with things, names, contextlib.redirect_stdout(io.StringIO()) as out:
+            with extensions._no_names(), contextlib.redirect_stdout(io.StringIO()) as out:
                 runpy.run_path(str(path), run_name="__main__")
             printed = out.getvalue()
         else:

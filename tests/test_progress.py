@@ -10,7 +10,7 @@ from online_rank.evaluate import progressive
 from online_rank.stream import write_letor
 from online_rank.stream.synth import NoisyTeacher
 from online_rank.support import progress as progress_module
-from online_rank.support.progress import Progress, progress
+from online_rank.support.progress import Progress, counted, progress
 
 pytest.importorskip("rich")
 
@@ -75,6 +75,17 @@ def test_an_error_takes_the_bar_away(monkeypatch):
     opened(monkeypatch)
     with pytest.raises(KeyError), progress("reading"):
         raise KeyError
+    assert not progress_module._SCREEN.locked()
+
+
+def test_items_are_counted_and_an_error_takes_the_bar_away(monkeypatch):
+    terminal = opened(monkeypatch)
+    stream = NoisyTeacher(n_queries=4, n_features=2)
+    with counted(stream, "reading") as each:
+        assert len([*each]) == 4
+    assert "4 queries" in terminal.text
+    with pytest.raises(KeyError), counted(stream, "reading") as each:
+        raise KeyError(len(next(each)))
     assert not progress_module._SCREEN.locked()
 
 

@@ -1,7 +1,6 @@
 """`online-rank train --certify`: a tracker around the ranker, and its comparator."""
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from online_rank.base.names import numbers
 from online_rank.bounds import LossTracker, batch_weights
 from online_rank.cli.files import behind
 from online_rank.query import Block, read_query
-from online_rank.support.progress import progress
+from online_rank.support.progress import counted
 
 #: Regularisation strength of the batch weights.
 _LAMBDA = 1e-2
@@ -40,11 +39,9 @@ def tracked(model: Any, queries: Iterable[tuple], shown: bool | None = None) -> 
 
 def _transformed(transformers: list[Any], queries: Iterable[tuple], shown: bool | None) -> Iterator[tuple[Block, Any]]:
     """The queries after the transformers, which learn from them."""
-    total, fraction = getattr(queries, "n_queries", None), partial(getattr, queries, "fraction", None)
-    with progress("reading for the comparator", total, shown=shown, part=fraction) as show:
-        for n_queries, (X, y, *_) in enumerate(queries, start=1):
+    with counted(queries, "reading for the comparator", shown=shown) as each:
+        for X, y, *_ in each:
             query = read_query(X, y)
             for step in transformers:
                 query = step._learn_block(query)
-            show(n_queries)
             yield query, y

@@ -12,7 +12,7 @@ from rich.console import Console
 from online_rank.arguments import seconds_of
 from online_rank.cli.advice import counters, leaks
 from online_rank.cli.events import events_of
-from online_rank.cli.files import declared, refuse_overwriting
+from online_rank.cli.files import check_outputs, declared
 from online_rank.cli.options import Clicks, Output
 from online_rank.cli.positions import examination_in, examined
 from online_rank.cli.printing import table
@@ -21,7 +21,7 @@ from online_rank.cli.settings import Settings
 from online_rank.cli.train import behind_map, new_model, require_known_signs
 from online_rank.feedback.position_bias import MOST_POSITIONS
 from online_rank.stream.plan import n_features_of
-from online_rank.support.progress import progress
+from online_rank.support.progress import counted
 
 #: What lists of each origin are learned by, and what is assumed of users.
 SAYS = {
@@ -105,11 +105,8 @@ class ClickLog(NamedTuple):
 
     def watched(self, label: str, shown: bool | None, context: Sequence[str] = ()) -> Iterator[tuple[Any, Any]]:
         """The lists of all files, with a bar that counts them."""
-        with progress(label, unit="lists", shown=shown) as bar:
-            lists = self.reader(context)
-            for number, one in enumerate(lists, start=1):
-                yield one
-                bar(number)
+        with counted(self.reader(context), label, "lists", shown) as lists:
+            yield from lists
 
     def examined(self, shown: bool | None) -> "Seen":
         """Read the whole log before anything is done with it.
@@ -123,8 +120,8 @@ class ClickLog(NamedTuple):
 
         lists, test = self.reader(), OriginTest()
         clicked, documents, with_gaps, longest, deepest, largest = 0, 0, 0, 0, 0, 1.0
-        with progress("examining the log", unit="lists", shown=shown) as bar:
-            for number, (x, clicks) in enumerate(lists, start=1):
+        with counted(lists, "examining the log", "lists", shown) as each:
+            for x, clicks in each:
                 given = clicks.impression
                 test.update(tuple(x.ids), given, x.X, lists.where)
                 clicked += clicks.any
@@ -133,7 +130,6 @@ class ClickLog(NamedTuple):
                 longest = max(longest, len(given.order))
                 deepest = max(deepest, longest, *(given.positions or ()))
                 largest = max(largest, *clicks.gains)
-                bar(number)
         test.finish(moved=self.examination is None)
         return Seen(test.n, clicked, documents, with_gaps, test.n_alone, lists.n_late, longest, deepest, largest)
 
@@ -235,13 +231,9 @@ def learn(given: Clicks, settings: Settings, output: Output, ranker: str | None)
 
 
 def _learn(log: ClickLog, settings: Settings, output: Output, ranker: str | None) -> None:
-    from online_rank.storage.files import require_replaceable, save
+    from online_rank.storage.files import save
 
-    for option, place in (("--save", output.save), ("--report", output.report)):
-        if place is not None:
-            refuse_overwriting(option, place, [*log.files, *settings.test])
-    if output.save is not None:
-        require_replaceable(output.save)
+    check_outputs([*log.files, *settings.test], save=output.save, report=output.report)
     signs = settings.signs
     log, lines = log.without_leaks()
     lists = log.reader()

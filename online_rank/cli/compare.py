@@ -6,38 +6,35 @@ from typing import Any
 
 import numpy as np
 
-from online_rank.cli.files import load_model
+from online_rank.cli.files import load_two
 from online_rank.cli.reading import Reading, check_files
 from online_rank.intervals import mean_interval
 from online_rank.intervals.betting import INDEPENDENT
 from online_rank.intervals.losses import served_loss
 from online_rank.intervals.paired import Better
 from online_rank.measures.learned import measure as parse_measure
-from online_rank.support.progress import progress
+from online_rank.support.progress import counted
 
 
 def compare(paths: Sequence[str], files: Sequence[str], measure: str, reading: Reading, as_json: bool) -> None:
     """Rank the queries of files with two saved models, without learning, and print which is better."""
-    if len(set(paths)) < len(paths):
-        raise ValueError(f"{paths[0]} is compared with itself: give two models")
     check_files(files)
     if "-" in files:
         raise ValueError("standard input (-) can be read once, and each model reads the files: give a file")
-    models = [load_model(path) for path in paths]
+    models = load_two(paths)
     target, n_queries = parse_measure(measure), 0
     losses: list[list[float]] = []
     with (
         reading.asked(files, models[0]) as queries,
         reading.asked(files, models[1]) as again,
-        progress("comparing", shown=False if as_json else None, part=lambda: queries.fraction) as show,
+        counted(queries, "comparing", shown=False if as_json else None) as each,
     ):
-        for (x, y), (same, _) in zip(queries, again, strict=True):
+        for (x, y), (same, _) in zip(each, again, strict=True):
             answers = (model.predict_one(query) for model, query in zip(models, (x, same), strict=True))
             lost = [served_loss(target, scores, y) for scores in answers]
             n_queries += 1
             if None not in lost:
                 losses.append(lost)  # type: ignore[arg-type]
-            show(n_queries)
     _print(paths, target.name, n_queries, np.array(losses).reshape(-1, 2), as_json)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from online_rank.cli.click_log import ClickLog
-from online_rank.cli.files import load_model
+from online_rank.cli.files import load_two
 from online_rank.cli.reading import look
 from online_rank.metrics import OffPolicyValue, SwapComparison
 
@@ -21,9 +21,7 @@ def compare_clicks(paths: Sequence[str], log: ClickLog, as_json: bool) -> None:
     if log.origin == "moved":
         why = "lists that were not random say nothing about those that another model would have shown"
         raise ValueError(f"--clicks moved: {why}; use shuffled, above or place")
-    if len(set(paths)) < len(paths):
-        raise ValueError(f"{paths[0]} is compared with itself: give two models")
-    models, shown = [load_model(path) for path in paths], False if as_json else None
+    models, shown = load_two(paths), False if as_json else None
     log = log._replace(model=models[0])
     if log.reading.dry_run:
         look(log.reader())

@@ -14,7 +14,7 @@ from online_rank.cli.printing import of_queries, table
 from online_rank.cli.reading import NO_GRADES, Reading, check_files
 from online_rank.intervals import mean_interval
 from online_rank.intervals.betting import INDEPENDENT
-from online_rank.support.progress import progress
+from online_rank.support.progress import counted
 
 
 def measure_files(
@@ -45,10 +45,9 @@ def evaluate_run(run: str, judgements: str, measuring: Measuring, as_json: bool,
 
 def _ranked(model: Any, files: Sequence[str], reading: Reading, shown: bool | None) -> Iterator[tuple[Any, Any]]:
     """The grades of the queries of files, and the scores of their documents."""
-    with reading.asked(files, model) as queries, progress("measuring", shown=shown, part=lambda: queries.fraction) as show:
-        for n_queries, (X, y) in enumerate(queries, start=1):
+    with reading.asked(files, model) as queries, counted(queries, "measuring", shown=shown) as each:
+        for X, y in each:
             yield y, model.predict_one(X)
-            show(n_queries)
 
 
 def _measured(queries: Iterable[tuple[Any, Any]], measuring: Measuring) -> dict[str, Any]:

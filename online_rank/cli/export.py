@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from online_rank.cli.files import load_model, refuse_overwriting
+from online_rank.cli.files import check_outputs, load_model
+from online_rank.cli.logs import say
 from online_rank.cli.reading import Reading, check_files, look_at_runs
 from online_rank.cli.runs import read_runs, require_runs
 from online_rank.export import changes, export, fusion_weights, solr_features
@@ -41,11 +42,7 @@ def run(
     """Write a model as `to` to a file, or to standard output; `runs` are TREC runs with queries for targets that fuse."""
     if features_out is not None and not to.startswith("solr"):
         raise ValueError("--features-out writes Solr's feature store: give it with --to solr")
-    read = [path, *runs, *renamed]
-    if out is not None:
-        refuse_overwriting("--out", out, read)
-    if features_out is not None:
-        refuse_overwriting("--features-out", features_out, [*read, *([out] if out else [])])
+    check_outputs([path, *runs, *renamed], out=out, features_out=features_out)
     model, names = load_model(path), _names(renamed)
     queries = [query.runs for query in read_runs(runs)] if runs else None
     if runs:
@@ -83,10 +80,9 @@ def check_on(path: str, to: str, renamed: Sequence[str], file: str, reading: Rea
     model = load_model(path)
     with reading.asked([file], model) as queries:
         found = changes(model, to, queries, names=_names(renamed))
-    print(
-        f"online-rank: of {found.n_queries:,} queries, {found.otherwise:.1%} are ranked otherwise than by the model, "
-        f"{found.first:.1%} with another first document; NDCG@10 {found.there:.4f} there, {found.here:.4f} here",
-        file=sys.stderr,
+    say(
+        f"of {found.n_queries:,} queries, {found.otherwise:.1%} are ranked otherwise than by the model, "
+        f"{found.first:.1%} with another first document; NDCG@10 {found.there:.4f} there, {found.here:.4f} here"
     )
 
 
@@ -94,17 +90,13 @@ def _notice_fusion(model: Any, to: str, queries: Sequence[Runs] | None) -> None:
     """Print how the target's rankings differ from the model's."""
     found, title = fusion_weights(model, to, queries=queries), TARGETS[to].title
     if found.why_fitted is not None:
-        print(
-            f"online-rank: {title} cannot compute this model: {found.why_fitted}. These are the nearest weights",
-            file=sys.stderr,
-        )
+        say(f"{title} cannot compute this model: {found.why_fitted}. These are the nearest weights")
     elif found.note is not None:
-        print(f"online-rank: {title} differs: {found.note}", file=sys.stderr)
+        say(f"{title} differs: {found.note}")
     if queries is not None and found.changed is not None and found.changed_first is not None:
-        print(
-            f"online-rank: of {len(queries):,} queries, {found.changed:.1%} are ranked otherwise than by the model, "
-            f"{found.changed_first:.1%} in the first ten",
-            file=sys.stderr,
+        say(
+            f"of {len(queries):,} queries, {found.changed:.1%} are ranked otherwise than by the model, "
+            f"{found.changed_first:.1%} in the first ten"
         )
 
 
@@ -114,7 +106,4 @@ def _notice_certificates(model: Any) -> None:
     from online_rank.bounds import LossTracker
 
     if any(isinstance(part, LossTracker) for part in serving_chain(model)):
-        print(
-            "online-rank: the certificate is of what the model computes here; an engine that rounds otherwise is not covered",
-            file=sys.stderr,
-        )
+        say("the certificate is of what the model computes here; an engine that rounds otherwise is not covered")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from online_rank.base import abilities_of
-from online_rank.storage.files import ModelFileError, load
+from online_rank.storage.files import ModelFileError, load, require_replaceable
 from online_rank.storage.postgres import is_postgres
 
 
@@ -20,6 +20,13 @@ def load_model(path: str) -> Any:
     if not hasattr(model, "predict_one"):
         raise ModelFileError(f"{path}: holds a {type(model).__name__}, not a model that ranks")
     return model
+
+
+def load_two(paths: Sequence[str]) -> list[Any]:
+    """Two models to compare. Raises ValueError for one with itself."""
+    if len(set(paths)) < len(paths):
+        raise ValueError(f"{paths[0]} is compared with itself: give two models")
+    return [load_model(path) for path in paths]
 
 
 def declared(model: Any, names: Sequence[str]) -> Any:
@@ -62,15 +69,27 @@ def histories_of(given: Sequence[str] | None, examination: Sequence[float] | Non
     return made
 
 
-def refuse_overwriting(option: str, path: str, others: Sequence[str]) -> None:
-    """Raise ValueError for output that would overwrite one of other files, has no directory, or would be called "-"."""
-    if path == "-":
-        raise ValueError(f"{option} -: a file or folder is needed here")
-    directory = os.path.dirname(os.path.realpath(path))
-    if not os.path.isdir(directory) and option != "--report":  # A report makes its directories.
-        raise ValueError(f"{option} {path}: there is no directory {directory}")
-    for file in others:
-        there = os.path.exists(file) and os.path.exists(path)
-        if os.path.samefile(file, path) if there else os.path.realpath(file) == os.path.realpath(path):
-            what = "that is an input file" if os.path.exists(file) else "another file is written there"
-            raise ValueError(f"{option} {path}: {what}; give another one to write to")
+def check_outputs(read: Sequence[str], **outputs: str | None) -> None:
+    """Check, before anything is read, where a command writes to, by the names of its options; None for what it does not write.
+
+    Raises ValueError for output that would overwrite a file that is read or other output, has no directory, or would be called
+    "-", and OSError for a model that could not be saved there.
+    """
+    taken = list(read)
+    for name, path in outputs.items():
+        if path is None or is_postgres(path):
+            continue
+        option = f"--{name.replace('_', '-')} {path}"
+        if path == "-":
+            raise ValueError(f"{option}: a file or folder is needed here")
+        directory = os.path.dirname(os.path.realpath(path))
+        if not os.path.isdir(directory) and name != "report":  # A report makes its directories.
+            raise ValueError(f"{option}: there is no directory {directory}")
+        for file in taken:
+            there = os.path.exists(file) and os.path.exists(path)
+            if os.path.samefile(file, path) if there else os.path.realpath(file) == os.path.realpath(path):
+                what = "that is an input file" if file in read else "another file is written there"
+                raise ValueError(f"{option}: {what}; give another one to write to")
+        if name == "save":
+            require_replaceable(path)
+        taken.append(path)

@@ -3,17 +3,17 @@
 import json
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from rich.console import Console
 
 from online_rank.base import ranker_of
 from online_rank.bounds import certificate_of
-from online_rank.cli.files import refuse_overwriting
+from online_rank.cli.files import check_outputs
 from online_rank.cli.options import Fusion, Written
 from online_rank.cli.printing import table
-from online_rank.cli.runs import LEARNED, RULES, FusedQuery, names_of, queries_of
+from online_rank.cli.runs import LEARNED, RULES, FusedQuery, names_of, queries_of, ranked
 from online_rank.intervals import PairedLosses
 from online_rank.intervals.paired import EXPECTATION
 from online_rank.measures.learned import measure as parse_measure
@@ -24,7 +24,6 @@ from online_rank.rankers.fixed import FixedRanker
 from online_rank.rankers.hybrid import hybrid
 from online_rank.rankers.rules import rule_weights
 from online_rank.stream.trec import read_judgements, read_run
-from online_rank.stream.write import write_run
 
 
 def fuse(files: Sequence[str], qrels: str, settings: Fusion, written: Written, as_json: bool = False) -> None:
@@ -35,7 +34,7 @@ def fuse(files: Sequence[str], qrels: str, settings: Fusion, written: Written, a
     ValueError
         Runs and judgements share no query or no document, a run shares no query with the others, or there is one run alone.
     """
-    refuse_outputs(written, [*files, qrels])
+    check_outputs([*files, qrels], **written._asdict())
     names = names_of(files)
     judged = read_judgements(qrels)
     queries = list(queries_of([read_run(file, by_rank=True) for file in files], names, judged))
@@ -44,14 +43,7 @@ def fuse(files: Sequence[str], qrels: str, settings: Fusion, written: Written, a
         raise ValueError(f"{qrels} judges none of the queries of the runs")
     _require_judged_together(queries, names, [*judged], qrels)
     model = hybrid(names, today=settings.today, k=settings.k, measure=settings.measure)
-    course = _ranked(queries, names, model, settings)
-    losses, paired = course.losses, course.paired
-    if written.out is not None:
-        write_run(written.out, course.fused, tag="online_rank")
-    if written.save is not None:
-        from online_rank.storage.files import save
-
-        save(model, written.save)
+    losses, fused, paired = _ranked(queries, names, model, settings)
     report = {
         "queries": len(queries),
         "judged": n_judged,
@@ -60,22 +52,13 @@ def fuse(files: Sequence[str], qrels: str, settings: Fusion, written: Written, a
         "differences": {name: paired.difference(name, "rrf")._asdict() for name in losses if name != "rrf" and paired.n},
         "certificate": _certified(model),
         "weights": _weights(model, names),
-        "written": [path for path in written if path is not None],
+        "written": written.write(fused, model),
         "note": EXPECTATION,
     }
     if as_json:
         print(json.dumps(report))
     else:
         _print(report, settings)
-
-
-def refuse_outputs(written: Written, read: Sequence[str]) -> None:
-    """Raise ValueError if an output would overwrite an input or another output."""
-    taken = list(read)
-    for option, path in zip(("--out", "--save"), written, strict=True):
-        if path is not None:
-            refuse_overwriting(option, path, taken)
-            taken.append(path)
 
 
 def _require_judged_together(queries: Sequence[FusedQuery], names: Sequence[str], judged: Sequence[str], qrels: str) -> None:
@@ -100,16 +83,10 @@ def _certified(model: Any) -> dict[str, Any]:
     return {"today": today, "served": certificate.loss, "at_most": at_most, "counted": certificate.totals["counted_weight"]}
 
 
-class _Course(NamedTuple):
-    """One pass: losses of each way to rank, on the judged queries; the learned run; differences."""
-
-    losses: dict[str, list[float]]
-    fused: dict[str, dict[str, float]]
-    paired: PairedLosses
-
-
-def _ranked(queries: Sequence[FusedQuery], names: Sequence[str], model: Any, settings: Fusion) -> _Course:
-    """Rank each query, then learn it."""
+def _ranked(
+    queries: Sequence[FusedQuery], names: Sequence[str], model: Any, settings: Fusion
+) -> tuple[dict[str, list[float]], dict[str, dict[str, float]], PairedLosses]:
+    """Rank each query, then learn it: the losses of each way to rank, on the judged queries; the learned run; differences."""
     rules = {
         rule: RunFeatures(names, parts=("minmax", "reciprocal_rank"), k=settings.k) | FixedRanker(rule_weights(rule, names))
         for rule in RULES
@@ -117,21 +94,19 @@ def _ranked(queries: Sequence[FusedQuery], names: Sequence[str], model: Any, set
     losses: dict[str, list[float]] = {name: [] for name in (*names, *RULES, LEARNED)}
     paired, fused = PairedLosses([*losses]), {}
     for query in queries:
-        scores = model.predict_one(query.runs)
-        learned = sorted(scores, key=scores.__getitem__, reverse=True)
-        fused[query.qid] = {document: scores[document] for document in learned}
+        fused[query.qid] = ranked(model, query.runs)
         if not query.judged:
             continue
         rankings = {name: _of_run(query.runs, name) for name in names}
         rankings |= {rule: ranker.rank_one(query.runs) for rule, ranker in rules.items()}
-        rankings[LEARNED] = learned
+        rankings[LEARNED] = [*fused[query.qid]]
         lost = {name: _loss(settings.measure, ranking, query.judged) for name, ranking in rankings.items()}
         if None not in lost.values():
             paired.update(lost)  # type: ignore[arg-type]
             for name, loss in lost.items():
                 losses[name].append(loss)  # type: ignore[arg-type]
         model.learn_one(query.runs, query.grades)
-    return _Course(losses, fused, paired)
+    return losses, fused, paired
 
 
 def _of_run(runs: Runs, name: str) -> list[Any]:

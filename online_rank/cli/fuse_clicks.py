@@ -8,17 +8,16 @@ from rich.console import Console
 
 from online_rank.base import ranker_of, transformers_of
 from online_rank.cli.click_log import SAYS, ClickLog, Seen, against, compared
-from online_rank.cli.fuse import refuse_outputs
+from online_rank.cli.files import check_outputs
 from online_rank.cli.options import Fusion, Written
 from online_rank.cli.printing import table
 from online_rank.cli.reading import Reading, look
-from online_rank.cli.runs import names_of, read_runs
+from online_rank.cli.runs import names_of, ranked, read_runs
 from online_rank.metrics import OffPolicyValue
 from online_rank.preprocessing import RunFeatures
 from online_rank.rankers import ClickPerceptron, SwapRanker
 from online_rank.rankers.fixed import FixedRanker
 from online_rank.rankers.rules import FAST_SWAP_BEGINNING, rule_weights
-from online_rank.stream.write import write_run
 
 # How strongly a `ClickPerceptron` holds on to today's rule, in units of normalised scores.
 _STRENGTH = 3.0
@@ -40,7 +39,7 @@ def fuse_clicks(
     ValueError
         The log has no list of a query of the runs.
     """
-    refuse_outputs(written, [*files, log_file])
+    check_outputs([*files, log_file], **written._asdict())
     names = names_of(files)
     queries = {query.qid: query.runs for query in read_runs(files)}
     reading = Reading("list", "document", features=[], dry_run=dry_run)
@@ -66,22 +65,11 @@ def fuse_clicks(
     known = dict(zip(ranker.feature_names, ranker.served_weights.tolist(), strict=True))
     total = sum(map(abs, known.values())) or 1.0
     report["shares"] = {name: known[f"{name} {part}"] / total for name in names}
-    if written.out is not None:
-        write_run(written.out, {qid: _scores(model, runs) for qid, runs in queries.items()}, tag="online_rank")
-    if written.save is not None:
-        from online_rank.storage.files import save
-
-        save(model, written.save)
-    report["written"] = [path for path in written if path is not None]
+    report["written"] = written.write({qid: ranked(model, runs) for qid, runs in queries.items()}, model)
     if as_json:
         print(json.dumps(report))
     else:
         _print(report, settings)
-
-
-def _scores(model: Any, runs: Any) -> dict[str, float]:
-    scores = model.predict_one(runs)
-    return {document: scores[document] for document in sorted(scores, key=scores.__getitem__, reverse=True)}
 
 
 def _taught(model: Any, rule: str, log: ClickLog, queries: dict[str, Any], seen: Seen, shown: bool | None) -> dict[str, Any]:

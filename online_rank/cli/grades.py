@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from online_rank.cli.click_log import ClickLog, require_texts
-from online_rank.cli.files import refuse_overwriting
+from online_rank.cli.files import check_outputs
 from online_rank.cli.reading import look
 from online_rank.feedback import Judgement, Judgements, judgements
 from online_rank.feedback.judgements import LEAST
 from online_rank.stream.values import arrow
-from online_rank.support.progress import progress
+from online_rank.support.progress import counted
 
 
 def run(log: ClickLog, out: str | None, caps: Mapping[str, str | None], as_json: bool) -> None:
@@ -35,7 +35,7 @@ def run(log: ClickLog, out: str | None, caps: Mapping[str, str | None], as_json:
         look(log.reader([str(log.topic), *limits]))
     if out is None or not out.endswith((".csv", ".parquet")):
         raise ValueError(f"--out {out or 'FILE'}: give a name that ends in .csv or .parquet")
-    refuse_overwriting("--out", out, log.files)
+    check_outputs(log.files, out=out)
     read: Counter[str] = Counter()
     made = judgements(_lists(log, [*limits], read, False if as_json else None), examination=log.examination, caps=limits)
     rows = sorted(made.judged, key=lambda one: (str(one.query), -one.attraction))
@@ -78,9 +78,8 @@ def _cap(name: str, text: str) -> tuple[str, int]:
 def _lists(log: ClickLog, keys: list[str], read: Counter[str], shown: bool | None) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
     """The text of each query, the clicks, and the keys; `read` counts what is left out."""
     lists = log.reader([str(log.topic), *keys])
-    with progress("counting clicks", unit="lists", shown=shown) as bar:
-        number = 0
-        for number, (x, clicks) in enumerate(lists, start=1):
+    with counted(lists, "counting clicks", "lists", shown) as each:
+        for x, clicks in each:
             about = dict(x.context[0])
             text = about.pop(log.topic)
             if text is None:
@@ -88,8 +87,7 @@ def _lists(log: ClickLog, keys: list[str], read: Counter[str], shown: bool | Non
             else:
                 read.update(f"without {name}" for name, value in about.items() if value is None)
                 yield text, clicks, about
-            bar(number)
-    require_texts(log.topic, number, read["without a text"])
+    require_texts(log.topic, lists.n_lists, read["without a text"])
     read["late"] = lists.n_late
 
 

@@ -1,6 +1,5 @@
 """The options of commands, each declared once, in groups."""
 
-import sys
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, NamedTuple
@@ -9,6 +8,7 @@ import typer
 
 from online_rank.arguments import seconds_of
 from online_rank.cli.declaring import flag, is_given, shown, value
+from online_rank.cli.logs import say
 from online_rank.cli.reading import Reading
 from online_rank.measures.table import listed
 
@@ -100,7 +100,7 @@ class Output(NamedTuple):
     def warn(self, message: str) -> None:
         """Print a line on stderr, unless output is switched off."""
         if not self.quiet:
-            print(f"online-rank: {message}", file=sys.stderr)
+            say(message)
 
 
 # Fusion, and metrics.
@@ -122,6 +122,17 @@ class Written(NamedTuple):
 
     out: Out = None
     save: Save = None
+
+    def write(self, run: Mapping[str, Mapping[str, float]], model: Any) -> list[str]:
+        """Write both as far as they are wanted; returns the paths."""
+        from online_rank.cli.runs import write_run
+        from online_rank.storage.files import save
+
+        if self.out is not None:
+            write_run(self.out, run)
+        if self.save is not None:
+            save(model, self.save)
+        return [path for path in self if path is not None]
 
 
 #: How to count a query without relevant documents.

@@ -7,12 +7,8 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from online_rank.cli.reading import Reading
-from online_rank.cli.runs import queries_for
+from online_rank.cli.runs import queries_for, run_lines
 from online_rank.stream.reader import first_repeated
-from online_rank.stream.write import run_lines
-
-#: The last column of a run.
-TAG = "online_rank"
 
 
 def rank(path: str, source: Sequence[str], of_runs: bool, reading: Reading) -> None:
@@ -31,7 +27,7 @@ def rank(path: str, source: Sequence[str], of_runs: bool, reading: Reading) -> N
         if not rewritten and (rewritten := _word(qid, "") != qid):
             warnings.warn(f"query {qid!r}: white space separates the columns of a run: it is written as %20", stacklevel=2)
         scores = [*answer.values()] if isinstance(answer, dict) else answer
-        sys.stdout.write("".join(run_lines(_word(qid, str(n_queries)), names, scores, TAG)))
+        sys.stdout.write("".join(run_lines(_word(qid, str(n_queries)), names, scores)))
     if not n_queries:
         warnings.warn(f"{source[0]}: no queries to rank", stacklevel=2)
 

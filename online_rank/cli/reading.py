@@ -1,7 +1,6 @@
 """How the commands read files of queries."""
 
 import os
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from online_rank.cli.declaring import flag, value
+from online_rank.cli.logs import say
 
 #: If no ranking is better than another.
 NO_GRADES = (
@@ -86,7 +86,7 @@ class Reading(NamedTuple):
         """The queries of files for a model that has learned; prints which features they lack, and which the model lacks."""
         from online_rank import DeclaredFeatures
         from online_rank.base import steps_of
-        from online_rank.stream.plan import known_to, n_features_of
+        from online_rank.stream.plan import known_to, listed, n_features_of
 
         queries = self.queries(files, model, with_ids, graded)
         plan, known = queries.plan, known_to(model) or [str(i + 1) for i in range(n_features_of(model) or 0)]
@@ -132,12 +132,6 @@ def check_files(files: Sequence[str]) -> None:
             os.stat(file)
 
 
-def listed(names: Sequence[Any], most: int = 10) -> str:
-    """Names, or the first of many, in words."""
-    shown = ", ".join(map(str, names[:most]))
-    return f"{shown}, ... ({len(names) - most:,} more)" if len(names) > most else shown
-
-
 @contextmanager
 def warnings_as_lines(show: Callable[[str], None]) -> Iterator[None]:
     """Pass the text of warnings to `show`, each once, without their place in the code."""
@@ -156,4 +150,4 @@ def warnings_as_lines(show: Callable[[str], None]) -> Iterator[None]:
 
 def warned_on_stderr() -> Any:
     """A context that prints warnings as lines on stderr."""
-    return warnings_as_lines(lambda message: print(f"online-rank: {message}", file=sys.stderr))
+    return warnings_as_lines(say)

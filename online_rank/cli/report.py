@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import online_rank
-from online_rank import arguments, plot
+from online_rank import plot
 from online_rank.base import ranker_of, serving_ranker, serving_steps
 from online_rank.bounds import Certificate
 from online_rank.cli.printing import measured
@@ -90,10 +90,6 @@ class QueryLog:
     ----------
     measure
         Name of the measure.
-    window
-        Number of queries in the rolling mean.
-    kept
-        Number of worst, and of slowest, queries to keep.
 
     Examples
     --------
@@ -105,14 +101,13 @@ class QueryLog:
     ['b', 'a']
     """
 
-    def __init__(self, measure: str, *, window: int = 100, kept: int = 5) -> None:
-        arguments.integer("window", window, 1)
-        arguments.integer("kept", kept, 0)
+    #: Number of queries in the rolling mean; of the worst, and of the slowest, queries to keep.
+    window, kept = 100, 5
+
+    def __init__(self, measure: str) -> None:
         self.measure = measure
-        self.window = window
-        self.kept = kept
         self._metric: Any = metric(measure)
-        self._latest: deque[float] = deque(maxlen=window)
+        self._latest: deque[float] = deque(maxlen=self.window)
         self._seen: SeenQuery | None = None
         self._n_queries = 0
         self._ids: tuple[str, Sequence[str]] = ("", ())

@@ -1,5 +1,6 @@
 """TREC runs of several retrievers, as the commands for fused models take them."""
 
+import math
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,8 +12,9 @@ from online_rank.cli.reading import Reading, check_files, look_at_runs
 from online_rank.preprocessing import RunFeatures
 from online_rank.query import Runs
 from online_rank.query.names import in_nfc
+from online_rank.storage.files import write_atomically
 from online_rank.stream.trec import read_run
-from online_rank.support.progress import progress
+from online_rank.support.progress import counted
 
 #: What the rules are called; these names are taken.
 RULES = {"rrf": "reciprocal rank fusion", "minmax": "mean of min-max scores"}
@@ -42,17 +44,13 @@ def queries_for(
 
 
 def _queries_of_file(file: str, reading: Reading, model: Any, shown: bool | None) -> Iterator[tuple[str, Any, list[str]]]:
-    with (
-        reading.asked([file], model, with_ids=True, graded=False) as queries,
-        progress("ranking", shown=shown, part=lambda: queries.fraction) as show,
-    ):
+    with reading.asked([file], model, with_ids=True, graded=False) as queries, counted(queries, "ranking", shown=shown) as each:
         if not queries.is_letor and queries.plan.of("document") is None:
             warnings.warn(
                 "documents are numbered by their row within the query; name them with --document COLUMN", stacklevel=2
             )
-        for number, (X, _, qid, docids) in enumerate(queries, start=1):
+        for X, _, qid, docids in each:
             yield qid, X, docids
-            show(number)
 
 
 class FusedQuery(NamedTuple):
@@ -66,6 +64,48 @@ class FusedQuery(NamedTuple):
     def grades(self) -> dict[Any, int]:
         """The grades of the candidates; one that was not judged has 0."""
         return {document: self.judged.get(document, 0) for document in self.runs.ids}
+
+
+def ranked(model: Any, runs: Runs) -> dict[Any, float]:
+    """The scores of the documents of a query, best first."""
+    scores = model.predict_one(runs)
+    return {document: scores[document] for document in sorted(scores, key=scores.__getitem__, reverse=True)}
+
+
+def run_lines(qid: str, docids: Sequence[str], scores: Sequence[float]) -> list[str]:
+    r"""The lines of one query of a run, best score first; equal scores keep their order.
+
+    Examples
+    --------
+    >>> run_lines("q1", ["a", "b"], [0.5, 2.0])
+    ['q1 Q0 b 1 2.0 online_rank\n', 'q1 Q0 a 2 0.5 online_rank\n']
+    """
+    best_first = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
+    return [f"{qid} Q0 {docids[i]} {rank} {scores[i]!r} online_rank\n" for rank, i in enumerate(best_first, start=1)]
+
+
+def write_run(path: str, run: Mapping[str, Mapping[str, float]]) -> None:
+    """Write a run, `{qid: {docid: score}}`, with lines `qid Q0 docid rank score tag`, best score first.
+
+    Equal scores keep their order in `rank`; trec_eval orders them by document id. The file appears whole or not at all.
+
+    Raises
+    ------
+    ValueError
+        An id is empty or has blanks, which separate the columns, or a score is no finite number.
+    OSError
+        The file cannot be written, or is a device.
+    """
+    lines = []
+    for qid, scores in run.items():
+        for docid, score in scores.items():
+            for what, word in (("query", qid), ("document", docid)):
+                if len(str(word).split()) != 1:
+                    raise ValueError(f"the {what} {word!r:.60} is empty or has blanks, which separate the columns of a run")
+            if not math.isfinite(score):
+                raise ValueError(f"query {qid}: the score of document {docid} is {score}; it must be a finite number")
+        lines += run_lines(qid, [*scores], [*map(float, scores.values())])
+    write_atomically(path, "".join(lines).encode())
 
 
 def names_of(files: Sequence[str]) -> list[str]:

@@ -24,6 +24,7 @@ from online_rank.cli.positions import how_it_serves
 from online_rank.cli.service import say_where_it_goes_on
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.postgres import is_postgres
+from online_rank.support.lazy import needs
 
 #: The environment variable with the bearer token. Not an option, because all users of a machine can see command lines.
 TOKEN = "ONLINE_RANK_TOKEN"
@@ -38,14 +39,9 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 def make_app(make: Callable[[], RankingService], place: Place) -> Any:
     """The application; raises ImportError with advice when the extra is missing."""
-    try:
-        from online_rank.serving.http import RankingApp
+    with needs("the server", "serve"):
         from online_rank.serving.models import Models
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] not in ("starlette", "prometheus_client"):
-            raise
-        raise ImportError(f'the server needs {error.name}: pip install "online_rank[serve]"') from None
-    token, service = tokens(place.tokens), place.service
+    service = place.service
     models = Models(
         make,
         directory=service.checkpoint,
@@ -63,13 +59,16 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
     example = models.example()
     for line in how_it_serves(example, [*((example.plan and example.plan.events) or {})]):
         say(line)
-    return RankingApp(
-        models,
-        key=place.key,
-        token=token,
-        local_only=place.host in _LOOPBACK and token is None,
-        limits=limits(place),
-    )
+    return _over(models, place)
+
+
+def _over(models: Any, place: Place) -> Any:
+    """The application over the models of a server or of a reader."""
+    with needs("the server", "serve"):
+        from online_rank.serving.http import RankingApp
+    token = tokens(place.tokens)
+    local_only = place.host in _LOOPBACK and token is None
+    return RankingApp(models, key=place.key, token=token, local_only=local_only, limits=limits(place))
 
 
 def limits(place: Place) -> Any:
@@ -84,12 +83,8 @@ def serve(make: Callable[[], RankingService], place: Place, started: Callable[[A
 
     `started` is called with the application.
     """
-    try:
+    with needs("the server", "serve"):
         from online_rank.serving.server import EventLoop, listening_sockets, server
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] not in ("httptools", "uvicorn"):
-            raise
-        raise ImportError(f'the server needs {error.name}: pip install "online_rank[serve]"') from None
 
     # Before kernels are compiled, which may take a minute, so that a port in use is reported at once.
     sockets = listening_sockets(place.host, place.port, shared=bool(place.readers) or SHARED in os.environ)
@@ -166,11 +161,9 @@ def _address(host: str, port: int) -> str:
 
 def _app(make: Callable[[], RankingService], place: Place, address: str) -> Any:
     """The application: of a server, of one that waits until it leads, or of a reader."""
-    given = tokens(place.tokens)
-    if given is None and place.host not in _LOOPBACK:
+    if tokens(place.tokens) is None and place.host not in _LOOPBACK:
         say(f"{TOKEN} is not set: anyone who can reach {place.host} can teach the model", logging.WARNING)
     if place.reads_from is not None:
-        from online_rank.serving.http import RankingApp
         from online_rank.serving.readers import ReaderModels
 
         admins = tokens_by_role(place.tokens)["admin"]
@@ -179,8 +172,7 @@ def _app(make: Callable[[], RankingService], place: Place, address: str) -> Any:
         models = ReaderModels(
             place.reads_from, name=name, key=place.key, token=token, cache=place.cache, max_open=place.max_models
         )
-        local_only = place.host in _LOOPBACK and given is None
-        return RankingApp(models, key=place.key, token=given, local_only=local_only, limits=limits(place))
+        return _over(models, place)
     _warm(make())
     if is_postgres(place.service.checkpoint):
         from online_rank.serving.leading import LeadingApp

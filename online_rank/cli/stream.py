@@ -10,24 +10,20 @@ from typing import Any
 import msgspec
 
 from online_rank.arguments import seconds_of
-from online_rank.cli.files import refuse_overwriting
+from online_rank.cli.files import check_outputs
 from online_rank.cli.logs import say
 from online_rank.cli.options import Service
 from online_rank.cli.service import say_where_it_goes_on
 from online_rank.serving.durable import DurableService
 from online_rank.serving.protocol import Outcome, RankingService
-from online_rank.storage.files import require_replaceable, save
+from online_rank.storage.files import save
 
 _CHUNK = 1 << 18
 
 
 def run(service: RankingService, options: Service, place: str | None, max_request: int = 1 << 22) -> None:
     """Serve until the input ends, then write the model to `place`; a longer line than `max_request` is refused."""
-    for option, written in (("--save", place), ("--checkpoint", options.checkpoint)):
-        if written is not None:
-            refuse_overwriting(option, written, [])
-    if place is not None:
-        require_replaceable(place)  # Now rather than after everything is learned.
+    check_outputs([], save=place, checkpoint=options.checkpoint)
     sys.stdout.flush()
     remember = seconds_of(options.remember, "--remember")
     durable = DurableService(service, options.checkpoint, options.every, options.replace_model, remember)

@@ -17,14 +17,14 @@ from online_rank.bounds import certificate_of
 from online_rank.bounds.account_run import keeps_account
 from online_rank.cli.advice import LOOKED_AT, advice
 from online_rank.cli.evaluate import measure_files
-from online_rank.cli.files import behind, declared, histories_of, refuse_overwriting
+from online_rank.cli.files import behind, check_outputs, declared, histories_of
 from online_rank.cli.options import Checkpoints, Measuring, Output
 from online_rank.cli.printing import RANDOM, measured, table
 from online_rank.cli.reading import NO_GRADES, warnings_as_lines
 from online_rank.cli.settings import Made, Settings
 from online_rank.evaluate import Trace, progressive
 from online_rank.storage.checkpoint import CheckpointDirectory
-from online_rank.storage.files import require_replaceable, save
+from online_rank.storage.files import save
 from online_rank.storage.folder import CheckpointError
 from online_rank.stream.plan import n_features_of
 from online_rank.support.progress import progress
@@ -108,11 +108,7 @@ def _check(settings: Settings, checkpoints: Checkpoints, output: Output) -> None
     """Check what can be checked before anything is read."""
     settings.check()
     read = [*settings.files, *settings.test]
-    for option, place in (("--save", output.save), ("--report", output.report), ("--checkpoint", checkpoints.checkpoint)):
-        if place is not None:
-            refuse_overwriting(option, place, read)
-    if output.save is not None:
-        require_replaceable(output.save)
+    check_outputs(read, save=output.save, report=output.report, checkpoint=checkpoints.checkpoint)
 
 
 def _untaught(settings: Settings, source: Any, blank: Any, output: Output, shown: bool | None) -> Any:

@@ -102,8 +102,7 @@ class Repeated:
         """The learning curve of a model, at the numbers of queries that the traces of all seeds have."""
         from scipy import stats
 
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level is {level}; it must be a number between 0 and 1")
+        arguments.number("level", level, above=0.0, below=1.0)
         name, n = metric or self.metrics[0], len(self.seeds)
         columns = [trace.columns for trace in self.traces[model]]
         queries = functools.reduce(np.intersect1d, (each["query"] for each in columns))

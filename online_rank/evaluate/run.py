@@ -119,8 +119,9 @@ def progressive(
     first, first_model, first_metrics = traces[name], models[name], measured[name]
     with contextlib.ExitStack() as stack:
         directory = None if checkpoint is None else stack.enter_context(CheckpointDirectory(checkpoint))
+        run = {"model": first_model, "metrics": first_metrics, "trace": first}
         if directory is not None:
-            _go_on(directory, first_model, first_metrics, first)
+            _go_on(directory, run)
         queries = itertools.islice(stream, first.n_queries, None) if first.n_queries else stream
         total = len(stream) if isinstance(stream, Sized) else getattr(stream, "n_queries", None)
         read = partial(getattr, stream, "fraction", None)
@@ -146,12 +147,12 @@ def progressive(
                 trace.elapsed += now - clock
             clock = now
             if directory is not None and first.n_queries % between == 0:
-                directory.write(_state(first_model, first_metrics, first))
+                directory.write(run)
             show(first.n_queries, None if several else lambda: first.values)
             if watch is not None:
                 watch(comparison or first)
         if directory is not None:
-            directory.write(_state(first_model, first_metrics, first))
+            directory.write(run)
     return comparison or first
 
 
@@ -189,21 +190,17 @@ def _lesson(item: Any) -> tuple[Any, Any, Mapping[str, Any]]:
     raise TypeError(f'stream: an item is {what}; it is a tuple (x, y), or (x, y, arguments) with a dict such as {{"w": 2.0}}')
 
 
-def _state(model: Any, metrics: dict[str, Any], trace: Trace) -> dict[str, Any]:
-    return {"model": model, "metrics": metrics, "trace": trace}
-
-
-def _go_on(directory: CheckpointDirectory, model: Any, metrics: dict[str, Any], trace: Trace) -> None:
-    """Restore model, metrics and trace from the checkpoint, if the directory holds one."""
+def _go_on(directory: CheckpointDirectory, run: dict[str, Any]) -> None:
+    """Restore model, metrics and trace of a run from the checkpoint, if the directory holds one."""
     saved = directory.read()
     if saved is None:
         return
-    for name, given in (("model", model), ("metrics", metrics), ("trace", trace)):
+    for name, given in run.items():
         if not isinstance(saved, dict) or settings_of(saved.get(name)) != settings_of(given):
             raise CheckpointError(f"{directory.path} holds the checkpoint of another run: its {name} has other parameters")
-    for given, before in ((model, saved["model"]), (trace, saved["trace"])):
-        adopt(given, before)
-    for name, metric in metrics.items():
+    for name in ("model", "trace"):
+        adopt(run[name], saved[name])
+    for name, metric in run["metrics"].items():
         adopt(metric, saved["metrics"][name])
 
 

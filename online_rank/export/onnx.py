@@ -8,6 +8,7 @@ import numpy as np
 from online_rank.base.form import Blend, Curves, Form, InQuery, Linear, Network, Scale, Take, Tree, Trees, sources_of
 from online_rank.export.normal import NORMAL_MIDDLE, NORMAL_SPLIT, NORMAL_TAIL
 from online_rank.export.reading import Names, prepared
+from online_rank.support.lazy import needs
 
 #: Version of the operator set; the newest that all runtimes of recent years support.
 _OPSET = 17
@@ -118,10 +119,8 @@ def to_onnx_bytes(model: Any, *, name: str = "online_rank", names: Names = None)
 
 
 def _onnx() -> tuple[Any, Any, Any]:
-    try:
+    with needs("export to ONNX", "onnx"):
         from onnx import checker, helper, numpy_helper
-    except ImportError:
-        raise ImportError('export to ONNX needs onnx: pip install "online_rank[onnx]"') from None
     return helper, numpy_helper, checker
 
 

@@ -105,36 +105,32 @@ class Impression:
             raise TypeError(f"newcomer is {self.newcomer!r}; it is True or False")
         if self.newcomer and not (self.logits is not None and self.propensities is not None and self.order and self.held_back):
             raise ValueError("newcomer goes with logits, propensities and held_back: the document whose place it took")
-        if self.logits is not None:
-            object.__setattr__(self, "logits", _floats("logits", self.logits))
-            self._require_one_each("logits", len(self.drawn))
+        n = len(self.order)
+        for name, convert, count in (
+            ("logits", _floats, len(self.drawn)),
+            ("teams", _names, n),
+            ("positions", _positions, n),
+            ("propensities", _floats, n),
+            ("placements", _floats, n),
+        ):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, values := convert(name, getattr(self, name)))
+                if len(values) != count:
+                    raise ValueError(f"{name} has {len(values)} values for {count} documents")
         if self.rest is not None and (self.logits is None or not math.isfinite(self.rest)):
             raise ValueError(f"rest is {self.rest}; it is a finite number and comes with logits, or None")
         if self.pairs_from is not None and (self.pairs_from not in (0, 1) or self.logits is not None):
             raise ValueError(f"pairs_from is {self.pairs_from}; it is 0 or 1 for a ranking without logits, or None")
         if self.held_back and self.logits is None and self.pairs_from is None:
             raise ValueError("held_back goes with logits or pairs_from: other documents cannot be compared")
-        if self.teams is not None:
-            object.__setattr__(self, "teams", _names("teams", self.teams))
-            self._require_one_each("teams", len(self.order))
-        if self.positions is not None:
-            object.__setattr__(self, "positions", _positions(self.positions))
-            self._require_one_each("positions", len(self.order))
         for name in ("propensities", "placements"):
-            if getattr(self, name) is not None:
-                values = _floats(name, getattr(self, name))
-                object.__setattr__(self, name, values)
-                self._require_one_each(name, len(self.order))
-                if values and not 0.0 < min(values) <= max(values) <= 1.0:
-                    wrong = next(value for value in values if not 0.0 < value <= 1.0)
-                    raise ValueError(f"{name} has {wrong}; it is one probability > 0 a document")
+            values = getattr(self, name) or ()
+            if values and not 0.0 < min(values) <= max(values) <= 1.0:
+                wrong = next(value for value in values if not 0.0 < value <= 1.0)
+                raise ValueError(f"{name} has {wrong}; it is one probability > 0 a document")
         if self.kept is not None:
             arguments.number("kept", self.kept, 0.0, 1.0)
             object.__setattr__(self, "kept", float(self.kept))  # also where a policy computed it with NumPy: files have numbers
-
-    def _require_one_each(self, name: str, n: int) -> None:
-        if len(getattr(self, name)) != n:
-            raise ValueError(f"{name} has {len(getattr(self, name))} values for {n} documents")
 
     @classmethod
     def shuffled(
@@ -314,16 +310,16 @@ def _pinned(values: Any) -> tuple[tuple[int, Hashable], ...]:
     return tuple([(int(place), document) for place, document in values])
 
 
-def _positions(values: Any) -> tuple[int, ...]:
+def _positions(name: str, values: Any) -> tuple[int, ...]:
     """Positions on a page, from 1, rising."""
     if isinstance(values, np.ndarray):
         values = values.tolist()
     if not isinstance(values, list | tuple):
-        raise TypeError(f"positions is {str(values)[:80]}; it is one integer >= 1 a document")
+        raise TypeError(f"{name} is {str(values)[:80]}; it is one integer >= 1 a document")
     for value in values:
-        arguments.integer("positions", value, 1)
+        arguments.integer(name, value, 1)
     if any(b <= a for a, b in itertools.pairwise(values)):
-        raise ValueError(f"positions is {str(values)[:80]}; they rise from document to document")
+        raise ValueError(f"{name} is {str(values)[:80]}; they rise from document to document")
     return tuple(map(int, values))
 
 

@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank.intervals.losses import Interval
 from online_rank.intervals.paired import Difference
 
@@ -80,8 +81,7 @@ def mean_interval(values: Sequence[float] | np.ndarray, *, level: float = 0.95, 
     low = -1.0 if differences else 0.0
     if x.ndim != 1 or not ((x >= low) & (x <= 1.0)).all():
         raise ValueError(f"values must be a vector of numbers from {low:g} to 1")
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level is {level}; it must be a number between 0 and 1")
+    arguments.number("level", level, above=0.0, below=1.0)
     x = (x - low) / (1.0 - low)
     target = -math.log((1.0 - level) / 2.0)
     limits: Any = np.array([_lower_limit(x, target), 1.0 - _lower_limit(1.0 - x, target)])

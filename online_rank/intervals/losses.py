@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank._kernels.codes import AP
 from online_rank._kernels.intervals import radius
 from online_rank.measures.learned import TIES, AnyMeasure, as_scores, gains, query_values
@@ -147,8 +148,7 @@ class LossInterval:
         return min(1.0, self.mean + radius) if self.n else 1.0
 
     def _half_width(self, level: float) -> float:
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level is {level}; it must be a probability between 0 and 1")
+        arguments.number("level", level, above=0.0, below=1.0)
         return largest_deviation(float(self.sums[2]), 1.0 - level) / max(1.0, float(self.sums[0]))
 
 

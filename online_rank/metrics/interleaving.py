@@ -14,7 +14,7 @@ from online_rank.intervals import Interval, LossInterval
 
 
 class _Votes(base.Base):
-    """Counts votes of impressions, numbers from 0 to 1."""
+    """Counts votes of impressions, numbers from 0 to 1: 1 for ranker b, 0 for a."""
 
     _schema = Schema(_sums=Array(3, low=0.0))
 
@@ -25,6 +25,13 @@ class _Votes(base.Base):
     def n(self) -> int:
         """Number of impressions counted."""
         return self._account.n
+
+    def interval(self, level: float = 0.95) -> Interval:
+        """Interval for the mean expected vote over the impressions, valid at all times with probability `level`.
+
+        1/2 means that users see no difference; b is better if the lower limit is above it.
+        """
+        return self._account.interval(level)
 
     @property
     def _account(self) -> LossInterval:
@@ -114,14 +121,6 @@ class TeamDraft(_Votes):
     def get(self) -> float:
         """The share of impressions in which b was preferred, minus the share for a: from -1 to 1; 0 before the first."""
         return 2.0 * self._account.mean - 1.0 if self.n else 0.0
-
-    def interval(self, level: float = 0.95) -> Interval:
-        """Interval for the mean of P(b preferred) + P(neither)/2 over the impressions, valid at all times with probability
-        `level`.
-
-        1/2 means that users see no difference; b is better if the lower limit is above it.
-        """
-        return self._account.interval(level)
 
 
 def draft(rankings: Mapping[Any, Sequence[Hashable]], k: int | None, rng: np.random.Generator) -> Impression:

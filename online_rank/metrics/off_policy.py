@@ -75,7 +75,8 @@ class OffPolicyValue(base.Base):
             arguments.number("weights", weight, 0.0)
         if not math.isclose(math.fsum(weights), 1.0, abs_tol=1e-9):
             raise ValueError(f"weights is {weights!r}; it is one number >= 0 a position, which add up to 1")
-        self.weights = weights
+        # A list could change while rankings are counted.
+        self.weights = tuple(weights)
         # By position: sums of W, W^2 and W c.
         self._places = np.zeros((len(weights), 3))
         # Of X and X': number, sum, and v.
@@ -296,9 +297,3 @@ class SwapComparison(_Votes):
     def get(self) -> float:
         """Mean of D_t: above 0 if B puts clicked documents higher; 0 before the first impression."""
         return (2.0 * self._account.mean - 1.0) * (self.k // 2) * (self.k - self.k // 2) if self.n else 0.0
-
-    def interval(self, level: float = 0.95) -> Interval:
-        """Interval for the mean expected count, valid at all times with probability `level`; B is better if it lies above
-        1/2.
-        """
-        return self._account.interval(level)

@@ -7,8 +7,7 @@ of colour vision can distinguish them; lines are labelled directly, without a le
 
 from online_rank.plot.additive import curves
 from online_rank.plot.bars import certificate, explanation, importance, weights
-from online_rank.plot.losses import LossCurve, bands, loss, trace
-from online_rank.plot.served import served_loss
+from online_rank.plot.losses import LossCurve, bands, loss, served_loss, trace
 
 __all__ = [
     "LossCurve",

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from online_rank.support.lazy import needs
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -24,10 +26,8 @@ def new_axes(height: float = SIZE[1]) -> "Axes":
     ImportError
         matplotlib is missing; the message says how to install it.
     """
-    try:
+    with needs("a picture", "plot"):
         from matplotlib import pyplot
-    except ImportError:
-        raise ImportError('pictures need matplotlib: pip install "online_rank[plot]"') from None
     _, ax = pyplot.subplots(figsize=(SIZE[0], height), dpi=100, layout="constrained", facecolor="white")
     return ax
 
@@ -53,22 +53,10 @@ def _tick(value: float, _: float) -> str:
     return f"{value:,.10g}"
 
 
-def logarithmic_axes(ax: "Axes", y: bool = True) -> None:
-    """Make both axes logarithmic, with ticks only at powers of ten and numbers in full."""
-    ax.set_xscale("log")
-    if y:
-        ax.set_yscale("log")
-    for axis in (ax.xaxis, ax.yaxis) if y else (ax.xaxis,):
-        axis.set_major_formatter(_tick)
-        axis.set_minor_formatter(lambda value, _: "")
-        axis.set_tick_params(which="minor", length=0)
-
-
-def lines(ax: "Axes", curves: Mapping[str, Any], dashed: Sequence[str] = (), marker: str = "") -> None:
+def lines(ax: "Axes", curves: Mapping[str, Any], dashed: Sequence[str] = ()) -> None:
     """Draw one line for each curve, with the colours in order; some dashed."""
     for (name, (x, y)), colour in zip(curves.items(), itertools.cycle(COLOURS), strict=False):
-        ax.plot(x, y, color=colour, linewidth=1.8, linestyle=(0, (4, 1.5)) if name in dashed else "-", marker=marker,
-                markersize=4, label=name)  # fmt: skip
+        ax.plot(x, y, color=colour, linewidth=1.8, linestyle=(0, (4, 1.5)) if name in dashed else "-", label=name)
 
 
 def scale_to_settled(ax: "Axes", curves: Mapping[str, Any]) -> None:

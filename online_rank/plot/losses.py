@@ -2,19 +2,17 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from online_rank.bounds import LossTracker
 from online_rank.evaluate import Repeated, Trace
-from online_rank.plot._style import FONT, GREY, lines, logarithmic_axes, name_lines, scale_to_settled, styled
+from online_rank.intervals import Interval
+from online_rank.plot._style import COLOURS, FONT, GREY, lines, name_lines, scale_to_settled, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-#: The positions of measurements, and their values.
-Curve: TypeAlias = tuple[Sequence[float] | np.ndarray, Sequence[float] | np.ndarray]
 
 #: A `LossCurve` records whenever the number of queries has grown by this factor: about 1000 records for a million queries.
 _SPACING = 1.01
@@ -209,53 +207,57 @@ def loss(curve: LossCurve | Trace, *, bounds: Sequence[str] | None = None, ax: "
     statements = {} if isinstance(curve, Trace) else curve.statements
     drawn |= {name: statements.get(name, name) for name in bounds}
     curves = {label: (columns["queries"], columns[name]) for name, label in drawn.items()}
-    allowed = {drawn[name]: curves.pop(drawn[name]) for name in bounds}
-    return losses(curves, bounds=allowed, ax=ax)
+    ax = styled(ax, "queries", "cumulative loss")
+    lines(ax, curves, dashed=[drawn[name] for name in bounds])
+    top = max(float(y[-1]) for _, y in curves.values()) or 1.0
+    ax.set_ylim(-0.04 * top, 1.06 * top)
+    name_lines(ax, curves)
+    return ax
 
 
-def losses(
-    curves: Mapping[str, Curve],
-    *,
-    bounds: Mapping[str, Curve] | None = None,
-    x_label: str = "queries",
-    logarithmic: bool = False,
-    ax: "Axes | None" = None,
-) -> "Axes":
-    """Cumulative losses as lines, and bounds as dashed lines, each with its name and last value.
+def served_loss(intervals: Sequence[Interval], *, ax: "Axes | None" = None) -> "Axes":
+    """The running mean of served losses as a line, and the interval around the expected one as a band.
 
     Parameters
     ----------
-    curves
-        By name, the positions of the measurements, ascending, and the losses.
-    bounds
-        The same for the bounds.
-    x_label
-        Label of the x axis.
-    logarithmic
-        Whether both axes are logarithmic, for losses and bounds that are orders of magnitude apart.
+    intervals
+        Intervals from `LossInterval.interval` at successive times.
     ax
         Axes to draw on.
 
     Raises
     ------
     ValueError
-        There is nothing to draw.
+        There is no interval of any loss.
 
     Examples
     --------
-    >>> ax = losses({"loss": ([1, 2, 3], [0.5, 0.8, 0.9])}, bounds={"bound": ([1, 2, 3], [1.0, 1.4, 1.7])})
-    >>> [text.get_text() for text in ax.texts]
-    ['loss: 0.900', 'bound: 1.7']
+    >>> from online_rank import plot
+    >>> from online_rank.intervals import LossInterval
+    >>> served, intervals = LossInterval(), []
+    >>> for t in range(100):
+    ...     served.update(0.3)
+    ...     intervals.append(served.interval())
+    >>> [text.get_text() for text in plot.served_loss(intervals).texts]
+    ['95 % lower limit: 0.247', 'mean: 0.300', '95 % upper limit: 0.353']
     """
-    drawn = {**curves, **(bounds or {})}
-    if not drawn or not all(len(x) for x, _ in drawn.values()):
-        raise ValueError("there is nothing to draw: no losses, or a curve without points")
-    ax = styled(ax, x_label, "cumulative loss")
-    lines(ax, drawn, dashed=tuple(bounds or ()))
-    if logarithmic:
-        logarithmic_axes(ax)
-    else:
-        top = max(float(y[-1]) for _, y in drawn.values()) or 1.0
-        ax.set_ylim(-0.04 * top, 1.06 * top)
-    name_lines(ax, drawn)
+    shown = [interval for interval in intervals if interval.n]
+    if not shown:
+        raise ValueError("there is nothing to draw: no interval of a loss")
+    ax = styled(ax, "queries with two grades", "mean served loss")
+    n = [interval.n for interval in shown]
+    level = f"{100 * shown[-1].level:g} %"
+    curves = {
+        "mean": (n, [interval.mean for interval in shown]),
+        f"{level} upper limit": (n, [interval.upper for interval in shown]),
+        f"{level} lower limit": (n, [interval.lower for interval in shown]),
+    }
+    (_, mean), (_, upper), (_, lower) = curves.values()
+    ax.fill_between(n, lower, upper, color=COLOURS[0], alpha=0.15, linewidth=0)
+    ax.plot(n, mean, color=COLOURS[0], linewidth=1.8)
+    ax.set_ylim(0.0, 1.0)
+    name_lines(ax, curves)
+    # The band, the line and their labels have one colour.
+    for text in ax.texts:
+        text.set_color(COLOURS[0])
     return ax

@@ -115,8 +115,10 @@ class History(KeyTable):
         max_keys: int = 100_000,
     ) -> None:
         super().__init__()
-        self._names = (by,) if isinstance(by, str) else by
-        arguments.names("by", self._names, "names")
+        names = (by,) if isinstance(by, str) else by
+        arguments.names("by", names, "names")
+        # A list could change after keys were made of it.
+        self._names = tuple(names)
         if isinstance(half_life, str):
             self._period = arguments.seconds_of(half_life, "half_life")
         else:
@@ -129,7 +131,7 @@ class History(KeyTable):
             raise ValueError(f"examination is {examination!r:.60}; it is one probability for each place")
         arguments.number("prior", prior, above=0.0)
         arguments.integer("max_keys", max_keys, 1)
-        self.by = by
+        self.by = by if isinstance(by, str) else self._names
         self.half_life = half_life
         self.examination = examination
         self.prior = prior
@@ -137,7 +139,7 @@ class History(KeyTable):
         self._theta = theta.astype(np.float64)
         self._adds = tuple(f"{'+'.join(self._names)} {half_life} {what}" for what in ("impressions", "rate", "age"))
         #: Under which its values wait with a query.
-        self._label = json.dumps([by, half_life, None if examination is None else [*examination], prior])
+        self._label = json.dumps([self.by, half_life, None if examination is None else [*examination], prior])
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from online_rank.base.lock import locked
 from online_rank.measures.learned import discounts
 from online_rank.query import Block
 from online_rank.rankers.averaged import AveragedRanker, averaging
+from online_rank.support.lazy import needs
 from online_rank.surrogates.own import resolve
 
 #: A module is called with other parameters by swapping them in temporarily, so only one thread may do so at a time.
@@ -293,10 +294,8 @@ class TorchRanker(AveragedRanker):
 
 
 def _torch() -> Any:
-    try:
+    with needs("TorchRanker", "torch"):
         import torch
-    except ImportError:
-        raise ImportError('TorchRanker needs torch: pip install "online_rank[torch]"') from None
     return torch
 
 

@@ -21,7 +21,8 @@ from online_rank.serving.stored_times import set_back
 from online_rank.storage.folder import CheckpointError
 from online_rank.storage.generations import taken
 from online_rank.storage.places import opened, saved_in
-from online_rank.storage.store import Change, Generation, SavedState, StateStore
+from online_rank.storage.saved import Saved
+from online_rank.storage.store import Change, Generation, StateStore
 
 _log = logging.getLogger("online_rank.serving")
 
@@ -353,7 +354,7 @@ def _places(text: str) -> tuple[int, int]:
     return number % _BITS, number // _BITS % _BITS
 
 
-def _restored(saved: SavedState, store: str, see: Callable[[str], None] = lambda _: None) -> RankingService:
+def _restored(saved: Saved, store: str, see: Callable[[str], None] = lambda _: None) -> RankingService:
     """The saved service, with the changes since its generation; `store` is named in messages, `see` gets learned ids."""
     service = saved.value
     if not isinstance(service, RankingService):

@@ -21,12 +21,12 @@ _DIGEST_SIZE = 64
 _MOST = 2**32 - 1
 
 
-class ArchiveError(ValueError):
-    """Bytes are not an archive that `write_archive` wrote, or cannot become one."""
+class ModelFileError(ValueError):
+    """A file is not a model that this version of online_rank can restore; the message gives the reason."""
 
 
 def write_archive(members: Iterable[tuple[str, bytes]]) -> bytes:
-    """The archive of members, each a name and its content. Raises ArchiveError when it would be larger than 4 GiB."""
+    """The archive of members, each a name and its content. Raises ModelFileError when it would be larger than 4 GiB."""
     pieces: list[bytes] = []
     directory: list[bytes] = []
     offset = 0
@@ -43,35 +43,35 @@ def write_archive(members: Iterable[tuple[str, bytes]]) -> bytes:
 
 
 def read_archive(content: bytes) -> list[tuple[str, memoryview]]:
-    """The members of an archive, as views of its bytes. Raises ArchiveError."""
+    """The members of an archive, as views of its bytes. Raises ModelFileError."""
     view = memoryview(content)
     if not content.startswith(b"PK\x03\x04"):
-        raise ArchiveError("not a model file of online_rank" if content else "the file is empty")
+        raise ModelFileError("not a model file of online_rank" if content else "the file is empty")
     if hashlib.sha256(view[:-_DIGEST_SIZE]).hexdigest().encode() != content[-_DIGEST_SIZE:]:
-        raise ArchiveError("the file is damaged or cut short (its checksum is wrong), or was not written by online_rank")
+        raise ModelFileError("the file is damaged or cut short (its checksum is wrong), or was not written by online_rank")
     members, directory = [], []
     offset = 0
     while content.startswith(b"PK\x03\x04", offset):
         if len(content) < offset + _LOCAL.size:
-            raise ArchiveError("the archive is malformed: it ends within a member")
+            raise ModelFileError("the archive is malformed: it ends within a member")
         *_, size, _, name_size, _ = _LOCAL.unpack_from(content, offset)
         start = offset + _LOCAL.size + name_size
         name, data = bytes(view[offset + _LOCAL.size : start]), view[start : start + size]
         local, central = _entries(name, data, offset)
         if len(data) != size or local != view[offset:start]:
-            raise ArchiveError(f"the archive is malformed: its member {name[:40]!r} is not stored as online_rank stores it")
+            raise ModelFileError(f"the archive is malformed: its member {name[:40]!r} is not stored as online_rank stores it")
         members.append((name.decode("latin-1"), data))
         directory.append(central)
         offset = start + size
     if b"".join(_closing(directory, offset)) != view[offset:-_DIGEST_SIZE]:
-        raise ArchiveError("the archive is malformed: its directory does not match its members")
+        raise ModelFileError("the archive is malformed: its directory does not match its members")
     return members
 
 
 def _entries(name: bytes, data: bytes | memoryview, offset: int) -> tuple[bytes, bytes]:
     """The header of a member, and its entry in the directory."""
     if offset + len(data) > _MOST:
-        raise ArchiveError("a model file can hold at most 4 GiB")
+        raise ModelFileError("a model file can hold at most 4 GiB")
     common = (_VERSION, 0, 0, 0, _DATE, zlib.crc32(data), len(data), len(data), len(name), 0)
     local = _LOCAL.pack(b"PK\x03\x04", *common) + name
     return local, _CENTRAL.pack(b"PK\x01\x02", _UNIX_VERSION, *common, 0, 0, 0, _MODE, offset) + name
@@ -81,5 +81,5 @@ def _closing(directory: list[bytes], offset: int) -> list[bytes]:
     """The directory and the end record; the digest follows as the comment."""
     size, count = sum(map(len, directory)), len(directory)
     if count > 65_535:
-        raise ArchiveError("a model file can hold at most 65,534 arrays")
+        raise ModelFileError("a model file can hold at most 65,534 arrays")
     return [*directory, _END.pack(b"PK\x05\x06", 0, 0, count, count, size, offset, _DIGEST_SIZE)]

@@ -27,9 +27,9 @@ import numpy as np
 from online_rank import __version__, arguments
 from online_rank.base.schema import StateError
 from online_rank.limits import FORMAT_VERSION
-from online_rank.storage.archive import ArchiveError, read_archive, write_archive
+from online_rank.storage.archive import ModelFileError, read_archive, write_archive
 from online_rank.storage.folder import sync_directory
-from online_rank.storage.tree import Packed, pack, unpack
+from online_rank.storage.tree import pack, unpack
 
 _FORMAT = "online_rank"
 _HEADER = "header.json"
@@ -39,10 +39,6 @@ _HEADER_ROOM = 32 << 20
 
 #: Largest size of the header of an array.
 _NPY_HEADER = 10_240
-
-
-class ModelFileError(ValueError):
-    """A file is not a model that this version of online_rank can restore; the message gives the reason."""
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
@@ -131,12 +127,6 @@ def to_bytes(value: Any) -> bytes:
     return write_archive(members)
 
 
-def from_bytes(content: bytes) -> Any:
-    """The inverse of `to_bytes`. Raises ModelFileError."""
-    with _faults_of_files():
-        return _from_bytes(content)
-
-
 @contextlib.contextmanager
 def _faults_of_files() -> Iterator[None]:
     """Raise all that goes wrong as ModelFileError: what reads a file of somebody else may fail in any way."""
@@ -144,7 +134,7 @@ def _faults_of_files() -> Iterator[None]:
         yield
     except ModelFileError:
         raise
-    except (ArchiveError, StateError) as error:
+    except StateError as error:
         raise ModelFileError(str(error)) from None
     except MemoryError:
         raise ModelFileError("the model needs more memory than there is") from None
@@ -152,7 +142,9 @@ def _faults_of_files() -> Iterator[None]:
         raise ModelFileError(f"it cannot be read: {type(error).__name__}: {error}") from error
 
 
-def _from_bytes(content: bytes) -> Any:
+@_faults_of_files()
+def from_bytes(content: bytes) -> Any:
+    """The inverse of `to_bytes`. Raises ModelFileError."""
     members = read_archive(content)
     if not members or members[0][0] != _HEADER:
         raise ModelFileError("it has no header, so it is not a model file of online_rank")
@@ -174,14 +166,14 @@ def described(value: Any, held: contextlib.ExitStack, checked: bool = True) -> t
     return text, arrays
 
 
+@_faults_of_files()
 def restored(header: bytes, arrays: list[np.ndarray]) -> Any:
     """The inverse of `described`. Raises ModelFileError."""
-    with _faults_of_files():
-        fields = _read_header(header)
-        try:
-            return unpack(Packed(fields["object"], arrays, fields.get("strings") is True))
-        except StateError as error:
-            raise ModelFileError(f"{error} (online_rank {_writer(fields)} wrote it; this is {__version__})") from None
+    fields = _read_header(header)
+    try:
+        return unpack(fields["object"], arrays, fields.get("strings") is True)
+    except StateError as error:
+        raise ModelFileError(f"{error} (online_rank {_writer(fields)} wrote it; this is {__version__})") from None
 
 
 def _writer(header: dict[str, Any]) -> str:

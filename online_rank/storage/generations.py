@@ -35,13 +35,6 @@ class Snapshot(NamedTuple):
     arrays: list[np.ndarray]
 
 
-class Pieces(NamedTuple):
-    """A snapshot in pieces: its manifest, and the pieces by digest."""
-
-    manifest: bytes
-    contents: dict[bytes, memoryview]
-
-
 def taken(value: Any) -> Snapshot:
     """Take a snapshot. Raises TypeError for objects that cannot be saved.
 
@@ -52,8 +45,8 @@ def taken(value: Any) -> Snapshot:
         return Snapshot(header, [np.array(array, order="C") for array in arrays])
 
 
-def pieces_of(snapshot: Snapshot) -> Pieces:
-    """A snapshot in pieces."""
+def pieces_of(snapshot: Snapshot) -> tuple[bytes, dict[bytes, memoryview]]:
+    """A snapshot in pieces: its manifest, and the pieces by digest."""
     contents: dict[bytes, memoryview] = {}
 
     def cut(data: memoryview) -> list[str]:
@@ -66,7 +59,7 @@ def pieces_of(snapshot: Snapshot) -> Pieces:
 
     arrays = [[array.dtype.str, array.shape, cut(array.reshape(-1).view(np.uint8).data)] for array in snapshot.arrays]
     manifest = {"format": FORMAT_VERSION, "header": cut(memoryview(snapshot.header)), "arrays": arrays}
-    return Pieces(json.dumps(manifest, separators=(",", ":")).encode(), contents)
+    return json.dumps(manifest, separators=(",", ":")).encode(), contents
 
 
 def assembled(manifest: bytes, read: Callable[[bytes], bytes | None]) -> Any:

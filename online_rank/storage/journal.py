@@ -39,8 +39,6 @@ CREATE INDEX IF NOT EXISTS learned_id ON learned(id);
 class Journal(Generations, StateStore):
     """A database with the state of a service; see `StateStore`."""
 
-    saved: Saved
-
     def _continue(self) -> None:
         """Read the state in the database, and continue from it. Raises CheckpointError, ModelFileError."""
         self.saved = Saved(self._database)
@@ -139,7 +137,7 @@ class Journal(Generations, StateStore):
         self.require_open()
         rows = [(content, digest_of_query(number, content), number) for number, content in queries.items()]
         with self._database.transaction(wait=True) as connection:
-            connection.executemany("UPDATE query SET content = ?, digest = ? WHERE number = ?", rows)
+            connection.cursor().executemany("UPDATE query SET content = ?, digest = ? WHERE number = ?", rows)
 
     def _replaced(self, connection: Any, change: int) -> None:
         connection.execute("DELETE FROM journal WHERE change <= ?", (change,))

@@ -253,9 +253,7 @@ def _is_a(value: Any, hint: Any) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool)
-    if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
-        return type(value) in (tuple, list) and all(_is_a(item, arguments[0]) for item in value)
-    if origin in (list, Sequence):
+    if origin in (list, Sequence) or (origin is tuple and arguments[1:] == (Ellipsis,)):
         return type(value) in (tuple, list) and all(_is_a(item, arguments[0]) for item in value)
     if origin in (dict, Mapping):
         return isinstance(value, dict) and all(_is_a(k, arguments[0]) and _is_a(v, arguments[1]) for k, v in value.items())

@@ -9,13 +9,14 @@ import contextlib
 import errno
 import functools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from online_rank.storage.database import Query, Rows
 from online_rank.storage.folder import CheckpointError, FolderInUse
 from online_rank.storage.journal import TABLES, Journal
 from online_rank.storage.saved import Saved
+from online_rank.support.lazy import needs
 
 #: How the addresses begin.
 SCHEMES = ("postgresql://", "postgres://")
@@ -48,14 +49,6 @@ class _PostgresRows(Rows):
     def __init__(self, place: str, connection: Any, failed: Callable[[OSError], None] = lambda _: None) -> None:
         super().__init__(shown(place), connection)
         self._failed = failed
-
-    def rows(self, query: Query, *values: Any) -> Iterator[Any]:
-        """The rows of a query, as in SQLite."""
-        return super().rows(query._replace(statement=_in_postgres(query.statement)), *values)
-
-    def first(self, query: Query, *values: Any) -> Any:
-        """The first row of a query, or None, as in SQLite."""
-        return super().first(query._replace(statement=_in_postgres(query.statement)), *values)
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -90,18 +83,18 @@ class _PostgresDatabase(_PostgresRows):
             connection.execute(f"SET idle_in_transaction_session_timeout = {_LEASE_MS}")
 
     @contextlib.contextmanager
-    def transaction(self, wait: bool, n_bytes: int = 0) -> Iterator["_Statements"]:
+    def transaction(self, wait: bool, n_bytes: int = 0) -> Iterator[Any]:
         """A transaction, as `Database` has it. Raises OSError, also where another server leads: nothing was changed."""
         with self._lock, self._translated(), self._connection.transaction():
             if not wait:
                 self._connection.execute("SET LOCAL synchronous_commit = off")
             # It locks the row: another server cannot begin an epoch before this transaction ends.
-            mine = self._connection.execute("UPDATE leader SET epoch = epoch WHERE epoch = %s", (self.epoch,))
+            mine = self._connection.execute("UPDATE leader SET epoch = epoch WHERE epoch = ?", (self.epoch,))
             if mine.rowcount != 1:
                 failure = OSError(errno.EIO, f"another server leads since epoch {self.epoch}", self.path)
                 self._failed(failure)
                 raise failure
-            yield _Statements(self._connection)
+            yield self._connection
 
     def sync(self) -> None:
         """Wait until everything written survives a crash of the database: a later transaction that waits does that."""
@@ -112,21 +105,6 @@ class _PostgresDatabase(_PostgresRows):
         """Rewrite the tables, without deleted rows."""
         with self._lock, self._translated():
             self._connection.execute("VACUUM FULL piece, generation, journal, query, learned, file")
-
-
-class _Statements:
-    """A connection in a transaction, which takes the statements of SQLite."""
-
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-
-    def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
-        """Execute a statement."""
-        return self._connection.execute(_in_postgres(statement), values)
-
-    def executemany(self, statement: str, rows: Sequence[Any]) -> None:
-        """Execute a statement for each row."""
-        self._connection.cursor().executemany(_in_postgres(statement), rows)
 
 
 class PostgresState(Journal):
@@ -181,7 +159,7 @@ class PostgresState(Journal):
 
     def _led(self, connection: Any) -> int:
         """The number of the epoch that begins, once this session holds the lock. Raises FolderInUse."""
-        if not connection.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).fetchone()[0]:
+        if not connection.execute("SELECT pg_try_advisory_lock(?)", (_LOCK,)).fetchone()[0]:
             raise FolderInUse(f"{self._name}: another server leads")
         connection.execute(f"SET idle_session_timeout = {_LEASE_MS}")
         tables = functools.reduce(lambda text, each: text.replace(*each), _TYPES.items(), TABLES)
@@ -278,14 +256,21 @@ def shown(place: str) -> str:
 
 
 def _connected(place: str) -> Any:
-    """A connection that commits each statement outside of a transaction. Raises OSError, ImportError."""
-    try:
+    """A connection that takes SQLite's statements, and commits each outside of a transaction. Raises OSError, ImportError."""
+    with needs("PostgreSQL", "postgres"):
         import psycopg
         from psycopg.conninfo import conninfo_to_dict, make_conninfo
-    except ImportError:
-        raise ImportError('PostgreSQL needs psycopg: pip install "online_rank[postgres]"') from None
+
+    class Cursor(psycopg.Cursor[Any]):
+        def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
+            return super().execute(_in_postgres(query), params, **options)
+
+        def executemany(self, query: Any, params_seq: Any, **options: Any) -> None:
+            super().executemany(_in_postgres(query), params_seq, **options)
+
     try:
-        connection = psycopg.connect(make_conninfo(**{**_PATIENCE, **conninfo_to_dict(place)}), autocommit=True)
+        address = make_conninfo(**{**_PATIENCE, **conninfo_to_dict(place)})
+        connection = psycopg.connect(address, autocommit=True, cursor_factory=Cursor)
         # What was acknowledged is on the disk, even if the database has another default.
         connection.execute(
             f"SET search_path = {_SCHEMA};"

@@ -84,10 +84,10 @@ def _is_key_set(value: Any, _: Any) -> bool:
 
 #: The parts that river implements in Rust, by their names in files: the names of their classes, and functions that make them.
 COMPILED: dict[str, tuple[str, Callable[[], Any]]] = {
-    "ewmean": ("RsEWMean", lambda: _river("stats").EWMean()._ewmean),
-    "ewvar": ("RsEWVar", lambda: _river("stats").EWVar()._ewvar),
-    "iqr": ("RsIQR", lambda: _river("stats").IQR()._iqr),
-    "quantile": ("RsQuantile", lambda: _river("stats").Quantile()._quantile),
+    "ewmean": ("RsEWMean", lambda: river_class("river.stats.EWMean")()._ewmean),
+    "ewvar": ("RsEWVar", lambda: river_class("river.stats.EWVar")()._ewvar),
+    "iqr": ("RsIQR", lambda: river_class("river.stats.IQR")()._iqr),
+    "quantile": ("RsQuantile", lambda: river_class("river.stats.Quantile")()._quantile),
 }
 
 #: Types that can be values of settings.
@@ -226,13 +226,7 @@ def compiled_name(value: Any) -> str | None:
     return next((name for name, (own, _) in COMPILED.items() if own == kind.__name__), None)
 
 
-def _river(module: str) -> Any:
-    return importlib.import_module(f"river.{module}")
-
-
 def river_class(name: str) -> Any:
-    """The class of river with a name. Raises KeyError if it is not listed."""
+    """The class of river with a name in `RIVER`."""
     module, _, bare = name.rpartition(".")
-    if name not in RIVER:
-        raise KeyError(name)
     return getattr(importlib.import_module(module), bare)

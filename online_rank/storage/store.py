@@ -2,9 +2,10 @@
 
 import abc
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 from online_rank.storage.generations import Snapshot
+from online_rank.storage.saved import Saved
 
 
 class Change(NamedTuple):
@@ -53,37 +54,6 @@ class Generation(NamedTuple):
     forgotten: tuple[tuple[str, int], ...] = ()
 
 
-class SavedState(Protocol):
-    """What a store held when it was opened. All that was acknowledged is in it, or an error reports the damage.
-
-    Attributes
-    ----------
-    start : int
-        Number of the last change that the newest generation covers.
-    value
-        That generation's service, without queries and ids (`generations.assembled`); None in a new store.
-    """
-
-    start: int
-    value: Any
-
-    @property
-    def latest(self) -> float:
-        """When the last id was learned; 0.0 before the first."""
-
-    def learned(self) -> Iterator[tuple[str, int, int]]:
-        """The learned ids, as JSON, each with the number of its change and the digest of its feedback."""
-
-    def since(self) -> Iterator[tuple[bytes, int | None, bytes | None]]:
-        """The outcomes since the generation, in order, each with the number of the query that waits from then on, and it."""
-
-    def queries(self) -> list[int]:
-        """The numbers of all stored queries, including some that no longer wait."""
-
-    def waiting(self) -> Iterator[tuple[int, bytes]]:
-        """The queries that waited at the generation, by number."""
-
-
 class StateStore(abc.ABC):
     """Where `DurableService` keeps what it has acknowledged.
 
@@ -93,8 +63,9 @@ class StateStore(abc.ABC):
 
     Attributes
     ----------
-    saved : SavedState
-        The state when the store was opened.
+    saved : Saved
+        The state when the store was opened: a `Saved`, or an object with the same `start`, `value`, `latest`, `learned`,
+        `since`, `queries` and `waiting`. All that was acknowledged is in it, or an error reports the damage.
     change : int
         Number of the last change.
     journal_bytes : int
@@ -103,7 +74,7 @@ class StateStore(abc.ABC):
         Why it can be used no more, such as that another server leads; None as long as it has noticed nothing.
     """
 
-    saved: SavedState
+    saved: Saved
     change: int
     journal_bytes: int
     failure: OSError | None = None

@@ -12,7 +12,7 @@ import math
 import numbers
 import sys
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -33,16 +33,6 @@ _LONG = 32
 
 _DICTS = (dict, collections.OrderedDict, collections.Counter, collections.defaultdict)
 _SEQUENCES: dict[str, Callable[[list], Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset}
-
-
-class Packed(NamedTuple):
-    """The content of a file: a JSON tree, and the arrays that it refers to by number; the last two may be the pool of
-    strings.
-    """
-
-    tree: Any
-    arrays: list[np.ndarray]
-    pooled: bool
 
 
 class _Packer:
@@ -147,8 +137,8 @@ class _Packer:
         }
 
 
-def pack(value: Any, held: contextlib.ExitStack, checked: bool = True) -> Packed:
-    """A JSON tree for `value`, and the arrays that the tree refers to by number.
+def pack(value: Any, held: contextlib.ExitStack, checked: bool = True) -> tuple[Any, list[np.ndarray], bool]:
+    """A JSON tree for `value`, the arrays that it refers to by number, and whether the last two are the pool of strings.
 
     Unless `checked`, what does not match its declaration is found only when it is read.
 
@@ -162,13 +152,13 @@ def pack(value: Any, held: contextlib.ExitStack, checked: bool = True) -> Packed
     packer = _Packer(held=held, checked=checked)
     tree = packer.encode(value, "model" if name_of(type(value)) else "value", 0)
     if not packer.strings:
-        return Packed(tree, packer.arrays, False)
+        return tree, packer.arrays, False
     text = "".join(packer.strings).encode("utf-8", "surrogatepass")
     pool: list[np.ndarray] = [
         np.frombuffer(text, np.uint8),
         np.fromiter(map(len, packer.strings), np.int64, len(packer.strings)),
     ]
-    return Packed(tree, packer.arrays + pool, True)
+    return tree, packer.arrays + pool, True
 
 
 class _Unpacker:
@@ -294,9 +284,8 @@ def strings_of(value: Any) -> Iterator[str]:
     yield from packer.strings
 
 
-def unpack(packed: Packed) -> Any:
+def unpack(tree: Any, arrays: list[np.ndarray], pooled: bool) -> Any:
     """The inverse of `pack`. Raises StateError if the parts do not fit together."""
-    tree, arrays, pooled = packed
     strings: list[str] = []
     if pooled:
         if len(arrays) < 2:

@@ -366,33 +366,23 @@ def user(name: str, *, max_grade: int = 2, seed: int = 0, **settings: Any) -> Us
     return cls(**{**usual(max_grade), **settings}, seed=seed)
 
 
-def _cascade(name: str, max_grade: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Probabilities of a click and of leaving after it, by grade."""
-    of_grades = _CASCADE[name]
-    if max_grade in of_grades:
-        return of_grades[max_grade]
-    click, stop = map(_stretched(max_grade), of_grades[4])
-    return click, stop
+def _cascade(name: str, leaving: str, max_grade: int) -> dict[str, tuple[float, ...]]:
+    """Probabilities of a click and, under the name `leaving`, of the end after it, by grade."""
+    published, grades = _CASCADE[name], np.linspace(0, 4, max_grade + 1)
+    found = published.get(max_grade) or [tuple(np.interp(grades, range(5), five).tolist()) for five in published[4]]
+    return dict(zip(("click", leaving), found, strict=True))
 
 
 def _probability_of_good(max_grade: int) -> tuple[float, ...]:
     return tuple(grade / max_grade for grade in range(max_grade + 1))
 
 
-def _leaving(name: str, max_grade: int) -> dict[str, tuple[float, ...]]:
-    click, stop = _cascade(name, max_grade)
-    return {"click": click, "stop": stop}
-
-
-def _eager(max_grade: int) -> dict[str, tuple[float, ...]]:
-    """Clicks, and satisfaction after them, of navigational users."""
-    click, satisfaction = _cascade("navigational", max_grade)
-    return {"click": click, "satisfaction": satisfaction}
-
+#: Clicks, and satisfaction after them, of navigational users.
+_eager = functools.partial(_cascade, "navigational", "satisfaction")
 
 #: The users that `user` makes, by name: class, and its arguments for a stream whose best grade is given.
 USERS: dict[str, tuple[Callable[..., User], Callable[[int], dict[str, Any]]]] = {
-    **{name: (CascadeUser, functools.partial(_leaving, name)) for name in _CASCADE},
+    **{name: (CascadeUser, functools.partial(_cascade, name, "stop")) for name in _CASCADE},
     "position": (PositionUser, lambda best: {"click": _probability_of_good(best)}),
     "position2": (PositionUser, lambda best: {"click": _probability_of_good(best), "eta": 2.0}),
     "trust": (TrustUser, lambda best: {"relevant": tuple(float(share >= 0.75) for share in _probability_of_good(best))}),
@@ -436,8 +426,3 @@ def _until(clicked: np.ndarray, leaves: np.ndarray) -> np.ndarray:
 
 def _by_grade(probabilities: tuple[float, ...], grades: np.ndarray) -> np.ndarray:
     return np.array(probabilities)[np.minimum(grades, len(probabilities) - 1)]
-
-
-def _stretched(max_grade: int) -> Any:
-    """Probabilities of five grades for `max_grade` + 1 grades."""
-    return lambda values: tuple(np.interp(np.linspace(0, 4, max_grade + 1), range(5), values).tolist())

@@ -230,9 +230,7 @@ class Text:
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """The lines that hold something, with their numbers from 1."""
         for text, first in self.blocks():
-            for number, line in enumerate(bytes(text).split(b"\n"), start=first):
-                if line.strip():
-                    yield number, line
+            yield from lines_of(text, first)
 
 
 #: What to do with text in another encoding.
@@ -245,6 +243,13 @@ def text_of(name: Any, number: int, part: bytes | bytearray) -> str:
         return part.decode()
     except UnicodeDecodeError as error:
         raise ReadError(f"{name}, line {number}: {bytes(part[:40])!r} is not UTF-8 ({error.reason}); {UTF8}") from None
+
+
+def lines_of(text: bytearray, first: int) -> Iterator[tuple[int, bytes]]:
+    """The lines of a block of text that hold something, with their numbers."""
+    for number, line in enumerate(bytes(text).split(b"\n"), start=first):
+        if line.strip():
+            yield number, line
 
 
 def n_lines(text: bytes | bytearray) -> int:

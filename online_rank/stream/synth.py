@@ -130,7 +130,7 @@ class Separable(SyntheticStream):
         reach = min(1.0, 0.5 * (gap * (self.n_grades - 1) + 1.0))
         band = (2.0 * reach - gap * (self.n_grades - 1)) / self.n_grades
         while True:
-            m = _length(self.n_documents, rng)
+            m = length_of(self.n_documents, rng)
             y = rng.integers(self.n_grades, size=m)
             along = -reach + y * (band + gap) + band * rng.random(m)
             rest = rng.standard_normal((m, self.n_features))
@@ -206,12 +206,14 @@ class NoisyTeacher(SyntheticStream):
 
     def generate(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """As `SyntheticStream.generate`."""
+        from scipy.special import ndtri
+
         rng = np.random.default_rng(self.seed)
         deviation = np.sqrt(1.0 + self.query_effect**2 + self.noise**2)
-        levels = deviation * _normal_quantiles(np.cumsum(self.grade_shares[:-1]))
+        levels = deviation * ndtri(np.cumsum(self.grade_shares[:-1]))
         t = 0
         while True:
-            m = _length(self.n_documents, rng)
+            m = length_of(self.n_documents, rng)
             X = rng.standard_normal((m, self.n_features))
             X += self.query_effect * rng.standard_normal(self.n_features)
             relevance = X @ self._teacher_at(t) + self.noise * rng.standard_normal(m)
@@ -287,7 +289,7 @@ def world_of(seed: int, world_seed: int | None) -> int:
     return seed if world_seed is None else world_seed
 
 
-def _length(n_documents: int | tuple[int, int] | str, rng: np.random.Generator) -> int:
+def length_of(n_documents: int | tuple[int, int] | str, rng: np.random.Generator) -> int:
     """The number of documents of a query, drawn according to `n_documents`."""
     if n_documents == "web":
         return int(np.clip(rng.lognormal(np.log(106.0), 0.5), 5, 300))
@@ -296,12 +298,6 @@ def _length(n_documents: int | tuple[int, int] | str, rng: np.random.Generator) 
     if isinstance(n_documents, tuple):
         return int(rng.integers(n_documents[0], n_documents[1] + 1))
     return n_documents
-
-
-def _normal_quantiles(p: np.ndarray) -> np.ndarray:
-    from scipy.special import ndtri
-
-    return ndtri(p)
 
 
 def _unit(v: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from online_rank.query.names import in_nfc
-from online_rank.stream.source import UTF8, FileRange, ReadError, Text, name_of
+from online_rank.stream.source import UTF8, FileRange, ReadError, Text, lines_of, name_of
 from online_rank.stream.values import MIXED, arrow, kind_of, kind_of_text
 
 #: The longest value with line breaks, in bytes.
@@ -170,12 +170,14 @@ class Table:
             if not block.strip():
                 continue
             if schema is None:
-                found = json_of(self.name, *next(_lines(block, first)))
+                found = json_of(self.name, *next(lines_of(block, first)))
                 self.of_queries = any(name in found for name in _DOCUMENTS)
                 # Otherwise, texts that look like times would become times, and ids change.
                 schema = pa.schema([(name, pa.string()) for name, value in found.items() if isinstance(value, str)])
             if self.of_queries:
-                documents = [(line, row) for line, text in _lines(block, first) for row in _documents_of(self.name, line, text)]
+                documents = [
+                    (line, row) for line, text in lines_of(block, first) for row in _documents_of(self.name, line, text)
+                ]
                 places = [f"{self.name}, line {line}" for line, _ in documents]
                 yield Batch(of_dicts([row for _, row in documents]), places.__getitem__)
                 continue
@@ -188,7 +190,7 @@ class Table:
                 if block.count(b'":') > sum(len(rows) - values.null_count for values in rows.columns) + block.count(b"null"):
                     raise pa.ArrowInvalid
             except (pa.ArrowInvalid, UnicodeDecodeError):
-                rows = of_dicts([json_of(self.name, number, text) for number, text in _lines(block, first)])
+                rows = of_dicts([json_of(self.name, number, text) for number, text in lines_of(block, first)])
             yield Batch(rows, partial(_line_of, self.name, block, first, ",", False))
 
     def _of_file(self, file: Any, source: Any, fmt: str, batch_rows: int) -> Iterator[Any]:
@@ -351,12 +353,6 @@ def _documents_of(name: str, line: int, text: bytes) -> Iterator[dict[str, Any]]
         yield about | {name: value for name, value in one.items() if name != "id"} | roles
 
 
-def _lines(block: bytearray, first: int) -> Iterator[tuple[int, bytes]]:
-    for number, line in enumerate(bytes(block).split(b"\n"), start=first):
-        if line.strip():
-            yield number, line
-
-
 def _split(block: bytearray, first: int, mark: str, quoted: bool) -> Iterator[tuple[int, int, list[str]]]:
     """The rows of csv with their first and last lines, as Python's reader finds them, which pyarrow does not tell."""
     text = io.StringIO(block.decode("utf-8", "surrogateescape"), newline="")
@@ -370,7 +366,7 @@ def _split(block: bytearray, first: int, mark: str, quoted: bool) -> Iterator[tu
 
 def _line_of(name: str, block: bytearray, first: int, mark: str, quoted: bool, i: int) -> str:
     """The line of a row of a block of text, for messages."""
-    rows: Iterator[Any] = _split(block, first, mark, quoted) if quoted and b'"' in block else _lines(block, first)
+    rows: Iterator[Any] = _split(block, first, mark, quoted) if quoted and b'"' in block else lines_of(block, first)
     return f"{name}, line {next(itertools.islice(rows, i, None))[0]}"
 
 

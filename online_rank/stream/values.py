@@ -4,10 +4,13 @@ Text is read by these rules, not by the rules of the library that split it. So a
 row, and means the same at the beginning and at the end.
 """
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from online_rank.support.lazy import needs
 
 #: What means missing in numbers, grades and times. In text, such as ids and categories, only empty text does.
 MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "\\N", "None", "NaT", "<NA>")
@@ -29,12 +32,8 @@ class Faults(dict[int, str]):
 
 def arrow(module: str = "pyarrow") -> Any:
     """A module of pyarrow. Raises ImportError with advice if it is not installed."""
-    import importlib
-
-    try:
+    with needs("reading tables", "tables"):
         return importlib.import_module(module)
-    except ImportError:
-        raise ImportError('reading tables needs pyarrow: pip install "online_rank[tables]"') from None
 
 
 def is_text(values: Any) -> bool:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from online_rank import arguments
-from online_rank.stream.synth import WEB_GRADES, SyntheticStream, require_shares, world_of
+from online_rank.stream.synth import WEB_GRADES, SyntheticStream, length_of, require_shares, world_of
 
 _TRUTHS = ("linear", "additive", "forest")
 #: Number of common factors of the latent features, and of features used by the truth.
@@ -131,8 +131,7 @@ class WebLike(SyntheticStream):
         return (0.0 if self.turn is None else t / self.turn) + 0.5 * sum(t >= jump for jump in self.jumps)
 
     def _latent(self, rng: np.random.Generator) -> np.ndarray:
-        low, high = self.n_documents if isinstance(self.n_documents, tuple) else (self.n_documents, self.n_documents)
-        m = int(rng.integers(low, high + 1))
+        m = length_of(self.n_documents, rng)
         own = rng.standard_normal((m, _N_FACTORS)) @ self._mixing + 0.7 * rng.standard_normal((m, self.n_features))
         own /= np.sqrt((self._mixing**2).sum(axis=0) + 0.49)
         return own + self._shared * rng.standard_normal(self.n_features)

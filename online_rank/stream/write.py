@@ -1,11 +1,10 @@
-"""Write LETOR text, and runs in the format of TREC."""
+"""Write LETOR text."""
 
 import gzip
 import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -88,48 +87,3 @@ def write_letor(
             # The shortest text that reads back exactly; integers without ".0", as usual in LETOR files.
             line = f"{head}{form % tuple(repr(value).removesuffix('.0') for value in row.tolist())}{tail}\n"
             file.write(line if is_text else line.encode())  # type: ignore[arg-type]
-
-
-def run_lines(qid: str, docids: Sequence[str], scores: Sequence[float], tag: str) -> list[str]:
-    r"""The lines of one query of a run, best score first; equal scores keep their order.
-
-    Examples
-    --------
-    >>> run_lines("q1", ["a", "b"], [0.5, 2.0], "fused")
-    ['q1 Q0 b 1 2.0 fused\n', 'q1 Q0 a 2 0.5 fused\n']
-    """
-    best_first = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
-    return [f"{qid} Q0 {docids[i]} {rank} {scores[i]!r} {tag}\n" for rank, i in enumerate(best_first, start=1)]
-
-
-def write_run(path: str | os.PathLike[str], run: Mapping[str, Mapping[str, float]], tag: str = "online_rank") -> None:
-    """Write a run, `{qid: {docid: score}}`, with lines `qid Q0 docid rank score tag`, best score first.
-
-    Equal scores keep their order in `rank`; trec_eval orders them by document id. The file appears whole or not at all.
-
-    Raises
-    ------
-    ValueError
-        An id is empty or has blanks, which separate the columns, or a score is no finite number.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "run"
-    >>> write_run(path, {"q1": {"a": 0.5, "b": 2.0}}, tag="fused")
-    >>> print(path.read_text(), end="")
-    q1 Q0 b 1 2.0 fused
-    q1 Q0 a 2 0.5 fused
-    """
-    lines = []
-    for qid, scores in run.items():
-        for docid, score in scores.items():
-            for what, word in (("query", qid), ("document", docid), ("tag", tag)):
-                if len(str(word).split()) != 1:
-                    raise ValueError(f"the {what} {word!r:.60} is empty or has blanks, which separate the columns of a run")
-            if not np.isfinite(score):
-                raise ValueError(f"query {qid}: the score of document {docid} is {score}; it must be a finite number")
-        lines += run_lines(qid, [*scores], [*map(float, scores.values())], tag)
-    new = Path(f"{os.fspath(path)}.new")
-    new.write_text("".join(lines), encoding="utf-8")
-    new.replace(path)

@@ -1,9 +1,10 @@
-"""Imports public names, and third-party modules, when they are first used."""
+"""Imports public names, and modules of others, when they are first used."""
 
+import contextlib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 
@@ -43,6 +44,27 @@ def lazily(
         return sorted({*vars(sys.modules[package]), *public})
 
     return get, names
+
+
+@contextlib.contextmanager
+def needs(what: str, extra: str) -> Iterator[None]:
+    """A context for imports from the packages of an extra, of which one that is missing raises ImportError with the remedy.
+
+    Examples
+    --------
+    >>> with needs("the demonstration", "demo"):
+    ...     import no_such_package
+    Traceback (most recent call last):
+        ...
+    ImportError: the demonstration needs no_such_package: pip install "online_rank[demo]"
+    """
+    try:
+        yield
+    except ImportError as error:
+        missing = (error.name or "online_rank").partition(".")[0]
+        if missing == "online_rank":
+            raise
+        raise ImportError(f'{what} needs {missing}: pip install "online_rank[{extra}]"') from None
 
 
 def postpone(*names: str) -> None:

@@ -5,8 +5,8 @@ import datetime
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from online_rank.support.compiling import compiling, watch_compilation
 
@@ -17,6 +17,8 @@ _PATIENCE = 0.5
 #: Held by the bar on the screen: there is one at a time, the outermost.
 _SCREEN = threading.Lock()
 
+
+_Item = TypeVar("_Item")
 
 #: Returns figures by name.
 Figures = Callable[[], Mapping[str, float]]
@@ -87,6 +89,23 @@ def progress(
                 bar.rich.stop()
     finally:
         _SCREEN.release()
+
+
+@contextlib.contextmanager
+def counted(items: Iterable[_Item], label: str, unit: str = "queries", shown: bool | None = None) -> Iterator[Iterator[_Item]]:
+    """A context that gives the items of a stream, counted by a bar (`progress`).
+
+    The stream may say its length, `n_queries`, or the `fraction` that has been read.
+    """
+    total = getattr(items, "n_queries", None)
+    with progress(label, total, unit, shown, lambda: getattr(items, "fraction", None)) as show:
+
+        def each() -> Iterator[_Item]:
+            for number, item in enumerate(items, start=1):
+                yield item
+                show(number)
+
+        yield each()
 
 
 class _Bar(Progress):

@@ -172,7 +172,7 @@ def _draw(plt: Any, readings: list[Reading], path: Path) -> None:
         ax.plot([reading.queries for reading in readings], values / np.median(values), label=label, linewidth=1.2)
     ax.set_xlabel("queries")
     ax.set_ylabel("over its median")
-    ax.set_ylim(0.8, 1.2)
+    ax.set_ylim(0.9, 1.1)
     ax.legend(frameon=False)
     figure.savefig(path, dpi=120)
     plt.close(figure)

@@ -12,6 +12,7 @@ import pytest
 
 from online_rank import load, read, save
 from online_rank.cli import main
+from online_rank.cli.files import check_outputs
 from online_rank.metrics import metric
 
 SHIFT = np.array([[0], [1], [2], [0]])
@@ -405,6 +406,10 @@ def test_a_table_is_certified(run, log):
     certificate = json.loads(out)["certificate"]
     assert certificate["holds"]
     assert certificate["comparator"] == "batch weights"
+
+
+def test_a_database_needs_no_directory():
+    check_outputs([], checkpoint="postgresql://db.example/shop")
 
 
 OUTPUTS = ("--save", "--report", "--checkpoint")

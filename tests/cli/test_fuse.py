@@ -2,14 +2,15 @@
 
 import json
 import math
+import os
 import re
 
 import numpy as np
 import pytest
 
 from online_rank import Runs, load
+from online_rank.cli.runs import write_run
 from online_rank.stream.trec import read_run
-from online_rank.stream.write import write_run
 from tests.helpers import run_command
 
 #: bm25 has the relevant document third, the vectors first; b stands well in both.
@@ -202,6 +203,14 @@ def test_runs_that_cannot_be_read_again_are_not_written(tmp_path, run_, message)
     with pytest.raises(ValueError, match="finite"):
         write_run(tmp_path / "run", {"q": {"d": np.nan}})
     assert not list(tmp_path.iterdir())
+
+
+def test_a_run_does_not_take_the_place_of_a_device(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="not a regular file"):
+        write_run(tmp_path / "pipe", {"q": {"d": 1.0}})
+    assert [*tmp_path.iterdir()] == [tmp_path / "pipe"]
+    assert (tmp_path / "pipe").is_fifo()
 
 
 @pytest.fixture

@@ -95,8 +95,12 @@ def test_watching_changes_nothing_of_the_run(letor, tmp_path, capsys):
     assert watched["passes"][0]["metrics"]["ndcg@10"] == plain["passes"][0]["metrics"]["ndcg@10"]
 
 
+class Few(QueryLog):
+    window, kept = 7, 3
+
+
 def test_the_log_keeps_the_worst_the_slowest_and_the_latest(letor):
-    log = QueryLog("ndcg@10", window=7, kept=3)
+    log = Few("ndcg@10")
     with read(letor, with_ids=True) as queries:
         evaluate.progressive(log.reading(queries), PerceptronRanker(), {"lately": log}, progress=False)
     model, ndcg, values = PerceptronRanker(), metric("ndcg@10"), []

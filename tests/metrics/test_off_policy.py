@@ -178,6 +178,15 @@ def difference_of(clicks, a, b, k=3):
     return comparison.get()
 
 
+def test_weights_in_a_list_that_changes_later_stay_as_they_were():
+    weights = [0.5, 0.5]
+    value, same = OffPolicyValue(weights), OffPolicyValue((0.5, 0.5))
+    weights[:] = [1.0, 0.0]
+    for each in (value, same):
+        each.update(Impression(("a", "b"), propensities=(0.5, 1.0)).clicked(["b"]), ["a", "b"])
+    assert value.interval() == same.interval()
+
+
 @pytest.mark.parametrize("attraction", [(0.5, 0.5, 0.5), (0.05, 0.5, 0.95)])
 def test_swaps_prefer_nobody_without_a_preference(attraction):
     a, b, k = (0, 1, 2, 3, 4), (1, 3, 4, 0, 2), 3

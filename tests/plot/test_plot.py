@@ -13,7 +13,6 @@ from matplotlib import pyplot  # noqa: E402
 
 from online_rank import plot  # noqa: E402
 from online_rank.plot._style import spread_out  # noqa: E402
-from online_rank.plot.losses import losses  # noqa: E402
 
 QUERY = [[1.0, 0.0], [0.0, 1.0]], [0, 1]
 
@@ -165,16 +164,6 @@ def test_without_matplotlib_it_says_what_to_install():
 def test_nothing_is_imported_before_the_first_picture():
     code = "import sys; from online_rank import plot; print('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
-
-
-def test_losses_are_drawn_with_bounds():
-    ax = losses({"loss": ([1, 10], [1.0, 2.0])}, bounds={"bound": ([1, 10], [3.0, 2000.0])}, x_label="rounds", logarithmic=True)
-    assert [line.get_linestyle() for line in ax.lines] == ["-", "--"]
-    assert (ax.get_xscale(), ax.get_yscale(), ax.get_xlabel()) == ("log", "log", "rounds")
-    assert texts(ax) == ["loss: 2", "bound: 2,000"]
-    for nothing in ({}, {"loss": ([], [])}):
-        with pytest.raises(ValueError, match="nothing to draw"):
-            losses(nothing)
 
 
 def test_labels_are_spread_out_as_little_as_possible():

@@ -424,3 +424,14 @@ def test_runs_pass_through():
     query = Runs({"bm25": {"a": 2.0, "b": 1.0}})
     step.learn_one(query, {"a": 1, "b": 0})
     assert step.n_keys == 2
+
+
+def test_names_in_a_list_that_changes_later_stay_as_they_were():
+    by = ["brand"]
+    step = History(by, half_life=10)
+    step.learn_one(QUERY, {"a": 0, "b": 1})
+    before = features(step, QUERY)
+    by.append("price")
+    assert features(step, QUERY) == before
+    again = from_bytes(to_bytes(step))
+    assert (again.by, again.columns, features(again, QUERY)) == (("brand",), step.columns, before)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from online_rank import DirectRanker, GradientRanker, ModelFileError, load, register, save
+from online_rank import DirectRanker, GradientRanker, ModelFileError, extensions, load, register, save
 from online_rank.surrogates import Loss, Surrogate, lambdarank, listnet
 from tests.models import HAS_TORCH
 
@@ -233,13 +233,10 @@ def test_another_process_must_know_the_name(tmp_path, monkeypatch):
 
 
 def test_a_name_that_is_unknown_is_refused_by_load(tmp_path):
-    from online_rank import extensions
-
-    register("tests.gone")(own_listnet)
-    save(GradientRanker("tests.gone"), tmp_path / "named.npz")
-    save(GradientRanker(own_listnet), tmp_path / "given.npz")
-    extensions._things.pop("tests.gone")
-    extensions._names.pop(id(own_listnet))
+    with extensions._no_names():
+        register("tests.gone")(own_listnet)
+        save(GradientRanker("tests.gone"), tmp_path / "named.npz")
+        save(GradientRanker(own_listnet), tmp_path / "given.npz")
     for name in ("named", "given"):
         with pytest.raises(ModelFileError, match=r"'tests.gone' is not registered: import the module"):
             load(tmp_path / f"{name}.npz")
