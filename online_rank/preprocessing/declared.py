@@ -141,13 +141,6 @@ class DeclaredFeatures(QueryTransformer):
 
     def _learn_block(self, block: Block) -> Block:
         made = self._transform_block(block)
-        self._count(block)
-        return made
-
-    _asks_blocks = True
-
-    def _count(self, block: Block) -> None:
-        """Count what is missing in the documents of a block."""
         if isinstance(block.X, list):
             n = len(self.features)
             for x in block.X:
@@ -156,3 +149,6 @@ class DeclaredFeatures(QueryTransformer):
         elif block.names is not None and len(block.names) < len(self.features):
             lacking = [name for name in self.features if name not in set(block.names)]
             self._counts.update(dict.fromkeys(lacking, block.n_documents))
+        return made
+
+    _asks_blocks = True
