@@ -29,7 +29,7 @@ from online_rank import ClickRidge, PlackettLuce, StreamQuantileMap, SwapRanker
 from online_rank.feedback import Impression
 from online_rank.query import read_query
 from online_rank.serving.challenge import drafted_by_challenge, from_today
-from online_rank.serving.evidence import MOST_EVIDENCE
+from online_rank.serving.service_state import MOST_EVIDENCE
 from online_rank.stream.clicks import User, user
 
 PARTS = ("budget", "shop", "wrong", "gains", "pins", "clients")

@@ -1,9 +1,26 @@
+import inspect
 import math
 
 import numpy as np
 import pytest
 
-from online_rank import arguments
+from online_rank import (
+    AdditiveRanker,
+    BlendRanker,
+    ClickPerceptron,
+    ClickRidge,
+    DeclaredFeatures,
+    DirectRanker,
+    ExaminedRanker,
+    History,
+    PerceptronRanker,
+    PlackettLuce,
+    RidgeRanker,
+    RunFeatures,
+    arguments,
+)
+from online_rank.metrics import OffPolicyValue
+from online_rank.serving import FeedbackPlan
 
 
 @pytest.mark.parametrize("value", [1, 7, np.int32(3), 2**63 - 1])
@@ -87,3 +104,31 @@ def test_integers_that_neither_kernels_nor_files_take(value):
         arguments.number("x", value, 0)
     with pytest.raises(ValueError, match=r"^n is .*; it must be an integer"):
         arguments.integer("n", value)
+
+
+@pytest.mark.parametrize(
+    ("make", "given"),
+    [
+        (DeclaredFeatures, ["a", "b"]),
+        (RunFeatures, ["bm25", "dense"]),
+        (lambda parts: RunFeatures(parts=parts), ["minmax"]),
+        (lambda by: History(by, half_life=10), ["user", "brand"]),
+        (lambda examination: History("user", half_life=10, examination=examination), [0.5, 0.2]),
+        (lambda examination: ExaminedRanker(PerceptronRanker(), examination=examination), [0.5, 0.2]),
+        (lambda seen: ClickPerceptron(PlackettLuce(k=2), credit="propensity", examination=seen), [0.5, 0.2]),
+        (lambda half_life: AdditiveRanker(half_life=half_life), [100.0, 200.0]),
+        (lambda signs: AdditiveRanker(signs=signs), {"a": 1}),
+        (lambda signs: PerceptronRanker(signs=signs), {"a": 1}),
+        (ClickRidge, {"a": 1.0}),
+        (BlendRanker, [PerceptronRanker(), RidgeRanker()]),
+        (lambda prior: BlendRanker([PerceptronRanker(), RidgeRanker()], prior=prior), [0.5, 0.5]),
+        (lambda hidden: DirectRanker(hidden=hidden), [4, 4]),
+        (lambda weights: OffPolicyValue(weights=weights), [0.5, 0.5]),
+        (lambda events: FeedbackPlan(window=3.0, events=events), {"click": 1}),
+    ],
+)
+def test_a_list_or_dict_that_changes_later_does_not_change_the_model(make, given):
+    made = make(given)
+    kept = {name: str(getattr(made, name)) for name in inspect.signature(type(made)).parameters}
+    given.clear()
+    assert {name: str(getattr(made, name)) for name in kept} == kept

@@ -23,12 +23,10 @@ from online_rank.serving import Challenge, FeedbackPlan
 from online_rank.serving.challenge import SURE, from_today
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.durable import DurableService, read_service
-from online_rank.serving.forgetting import without
 from online_rank.serving.messages import UNSET, Forget
-from online_rank.serving.outcomes import PREVIOUS, REFERENCE
+from online_rank.serving.outcomes import REFERENCE
 from online_rank.serving.protocol import RankingService
-from online_rank.serving.snapshots import SNAPSHOT
-from online_rank.storage.files import write_atomically
+from online_rank.serving.snapshots import KeptModels
 from online_rank.storage.postgres import require_folder
 
 #: What `forget` prints of what it found.
@@ -129,18 +127,15 @@ def forget(folder: str, ids: Sequence[str], context: str | None, document: str |
     entry: Any = UNSET if context is None else {name: value}
     wanted = Forget(ids=[*ids, *numbers], context=entry, document=UNSET if document is None else document)
     with contextlib.closing(DurableService(read_service(folder), folder)) as state:
-        names: frozenset[str] = frozenset()
-        for file in [each for each in Path(folder).iterdir() if each.name == PREVIOUS or SNAPSHOT.fullmatch(each.name)]:
-            content = file.read_bytes()
-            made, found = without(content, wanted)
-            names |= found
-            if made is not content:
-                write_atomically(file, made, 0o600)
+        kept = KeptModels(state.store)
+        changed, names = kept.without(wanted)
         done = state.forget(wanted)
         done = done._replace(features=done.features | names)
-        if done.features:
+        for day, content in changed.items():
+            kept.put(content, day)
+        if done.features and state.store is not None:
             # Another one begins with the service.
-            (Path(folder) / REFERENCE).unlink(missing_ok=True)
+            state.store.delete_file(REFERENCE)
         state.save()
     answer = done.answer()
     print(answer.get("note") or "forgotten: " + ", ".join(f"{n} {_FOUND[name]}" for name, n in answer["forgotten"].items()))

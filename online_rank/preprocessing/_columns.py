@@ -2,14 +2,13 @@
 
 import abc
 import functools
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 
 from online_rank.base.anatomy import Abilities
 from online_rank.base.columns import QueryEstimator, as_array
-from online_rank.base.names import are_numbers
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, document_name, require_finite, with_features
@@ -25,11 +24,12 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
     _maps_numbers = False
 
     @abc.abstractmethod
-    def _learn_transform(self, block: Block, out: np.ndarray) -> int:
+    def _learn_transform(self, block: Block, out: np.ndarray, asked: Any = None, before: Any = None) -> int:
         """For each query of a block in turn: learn from it, then write the transformed query to `out`.
 
-        Returns the number of queries learned; it is smaller than the number given if the next one would make the state
-        non-finite.
+        With `before`, what the query of `asked` is before it is learned goes there. Raises ValueError for features of `asked`
+        that are not finite. Returns the number of queries learned; it is smaller than the number given if the next one would
+        make the state non-finite.
         """
 
     @abc.abstractmethod
@@ -53,33 +53,14 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         # One piece of memory, which is kept for the next block: two would go back to the system, and be fetched page by page.
         both = self._room(block.X, 2)
         before, after = both[: len(block.X)], both[len(block.X) :]
-        learned = self._transform_in_turn(asked, block, before, after)
-        if learned < len(block.w):
-            require_finite(block)
-            raise too_large(self, block, learned)
+        _require_all(self, block, self._learn_transform(block, after, asked, before))
         return with_features(asked, before, asked.names), with_features(block, after, block.names)
-
-    def _transform_in_turn(self, asked: Block, block: Block, before: np.ndarray, after: np.ndarray) -> int:
-        """As `_learn_transform` to `after`; what each query of `asked` is before it is learned goes to `before`.
-
-        Raises ValueError, or returns the number of queries learned, for features that are not finite.
-        """
-        require_finite(asked)
-        for t, query in enumerate(block.each()):
-            a, b = int(block.offsets[t]), int(block.offsets[t + 1])
-            self._transform(asked.X[a:b], query.offsets, before[a:b])
-            if not self._learn_transform(query, after[a:b]):
-                return t
-        return len(block.w)
 
     def _learn_block(self, block: Block) -> Block:
         aligned = block if self._fits(block) else self._align(block, grow=True)
         # Aligned features are in a new array, which may be overwritten.
         out = aligned.X if self._maps_numbers and aligned.X is not block.X else self._room(aligned.X)
-        learned = self._learn_transform(aligned, out)
-        if learned < len(block.w):
-            require_finite(block)
-            raise too_large(self, block, learned)
+        _require_all(self, block, self._learn_transform(aligned, out))
         return self._made(aligned, out, aligned is block)
 
     def _transform_block(self, block: Block) -> Block:
@@ -118,45 +99,23 @@ class StatelessTransformer(QueryTransformer):
         X = as_array(block.X, self)
         names = None if block.names is None else names_made(self, block.names)
         out = self._room(X)
-        done = self._transform(X, block.offsets, out)
-        if done < len(block.w):
-            raise too_large(self, block, done)
+        _require_all(self, block, self._transform(X, block.offsets, out))
         return with_features(block, out, names)
 
     _asks_blocks = True
 
 
-def too_large(transformer: QueryTransformer, block: Block, query: int) -> ValueError:
-    """The error for a query of a block whose features are finite, but not their squares or differences."""
-    name = document_name(int(block.offsets[query]), block.ids)
-    return ValueError(f"x: the query of {name} has features too large for {type(transformer).__name__}; scale them down")
+def _require_all(transformer: QueryTransformer, block: Block, done: int) -> None:
+    """Raise ValueError for the first query that is not done: its features, their squares or differences are not finite."""
+    if done < len(block.w):
+        require_finite(block)
+        name = document_name(int(block.offsets[done]), block.ids)
+        raise ValueError(f"x: the query of {name} has features too large for {type(transformer).__name__}; scale them down")
 
 
 def names_made(step: QueryTransformer, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
     """Names of the columns that a transformer makes of features with `names`."""
     return distinct_names(step._given_names(names))
-
-
-def names_of_several(
-    names: tuple[Hashable, ...], n: int, of_name: Callable[[Hashable], Iterable[Hashable]]
-) -> tuple[Hashable, ...]:
-    """The names of n columns made of each feature, one after the other: new features come last.
-
-    The columns of a numbered feature are numbered, like the columns of an array; `of_name` names the others.
-    """
-    given: list[Hashable] = []
-    for name in names:
-        if are_numbers((name,)):
-            last = n * int(name)  # type: ignore[call-overload]
-            given += map(str, range(last - n + 1, last + 1))
-        else:
-            given += of_name(name)
-    return tuple(given)
-
-
-def source_of(column: Hashable, n: int) -> Hashable:
-    """The number of the feature of which n columns are made, among them the one with this number."""
-    return str((int(column) - 1) // n + 1)  # type: ignore[call-overload]
 
 
 @functools.lru_cache(maxsize=64)

@@ -177,8 +177,8 @@ def _named(block: Block) -> tuple[Any, tuple[Hashable, ...]]:
 def _crossed_documents(block: Block, joins: list[list[tuple[str, float]]]) -> list[dict[Hashable, Any]]:
     """Feature dicts with what they have crossed; text is crossed with categories alone."""
     made = []
-    for joined, a, b in zip(joins, block.offsets[:-1].tolist(), block.offsets[1:].tolist(), strict=True):
-        for x in block.X[a:b]:
+    for joined, query in zip(joins, block.each(), strict=True):
+        for x in query.X:
             whole = dict(x)
             for suffix, factor in joined:
                 for name, value in x.items():

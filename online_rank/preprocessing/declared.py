@@ -1,6 +1,7 @@
 """The features that a model is meant to get, written down."""
 
 import collections
+import copy
 import difflib
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -74,7 +75,7 @@ class DeclaredFeatures(QueryTransformer):
         if twice := [name for name, n in collections.Counter(features).items() if n > 1]:
             raise ValueError(f"features names {twice[0]!r} more than once")
         self.texts = texts
-        self.features = features if are_nfc(features) else names_in_nfc(features, "features")
+        self.features = copy.copy(features) if are_nfc(features) else names_in_nfc(features, "features")
 
     @property
     def feature_names(self) -> tuple[Hashable, ...]:
@@ -140,13 +141,6 @@ class DeclaredFeatures(QueryTransformer):
 
     def _learn_block(self, block: Block) -> Block:
         made = self._transform_block(block)
-        self._count(block)
-        return made
-
-    _asks_blocks = True
-
-    def _count(self, block: Block) -> None:
-        """Count what is missing in the documents of a block."""
         if isinstance(block.X, list):
             n = len(self.features)
             for x in block.X:
@@ -155,3 +149,6 @@ class DeclaredFeatures(QueryTransformer):
         elif block.names is not None and len(block.names) < len(self.features):
             lacking = [name for name in self.features if name not in set(block.names)]
             self._counts.update(dict.fromkeys(lacking, block.n_documents))
+        return made
+
+    _asks_blocks = True

@@ -1,5 +1,6 @@
 """Features by hashed names, without a vocabulary, for numbers, text and categories."""
 
+import itertools
 import re
 from array import array
 from collections import Counter
@@ -112,8 +113,7 @@ class HashedFeatures(QueryTransformer):
                 parts.append([name for name, _ in features])
                 numbers.extend([value for _, value in features])
             names, lengths, values = parts, map(len, parts), np.frombuffer(numbers)
-        starts = np.zeros(len(documents) + 1, dtype=np.int64)
-        np.cumsum(np.fromiter(lengths, np.int64, len(documents)), out=starts[1:])
+        starts = np.array([0, *itertools.accumulate(lengths)], dtype=np.int64)
         if not np.isfinite(values).all():
             require_finite(Block(documents, None, starts, values, ids))
         columns = hashed(names, self.bits, values)

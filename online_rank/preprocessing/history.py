@@ -1,5 +1,6 @@
 """Features of earlier feedback: how often a key was shown, how users engaged with it, and for how long it has been there."""
 
+import copy
 import json
 import math
 import warnings
@@ -133,7 +134,7 @@ class History(KeyTable):
         arguments.integer("max_keys", max_keys, 1)
         self.by = by if isinstance(by, str) else self._names
         self.half_life = half_life
-        self.examination = examination
+        self.examination = copy.copy(examination)
         self.prior = prior
         self.max_keys = max_keys
         self._theta = theta.astype(np.float64)

@@ -9,23 +9,23 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
-from river import base, compose
+from river import base
 
 from online_rank.base.anatomy import Abilities
-from online_rank.base.asked import as_numbers
 from online_rank.base.columns import as_array
+from online_rank.base.names import Columns
 from online_rank.base.schema import Schema
 from online_rank.base.step import QueryStep
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import Undo
-from online_rank.limits import MAX_LIFTED
-from online_rank.preprocessing._journal import Journal, cut, is_timed, parts_of, shared_part
+from online_rank.limits import MAX_FEATURES, MAX_LIFTED
+from online_rank.preprocessing._journal import Journal, cut, is_timed, kind_of, parts_of, shared_part, transformed
 from online_rank.query import Block, Retrieved, document_name, feature_dicts, require_finite, require_grades, with_features
-from online_rank.query.forms import flat
+from online_rank.query.forms import flat, from_dicts
 from online_rank.query.names import are_nfc, in_nfc, keys_in_nfc
 
 #: Types of numbers that need no look at one after the other.
-_PLAIN = frozenset((bool, float, int, str))
+_NUMBERS = frozenset((bool, float, int))
 
 
 class ForEachDocument(QueryTransformer):
@@ -73,8 +73,8 @@ class ForEachDocument(QueryTransformer):
     ['b', 'a']
     """
 
-    #: Undoes what was learned last. In a slot, like the lock: it is not state.
-    __slots__ = ("_journal",)
+    #: Undoes what was learned last; the columns of an encoder, by their names. In slots, like the lock: they are not state.
+    __slots__ = ("_categories", "_journal")
 
     _schema = Schema()
 
@@ -114,30 +114,26 @@ class ForEachDocument(QueryTransformer):
         log.append(self._journal.undo)
 
     def _transform_block(self, block: Block) -> Block:
-        transformer = self.transformer
-        with _unchanged(transformer):
-            return self._answer(block, self._of_each(block, transformer.transform_one, _documents(block, transformer)))
+        # One copy after the other: of thousands of small documents, copies take twenty times their JSON.
+        documents = map(dict, _documents(block, self.transformer))
+        with _unchanged(self.transformer):
+            answers, zeros = transformed(self.transformer, documents, functools.partial(self._of_each, block))
+            return self._answer(block, answers, zeros)
 
     def _learn_block(self, block: Block) -> Block:
         transformer, journal = self.transformer, self._journal
-        supervised = transformer._supervised
-        if supervised:
-            if block.y is None:
+        if journal.is_supervised:
+            if not isinstance(block.y, np.ndarray):
                 raise TypeError(f"{self} is supervised: it learns from grades, y")
-            if isinstance(block.y, np.ndarray):
-                require_grades(block.y, block.ids)
+            require_grades(block.y, block.ids)
         if self.abilities.takes_time and block.at is None:
             raise ValueError(f"{self} has a window of time: learn_one needs t=, and learn_many at=, the query's time")
         answers: list[dict[Hashable, Any]] = []
         for query in block.each():
-            documents, each = [*_documents(query, transformer)], functools.partial(self._of_each, query)
-            if supervised:
-                answers += journal.transform(transformer, documents, each)
-                journal.learn(transformer, documents, query.y.tolist(), _moment(query), each)
-            else:
-                journal.learn(transformer, documents, [None] * len(documents), _moment(query), each)
-                answers += journal.transform(transformer, documents, each)
-        return self._answer(block, answers)
+            documents, grades = _documents(query, transformer), query.y.tolist() if journal.is_supervised else None
+            each = functools.partial(self._of_each, query)
+            answers += journal.learn_and_transform(documents, grades, _moment(query), each)
+        return self._answer(block, answers, journal.zeros)
 
     def _of_each(self, block: Block, call: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
         """The results of a call for each document. Any error becomes a ValueError that names the document."""
@@ -155,37 +151,57 @@ class ForEachDocument(QueryTransformer):
             raise ValueError(f"x: {self} cannot take {document_name(len(made), block.ids)}: {error}") from error
         return made
 
-    def _answer(self, block: Block, answers: list[dict[Hashable, Any]]) -> Block:
-        answer = as_numbers(with_features(block, answers, None))
-        X = as_array(answer.X, self)
-        answer = with_features(answer, X, answer.names)
-        if not np.isfinite(X).all():
+    def _answer(self, block: Block, answers: list[dict[Hashable, Any]], zeros: dict[Any, int] | None) -> Block:
+        if zeros is not None:
+            if (answer := self._with_zeros(block, answers, zeros)) is not None:
+                return answer
+            answers = [{**zeros, **x} for x in answers]
+        read = from_dicts(answers, block.ids)
+        X = as_array(read.X, self)
+        answer = with_features(block, X, read.names)
+        # A product of infinity, and NaN, is not finite; the test of all takes three times as long.
+        if not math.isfinite(np.vdot(X, X)) and not np.isfinite(X).all():
             # The input was finite, so NaN means that the transformer cannot compute the value yet. The array is a new one.
             np.copyto(X, 0.0, where=np.isnan(X))
             require_finite(answer)
         return answer
 
+    def _with_zeros(self, block: Block, ones: list[dict[Hashable, Any]], zeros: dict[Any, int]) -> Block | None:
+        """The answer of an encoder by its ones, and all columns that it knows; None if there are others, or none."""
+        known, columns = tuple(zeros), getattr(self, "_categories", None)
+        if columns is None or columns.names != known[: len(columns)]:
+            columns = self._categories = Columns()
+        new = known[len(columns) :]
+        if len(known) > MAX_FEATURES or not are_nfc(new):
+            return None
+        columns.add(new)
+        places = columns.of(flat(ones))
+        if not len(places) or places.min() < 0:
+            return None
+        X = np.zeros((len(ones), len(known)))
+        X[np.repeat(np.arange(len(ones)), [*map(len, ones)]), places] = 1.0
+        return with_features(block, X, columns.names)
 
-def _documents(block: Block, transformer: Any) -> Iterator[dict[Hashable, Any]]:
-    """The documents of a block. Raises an error for a number too large for river's transformers, or a text that is one's."""
+
+def _documents(block: Block, transformer: Any) -> Iterable[dict[Hashable, Any]]:
+    """The documents of a block, not copied. Raises an error for a number too large for river, or a text that is one's."""
     X = block.X if type(block.X) is list else feature_dicts(block)
     numbers_only = transformer if _norms(transformer) else None
-    # One copy after the other: of thousands of small documents, copies take twenty times their JSON.
     if _are_plain(X, numbers_only is None):
-        return map(dict, X)
+        return X
     return (_taken(x, i, block, numbers_only) for i, x in enumerate(X))
 
 
 def _are_plain(X: list[Any], with_texts: bool) -> bool:
     """Whether all names and values are as river's transformers take them; False also if that takes a closer look."""
     values = flat(map(dict.values, X))
-    kinds = {*map(type, values)}
-    if str in kinds:
-        texts = [value for value in values if type(value) is str]
+    texts = [value for value in values if type(value) is str]
+    if texts:
         if not with_texts or not "".join(texts).isascii():
             return False
         values = [value for value in values if type(value) is not str]
-    return kinds <= _PLAIN and all(map(MAX_LIFTED.__ge__, map(abs, values))) and are_nfc({*flat(X)})
+    are_numbers = _NUMBERS.issuperset(map(type, values))
+    return are_numbers and all(map(MAX_LIFTED.__ge__, map(abs, values))) and are_nfc(set().union(*X))
 
 
 def _taken(x: dict[Hashable, Any], i: int, block: Block, numbers_only: Any) -> dict[Hashable, Any]:
@@ -210,19 +226,20 @@ def _taken(x: dict[Hashable, Any], i: int, block: Block, numbers_only: Any) -> d
 
 def _norms(transformer: Any) -> bool:
     """Whether a transformer begins with a norm, for which NumPy takes 500 bytes for each character of a text."""
-    # A pipeline first: to river, one that ends in a union is a union too.
-    if isinstance(transformer, compose.Pipeline):
+    kind = kind_of(type(transformer))
+    if kind == "pipeline":
         return _norms(next(iter(transformer.steps.values())))
-    if isinstance(transformer, compose.TransformerUnion):
+    if kind == "union":
         return any(map(_norms, transformer.transformers.values()))
     return type(transformer).__name__ == "Normalizer"
 
 
 def _n_columns(transformer: Any, n_features: int) -> int:
     """How many columns a transformer makes of a document, at most; products of features are many."""
-    if isinstance(transformer, compose.Pipeline):
+    kind = kind_of(type(transformer))
+    if kind == "pipeline":
         return functools.reduce(lambda n, step: _n_columns(step, n), transformer.steps.values(), n_features)
-    if isinstance(transformer, compose.TransformerUnion):
+    if kind == "union":
         return sum(_n_columns(part, n_features) for part in transformer.transformers.values())
     if type(transformer).__name__ == "PolynomialExtender":
         return math.comb(n_features + transformer.degree, transformer.degree)

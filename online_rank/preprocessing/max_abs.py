@@ -78,9 +78,7 @@ class MaxAbsStreamScaler(QueryEstimator, QueryTransformer):
         columns = self._find(block) if block.n_documents else None
         # The largest values of the block's own features, in their order.
         largest = self._largest if columns is None else self._largest[columns]
-        out, done = _divided(block, largest, True)
-        if done < len(block.w):
-            require_finite(block)
+        out = _divided(block, largest, True)
         if columns is not None:
             self._largest[columns] = largest
         return block._replace(X=out)
@@ -92,21 +90,19 @@ class MaxAbsStreamScaler(QueryEstimator, QueryTransformer):
             largest = self._largest if self._n_features else np.zeros(block.X.shape[1])
         else:
             largest = np.where(columns >= 0, self._largest[columns], 0.0) if self._n_features else np.zeros(len(columns))
-        out, done = _divided(block, largest, False)
-        if done < len(block.w):
-            require_finite(block)
-        return block._replace(X=out)
+        return block._replace(X=_divided(block, largest, False))
 
 
-def _divided(block: Block, largest: np.ndarray, learns: bool) -> tuple[Any, int]:
-    """The features of a block divided by the `largest` value of each, and the number of queries before one with a bad value."""
+def _divided(block: Block, largest: np.ndarray, learns: bool) -> Any:
+    """The features of a block divided by the `largest` value of each. Raises ValueError unless they are finite."""
     X = block.X
     if not block.n_documents:
         # Without documents X may be narrower or wider than the features known.
-        return X, len(block.w)
-    if isinstance(X, SparseRows):
-        values = np.empty_like(X.values)
-        done = sparse.divide_by_largest(X, block.offsets, largest, values, learns)
-        return X._replace(values=values), done
-    out = np.empty_like(X)
-    return out, dense.divide_by_largest(X, block.offsets, largest, out, learns)
+        return X
+    is_sparse = isinstance(X, SparseRows)
+    values = X.values if is_sparse else X
+    out = np.empty_like(values)
+    divide = sparse.divide_by_largest if is_sparse else dense.divide_by_largest
+    if divide(X, block.offsets, largest, out, learns) < len(block.w):
+        require_finite(block)
+    return X._replace(values=out) if is_sparse else out

@@ -18,7 +18,7 @@ from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
 from online_rank.base.names import are_numbers
 from online_rank.base.schema import Array, Count, Derived, Flag, Integer, ListOf, Real, Schema
-from online_rank.preprocessing._columns import ColumnTransformer, names_of_several, source_of
+from online_rank.preprocessing._columns import ColumnTransformer
 from online_rank.query import Block, SparseRows, require_finite
 
 #: Values that the sketch of a feature keeps, and documents that join it at once. A map of d features is saved in
@@ -365,7 +365,7 @@ class StreamQuantileMap(ColumnTransformer):
 
     def _risen_from(self, column: Hashable) -> Hashable:
         if are_numbers((column,)):
-            return source_of(column, 2)
+            return str((int(column) + 1) // 2)  # type: ignore[call-overload]
         if isinstance(column, tuple):
             return column[0]
         return column.removesuffix(_IN_QUERY) if isinstance(column, str) else column
@@ -385,15 +385,12 @@ class StreamQuantileMap(ColumnTransformer):
             InQuery(both, np.arange(2 * n_features) % 2 == 1, "standard", _SOFT, centred),
         )
 
-    def _learn_transform(self, block: Block, out: np.ndarray) -> int:
-        if len(block.w) > 1:
-            return self._transform_in_turn(block, block, None, out)
-        return int(self.learn_run(block.X) and self._transform(block.X, block.offsets, out))
-
-    def _transform_in_turn(self, asked: Block, block: Block, before: np.ndarray | None, after: np.ndarray) -> int:
+    def _learn_transform(self, block: Block, out: np.ndarray, asked: Any = None, before: Any = None) -> int:
+        X, offsets, n = block.X, block.offsets, len(block.w)
         if before is not None:
             require_finite(asked)
-        X, offsets, n = block.X, block.offsets, len(block.w)
+        elif n == 1:
+            return int(self.learn_run(X) and self._transform(X, offsets, out))
         t = 0
         while t < n:
             start = int(offsets[t])
@@ -405,8 +402,8 @@ class StreamQuantileMap(ColumnTransformer):
             if not self.learn_run(X[start:stop]):
                 return t
             if before is not None and asked.X is X and self._table is table:
-                after[start:stop] = before[start:stop]
-            elif not self._transform(X[start:stop], places, after[start:stop]):
+                out[start:stop] = before[start:stop]
+            elif not self._transform(X[start:stop], places, out[start:stop]):
                 return t
             t = upto
         return n
@@ -613,4 +610,10 @@ def _widened(values: np.ndarray) -> np.ndarray:
 
 @functools.lru_cache(maxsize=64)
 def _column_names(names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
-    return names_of_several(names, 2, lambda name: (name, name + _IN_QUERY if isinstance(name, str) else (name, "in query")))
+    given: list[Hashable] = []
+    for name in names:
+        if are_numbers((name,)):
+            given += str(2 * int(name) - 1), str(2 * int(name))  # type: ignore[call-overload]
+        else:
+            given += name, name + _IN_QUERY if isinstance(name, str) else (name, "in query")
+    return tuple(given)

@@ -1,8 +1,9 @@
 """Features from the result lists of retrievers."""
 
+import copy
 import itertools
 from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -114,38 +115,39 @@ class RunFeatures(QueryTransformer):
             arguments.choice("parts", part, PARTS)
         arguments.number("k", k, 0)
         arguments.number("floor", floor, 0, 1)
-        self.runs = runs if runs is None or are_nfc(runs) else names_in_nfc(runs, "runs")
-        self.parts = parts
+        self.runs = copy.copy(runs) if runs is None or are_nfc(runs) else names_in_nfc(runs, "runs")
+        self.parts = copy.copy(parts)
         self.k = k
         self.floor = floor
 
     def _transform_block(self, block: Block) -> Block:
-        given = _read(block, self)
-        names = given.names
+        values, ranks, names = _read(block, self)
+        # Columns that come from a retriever; none in other forms than `Runs`, where this is unknown.
+        retrieved = ~np.isnan(ranks).all(axis=0)
         if self.runs is None:
-            runs = [j for j in range(given.values.shape[1]) if given.retrieved is None or given.retrieved[j]]
+            runs = np.flatnonzero(retrieved | (not retrieved.any())).tolist()
         else:
             if names is None:
                 raise ValueError("runs are named, but the features of x are known by position: leave runs out, or name them")
-            for name, is_run in zip(names, given.retrieved or (), strict=False):
+            for name, is_run in zip(names, retrieved.tolist(), strict=True):
                 if is_run and name not in self.runs:
                     raise ValueError(f"x has the run {name!r}, but runs names {', '.join(map(repr, self.runs))}")
-            if given.retrieved is None and block.n_documents and not {*names} & {*self.runs}:
+            if not retrieved.any() and block.n_documents and not {*names} & {*self.runs}:
                 listed = " or ".join(map(repr, self.runs))
                 raise ValueError(f"x: no document has a score of {listed}; give lists of retrievers as Runs({{name: list}})")
             names = (*names, *(name for name in self.runs if name not in names))
-            given = given.widened(names)
+            absent = np.full((len(values), len(names) - values.shape[1]), np.nan)
+            values, ranks = np.hstack([values, absent]), np.hstack([ranks, absent])
             runs = [names.index(name) for name in self.runs]
         made = [part for part in PARTS if part in self.parts]
-        are_runs = set(runs)
-        others = [j for j in range(given.values.shape[1]) if j not in are_runs]
+        others = np.setdiff1d(np.arange(values.shape[1]), runs).tolist()
         out = np.empty((block.n_documents, len(runs) * len(made) + len(others)))
         for first, last in itertools.pairwise(block.offsets.tolist()):
             of_query = out[first:last, : len(runs) * len(made)].reshape(last - first, len(runs), len(made))
-            scores, ranks = given.values[first:last, runs], given.ranks[first:last, runs]
+            scores, places = values[first:last, runs], ranks[first:last, runs]
             for place, part in enumerate(made):
-                of_query[:, :, place] = _part_of(scores, ranks, part, self.k, self.floor)
-        out[:, len(runs) * len(made) :] = np.nan_to_num(given.values[:, others], nan=0.0)
+                of_query[:, :, place] = _part_of(scores, places, part, self.k, self.floor)
+        out[:, len(runs) * len(made) :] = np.nan_to_num(values[:, others], nan=0.0)
         if names is None:
             return block._replace(X=out, names=None)
         columns = (*(f"{names[j]} {part}" for j in runs for part in made), *(names[j] for j in others))
@@ -203,34 +205,14 @@ def _ranks_by_score(scores: np.ndarray, found: np.ndarray) -> np.ndarray:
     return ranks
 
 
-class _Given(NamedTuple):
-    """What a block says of its documents.
+def _read(block: Block, step: RunFeatures) -> tuple[np.ndarray, np.ndarray, tuple[Hashable, ...] | None]:
+    """What a block says of its documents. Raises an error that names the value that is no finite number.
 
-    Attributes
-    ----------
-    values
-        float64 (n, d): scores and features, NaN where a document lacks one.
-    ranks
-        float64 (n, d): places in the retrievers' lists, NaN for documents that a list lacks.
-    names
-        Names of the columns; None if they are known by position.
-    retrieved
-        Whether each column comes from a retriever, in a query of `Runs`; None for other forms, where this is unknown.
+    Returns
+    -------
+    float64 arrays (n, d) of scores and features, and of places in the retrievers' lists, both NaN where there is none; and the
+    names of the columns, None if they are known by position.
     """
-
-    values: np.ndarray
-    ranks: np.ndarray
-    names: tuple[Hashable, ...] | None
-    retrieved: list[bool] | None = None
-
-    def widened(self, names: tuple[Hashable, ...]) -> "_Given":
-        """Append further columns, which no document has."""
-        absent = np.full((len(self.values), len(names) - self.values.shape[1]), np.nan)
-        return _Given(np.hstack([self.values, absent]), np.hstack([self.ranks, absent]), names)
-
-
-def _read(block: Block, step: RunFeatures) -> _Given:
-    """What a block says of its documents. Raises an error that names the value that is no finite number."""
     documents = block.X if isinstance(block.X, list) else []
     if isinstance(block.X, list):
         scores = [{name: value.score if type(value) is Retrieved else value for name, value in x.items()} for x in documents]
@@ -239,14 +221,12 @@ def _read(block: Block, step: RunFeatures) -> _Given:
     require_finite(block)
     X = block.X
     if isinstance(X, np.ndarray):
-        return _Given(X.astype(np.float64), np.full(X.shape, np.nan), block.names)
+        return X.astype(np.float64), np.full(X.shape, np.nan), block.names
     require_array_room(X, step)
     values: Any = np.full(X.shape, np.nan)
     ranks: Any = values.copy()
     places = np.repeat(np.arange(X.shape[0]), np.diff(X.starts)), X.columns
     values[places] = X.values
-    found = [value.rank if type(value) is Retrieved else np.nan for x in documents for value in x.values()]
-    if np.isnan(found).all():
-        return _Given(values, ranks, block.names)
-    ranks[places] = found
-    return _Given(values, ranks, block.names, (~np.isnan(ranks).all(axis=0)).tolist())
+    if documents:
+        ranks[places] = [value.rank if type(value) is Retrieved else np.nan for x in documents for value in x.values()]
+    return values, ranks, block.names

@@ -107,12 +107,9 @@ class StreamScaler(ColumnTransformer):
                 self._count += n
         self._own, self._count_before = None, 0
 
-    def _learn_transform(self, block: Block, out: np.ndarray) -> int:
-        return self._transform_in_turn(None, block, None, out)
-
-    def _transform_in_turn(self, asked: Block | None, block: Block, before: np.ndarray | None, after: np.ndarray) -> int:
+    def _learn_transform(self, block: Block, out: np.ndarray, asked: Any = None, before: Any = None) -> int:
         learned, count = kernels.learn_and_scale(
-            block.X, block.offsets, self._count, self._mean, self._m2, self.with_std, after,
+            block.X, block.offsets, self._count, self._mean, self._m2, self.with_std, out,
             self._count - self._count_before, self._own, asked and asked.X, before,
         )  # fmt: skip
         self._count = int(count)  # As plain Python, kernels return numpy's.

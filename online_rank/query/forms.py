@@ -415,7 +415,7 @@ def _from_ragged_dicts(documents: Sequence[Any], ids: Sequence[Hashable] | None)
         return _Features(rows, ids, names, dict)
     X = np.zeros((n, d))
     # With indices of another type numpy casts them in the assignment, and ends the process where memory runs out there.
-    X[np.repeat(np.arange(n), np.diff(rows.starts)), rows.columns.astype(np.intp)] = rows.values
+    X[np.repeat(np.arange(n), rows.starts[1:] - rows.starts[:-1]), rows.columns.astype(np.intp)] = rows.values
     return _Features(X, ids, names, dict)
 
 

@@ -12,7 +12,7 @@ from online_rank.query.labels import by_id, in_order
 _INT64 = np.dtype(np.int64)
 # Plain dicts first, since asking an abstract class takes longer.
 _MAPPING = dict | Mapping
-_REMEDY = "; online_rank.drop_ungraded(x, y, missing=0) counts it as 0, missing='skip' leaves it out; requests have 'ungraded'"
+_REMEDY = "; online_rank.drop_ungraded(x, y, missing=0) counts it as 0, missing='skip' leaves it out"
 
 
 def as_grades(y: Any, n_documents: int, ids: Sequence[Hashable] | None = None) -> np.ndarray:

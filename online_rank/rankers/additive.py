@@ -1,5 +1,6 @@
 """A learner with one curve for each feature."""
 
+import copy
 import functools
 import itertools
 import warnings
@@ -179,7 +180,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         arguments.flag("relative", relative)
         arguments.integer("max_levels", max_levels, 1)
         self.measure = measure
-        self.half_life = half_life
+        self.half_life = copy.copy(half_life)
         self.relative = relative
         self.max_levels = max_levels
         self.signs = checked_signs(signs)

@@ -148,11 +148,11 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
             raise ValueError(f"grid is {grid}: with {len(chosen)} rankers that makes more than {_MAX_CANDIDATES} candidates")
         number("rate", rate, 0.0)
         self._fade_by(half_life)
-        self.rankers = rankers
+        self.rankers = copy.copy(rankers)
         self.measure = measure
         self.grid = grid
         self.rate = rate
-        self.prior = prior
+        self.prior = copy.copy(prior)
         self.relative = relative
         self.seed = seed
         self._candidates = _grid(grid, len(chosen))

@@ -1,5 +1,6 @@
 """The perceptron on clicks, with a certificate."""
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -106,7 +107,7 @@ class ClickPerceptron(ExploringRanker):
             raise ValueError(f"examination is {examination}; it is one probability > 0 for each position shown")
         arguments.number("relative_margin", relative_margin, 0.0)
         self.credit = credit
-        self.examination = examination
+        self.examination = copy.copy(examination)
         self.cost = cost
         self.relative_margin = relative_margin
         self.half_life = half_life

@@ -1,5 +1,6 @@
 """The DirectRanker: a neural network that compares documents, learned one query at a time."""
 
+import copy
 import itertools
 import math
 from collections.abc import Hashable
@@ -125,7 +126,7 @@ class DirectRanker(AveragedRanker):
         seed: int = 0,
     ) -> None:
         super().__init__(half_life, n_counters=3)
-        self.hidden = hidden
+        self.hidden = copy.copy(hidden)
         self.activation = activation
         self.output = output
         self.surrogate = surrogate

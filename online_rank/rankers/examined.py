@@ -1,5 +1,6 @@
 """A ranker for grades that learns from clicks, each weighted by how often its position is looked at."""
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -93,7 +94,7 @@ class ExaminedRanker(RankerOfOne):
         arguments.integer("k", k, 1)
         arguments.number("clip", clip, above=0.0, high=1.0)
         arguments.seed(seed)
-        self.examination = examination
+        self.examination = copy.copy(examination)
         self.k = k
         self.clip = clip
         self.seed = seed

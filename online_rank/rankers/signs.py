@@ -43,7 +43,7 @@ def checked_signs(signs: Any) -> Any:
     for name, sign in signs.items():
         if isinstance(sign, bool) or sign not in (1, -1):
             raise ValueError(f"signs[{name!r}] is {sign!r}; it is 1 (no weight below 0) or -1 (no weight above 0)")
-    return keys_in_nfc(signs, "signs")
+    return {**keys_in_nfc(signs, "signs")}
 
 
 def require_in_array(signs: Mapping[Any, int] | None, n_features: int) -> None:

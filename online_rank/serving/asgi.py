@@ -1,13 +1,18 @@
 """Requests of ASGI and their answers: the path, the body within limits, what identifies a request, answers as JSON."""
 
 import asyncio
+import re
 import time
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from online_rank.serving.trace import Trace
+
+#: RFC 9110, section 7.2: a name, an IPv4 or a bracketed IP address, and the digits of a port. No user, no path.
+_HOST = re.compile(rb"(\[[0-9a-f:.]+\]|[a-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?", re.IGNORECASE)
+_LOCAL = {b"localhost", b"127.0.0.1", b"[::1]"}
 
 #: The extension of a scope with the time at which a request came, and a function that waits until its answer is sent.
 ARRIVAL = "online_rank.arrival"
@@ -71,6 +76,18 @@ def path_of(scope: Scope) -> str:
     return path[len(root) :] if root and path.startswith(f"{root}/") else path
 
 
+def is_local(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a request calls this server by a name of this machine, or by none. Raises Refused for what is no name.
+
+    A page on another site can send any, so it is parsed in full.
+    """
+    given = [value for name, value in headers if name == b"host"]
+    found = [_HOST.fullmatch(value) for value in given]
+    if len(given) > 1 or None in found:
+        raise Refused(400, "the header Host is not a host and the digits of a port, once (RFC 9110, section 7.2)")
+    return not found or found[0][1].lower() in _LOCAL  # type: ignore[index]
+
+
 class Exchange:
     """A request and its answer.
 
@@ -87,6 +104,8 @@ class Exchange:
         The headers of the request.
     trace
         What identifies it in errors and in the log.
+    roles
+        The roles of its client, once they are known.
     status
         The status of the answer; 0 before it begins.
     """
@@ -96,6 +115,7 @@ class Exchange:
         self.path = path_of(scope)
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.trace = Trace(self.headers)
+        self.roles: frozenset[str] = frozenset()
         self.status = 0
         self.receive, self._send = receive, send
         arrival: Arrival = (scope.get("extensions") or {}).get(ARRIVAL) or (time.perf_counter(), None)

@@ -9,8 +9,6 @@ from online_rank.base import serving_ranker
 from online_rank.rankers.shapes import Shape, has_shapes, shapes_of
 from online_rank.serving.monitor import short_name
 
-__all__ = ["FIRST", "MOST", "copied", "curves_of"]
-
 #: Curves that the page shows at first, those that it shows on request, and levels of a category.
 FIRST, MOST, _LEVELS = 12, 300, 8
 #: One thread draws at a time.

@@ -67,12 +67,9 @@ def _taken(service: RankingService, message: Elsewhere, asked: Rank, text: str) 
         unknown = {*shown.page, *shown.held_back} - {*ids}
         if unknown:
             raise ValueError(f"draw has documents that the query does not have: {str(min(unknown, key=str))[:100]!r}")
-    n_asked = 0 if service.challenge is None else service.challenge.n_asked
     size = ranking.room_for(service, query, text)
     with all_or_nothing(service) as changes:
-        reply = ranking.waits(
-            service, changes, asked, query, text, scores, shown, own, now, size=size, answer={"id": asked.id}, n_asked=n_asked
-        )
+        reply = ranking.waits(service, changes, asked, query, text, scores, shown, own, now, size=size, answer={"id": asked.id})
     service._pending.spill()
     return reply
 

@@ -36,16 +36,15 @@ from starlette.routing import Router
 
 from online_rank import arguments
 from online_rank.base import abilities_of
-from online_rank.serving import curves
-from online_rank.serving.asgi import Exchange, Headers, Limits, Receive, Refused, Scope, Send
-from online_rank.serving.host import is_local
+from online_rank.serving import curves, replacing
+from online_rank.serving.asgi import Exchange, Headers, Limits, Receive, Refused, Scope, Send, is_local
 from online_rank.serving.messages import BINARY
 from online_rank.serving.metrics import Figures
 from online_rank.serving.models import KeyRefused, Models
 from online_rank.serving.openapi import OPEN_TO_ALL, description, description_page
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.served import Answer, ServedModel
-from online_rank.serving.tokens import KINDS, ROLES, Tokens
+from online_rank.serving.tokens import ROLES, Tokens, kinds_of
 from online_rank.serving.workers import OnlyWorker
 
 _log = logging.getLogger("online_rank.serving")
@@ -58,9 +57,16 @@ _PAGE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-_POSTED = ("/rank", "/learn", "/explain", "/ranked", "/model", "/model/rollback", "/forget")
 #: Paths that take queries, and the media types of their bodies.
 _OF_QUERIES, _QUERY = ("/rank", "/learn", "/explain"), (b"application/json", BINARY.encode())
+#: What else is posted.
+_CHANGES: dict[str, Callable[[ServedModel, bytes], Awaitable[Answer]]] = {
+    "/ranked": ServedModel.take_rankings,
+    "/model": replacing.replace,
+    "/model/rollback": replacing.roll_back,
+    "/forget": replacing.forget,
+}
+_POSTED = (*_OF_QUERIES, *_CHANGES)
 #: The roles that may send requests to a path; others need admin.
 _ROLES = {"/rank": ROLES, "/learn": ROLES, "/explain": ("rank", "admin")}
 _ALL_ROLES = frozenset(ROLES)
@@ -124,7 +130,6 @@ class RankingApp:
         self._is_attended = False
         self._worker = OnlyWorker()
         self._n_streams = 0
-        self._n_requests = 0
         self._n_files = 0
         #: Requests being answered, by key.
         self._running: collections.Counter[str | None] = collections.Counter()
@@ -144,7 +149,7 @@ class RankingApp:
             "/docs": self._get_docs,
         }
         self.figures = Figures(models, {*_POSTED, *self._routes})
-        self._no_http = Router(lifespan=self._lifespan)
+        self._no_http = Router(lifespan=lambda _: self.running())
 
     @functools.cached_property
     def _description(self) -> dict[str, Any]:
@@ -245,6 +250,7 @@ class RankingApp:
         if path in OPEN_TO_ALL:
             return
         roles, needed = self._roles(exchange), _ROLES.get(path, ("admin",))
+        exchange.roles = roles
         if not roles:
             raise Refused(401, "send the token: Authorization: Bearer TOKEN", ((b"www-authenticate", b"Bearer"),))
         if roles.isdisjoint(needed):
@@ -256,11 +262,6 @@ class RankingApp:
             return _ALL_ROLES
         given = exchange.headers.get(b"authorization", b"")
         return self._tokens.roles_of(given.removeprefix(b"Bearer ")) if given.startswith(b"Bearer ") else frozenset()
-
-    def _kinds(self, exchange: Exchange) -> frozenset[str] | None:
-        """The kinds of requests that a client may send; None for all."""
-        roles = self._roles(exchange)
-        return None if "admin" in roles else frozenset().union(*(KINDS[role] for role in roles))
 
     async def _get(self, exchange: Exchange) -> Answer | Response:
         """Answer what is not posted."""
@@ -277,21 +278,19 @@ class RankingApp:
         """Answer what is posted, if there is a place for it."""
         key = self._key_of(exchange)
         is_of_file = exchange.path in ("/model", "/model/rollback")
-        self._n_requests += 1
         self._running[key] += 1
         try:
             self._require_place(key)
             with self._place_of_file() if is_of_file else nullcontext():
                 return await self._answer(exchange, key)
         finally:
-            self._n_requests -= 1
             self._running[key] -= 1
             if not self._running[key]:
                 del self._running[key]
 
     def _require_place(self, key: str | None) -> None:
         """Raise Refused if too many requests are being answered, at all or of a key."""
-        free = self.limits.requests - self._n_requests
+        free = self.limits.requests - self._running.total()
         if free < 0:
             raise Refused(503, f"{self.limits.requests} requests are being answered already")
         # One key alone gets half of the places, each of two a third, and so on: there is always room for another one.
@@ -307,15 +306,11 @@ class RankingApp:
         else:
             body = await exchange.body(limits.body, limits.seconds)
         if path in ("/rank", "/learn"):
-            return await self.models.answer(key, body, self._kinds(exchange))
+            return await self.models.answer(key, body, kinds_of(exchange.roles))
         model = await self._model(exchange)
         if path == "/explain":
             return model.explain(body)
-        if path == "/ranked":
-            return await model.take_rankings(body)
-        if path == "/forget":
-            return await model.forget(body)
-        return await (model.replace(body) if path == "/model" else model.roll_back(body))
+        return model.refusal or await _CHANGES[path](model, body)
 
     @property
     def _seconds_for_a_file(self) -> float:
@@ -344,8 +339,7 @@ class RankingApp:
         return HTMLResponse(self._page, headers=_PAGE_HEADERS)
 
     async def _get_stats(self, exchange: Exchange) -> Answer:
-        shown = (await self._model(exchange)).figures()
-        return 200, {name: shown[name] for name in ("stats", "served", "drifts", "inputs", "journal_bytes")}
+        return 200, (await self._model(exchange)).figures()
 
     async def _get_curves(self, n: int, exchange: Exchange) -> Answer:
         ranker = curves.copied((await self._model(exchange)).durable.service.model)
@@ -433,11 +427,6 @@ class RankingApp:
 
     async def _get_docs(self, exchange: Exchange) -> Response:
         return HTMLResponse(description_page(self._description), headers=_PAGE_HEADERS)
-
-    @asynccontextmanager
-    async def _lifespan(self, app: Any) -> AsyncIterator[None]:
-        async with self.running():
-            yield
 
 
 class _Parts(StreamingResponse):

@@ -6,6 +6,7 @@ that watching costs little at any traffic.
 
 import bisect
 import collections
+import logging
 import math
 import sys
 import time
@@ -19,6 +20,8 @@ import numpy as np
 from online_rank import arguments
 from online_rank.base import serving_steps
 from online_rank.base.explain import feature_weights
+
+_log = logging.getLogger("online_rank.serving")
 
 _SECONDS_BETWEEN = 0.05
 _DOCUMENTS = 5
@@ -154,7 +157,10 @@ class InputWatch:
             self._known |= present
             if len(self._known) > _MOST_KNOWN:
                 self._known = None
-        self._count(set() if self._known is None else present - self._known, self._unknown, "n_with_unknown")
+        unknown = set() if self._known is None else present - self._known
+        for name in sorted(unknown - self._unknown.keys())[: _MOST_NAMES - len(self._unknown)]:
+            _log.warning("feature %r is new, or a typo: neither the model nor the reference of features knows it", name)
+        self._count(unknown, self._unknown, "n_with_unknown")
         lacking = [name for name in self._needed if name not in present]
         is_whole = 2 * len(lacking) <= len(self._needed)
         missing = [name for name in lacking if is_whole and name not in self._edges]

@@ -75,7 +75,8 @@ class Figures:
         self._requests: dict[tuple[str, int], Any] = {}
         self._latency = {path: latency.labels(path) for path in _PATHS}
         self._all_requests = requests
-        self._registry.register(_OfModels(models))
+        self._models = models
+        self._registry.register(self)
 
     def answered(self, path: str, status: int, seconds: float) -> None:
         """Count a request that was answered after some seconds."""
@@ -99,15 +100,8 @@ class Figures:
         """All figures in Prometheus' text form."""
         return generate_latest(self._registry).decode()
 
-
-class _OfModels:
-    """Figures read from the models when Prometheus scrapes."""
-
-    def __init__(self, models: Models) -> None:
-        self._models = models
-
     def collect(self) -> Iterator[Metric]:
-        """Called by `prometheus_client`."""
+        """Figures read from the models when Prometheus scrapes; called by `prometheus_client`."""
         models, counts = list(self._models.open_models.values()), self._models.counts
         for name, text in _COUNTERS.items():
             yield CounterMetricFamily(f"online_rank_{name}", text, value=counts[name])

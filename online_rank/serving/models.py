@@ -10,6 +10,7 @@ from pathlib import Path
 from online_rank import arguments
 from online_rank.serving.durable import DurableService
 from online_rank.serving.protocol import RankingService
+from online_rank.serving.replacing import keep_snapshot
 from online_rank.serving.served import Answer, ServedModel, answered
 from online_rank.serving.tenants import KEY, Keys, usage_of
 from online_rank.serving.workers import REMEDY
@@ -94,8 +95,7 @@ class Models:
         arguments.integer("max_open", max_open, 1)
         arguments.integer("snapshots", snapshots, 0)
         arguments.integer("max_keys", max_keys, 1)
-        if max_bytes is not None:
-            arguments.integer("max_bytes", max_bytes, 1)
+        arguments.integer("max_bytes", max_bytes, 1, optional=True)
         arguments.number("ttl", ttl, above=0, optional=True)
         arguments.number("remember", remember, above=0)
         arguments.flag("replace_model", replace_model)
@@ -122,27 +122,24 @@ class Models:
         self._awaited: collections.Counter[str] = collections.Counter()
         self._one_at_a_time = asyncio.Lock()
         self._max_bytes, self._ttl = max_bytes, ttl
-        self._keys: Keys | None = None
         #: The size of all folders of keys; counted now and then, where there is a limit on it or on their time.
         self.n_bytes = 0
         self._n_deleted = 0
         self._put_away_counts: collections.Counter[str] = collections.Counter()
-        with _remedy():
+        try:
             if not by_key:
                 self.open_models[""] = only or served(directory)
-            elif directory is not None:
-                self._keys = Keys(Path(directory))
+            else:
+                self._keys = Keys(directory)  # type: ignore[arg-type]  # by_key needs one
                 self.n_bytes = sum(usage_of(self._keys.folder(key)) for key in self._keys.names)
+        except FolderInUse as error:
+            one = "one process at a time serves it. If it is a worker of the same server"
+            raise FolderInUse(f"{error}; {one}, {REMEDY}") from None
 
     @property
     def n_keys(self) -> int:
         """Number of keys that have a model, in memory or on the disk."""
-        return len(self._names)
-
-    @property
-    def _names(self) -> set[str]:
-        """The keys that have a folder."""
-        return set() if self._keys is None else self._keys.names
+        return len(self._keys.names) if self.by_key else 0
 
     @property
     def seconds_ahead(self) -> float:
@@ -207,8 +204,7 @@ class Models:
             finally:
                 self._awaited[key] -= 1
         model = self.open_models[key] = self.open_models.pop(key)
-        if self._keys is not None:
-            self._keys.use(key)
+        self._keys.use(key)
         return model
 
     async def delete(self, key: str | None) -> None:
@@ -221,13 +217,11 @@ class Models:
         """
         key = required(key)
         async with self._one_at_a_time:
-            if key not in self._names:
+            if key not in self._keys.names:
                 raise KeyRefused(404, "there is no model under this key")
             await self._delete(key)
 
     async def _delete(self, key: str) -> None:
-        if self._keys is None:
-            return
         # Later requests for this key wait for the lock, and then begin a new model.
         model = self.open_models.pop(key, None)
         if model is not None:
@@ -250,8 +244,6 @@ class Models:
 
     async def sweep(self) -> None:
         """Count what the folders of keys take, and delete keys to which no request came for too long."""
-        if self._keys is None:
-            return
         total = 0
         for key in sorted(self._keys.names):
             if not self._is_unused(key) or not await self._delete_unused(key):
@@ -268,12 +260,12 @@ class Models:
         """Whether no request came to a key for longer than it is kept."""
         model = self.open_models.get(key)
         is_idle = key not in self._opening and (model is None or model.is_idle)
-        return self._keys is not None and self._ttl is not None and is_idle and self._keys.unused(key) > self._ttl
+        return self._ttl is not None and is_idle and self._keys.unused(key) > self._ttl
 
     async def _delete_unused(self, key: str) -> bool:
         """Delete a key unless it was used meanwhile. Returns whether it was deleted."""
         async with self._one_at_a_time:
-            if key not in self._names or not self._is_unused(key):
+            if key not in self._keys.names or not self._is_unused(key):
                 return False
             try:
                 await self._delete(key)
@@ -305,7 +297,7 @@ class Models:
         """Keep the models in memory with which each day begins, as long as this runs."""
         while self._n_snapshots:
             for model in [*self.open_models.values()]:
-                await model.keep_snapshot()
+                await keep_snapshot(model)
             await asyncio.sleep(_SECONDS_BETWEEN_SWEEPS)
 
     async def close(self) -> None:
@@ -313,7 +305,7 @@ class Models:
         await asyncio.gather(*self._opening.values(), return_exceptions=True)
         await asyncio.gather(*(model.close() for model in self.open_models.values()))
         self.open_models.clear()
-        if self._keys is not None:
+        if self.by_key:
             if self._ttl is not None and self._keys.is_open:
                 with contextlib.suppress(OSError):
                     self._keys.keep()
@@ -332,10 +324,6 @@ class Models:
             raise KeyRefused(404, "there is no model under this key")
         return answered(tried)
 
-    def _opened(self, key: str) -> ServedModel:
-        """The model of a key. Raises OSError and ValueError."""
-        return self._served(None if self._keys is None else self._keys.begin(key))
-
     def _require_may_make(self, key: str, may_make: bool) -> None:
         """Raise KeyRefused for a new key, if it must not be new."""
         if not self._has(key):
@@ -345,11 +333,11 @@ class Models:
 
     def _has(self, key: str) -> bool:
         """Whether a key has a model, in memory or on the disk."""
-        return key in self._names or key in self._opening
+        return key in self._keys.names or key in self._opening
 
     def _require_room(self) -> None:
-        if len(self._names | self._opening.keys()) >= self._max_keys:
-            raise KeyRefused(429, f"there are {len(self._names)} keys, and no more are allowed")
+        if len(self._keys.names | self._opening.keys()) >= self._max_keys:
+            raise KeyRefused(429, f"there are {len(self._keys.names)} keys, and no more are allowed")
         if self._max_bytes is not None and self.n_bytes >= self._max_bytes:
             raise KeyRefused(429, f"the models of all keys take {self.n_bytes} bytes, and no more keys are allowed")
 
@@ -361,9 +349,9 @@ class Models:
                 if key not in self.open_models:
                     await self._make_room()
                     # A long journal takes seconds to replay.
-                    self.open_models[key] = await asyncio.to_thread(self._opened, key)
-                    self._names.add(key)
-            await self.open_models[key].keep_snapshot()
+                    self.open_models[key] = await asyncio.to_thread(lambda: self._served(self._keys.begin(key)))
+                    self._keys.names.add(key)
+            await keep_snapshot(self.open_models[key])
         except (OSError, ValueError) as error:  # damaged files too
             _log.error("key %s: %s", key, error)
             raise KeyRefused(503, "the model of this key cannot be opened; the server's log says why") from None
@@ -393,15 +381,6 @@ class Models:
             _log.error("key %s: not written to the disk: %s", key, error)
             self._put_away_counts.subtract(model.counts())
             self.open_models[key] = model
-
-
-@contextlib.contextmanager
-def _remedy() -> Iterator[None]:
-    """Say what to do if another process uses the folder."""
-    try:
-        yield
-    except FolderInUse as error:
-        raise FolderInUse(f"{error}; one process at a time serves it. If it is a worker of the same server, {REMEDY}") from None
 
 
 def required(key: str | None) -> str:

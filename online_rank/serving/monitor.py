@@ -168,7 +168,7 @@ class Monitor:
             self._learned_clicks(query_id, grades, model, before)
         elif grades is not None and scores is not None:
             if reply.loss is not None:
-                self._count("grades", reply.loss, model, reply.account)
+                self._count("grades", reply.loss, model)
             best = sorted(scores, key=scores.__getitem__, reverse=True)[:_SHOWN_DOCUMENTS]
             documents = [(name, scores[name], grades[name]) for name in best]
             self._remember(query_id, len(scores), reply.loss, documents, model, before)
@@ -205,19 +205,13 @@ class Monitor:
             "queries": list(self._queries),
         }
 
-    def _count(self, kind: str, loss: float, model: Any, account: LossInterval | None = None) -> None:
-        """Show a loss, unless it comes from another kind of feedback than the others.
-
-        It is added up here, unless the service has added it to its `account`.
-        """
+    def _count(self, kind: str, loss: float, model: Any) -> None:
+        """Add up and show a loss, unless it comes from another kind of feedback than the others."""
         if not self._is_settled:
             self._kind, self._is_settled = kind, True
         if kind != self._kind:
             return
-        if account is None:
-            self.losses.update(loss)
-        else:
-            self.losses = account
+        self.losses.update(loss)
         self._recent = _FORGET * self._recent + loss
         self._recent_weight = _FORGET * self._recent_weight + 1.0
         n, mean = self.losses.n, self.losses.mean

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from online_rank.feedback import Clicks
-from online_rank.intervals import LossInterval
 
 #: File name of the model that was replaced last, in the folder of a service.
 PREVIOUS = "previous.npz"
@@ -67,8 +66,6 @@ class Reply(NamedTuple):
         The scores with which the graded documents were ranked.
     loss
         The loss of that ranking; None without grades, or if there was nothing to rank.
-    account
-        What the service adds up of such losses, after this one (`LossInterval`); None without a loss.
     closed
         Replies for what happened at the same time: queries learned because their windows have ended, a promotion.
     docs
@@ -88,7 +85,6 @@ class Reply(NamedTuple):
     feedback: Clicks | dict[str, Any] | None = None
     served: dict[str, float] | None = None
     loss: float | None = None
-    account: LossInterval | None = None
     closed: Sequence[Any] = ()  # of `Reply`; API pages cannot resolve a class that refers to itself
     promoted: str = ""
     docs: Any = None

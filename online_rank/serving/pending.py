@@ -1,5 +1,6 @@
 """Queries waiting for feedback, which may come in pieces, or before the query."""
 
+import copy
 import functools
 import heapq
 import itertools
@@ -340,19 +341,16 @@ class PendingQueries(WaitingQueries):
         vars(self).update(changed)
         self._derive()
 
-    def latest_time(self) -> float:
-        """The latest time of all that waits, and of the windows; minus infinity without any."""
+    def times(self) -> list[float]:
+        """The times of all that waits, and of the windows; minus infinity for none."""
         ranked = [at for _, _, at, _ in self._queries.values() if at is not None]
         given = [at for given in self._given.values() for kinds in given.values() for _, at in kinds.values()]
-        others = [at for _, at in self._ungraded.values()]
-        return max(self.now, self._since, *self._early.values(), *ranked, *given, *others, -math.inf)
+        return [self.now, self._since, *self._early.values(), *ranked, *given, *[at for _, at in self._ungraded.values()]]
 
     def set_back(self, now: float) -> tuple[int, list[Hashable]]:
         """Let all times that lie ahead of `now` be that time. Returns how many there were, and the queries among them."""
+        n = sum(at > now for at in self.times())
         ids = [query_id for query_id, (_, _, at, _) in self._queries.items() if at is not None and at > now]
-        n = len(ids) + (self.now > now) + (self._since > now) + sum(at > now for at in self._early.values())
-        n += sum(at > now for given in self._given.values() for kinds in given.values() for _, at in kinds.values())
-        n += sum(at > now for _, at in self._ungraded.values())
         for query_id in ids:
             number, n_bytes, _, query = self._queries[query_id]
             self._queries[query_id] = (number, n_bytes, now, query)
@@ -371,9 +369,8 @@ class PendingQueries(WaitingQueries):
 
     def without_queries(self) -> "PendingQueries":
         """Everything but the queries, for saving: what was given so far, time, counts."""
-        bare = PendingQueries(max_seconds=self.max_seconds, max_bytes=self.max_bytes, plan=self.plan)
-        for name in ("now", "n_evicted", "n_expired", "_since", "_clock", "_n_early"):
-            setattr(bare, name, getattr(self, name))
+        bare = copy.copy(self)
+        bare._queries, bare._n_bytes = {}, 0
         bare._given = {query_id: {d: {**kinds} for d, kinds in given.items()} for query_id, given in self._given.items()}
         bare._ungraded, bare._early = {**self._ungraded}, {**self._early}
         return bare

@@ -1,5 +1,6 @@
 """The feedback plan of `stream`, `serve` and keyed streams: what counts as feedback on a query, and when it is learned."""
 
+import copy
 import math
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
@@ -73,7 +74,7 @@ class FeedbackPlan:
         if events and window is None:
             raise ValueError("events are added up over a window: give window=, the seconds after which a query is learned")
         self.window = window
-        self.events = events
+        self.events = copy.copy(events)
         self.total = total
         self.ungraded = ungraded
         self.unanswered = unanswered

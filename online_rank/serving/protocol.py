@@ -151,11 +151,11 @@ class RankingService(ServiceState):
             return self.handle(request)
         waiting = self._pending.get(message.id) if is_rank else None
         if waiting is None:
-            gathers = self._gathers and not isinstance(message, messages.Teach)
+            gathers = self._pending.window is not None and not isinstance(message, messages.Teach)
             done = {} if is_rank else {"accepted" if gathers else "learned": False}
             return Reply({"id": message.id, **done, "duplicate": True})
         text, scores, drawn = waiting
-        ids = learning.block_of(self, self._pending.number(message.id) or 0, text).ids or ()
+        ids = self.block_of(self._pending.number(message.id) or 0, text).ids or ()
         asked: Any = read(request_of(text))
         shown = None if drawn is None else queries.drawn_as(drawn)
         return Reply(queries.arranged(asked, dict(zip(ids, scores, strict=True)), shown))
@@ -198,12 +198,12 @@ class RankingService(ServiceState):
             self._rank_again(*rest, number=number, waiting=waiting)
         elif kind == "learn":
             day = rest[3] if rest[3:] else None
-            evidence = None if day is None else evidence_of(message, day * DAY)
-            learning.learn(self, message, feedback, _times(rest[2:3]), evidence)
+            evidence = evidence_of(message, (day or 0) * DAY)
+            learning.learn(self, message, feedback, _first_of(rest[2:3]), evidence)
         elif kind == "teach":
-            learning.teach(self, message, feedback, _times(rest[1:]), n_bytes=None)
+            learning.teach(self, message, feedback, _first_of(rest[1:]), n_bytes=None)
         elif kind == "feedback":
-            _times(rest)
+            _first_of(rest)
             windows.take(self, message, windows.given_by(self, message), evidence_of(message, rest[-1]), *rest)
         elif kind == "close":
             windows.close(self, rest[0], outcome)
@@ -214,7 +214,7 @@ class RankingService(ServiceState):
         elif kind == "drop":
             windows.drop(self, rest[0], outcome)
         else:
-            now = _times(rest)
+            now = _first_of(rest)
             with all_or_nothing(self) as changes:
                 self._count({"time": None, "late": "late", "limited": "limited"}.get(kind, "duplicates"))
                 if now is not None:
@@ -239,18 +239,13 @@ class RankingService(ServiceState):
             ranking.let_wait(self, changes, number, waiting, gone, now, kept)
         self._pending.spill()
 
-    @property
-    def _gathers(self) -> bool:
-        """Whether feedback is gathered over a window."""
-        return self.plan is not None and self.plan.window is not None
-
     def _handled(self, message: Any, request: bytes, at: float | None) -> Reply:
         """Answer a request. Raises ValueError, and others, before anything changes."""
         if isinstance(message, messages.Command):
             return Reply({"stats": self.stats()}) if message.cmd == "stats" else Reply({}, command="save")
         if isinstance(message, messages.Explain):
             return ranking.explain(self, message, request)
-        gathers, ts = self._gathers, None if message.ts is UNSET else message.ts
+        gathers, ts = self._pending.window is not None, None if message.ts is UNSET else message.ts
         is_rank = isinstance(message, messages.Rank)
         own: Any
         now: Any
@@ -290,7 +285,7 @@ def other_kind(message: Any, kinds: Collection[str] | None) -> str:
     return f"this is a request of the kind {kind}; here it must be of the kind {' or '.join(sorted(kinds))}"
 
 
-def _times(times: list[Any]) -> float | None:
+def _first_of(times: list[Any]) -> float | None:
     """The first of the times among the fields of a change; None for none. Raises ValueError."""
     known = [time for time in times if time is not None]
     for time in known:

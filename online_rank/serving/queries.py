@@ -1,7 +1,7 @@
 """Queries as requests ask them, and the answers to them."""
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
@@ -12,11 +12,13 @@ from online_rank.limits import MAX_DOCUMENTS
 from online_rank.preprocessing.history import AT
 from online_rank.query import Block, Runs, read_query
 from online_rank.query.columns import Columns
-from online_rank.serving import answers
-from online_rank.serving.service_state import ServiceState
+from online_rank.serving import requirements
+
+if TYPE_CHECKING:
+    from online_rank.serving.service_state import ServiceState
 
 
-def query_of(state: ServiceState, message: Any, only: Any = None, *, n_bytes: int | None = None) -> Block:
+def query_of(state: "ServiceState", message: Any, only: Any = None, *, n_bytes: int | None = None) -> Block:
     """The query of a message, all of its documents or some.
 
     Parameters
@@ -36,7 +38,7 @@ def query_of(state: ServiceState, message: Any, only: Any = None, *, n_bytes: in
         raise ValueError(f"docs has {len(asked)} documents; a query may have {MAX_DOCUMENTS}")
     if only is not None:
         is_runs = isinstance(asked, Runs)
-        answers.require_known(only, asked.ids if is_runs else asked)
+        requirements.require_known(only, asked.ids if is_runs else asked)
         if is_runs:
             raise ValueError("ungraded is 'skip'; documents of runs cannot be left out: ranks are in whole lists")
         asked = {name: features for name, features in asked.items() if name in only}
@@ -48,9 +50,9 @@ def query_of(state: ServiceState, message: Any, only: Any = None, *, n_bytes: in
         if context is not None and not (state.takes_any_context or any(abilities_of(each).takes_context for each in models)):
             require_taken(state.model, query)
         for model in models:
-            answers.require_moderate(model, query, n_bytes)
+            requirements.require_moderate(model, query, n_bytes)
             if model.abilities.takes_context and context is not None:
-                answers.require_short_context(query, context, n_bytes)
+                requirements.require_short_context(query, context, n_bytes)
     return query
 
 
@@ -60,7 +62,7 @@ def _takes_missing(model: Any) -> bool:
     return reader.takes_missing and all(getattr(part, "has_curves", True) for part in parts_of(model))
 
 
-def remembering(state: ServiceState, query: Block, at: float) -> Block:
+def remembering(state: "ServiceState", query: Block, at: float) -> Block:
     """A query that is ranked at a time; what steps make of earlier feedback on it waits with it (`Block.remembered`)."""
     return query._replace(remembered={AT: [at]}) if any(abilities_of(each).remembers for each in state.models) else query
 
@@ -69,7 +71,17 @@ def arranged(message: Any, scores: dict[Any, float], shown: Impression | None) -
     """The answer to a query, with the list that was drawn first, if one was, without the documents that it excludes."""
     excluded = () if message.excluded is UNSET else {*message.excluded}
     left = {name: score for name, score in scores.items() if name not in excluded} if excluded else scores
-    return answers.ranked(message.id, left, None if shown is None else shown.page)
+    ranking, drawn = sorted(left, key=left.__getitem__, reverse=True), {}
+    if shown is not None:
+        ranking = [*shown.page, *(name for name in ranking if name not in {*shown.page})]
+        drawn = {"shown": len(shown.page)}
+    return {"id": message.id, "ranking": ranking, "scores": [left[name] for name in ranking], **drawn}
+
+
+def as_served(documents: Any, order: list[str]) -> list[float]:
+    """Scores that rank documents as they were shown; the others are tied after them."""
+    place = {document: -float(position) for position, document in enumerate(order)}
+    return [place.get(document, -float(len(order))) for document in documents]
 
 
 def drawn_as(drawn: str) -> Impression:

@@ -12,9 +12,7 @@ from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Greedy, Impression
 from online_rank.query import Block
 from online_rank.serving import messages
-from online_rank.serving.answers import explained
 from online_rank.serving.challenge import seen_by
-from online_rank.serving.learning import known_documents, page_for
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.queries import arranged, query_of, remembering
 from online_rank.serving.reading import text_of
@@ -28,7 +26,12 @@ _DOCUMENT = 200
 def explain(state: ServiceState, message: messages.Explain, request: bytes) -> Reply:
     """Explain the difference between the scores of two documents. Nothing changes. Raises ValueError."""
     query = query_of(state, message, n_bytes=len(request))
-    return Reply({"id": message.id, "explanation": explained(state.model, seen_by(state.model, query), message.explain)})
+    if message.explain[0] == message.explain[1]:
+        raise ValueError("explain must be two documents: [document, other document]")
+    found = state.model.explain_one(seen_by(state.model, query), *message.explain)
+    parts = [[str(name), value] for name, value in found.largest_first()]
+    explanation = {"difference": found.difference, "contributions": parts, "exact": found.exact}
+    return Reply({"id": message.id, "explanation": explanation})
 
 
 def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float, now: float) -> Reply:
@@ -43,7 +46,7 @@ def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float,
         answer = arranged(message, scores, Greedy(None).show(scores, 0, **pins) if pins else None)
         return Reply({name: value for name, value in answer.items() if name != "shown"})
     with all_or_nothing(state) as changes:
-        shown, n_shown, n_asked = None, None, 0
+        shown, n_shown = None, None
         if state.draws:
             ranker, challenge = ranker_of(state.model), state.challenge
             changes.undo_by(functools.partial(vars(ranker).update, {"_n_shown": ranker.n_shown}))
@@ -51,11 +54,10 @@ def rank(state: ServiceState, message: messages.Rank, request: bytes, at: float,
             if challenge is not None:
                 shown = challenge.drafted(shown, state.model, query, pins) or shown
                 challenge.n_asked += 1
-                n_asked = challenge.n_asked
             n_shown = ranker.n_shown
         reply = waits(
             state, changes, message, query, text, [*scores.values()], shown, at, now, size=size,
-            answer=arranged(message, scores, shown), n_shown=n_shown, n_asked=n_asked,
+            answer=arranged(message, scores, shown), n_shown=n_shown,
         )  # fmt: skip
     state._pending.spill()
     return reply
@@ -83,7 +85,6 @@ def waits(
     *,
     size: int,
     answer: dict[str, Any],
-    n_asked: int,
     n_shown: int | None = None,
 ) -> Reply:
     """A query that was ranked waits, for feedback on the list `shown`, if one was drawn; last of the changes, which undo it.
@@ -94,7 +95,7 @@ def waits(
     if shown is not None:
         drawn, kept, known = json.dumps(shown.to_dict(), separators=(",", ":")), shown.kept, shown.page
     # Clicks on the page before may still come.
-    query_id = page_for(state, message.id, known)
+    query_id = pending.page_for(message.id, known, state.known_documents, state.learned_as)
     waiting = (query_id, size, at, text, scores, drawn)
     number, gone = None, list[int]()
     replaced = pending.number(query_id)
@@ -105,6 +106,7 @@ def waits(
     forgotten = [each for each in gone if not pending.is_given(each)] if gone else gone
     if replaced is not None:
         forgotten = [*forgotten, replaced]
+    n_asked = 0 if state.challenge is None else state.challenge.n_asked
     # Only a query ahead of the clock has another time than it is.
     fields = ("rank", n_shown, gone, n_asked, kept, None if now == at else now)
     reply = Reply(answer, Outcome(fields, number, waiting, gone=tuple(forgotten)), docs=message.given)
@@ -149,7 +151,7 @@ def let_wait(
     if number is not None:
         query_id, size, at, *query = waiting
         if state._pending.is_early(query_id):
-            n_late, n_unknown = state._pending.lost(query_id, at, {*known_documents(state, number, query)})
+            n_late, n_unknown = state._pending.lost(query_id, at, {*state.documents_of(number, query)})
             state._counts["late"] += n_late
             state._counts["unknown_documents"] += n_unknown
         state._pending.put(changes, query_id, tuple(query), size, number, gone, at, now)

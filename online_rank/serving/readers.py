@@ -20,7 +20,8 @@ from online_rank.serving.models import KeyRefused, Models, required
 from online_rank.serving.outbox import PATIENCE, Outbox
 from online_rank.serving.protocol import RankingService, other_kind
 from online_rank.serving.reading import RequestError, read
-from online_rank.serving.served import Answer, ServedModel, answered, tried
+from online_rank.serving.replacing import tried
+from online_rank.serving.served import Answer, ServedModel, answered
 from online_rank.storage.files import ModelFileError, from_bytes, write_atomically
 from online_rank.support.lazy import needs
 
@@ -46,7 +47,8 @@ class _ReadModel(ServedModel):
         service = RankingService(model)
         service.takes_any_context = True
         super().__init__(DurableService(service))
-        self.etag, self._learner = etag, learner
+        self.etag = etag
+        self.refusal = 409, {"error": f"this is a reader: send this to the learner, {learner}"}
         #: When the learner said last that this is its model.
         self.checked = time.monotonic()
 
@@ -56,14 +58,8 @@ class _ReadModel(ServedModel):
         if service.draws:
             ranker_of(model).n_shown = ranker_of(service.model).n_shown
         service.replace_model(model, None)
-        self.inputs.serve(model)
-        self.etag, self._n_models = etag, self._n_models + 1
-
-    async def _refused(self, request: bytes = b"", /) -> Answer:
-        """The answer to what only a learner does."""
-        return 409, {"error": f"this is a reader: send this to the learner, {self._learner}"}
-
-    replace = roll_back = forget = take_rankings = _refused
+        self.exchanged()
+        self.etag = etag
 
 
 class ReaderModels(Models):
@@ -178,9 +174,7 @@ class ReaderModels(Models):
             waiting = reply.outcome.waiting
             service._pending.leave(all_or_nothing(), waiting[0])
             self.outbox.put(key, reply.answer["id"], message_of(reply.outcome, model.etag.strip('"')))
-            model.changed()
-            if reply.docs is not None and model.inputs.is_due():
-                model.inputs.look(reply.docs)
+            model.watch(reply)
         return answered(reply)
 
     async def _passed_on(self, key: str | None, message: Any, request: bytes, kinds: Collection[str] | None) -> Answer:

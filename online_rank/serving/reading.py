@@ -335,11 +335,15 @@ class Evidence(NamedTuple):
     keys: tuple[str, ...]
 
 
-def evidence_of(message: Any, at: float | None) -> Evidence | None:
-    """The evidence in feedback of a time; None if it names no session and no user."""
-    keys = tuple(
-        hashlib.blake2b(f"{kind} {name}".encode(errors="surrogatepass"), digest_size=12).hexdigest()
-        for kind in ("session", "user")
-        if (name := getattr(message, kind, UNSET)) is not UNSET
-    )
-    return Evidence(int((CLOCK.now() if at is None else at) // DAY), keys) if keys else None
+#: The evidence of feedback that names no session and no user.
+NO_EVIDENCE = Evidence(0, ())
+
+
+def evidence_of(message: Any, at: float | None) -> Evidence:
+    """The evidence in feedback of a time."""
+    given = [(kind, name) for kind in ("session", "user") if (name := getattr(message, kind, UNSET)) is not UNSET]
+    if not given:
+        return NO_EVIDENCE
+    texts = [f"{kind} {name}".encode(errors="surrogatepass") for kind, name in given]
+    keys = tuple([hashlib.blake2b(text, digest_size=12).hexdigest() for text in texts])
+    return Evidence(int((CLOCK.now() if at is None else at) // DAY), keys)

@@ -3,34 +3,29 @@
 import asyncio
 import collections
 import contextlib
+import functools
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Collection
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, Concatenate, ParamSpec
 
-from msgspec import UNSET
-
-from online_rank.base import ranker_of
 from online_rank.base.anatomy import learned_measure
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.commit import CommitError, GroupCommit
 from online_rank.serving.durable import DurableService
 from online_rank.serving.elsewhere import rankings_in, taken
 from online_rank.serving.inputs import InputWatch
-from online_rank.serving.messages import Command, Explain, Forget, Rank, RollBack
+from online_rank.serving.messages import Command, Explain, Rank
 from online_rank.serving.monitor import Monitor, Today
 from online_rank.serving.outcomes import REFERENCE
-from online_rank.serving.protocol import RankingService, Reply
-from online_rank.serving.reading import RequestError, read, read_as
-from online_rank.serving.snapshots import KeptModels, today
+from online_rank.serving.protocol import Reply
+from online_rank.serving.reading import RequestError, read
+from online_rank.serving.snapshots import KeptModels
 from online_rank.serving.stored_times import latest_time
-from online_rank.storage.files import from_bytes, to_bytes
+from online_rank.storage.files import to_bytes
 
 _log = logging.getLogger("online_rank.serving")
-
-#: A model is replaced if the disk has room for this many files of it: in the journal, in the next checkpoint, and to spare.
-_ROOM = 4
 
 #: Seconds for which feedback waits for a ranking that a reader may be sending, and seconds in which readers come back after a
 #: restart: until then feedback on unknown queries is not refused for good, because readers may have their rankings.
@@ -45,10 +40,31 @@ _TEACHING = ("learn", "teach", "close", "promote", "replace")
 
 #: HTTP status and the answer, for JSON.
 Answer = tuple[int, dict[str, Any]]
+_P = ParamSpec("_P")
+
+
+def answering(
+    method: Callable[Concatenate["ServedModel", _P], Awaitable[Answer]],
+) -> Callable[Concatenate["ServedModel", _P], Awaitable[Answer]]:
+    """Meanwhile the model is not put away, and it is answered with 503 if the disk does not take what has changed."""
+
+    @functools.wraps(method)
+    async def in_use(served: "ServedModel", *arguments: _P.args, **named: _P.kwargs) -> Answer:
+        served.n_users += 1
+        try:
+            return await method(served, *arguments, **named)
+        except CommitError as error:
+            return 503, {"error": str(error)}
+        finally:
+            served.n_users -= 1
+
+    return in_use
 
 
 class ServedModel:
     """A service with its journal and monitor. All methods must be called in one event loop.
+
+    It is replaced, and forgets, in `online_rank.serving.replacing`.
 
     Parameters
     ----------
@@ -59,6 +75,9 @@ class ServedModel:
     snapshots
         For how many days the model with which each began is kept; 0 for none.
     """
+
+    #: What is answered to requests to replace it, or to take rankings from elsewhere; None if they are answered.
+    refusal: Answer | None = None
 
     def __init__(self, durable: DurableService, idle: float | None = None, snapshots: int = 0) -> None:
         self.durable = durable
@@ -81,7 +100,7 @@ class ServedModel:
         self.read_until = self._back_until = time.monotonic() + _AFTER_RESTART if recovered else 0.0
         self._arrival = asyncio.Event()
         self.kept = KeptModels(durable.store, snapshots)
-        # Shares the service's account of losses, which outlives the process.
+        # It continues the service's account of losses, which outlives the process.
         self.monitor = Monitor(learned_measure(service.model), service._served, clicks=service.draws)
         self.inputs = self._inputs()
         self._latest_time = latest_time(service)
@@ -93,7 +112,8 @@ class ServedModel:
             )  # fmt: skip
         self._before = service.counts()
         self._today = Today(self._counted())
-        self._replacing = asyncio.Lock()
+        #: Held while the model is replaced, forgets, or is kept.
+        self.alone = asyncio.Lock()
         if service.replaced is not None:
             # The process may have been killed before the file was written.
             self._keep_replaced()
@@ -109,39 +129,32 @@ class ServedModel:
         """Whether no request is waiting for it."""
         return self.n_users == 0 and self.commits.is_idle
 
+    @answering
     async def answer(self, request: bytes, kinds: Collection[str] | None = None) -> Answer:
         """Answer a request of `online_rank.serving.protocol`; feedback is on the disk when this returns."""
         service, commits = self.durable.service, self.commits
-        self.n_users += 1
-        try:
-            until = time.monotonic() + _ON_THE_WAY
-            while True:
-                before = self.monitor.before_learning(service.model)
-                reply = service.handle(request, kinds=kinds) if commits.is_working else self._without_change(request, kinds)
-                left = min(until, self.read_until) - time.monotonic()
-                if not reply.is_unknown or left <= 0.0:
-                    break
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._arrival.wait(), left)
-            if reply.is_unknown and time.monotonic() < self._back_until:
-                return _READERS_MAY_KNOW
-            self._moved = (time.monotonic(), service.now)
-            if reply.learned:
-                on_disk = commits.add_and_wait(*reply.outcomes)
-                self._watch(reply, before)
-                await on_disk
-            elif reply.changed:
-                commits.add(*reply.outcomes)
-                self._watch(reply, before)
-                if self.inputs.is_due():
-                    self._look(reply)
-            elif reply.command == "save":
-                await commits.checkpoint()
-                return 200, {"saved": self.durable.store is not None}
-        except CommitError as error:
-            return 503, {"error": str(error)}
-        finally:
-            self.n_users -= 1
+        until = time.monotonic() + _ON_THE_WAY
+        while True:
+            before = self.monitor.before_learning(service.model)
+            reply = service.handle(request, kinds=kinds) if commits.is_working else self._without_change(request, kinds)
+            left = min(until, self.read_until) - time.monotonic()
+            if not reply.is_unknown or left <= 0.0:
+                break
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._arrival.wait(), left)
+        if reply.is_unknown and time.monotonic() < self._back_until:
+            return _READERS_MAY_KNOW
+        self._moved = (time.monotonic(), service.now)
+        if reply.learned:
+            on_disk = commits.add_and_wait(*reply.outcomes)
+            self.watch(reply, before)
+            await on_disk
+        elif reply.changed:
+            commits.add(*reply.outcomes)
+            self.watch(reply, before)
+        elif reply.command == "save":
+            await commits.checkpoint()
+            return 200, {"saved": self.durable.store is not None}
         return answered(reply)
 
     def _without_change(self, request: bytes, kinds: Collection[str] | None) -> Reply:
@@ -173,20 +186,22 @@ class ServedModel:
             before = self.monitor.before_learning(service.model)
             while (reply := service.advance(then + passed)).changed:
                 self.commits.add(*reply.outcomes)
-                self._watch(reply, before)
+                self.watch(reply, before)
 
-    def _watch(self, reply: Reply, before: Any) -> None:
-        """Show what a request led to."""
+    def watch(self, reply: Reply, before: Any = None) -> None:
+        """Show what a request led to; `before` is what `Monitor.before_learning` returned."""
         self.changed()
         self._n_models += any(outcome.fields[0] in _TEACHING for outcome in reply.outcomes)
         if reply.promoted:
-            self._decided(f"promoted: {reply.promoted}")
+            self.decided(f"promoted: {reply.promoted}")
             self.n_promotions += 1
             self.inputs.serve(self.durable.service.model)
             self._keep_replaced()
         for learned in (reply, *reply.closed):
             if learned.feedback is not None:
                 self.monitor.learned(learned, self.durable.service.model, before)
+        if reply.docs is not None and self.inputs.is_due() and self.inputs.look(reply.docs):
+            self._keep_reference()
 
     def changed(self) -> None:
         """Show what the service counts now."""
@@ -198,7 +213,7 @@ class ServedModel:
         service = self.durable.service
         return {**service.counts(), **dict(zip(("drawn", "kept"), service._kept.tolist(), strict=True))}
 
-    def _decided(self, text: str) -> None:
+    def decided(self, text: str) -> None:
         """Say that another model serves, in the log and on the page."""
         _log.warning(text)
         self.monitor.decided(text)
@@ -214,11 +229,6 @@ class ServedModel:
             except (OSError, ValueError) as error:
                 _log.error("a new reference of features begins: %s", error)
         return watch
-
-    def _look(self, reply: Reply) -> None:
-        """Look at the features of a query that was ranked."""
-        if reply.docs is not None and self.inputs.look(reply.docs):
-            self._keep_reference()
 
     def _keep_reference(self) -> None:
         """Keep the reference of features for later processes."""
@@ -246,158 +256,49 @@ class ServedModel:
             self._file = self.version, to_bytes(self.durable.service.model)
         return self._file[1]
 
+    @answering
     async def take_rankings(self, request: bytes, /) -> Answer:
         """Let queries wait that were ranked elsewhere (`messages.Elsewhere`); they are on the disk when this returns."""
         try:
             rankings = rankings_in(request)
-            self.commits.require_working()
         except ValueError as error:
             return 400, {"error": str(error)}
-        except CommitError as error:
-            return 503, {"error": str(error)}
-        self.n_users += 1
-        try:
-            before, version, refused = self.monitor.before_learning(self.durable.service.model), self.version, []
-            for each in rankings:
-                reply = taken(self.durable.service, each)
-                if "error" in reply.answer:
-                    refused.append(reply.answer)
-                    continue
-                self.n_elsewhere += 1
-                self.n_older += each.model != version
-                self.commits.add(*reply.outcomes)
-                self._watch(reply, before)
-                if self.inputs.is_due():
-                    self._look(reply)
-            self._moved = (time.monotonic(), self.durable.service.now)
-            self._arrival.set()
-            self._arrival = asyncio.Event()
-            await self.commits.add_and_wait()
-        except CommitError as error:
-            return 503, {"error": str(error)}
-        finally:
-            self.n_users -= 1
+        self.commits.require_working()
+        before, version, refused = self.monitor.before_learning(self.durable.service.model), self.version, []
+        for each in rankings:
+            reply = taken(self.durable.service, each)
+            if "error" in reply.answer:
+                refused.append(reply.answer)
+                continue
+            self.n_elsewhere += 1
+            self.n_older += each.model != version
+            self.commits.add(*reply.outcomes)
+            self.watch(reply, before)
+        self._moved = (time.monotonic(), self.durable.service.now)
+        self._arrival.set()
+        self._arrival = asyncio.Event()
+        await self.commits.add_and_wait()
         return 200, {"ranked": len(rankings) - len(refused), "refused": refused}
 
-    async def replace(self, content: bytes, /) -> Answer:
-        """Replace the model by one from a file; `roll_back` restores the previous one.
+    def exchanged(self) -> None:
+        """Show another model, which serves from now on."""
+        service, watched = self.durable.service, self.monitor
+        self._n_models += 1
+        self._latest_time = latest_time(service)
+        self.inputs.serve(service.model)
+        self.monitor = Monitor(learned_measure(service.model), service._served, clicks=service.draws)
+        self.monitor.n_drifts, self.monitor.version = watched.n_drifts, watched.version + 1
+        self.monitor.decisions = watched.decisions
 
-        The file is checked in full, and the model ranks once, while requests are answered; then it is exchanged between two of
-        them.
-        """
-        try:
-            model = await asyncio.to_thread(tried, content)
-        except (ValueError, TypeError) as error:
-            return 400, {"error": f"this is not a model that can be served: {error}"}
-        async with self._alone():
-            return await self._replaced_by(model, content)
-
-    @contextlib.asynccontextmanager
-    async def _alone(self) -> AsyncIterator[None]:
-        """Meanwhile the model is not put away, no other takes its place, and nothing else is forgotten."""
-        self.n_users += 1
-        try:
-            async with self._replacing:
-                yield
-        finally:
-            self.n_users -= 1
-
-    async def roll_back(self, request: bytes = b"{}", /) -> Answer:
-        """Restore the model that was replaced last, or the one with which a day began; without a day, again undoes this."""
-        try:
-            day = read_as(RollBack, request).to
-        except RequestError as error:
-            return 400, {"error": f'{error}; the only field is to, a day: {{"to": "2026-11-25"}}'}
-        which, days = (None if day is UNSET else day), await asyncio.to_thread(self.kept.days)
-        content = await asyncio.to_thread(self.kept.get, which) if which in (None, *days) else None
-        if content is None and which is None:
-            return 409, {"error": "no model was replaced"}
-        if content is None:
-            return 404, {"error": f"no model of that day is kept; there are {', '.join(days) or 'none (see --snapshots)'}"}
-        status, answer = await self.replace(content)
-        if status == 200:
-            self._decided(f"rolled back to the model {'before' if which is None else f'with which {which} began'}")
-        return status, answer
-
-    async def keep_snapshot(self) -> None:
-        """Keep the model with which the day began, unless it is kept already."""
-        kept, day = self.kept, today()
-        if not kept.lacks_today:
-            return
-        try:
-            # While a user is forgotten, a model that knows the user would be kept.
-            async with self._alone():
-                if day not in await asyncio.to_thread(kept.days):
-                    await asyncio.to_thread(kept.put, self.model_file(), day)
-                await asyncio.to_thread(kept.complete, day)
-        except (OSError, TypeError, ValueError) as error:
-            _log.error("the model with which %s began cannot be kept: %s", day, error)
-
-    async def forget(self, request: bytes, /) -> Answer:
-        """Forget queries, and the features that their context made (`Forget`); the files have none of it when this returns."""
-        try:
-            wanted = read_as(Forget, request)
-        except ValueError as error:
-            return 400, {"error": str(error)}
-        try:
-            # While a model is replaced, the one before would be kept as it was.
-            async with self._alone():
-                return await self._forgotten(wanted)
-        except ValueError as error:
-            return 409, {"error": str(error)}
-        except (CommitError, OSError) as error:
-            _log.error("forgotten, but not on the disk yet: %s", error)
-            return 503, {"error": f"forgotten, but files may have it still; send this again: {error}"}
-
-    async def _forgotten(self, wanted: Forget) -> Answer:
-        """Forget. Raises ValueError before anything is changed, and CommitError and OSError after."""
-        self.commits.require_working()
-        changed, names = await asyncio.to_thread(self.kept.without, wanted)
-        done = self.durable.forget(wanted)
-        done = done._replace(features=done.features | names)
+    def forgotten(self, features: Collection[str]) -> None:
+        """Show no query that was forgotten, and none of these features."""
         self._n_models += 1
         self._file = None
         self.monitor.forget()
         self.changed()
-        self.inputs.forget(done.features.__contains__)
+        self.inputs.forget(features.__contains__)
         if self.inputs.has_reference:
             self._keep_reference()
-        for day, content in changed.items():
-            await asyncio.to_thread(self.kept.put, content, day)
-        await self.commits.checkpoint()
-        return 200, done.answer()
-
-    async def _replaced_by(self, model: Any, content: bytes) -> Answer:
-        service, commits, store = self.durable.service, self.commits, self.durable.store
-        if store is not None and not store.has_room(_ROOM * len(content)):
-            return 503, {"error": "there is no room on the disk for another model"}
-        try:
-            commits.require_working()
-            outcome = service.exchange_model(model, content)
-        except CommitError as error:
-            return 503, {"error": str(error)}
-        except (ValueError, TypeError) as error:
-            return 400, {"error": f"this model cannot replace the one that serves: {error}"}
-        on_disk = commits.add_and_wait(outcome)
-        self._n_models += 1
-        self._latest_time = latest_time(service)
-        self.inputs.serve(model)
-        watched, before = self.monitor, to_bytes(service.replaced)
-        self.monitor = Monitor(learned_measure(model), service._served, clicks=service.draws)
-        self.monitor.n_drifts, self.monitor.version = watched.n_drifts, watched.version + 1
-        self.monitor.decisions = watched.decisions
-        try:
-            await on_disk
-        except CommitError as error:
-            return 503, {"error": str(error)}
-        # It is in the journal, with the model before it: the next checkpoint or a restart makes up for any failure now.
-        try:
-            await asyncio.to_thread(self.kept.put, before)
-            await commits.checkpoint()
-            self._decided(f"the model was replaced by a file of {len(content)} bytes")
-        except (CommitError, OSError) as error:
-            _log.error("a model was replaced, but only the journal has it yet: %s", error)
-        return 200, {"replaced": True}
 
     def figures(self) -> dict[str, Any]:
         """Counts and figures, for JSON."""
@@ -452,15 +353,3 @@ def answered(reply: Reply) -> Answer:
     if "error" in reply.answer:
         return 403 if reply.is_refused else 400, {name: value for name, value in reply.answer.items() if name != "line"}
     return 200, reply.answer
-
-
-def tried(content: bytes) -> Any:
-    """The model of a file, after a copy of it has ranked and learned, so that kernels are compiled. Raises ValueError."""
-    model = from_bytes(content)
-    ranker_of(model)
-    trial = RankingService(from_bytes(content))
-    answer = trial.handle(b'{"id": 1, "docs": {"a": {"1": 1.0}, "b": {"1": 2.0}}}').answer
-    if "error" in answer:
-        raise ValueError(answer["error"])
-    trial.handle(b'{"id": 1, "grades": {"a": 1, "b": 0}}')
-    return model

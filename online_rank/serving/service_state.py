@@ -2,8 +2,10 @@
 
 import copy
 import functools
+import itertools
+import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -24,6 +26,8 @@ from online_rank.serving.challenge import Challenge
 from online_rank.serving.clock import CLOCK
 from online_rank.serving.pending import PendingQueries
 from online_rank.serving.plan import FeedbackPlan
+from online_rank.serving.queries import query_of
+from online_rank.serving.reading import Evidence, read, remembered_in, request_of
 
 #: What is counted.
 _COUNTED = (
@@ -44,6 +48,8 @@ _IN_MEMORY = 100_000
 #: Number of queries kept in parsed form until their feedback arrives, and about how many bytes their requests may have.
 _READ = 256
 _READ_BYTES = 1 << 25
+#: Clicked documents and events that count from one session or user in a day, and most of these that are counted.
+MOST_EVIDENCE, _MOST_KEPT = 100, 100_000
 
 
 class ServiceState:
@@ -114,7 +120,7 @@ class ServiceState:
         #: The model that was replaced last, by a file or by the challenger, in this process or in the journal that it replayed.
         self.replaced: Any = None
         self._pending = PendingQueries(max_seconds=wait, max_bytes=wait_bytes, plan=copy.copy(plan))
-        self._require_plan()
+        self._require_plan(plan)
         self._metric: Any = metric(measure)
         #: Learned ids that are in no store, with the numbers of the changes, and digests of the feedback.
         #: A digest of 0 stands for feedback of a window, or none.
@@ -144,11 +150,10 @@ class ServiceState:
 
     def _time(self, at: float | None) -> float | None:
         """The time at which a query is learned: its own, or the latest time of requests; None if no model asks for it."""
-        if not any(each.abilities.takes_time for each in self.models):
-            return None
-        if at is None:
+        asked_for = [each.abilities.takes_time for each in self.models]
+        if at is None and any(asked_for):
             at = CLOCK.now() if self.now is None else self.now
-        return at
+        return at if any(asked_for) else None
 
     @property
     def draws(self) -> bool:
@@ -249,12 +254,8 @@ class ServiceState:
 
         Raises ValueError for a plan that is not for this model. Without a window, what was given to queries that wait is lost.
         """
-        before, self.plan = self.plan, plan
-        try:
-            self._require_plan()
-        except ValueError:
-            self.plan = before
-            raise
+        self._require_plan(plan)
+        self.plan = plan
         self._pending.change_plan(copy.copy(plan), CLOCK.now())
 
     def without_rows(self) -> Self:
@@ -313,9 +314,9 @@ class ServiceState:
         if max(numbers, default=0) >= self._pending.next_number:
             raise ValueError("a query is stored under a number that was not given yet")
 
-    def _require_plan(self) -> None:
-        if self.plan is not None and not self.draws:
-            self.plan.require_whole()
+    def _require_plan(self, plan: FeedbackPlan | None) -> None:
+        if plan is not None and not self.draws:
+            plan.require_whole()
 
     def _record(self, log: list[Undo], _: Any = None) -> None:
         """Add to a log what undoes the changes of a request, except changes of the models."""
@@ -330,24 +331,69 @@ class ServiceState:
             self._counts[name] += 1
         self.n_changes += 1
 
+    def block_of(self, number: int, text: str) -> Block:
+        """The query that waits under a number, and was asked by this request: as it was read, or read again."""
+        block = self._read.get(number)
+        if block is None:
+            block = query_of(self, read(request_of(text)))._replace(remembered=remembered_in(text))
+            self._hold(number, len(text), block)
+        return block
+
+    def documents_of(self, number: int, waiting: Sequence[Any]) -> Collection[Any]:
+        """The documents that feedback may be about on the query with a number: text, scores, draw."""
+        text, _, drawn = waiting
+        if not drawn:
+            return self.block_of(number, text).ids or ()
+        found = json.loads(drawn)
+        return [*found["order"], *[document for _, document in found.get("pinned", ())]]
+
+    def known_documents(self, query_id: Any) -> Collection[Any]:
+        """The documents that feedback may be about on the query that waits under an id."""
+        return self.documents_of(self._pending.number(query_id) or 0, self._pending.get(query_id))
+
+    def meant(self, query_id: str | int, documents: Collection[Any]) -> Any:
+        """The id under which the ranking waits that feedback on these documents is meant for."""
+        return self._pending.meant(query_id, documents, self.known_documents)
+
+    def is_limited(self, evidence: Evidence) -> bool:
+        """Whether the session or the user has given as much evidence on this day as counts.
+
+        Feedback of a day that is over counts for the present one: otherwise each change of the day would begin a new account.
+        """
+        kept = self._evidence if evidence.day <= self._evidence_day else {}
+        return any(kept.get(key, 0) >= MOST_EVIDENCE for key in evidence.keys)
+
+    def count_evidence(self, changes: all_or_nothing, evidence: Evidence, n: int) -> None:
+        """Count n clicked documents or events of a session and a user, if they are known; `changes` undo it."""
+        if not (keys := evidence.keys):
+            return
+        if evidence.day > self._evidence_day:
+            self._evidence, self._evidence_day = {}, evidence.day
+        known = self._evidence
+        n_gone = max(len(known) + sum([key not in known for key in keys]) - _MOST_KEPT, 0)
+        gone = [*itertools.islice((key for key in known if key not in keys), n_gone)]
+        changes.include_entries(known, [*keys, *gone], sort=True)
+        for key in gone:
+            del known[key]
+        for key in keys:
+            known[key] = known.get(key, 0) + max(n, 1)
+
     def _hold(self, number: int, n_bytes: int, block: Block) -> None:
         """Keep a waiting query of `n_bytes` as it was read; the oldest go if there are too many, or many that are large."""
         while self._read and len(self._read) >= min(_READ, _READ_BYTES // n_bytes):
             self._read.pop(next(iter(self._read)), None)
         self._read[number] = block
 
-    def _remember(self, changes: all_or_nothing, query_id: Any, digest: int) -> None:
-        """An id counts as learned; `changes` undo it."""
+    def end(self, changes: all_or_nothing, query_id: Any, digest: int, counted: str) -> None:
+        """A query was learned, or goes; feedback on it comes too late. The last of the changes, which undo it."""
         is_full = self._find_learned is None and len(self._learned) >= _IN_MEMORY
         forgotten = [next(iter(self._learned))] if is_full else []
         changes.include_entries(self._learned, [query_id, *forgotten], sort=True)
         self._learned[query_id] = (self.n_changes + 1, digest)
         for each in forgotten:
             del self._learned[each]
-
-    def _leave(self, changes: all_or_nothing, query_id: Any, number: int | None) -> None:
-        """A query, which waits under this number, waits no longer: the last of the changes, which undo it."""
-        self._read.pop(number, None)  # type: ignore[arg-type]
+        self._count(counted)
+        self._read.pop(self._pending.number(query_id) or 0, None)
         self._pending.leave(changes, query_id)
 
 

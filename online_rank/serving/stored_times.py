@@ -13,7 +13,7 @@ from online_rank.serving.reading import DAY
 def latest_time(service: RankingService) -> float:
     """The latest time that a service has stored; minus infinity without any."""
     models = [each._at for each in (*_rankers(service), *_histories(service)) if each._at is not None]
-    return max(service._pending.latest_time(), *models, service._evidence_day * DAY or -math.inf)
+    return max(*service._pending.times(), *models, service._evidence_day * DAY or -math.inf)
 
 
 def set_back(service: RankingService, now: float) -> tuple[int, list[Any]]:

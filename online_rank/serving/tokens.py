@@ -3,7 +3,7 @@
 import hmac
 import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 #: Ranking and explaining; feedback; everything, such as models, figures, forgetting.
 ROLES = ("rank", "learn", "admin")
@@ -46,6 +46,17 @@ class Tokens:
     def roles_of(self, token: bytes) -> frozenset[str]:
         """The roles of a token; none if it is unknown. It takes as long for each."""
         return frozenset([role for role, known in self._tokens if hmac.compare_digest(known, token)])
+
+
+def kinds_of(roles: Collection[str]) -> frozenset[str] | None:
+    """The kinds of requests that a client with these roles may send; None for all.
+
+    Examples
+    --------
+    >>> sorted(kinds_of({"rank"})), kinds_of({"rank", "admin"})
+    (['explain', 'rank'], None)
+    """
+    return None if "admin" in roles else frozenset().union(*(KINDS[role] for role in roles))
 
 
 def tokens_in(text: str) -> dict[str, list[str]]:

@@ -1,15 +1,19 @@
-"""Queries in bounded memory, numbered as they come; most of them on the disk, if they are there too."""
+"""Queries in bounded memory, numbered as they come, several under one id; most of them on the disk, if they are there too."""
 
+import json
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from typing import Any
 
 import numpy as np
 
 from online_rank.base.schema import Count, Derived, DictOf, ListOf, Plain, Real, Schema, Text, TupleOf
+from online_rank.limits import MAX_ID_LENGTH
 
 #: Bytes of queries kept in memory if they are on the disk too.
 _IN_MEMORY = 1 << 26
+#: Most rankings that wait under one id, of which a further one takes the place of the last; and what marks their ids.
+_MOST_PAGES, _MARK = 10, "\x1f"
 
 
 class WaitingQueries:
@@ -72,6 +76,35 @@ class WaitingQueries:
         """The ids of all queries that wait, in order."""
         return [*self._queries]
 
+    def meant(self, query_id: str | int, documents: Collection[Any], known: Callable[[Any], Collection[Any]]) -> Any:
+        """The id under which the ranking waits that feedback on these documents is meant for: the last one that has them all.
+
+        `known` are the documents that feedback on a ranking may be about, by its id.
+        """
+        waiting = [page for page in pages_of(query_id) if page in self._queries]
+        if waiting in ([], [query_id]):
+            return query_id
+        return next((page for page in waiting[::-1] if {*known(page)}.issuperset(documents)), query_id)
+
+    def page_for(
+        self,
+        query_id: str | int,
+        documents: Collection[Any],
+        known: Callable[[Any], Collection[Any]],
+        learned_as: Callable[[Any], int | None],
+    ) -> Any:
+        """The id under which a ranking of an id is to wait, whose feedback may be about these documents.
+
+        One of the same documents that waits gives way to it; `learned_as` is not None for ids that were learned.
+        """
+        if query_id not in self._queries:
+            return query_id
+        pages = pages_of(query_id)
+        for page in pages:
+            if {*known(page)} == {*documents} if page in self._queries else learned_as(page) is None:
+                return page
+        return pages[-1]
+
     def read_from(self, fetch: Callable[[int], Any]) -> None:
         """Queries are on the disk too, where `fetch` reads them by number, those that wait now and all later ones.
 
@@ -111,3 +144,26 @@ class WaitingQueries:
                 _, size, at, _ = self._queries[query_id]
                 self._queries[query_id] = (number, size, at, None)
             held.popleft()
+
+
+def pages_of(query_id: str | int) -> list[Any]:
+    """The ids under which the rankings of an id wait, such as the pages of a result: itself, and others that clients never see.
+
+    Examples
+    --------
+    >>> [asked_as(page) for page in pages_of("q1")[:3]]
+    ['q1', 'q1', 'q1']
+    """
+    told = json.dumps(query_id)
+    return [query_id, *[f"{_MARK}{page} {told}" for page in range(2, _MOST_PAGES + 1) if len(told) < MAX_ID_LENGTH - 10]]
+
+
+def asked_as(page: Any) -> Any:
+    """The id that a client gave, of one of `pages_of`.
+
+    Examples
+    --------
+    >>> [asked_as(page) for page in pages_of(7)[:2]]
+    [7, 7]
+    """
+    return json.loads(page.partition(" ")[2]) if type(page) is str and page[:1] == _MARK else page

@@ -8,12 +8,11 @@ from msgspec import UNSET
 from online_rank.base.undo import all_or_nothing
 from online_rank.query.grades import MAX_GRADE
 from online_rank.serving import messages
-from online_rank.serving.answers import require_known
-from online_rank.serving.evidence import count_evidence, is_limited
-from online_rank.serving.learning import NOT_CLICKS, block_of, forget_query, known_documents, learn_waiting, meant
+from online_rank.serving.learning import NOT_CLICKS, forget_query, learn_waiting
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.plan import GRADE, PLACE
 from online_rank.serving.reading import Evidence, displayed_in, evidence_of, feedback_of
+from online_rank.serving.requirements import require_known
 from online_rank.serving.service_state import ServiceState
 
 #: Most queries that are learned after one request since their windows have ended; the others follow after the next ones.
@@ -24,21 +23,20 @@ def gather(state: ServiceState, message: Any, request: bytes, at: float, now: fl
     """Take feedback that is learned when the window of its query ends; `at` may be ahead of `now`. Raises ValueError."""
     given, pending, displayed = given_by(state, message), state._pending, displayed_in(message)
     evidence = evidence_of(message, now)
-    query_id = meant(state, message.id, () if displayed else given)
+    query_id = state.meant(message.id, () if displayed else given)
     place = pending.placed(query_id, at) if state.learned_as(query_id) is None else "late"
-    if (why := "limited" if evidence is not None and is_limited(state, evidence) else place) in ("limited", "late"):
+    if (why := "limited" if state.is_limited(evidence) else place) in ("limited", "late"):
         reply = Reply({"id": message.id, "accepted": False, why: True}, Outcome((why, now)), learned=True)
         with all_or_nothing(state) as changes:
             state._count(why)
             pending.advance(changes, now)
         return reply
     if place == "waits":
-        number, waiting = pending.number(query_id) or 0, pending.get(query_id)
         if displayed is not None:
-            require_known(displayed, block_of(state, number, waiting[0]).ids or ())
+            require_known(displayed, state.block_of(pending.number(query_id) or 0, pending.get(query_id)[0]).ids or ())
             require_known(given, displayed, "displayed")
         else:
-            require_known(given, known_documents(state, number, waiting))
+            require_known(given, state.known_documents(query_id))
     else:
         pending.require_room_for_early(len(given))
     early = {"early": True} if place == "early" else {}
@@ -68,16 +66,15 @@ def given_by(state: ServiceState, message: Any) -> dict[Any, float]:
 
 
 def take(
-    state: ServiceState, message: Any, given: dict[Any, float], evidence: Evidence | None, at: float, now: float | None = None
+    state: ServiceState, message: Any, given: dict[Any, float], evidence: Evidence, at: float, now: float | None = None
 ) -> None:
     """Feedback was accepted."""
     kind = message.event if isinstance(message, messages.Event) else GRADE
     ungraded, displayed = None if kind else feedback_of(message)[1], displayed_in(message)
-    query_id = meant(state, message.id, () if displayed else given)
+    query_id = state.meant(message.id, () if displayed else given)
     with all_or_nothing(state) as changes:
         state._count("accepted")
-        if evidence is not None:
-            count_evidence(state, changes, evidence, len(given))
+        state.count_evidence(changes, evidence, len(given))
         state._pending.give(changes, query_id, given, kind, at, ungraded, now)
         if displayed is not None:
             state._pending.give(changes, query_id, {d: p for p, d in enumerate(displayed)}, PLACE, at, None, now)
@@ -89,12 +86,12 @@ def close(state: ServiceState, query_id: Any, outcome: Outcome) -> Reply:
     totals = pending.totals(query_id)
     if plan is None or (not pending.has_feedback(query_id) and plan.unanswered == "skip"):
         return forget_query(state, query_id, "unanswered", Reply({}, outcome))
-    waiting, displayed = pending.get(query_id), pending.displayed(query_id)
+    displayed = pending.displayed(query_id)
     # Feedback that arrived before its query may name other documents.
-    documents = {*(displayed or known_documents(state, pending.number(query_id) or 0, waiting))}
+    documents = {*(displayed or state.known_documents(query_id))}
     known = {name: value for name, value in totals.items() if name in documents}
     ungraded = pending.ungraded(query_id) if totals else 0
-    is_clicks = bool(waiting[2])
+    is_clicks = bool(pending.get(query_id)[2])
     return learn_waiting(state, query_id, known, ungraded, outcome, state._time(None), is_clicks=is_clicks, displayed=displayed)
 
 
@@ -108,7 +105,7 @@ def with_what_follows(state: ServiceState, reply: Reply) -> Reply:
     with contextlib.suppress(MemoryError):
         closed: list[Reply] = []
         reply = reply._replace(closed=closed)
-        if state.plan is not None and state.plan.window is not None:
+        if state._pending.window is not None:
             _close_due(state, closed)
         if state.challenge is not None and state.challenge.is_won:
             level = state.challenge.promote_at or 0.95

@@ -2,10 +2,10 @@
 go, drift, and grades that come late.
 
 Rounds continue one another: the model and the readings are kept in the folder that `LIFETIME` names, or in a new one. A round
-is a hundredth of the life, and ends in a reading: memory, the largest of its files, and processor time over the time of a fixed
-loop that runs in between, which cancels what a busy machine does to both. The loop is the beginning of the life, which a new
-model lives once more: the same work in each round, of the kind that it is compared with. After a tenth of the life all
-three must stay.
+is a hundredth of the life, and ends in a reading: memory, the largest of its files, and processor time over the time of a
+fixed loop that runs in between, which cancels what a busy machine does to both. The loop is the beginning of the life, which a
+new model lives once more: the same work in each round, of the same kind as what it is compared with. After a tenth of the life
+all three must stay.
 """
 
 import itertools
@@ -105,7 +105,7 @@ def _lived(model: Any, queries: list[Any], waiting: "deque[Any]") -> float:
 
 
 def _graded(model: Any, waiting: "deque[Any]", n_left: int) -> float:
-    """Let a model learn the queries that wait for their grades, except some; the processor time of it."""
+    """Let a model learn the queries that wait for their grades, except the last `n_left`; the processor time of it."""
     started = time.process_time()
     while len(waiting) > n_left:
         x, y, at, served = waiting.popleft()

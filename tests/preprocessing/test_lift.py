@@ -12,7 +12,17 @@ import pandas as pd
 import pytest
 from river import base, compose, feature_extraction, feature_selection, linear_model, preprocessing, stats, utils
 
-from online_rank import ForEachDocument, PerceptronRanker, QueryNormalizer, RankingPipeline, RunFeatures, Runs, StreamScaler
+from online_rank import (
+    Clicks,
+    ForEachDocument,
+    Impression,
+    PerceptronRanker,
+    QueryNormalizer,
+    RankingPipeline,
+    RunFeatures,
+    Runs,
+    StreamScaler,
+)
 from online_rank.query import read_query
 from tests.helpers import NAMES, as_block, as_dicts, state_of, teacher_queries
 
@@ -248,6 +258,8 @@ def test_refused():
         ForEachDocument(double)
     with pytest.raises(TypeError, match="supervised: it learns from grades"):
         ForEachDocument(feature_selection.SelectKBest(stats.PearsonCorr())).learn_one([{"a": 1.0}])
+    with pytest.raises(TypeError, match="supervised: it learns from grades"):
+        ForEachDocument(groups()).learn_one({"i": {"kind": "a"}}, Clicks(Impression(("i",), positions=(1,)), (1.0,)))
     for other in (preprocessing.MinMaxScaler(), "group"):
         with pytest.raises(TypeError, match=r"before they are lifted: ForEachDocument\(a \+ b\)"):
             StreamScaler() + other
@@ -396,6 +408,50 @@ def described(value):
     if type(value).__module__.startswith("river._river_rust"):
         return pickle.dumps(value)
     return described(vars(value)) if isinstance(value, base.Base) else repr(value) if not callable(value) else None
+
+
+def test_an_encoder_gives_the_columns_of_river_in_its_order():
+    """Its zeros are not made one by one: also for new categories, and after a query that was undone."""
+    plain, lifted = preprocessing.OneHotEncoder(), ForEachDocument(compose.Select("kind") | preprocessing.OneHotEncoder())
+    model = lifted | RunTheSecond() | PerceptronRanker()
+
+    def expected(x):
+        return [*map(list, map(dict.items, dense({i: plain.transform_one(document) for i, document in x.items()}).values()))]
+
+    for kinds in (["b", "a", "b"], ["c", ["a", "d"], "\u00e9"], ["e", "\N{GREEK SMALL LETTER ALPHA}", "a"]):
+        x, y = {i: {"kind": kind} for i, kind in enumerate(kinds)}, {0: 0, 1: 1, 2: 0}
+        model["RunTheSecond"].refuses = True
+        with pytest.raises(ValueError, match="refused"):
+            model.learn_one({i: {"kind": f"undone {i}"} for i in x}, y)
+        model["RunTheSecond"].refuses = False
+        assert [*map(list, map(dict.items, lifted.transform_one(x).values()))] == expected(x)
+        model.learn_one(x, y)
+        for document in x.values():
+            plain.learn_one(document)
+        assert [*map(list, map(dict.items, lifted.transform_one(x).values()))] == expected(x)
+    assert lifted.transform_one([]) == []
+    # A part of a list is not brought into normal form by the lifted transformer, but names of columns are.
+    lifted.learn_one([{"kind": ["cafe\N{COMBINING ACUTE ACCENT}"]}])
+    assert lifted.transform_one([{"kind": "a"}])[0]["kind_caf\u00e9"] == 0.0
+
+
+def test_a_text_is_taken_apart_once_while_it_is_learned():
+    read = []
+    lifted = ForEachDocument(feature_extraction.TFIDF(on="text", preprocessor=lambda text: read.append(text) or text))
+    lifted.learn_one([{"text": "one two"}, {"text": "two"}])
+    assert read == ["one two", "two"]
+
+
+def test_groups_of_a_statistic_that_cannot_be_pickled():
+    class Local(stats.Mean):
+        pass
+
+    plain, lifted = groups(Local()), ForEachDocument(groups(Local()))
+    for t in range(3):
+        x, y = worded(t)
+        by_hand(plain, x, y)
+        lifted.learn_one(x, y)
+    assert described(lifted.transformer) == described(plain)
 
 
 def test_windows_of_time_get_the_time_of_the_query():

@@ -6,12 +6,12 @@ import pytest
 
 from online_rank import ClickPerceptron, ExaminedRanker, History, PerceptronRanker, PlackettLuce, SwapRanker
 from online_rank.feedback import Impression
-from online_rank.serving import Challenge, FeedbackPlan, evidence
+from online_rank.serving import Challenge, FeedbackPlan, service_state
 from online_rank.serving.clock import CLOCK
-from online_rank.serving.evidence import MOST_EVIDENCE
 from online_rank.serving.metrics import Figures
 from online_rank.serving.models import Models
 from online_rank.serving.protocol import RankingService
+from online_rank.serving.service_state import MOST_EVIDENCE
 from online_rank.serving.stored_times import latest_time, set_back
 from online_rank.storage.files import from_bytes, to_bytes
 
@@ -234,7 +234,7 @@ def test_late_feedback_around_midnight_begins_no_new_account(window):
 
 
 def test_names_that_are_counted_are_limited(monkeypatch):
-    monkeypatch.setattr(evidence, "_MOST_KEPT", 10)
+    monkeypatch.setattr(service_state, "_MOST_KEPT", 10)
     service = swaps()
     for i in range(20):
         page = service.handle(request(id=i, docs=DOCS)).answer["ranking"][:1]

@@ -17,7 +17,9 @@ resource = pytest.importorskip("resource")
 
 from online_rank import PerceptronRanker, PlackettLuce, SwapRanker  # noqa: E402
 from online_rank.serving import FeedbackPlan, Models, RankingApp, RankingService  # noqa: E402
+from online_rank.serving.clock import CLOCK  # noqa: E402
 from online_rank.serving.durable import DurableService, read_service  # noqa: E402
+from online_rank.serving.replacing import forget  # noqa: E402
 from online_rank.serving.served import ServedModel  # noqa: E402
 from online_rank.storage.files import to_bytes  # noqa: E402
 from online_rank.storage.saved import saved_state  # noqa: E402
@@ -236,9 +238,11 @@ def test_windows_end_when_there_is_room(tmp_path):
         plan = FeedbackPlan(window=0.01, events={"click": 1})
         durable = DurableService(RankingService(PerceptronRanker(), plan=plan), tmp_path)
         model = ServedModel(durable, idle=0.001)
-        await model.answer(json.dumps({"id": 1, "docs": DOCS}).encode())
+        # Of one time: on a busy machine the window would be over before the event.
+        at = {"id": 1, "ts": CLOCK.now()}
+        await model.answer(json.dumps({**at, "docs": DOCS}).encode())
         with no_quota(tmp_path, durable.store):
-            event = json.dumps({"id": 1, "event": "click", "doc": "b"}).encode()
+            event = json.dumps({**at, "event": "click", "doc": "b"}).encode()
             assert (await model.answer(event))[0] == 503
             await asyncio.sleep(0.05)
             before = durable.service.n_changes
@@ -273,3 +277,17 @@ def test_a_checkpoint_without_room_is_tried_again_and_shown(tmp_path, monkeypatc
         assert "online_rank_checkpoints_failing 0.0" in (await clients.get("/metrics")).text
 
     served(scenario, tmp_path / "state")
+
+
+def test_what_is_not_forgotten_on_a_full_disk_is_not_said_to_be():
+    """The answer was "forgotten, but files may have it still"."""
+
+    async def scenario():
+        served = ServedModel(DurableService(RankingService(PerceptronRanker())))
+        await served.answer(json.dumps({"id": "q", "docs": DOCS}).encode())
+        served.commits.full = OSError(errno.ENOSPC, "no space left")
+        status, answer = await forget(served, b'{"ids": ["q"]}')
+        assert (status, served.durable.service.n_waiting) == (503, 1)
+        assert answer["error"].startswith("the disk is full; nothing is learned until there is room")
+
+    asyncio.run(scenario())

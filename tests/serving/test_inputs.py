@@ -59,7 +59,7 @@ def test_values_like_the_reference_do_not_drift_and_others_do():
     assert [*watch.figures()["drift"]] == ["price", "age"]
 
 
-def test_a_typo_is_unknown_and_what_it_should_have_been_is_missing():
+def test_a_typo_is_unknown_and_what_it_should_have_been_is_missing(caplog):
     watch, rng = watched(40)
     for _ in range(3):
         docs = {str(i): {"prise": 1.0, "age": 1} for i in range(4)}
@@ -69,6 +69,10 @@ def test_a_typo_is_unknown_and_what_it_should_have_been_is_missing():
     assert (found["with_unknown"], found["with_missing"]) == (3, 3)
     assert found["unknown"] == {"prise": 3}
     assert found["missing"] == {"price": 3}
+    # It is learned as another feature; the log says so once.
+    assert [line for line in caplog.messages if "'prise'" in line] == [
+        "feature 'prise' is new, or a typo: neither the model nor the reference of features knows it"
+    ]
 
 
 def test_a_feature_that_is_null_is_missing():
@@ -136,11 +140,11 @@ def test_what_comes_now_and_then_is_not_needed_once_there_is_a_reference():
     assert watch.figures()["missing"] == {"age": 10}
 
 
-def test_what_is_kept_is_bounded():
+def test_what_is_kept_is_bounded(caplog):
     watch = InputWatch(PerceptronRanker.from_weights({"x": 1.0}), documents=10)
     for i in range(300):
         watch.look({str(j): {f"f{i}": 1.0, f"g{i}": "text"} for j in range(2)})
-    assert len(watch._unknown) == 100
+    assert len(watch._unknown) == len(caplog.messages) == 100
     assert len(watch._edges) <= 300
     assert watch.n_with_unknown == 300
 

@@ -7,8 +7,9 @@ import pytest
 
 from online_rank import PerceptronRanker, StreamScaler, SwapRanker
 from online_rank.base.growth import GROWTH
-from online_rank.serving import FeedbackPlan, learning, windows
+from online_rank.serving import FeedbackPlan, windows
 from online_rank.serving.protocol import RankingService
+from online_rank.serving.service_state import ServiceState
 from online_rank.storage.files import to_bytes
 from tests.campaigns import interrupts
 
@@ -56,7 +57,7 @@ def test_a_query_and_the_evidence_of_its_user_count_together(monkeypatch):
     service = RankingService(SwapRanker())
     ranking = service.handle(b'{"id": 1, "docs": {"a": {"x": 1}, "b": {"x": 2}}}').answer["ranking"]
     before = to_bytes(service)
-    monkeypatch.setattr(learning, "count_evidence", no_memory)
+    monkeypatch.setattr(ServiceState, "count_evidence", no_memory)
     clicks = json.dumps({"id": 1, "clicks": ranking[:1], "user": "u17"}).encode()
     assert "memory" in service.handle(clicks).answer["error"]
     assert to_bytes(service) == before

@@ -17,6 +17,7 @@ from online_rank.bounds import certificate_of
 from online_rank.rankers.fixed import FixedRanker
 from online_rank.serving import Models, RankingApp, RankingService
 from online_rank.serving.monitor import Monitor
+from online_rank.serving.replacing import keep_snapshot
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "monitoring"
 
@@ -42,7 +43,7 @@ def test_what_alerts_watch_in_addition_to_requests(tmp_path, monkeypatch):
             return float(re.search(rf"^online_rank_{name} (\S+)$", app.figures.text(), re.MULTILINE)[1])
 
         assert (figure("clock_step_seconds"), figure("snapshots_lacking"), figure("learning_stopped")) == (0.0, 1.0, 0.0)
-        await model.keep_snapshot()
+        await keep_snapshot(model)
         assert figure("snapshots_lacking") == 0.0
         real = time.time
         monkeypatch.setattr("online_rank.serving.clock._system", lambda: real() - 3600.0)

@@ -68,14 +68,14 @@ def test_what_is_drawn_waits_with_its_draw():
     reply = asked(ranking.rank, state, None, None, docs=DOCS)
     number = reply.outcome.number
     assert reply.answer["shown"] == 2
-    assert sorted(learning.known_documents(state, number, state._pending.get("q"))) == ["a", "b"]
-    block = learning.block_of(state, number, "")
+    assert sorted(state.known_documents("q")) == ["a", "b"]
+    block = state.block_of(number, "")
     assert block.ids == ("a", "b")
     state._read.clear()
-    again = learning.block_of(state, number, state._pending.get("q")[0])
+    again = state.block_of(number, state._pending.get("q")[0])
     assert again.ids == block.ids
     assert (again.X == block.X).all()
-    assert learning.block_of(state, number, "") is again
+    assert state.block_of(number, "") is again
 
 
 @pytest.mark.parametrize("is_stored", [False, True])

@@ -459,6 +459,20 @@ def test_a_correction_after_learning_comes_too_late_and_a_repetition_does_not():
     assert (service.model.weights == weights).all()
 
 
+def test_a_request_without_a_grade_hears_what_requests_can_say():
+    service = RankingService(PerceptronRanker())
+    docs = {"a": {"x": 1}, "b": {"x": 2}}
+    service.handle(json.dumps({"id": 1, "docs": docs}).encode())
+    for more in ({"id": 1}, {"id": 2, "docs": docs}):
+        missing, strange = (
+            service.handle(json.dumps({**more, "grades": {"a": 1, **grades}}).encode()).answer["error"]
+            for grades in ({}, {"b": 0, "c": 1})
+        )
+        assert missing.startswith("y has no grade for document 'b' of x (1 missing); ")
+        assert missing.endswith("; requests have 'ungraded'")
+        assert strange == "y grades document 'c', which is not in x"
+
+
 def test_what_came_too_late_is_replayed(tmp_path):
     from online_rank.serving.durable import DurableService
 

@@ -11,6 +11,7 @@ import pytest
 from online_rank import PerceptronRanker, SwapRanker
 from online_rank.serving.durable import DurableService, read_service
 from online_rank.serving.protocol import RankingService
+from online_rank.serving.replacing import replace, roll_back
 from online_rank.serving.served import ServedModel
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.state import StateDirectory
@@ -51,7 +52,7 @@ def test_a_crash_at_any_time_finds_what_the_new_model_has_learned(tmp_path):
         served = ServedModel(opened(tmp_path / "run"))
         for number in range(5):
             await learned(served, number)
-        replacing = asyncio.create_task(served.replace(to_bytes(taught())))
+        replacing = asyncio.create_task(replace(served, to_bytes(taught())))
         number, states = 5, {}
         while number < 10 or not replacing.done():
             await learned(served, number)
@@ -79,7 +80,7 @@ def test_the_page_says_which_models_served_and_what_was_counted_today(tmp_path):
         served = ServedModel(opened(tmp_path / "run"))
         await learned(served, 0)
         file = to_bytes(taught())
-        assert (await served.replace(file))[0] == (await served.roll_back())[0] == 200
+        assert (await replace(served, file))[0] == (await roll_back(served))[0] == 200
         shown = served.snapshot()
         replaced = "the model was replaced by a file of "
         assert [text[: len(replaced)] for _, text in shown["decisions"]] == [
@@ -107,11 +108,11 @@ def test_if_the_checkpoint_cannot_be_written_the_journal_has_the_new_model(tmp_p
         await learned(served, 0)
         before = served.model_file()
         monkeypatch.setattr(StateDirectory, "replacing", full)
-        assert await served.replace(to_bytes(taught())) == (200, {"replaced": True})
+        assert await replace(served, to_bytes(taught())) == (200, {"replaced": True})
         await learned(served, 1, "xyz")
         changed = served.model_file()
         if rolls_back:
-            assert await served.roll_back() == (200, {"replaced": True})
+            assert await roll_back(served) == (200, {"replaced": True})
             assert served.model_file() == before
             await learned(served, 2)
         # The crash may come before the model that was replaced has its file.
@@ -121,7 +122,7 @@ def test_if_the_checkpoint_cannot_be_written_the_journal_has_the_new_model(tmp_p
         again = ServedModel(after_a_crash(tmp_path / "run", tmp_path / "copy"))
         assert to_bytes(again.durable.service) == expected
         assert again.durable.service.stats()["learned"] == (3 if rolls_back else 2)
-        assert await again.roll_back() == (200, {"replaced": True})
+        assert await roll_back(again) == (200, {"replaced": True})
         assert again.model_file() == (changed if rolls_back else before)
         served.durable.close()
         await again.close()
@@ -135,7 +136,7 @@ def test_without_room_for_another_model_nothing_changes(tmp_path, monkeypatch):
         await learned(served, 0)
         before = to_bytes(served.durable.service)
         monkeypatch.setattr(shutil, "disk_usage", lambda _: collections.namedtuple("Usage", "free")(1000))
-        status, answer = await served.replace(to_bytes(taught()))
+        status, answer = await replace(served, to_bytes(taught()))
         assert (status, "room" in answer["error"]) == (503, True)
         assert to_bytes(served.durable.service) == before
         await learned(served, 1)
@@ -149,7 +150,7 @@ def test_one_that_learns_from_other_feedback_is_refused_and_nothing_is_recorded(
         served = ServedModel(opened(tmp_path / "run"))
         await learned(served, 0)
         before = to_bytes(served.durable.service)
-        assert (await served.replace(to_bytes(SwapRanker())))[0] == 400
+        assert (await replace(served, to_bytes(SwapRanker())))[0] == 400
         assert to_bytes(served.durable.service) == before
         await learned(served, 1)
         await served.close()

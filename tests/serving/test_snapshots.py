@@ -14,6 +14,7 @@ from online_rank import CrossFeatures, PerceptronRanker, StreamScaler  # noqa: E
 from online_rank.serving import Models, RankingApp, RankingService  # noqa: E402
 from online_rank.serving.clock import CLOCK  # noqa: E402
 from online_rank.serving.durable import read_service  # noqa: E402
+from online_rank.serving.replacing import keep_snapshot  # noqa: E402
 from tests.helpers import run_command, until  # noqa: E402
 
 #: 2026-11-25, at noon in UTC.
@@ -56,7 +57,7 @@ async def teach(client, i, user="ada"):
 async def settle(app):
     """Let a model be kept for the day."""
     for model in app.models.open_models.values():
-        await model.keep_snapshot()
+        await keep_snapshot(model)
 
 
 def kept(folder):

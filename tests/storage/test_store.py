@@ -9,6 +9,7 @@ from online_rank.serving import RankingService
 from online_rank.serving.durable import DurableService
 from online_rank.serving.identity import go_on
 from online_rank.serving.models import Models
+from online_rank.serving.replacing import replace, roll_back
 from online_rank.serving.served import ServedModel
 from online_rank.storage import CheckpointError
 from online_rank.storage.files import to_bytes
@@ -160,12 +161,12 @@ async def _replace_and_roll_back(disk):
     models = Models(lambda: RankingService(PerceptronRanker()), only=served)
     assert models.example() is served.durable.service
     before = to_bytes(served.durable.service.model)
-    status, _ = await served.replace(to_bytes(PerceptronRanker("ap")))
+    status, _ = await replace(served, to_bytes(PerceptronRanker("ap")))
     assert status == 200
     assert served.durable.service.model.measure == "ap"
     # Another process knows the model before, too.
     again = ServedModel(DurableService(RankingService(PerceptronRanker("ap")), DiskStore(disk)))
-    status, _ = await again.roll_back()
+    status, _ = await roll_back(again)
     assert status == 200
     assert to_bytes(again.durable.service.model) == before
 

@@ -1,6 +1,6 @@
-"""Answers to queries, and what feedback on them may name."""
+"""What requests may ask for: documents that are known, and no arrays that are much larger than the request."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from online_rank.base import parts_of, steps_of
@@ -8,27 +8,6 @@ from online_rank.base.anatomy import Wrapper
 from online_rank.base.step import QueryStep
 from online_rank.limits import ALWAYS_DOCUMENTS, CELLS_A_BYTE, MAX_CELLS, MAX_KNOWN_CELLS
 from online_rank.query import Block
-
-
-def ranked(query_id: Any, scores: dict[Any, float], drawn: Sequence[Any] | None = None) -> dict[str, Any]:
-    """The answer to a query: its documents, best first, and their scores. The documents `drawn` to be shown come first."""
-    ranking = sorted(scores, key=scores.__getitem__, reverse=True)
-    if drawn is None:
-        return {"id": query_id, "ranking": ranking, "scores": [scores[name] for name in ranking]}
-    first = {*drawn}
-    ranking = [*drawn, *(name for name in ranking if name not in first)]
-    return {"id": query_id, "ranking": ranking, "scores": [scores[name] for name in ranking], "shown": len(drawn)}
-
-
-def as_served(documents: Any, order: list[str]) -> list[float]:
-    """Scores that rank documents as they were shown; the others are tied after them."""
-    place = {document: -float(position) for position, document in enumerate(order)}
-    return [place.get(document, -float(len(order))) for document in documents]
-
-
-def completed(grades: dict[str, Any], query: Block) -> dict[Any, Any]:
-    """Grades of all documents of a query, where those that have none are 0."""
-    return dict.fromkeys(query.ids or (), 0) | grades
 
 
 def require_known(given: Any, documents: Any, which: str = "of the query") -> None:
@@ -115,18 +94,3 @@ def _known(step: Any) -> int:
 def cells_allowed(n_bytes: int, known: int = 0) -> int:
     """How many numbers an array may have that a request of `n_bytes` asks for, if `known` features are known."""
     return max(MAX_CELLS + CELLS_A_BYTE * n_bytes, min(ALWAYS_DOCUMENTS * known, MAX_KNOWN_CELLS))
-
-
-def explained(model: Any, query: Any, documents: Any) -> dict[str, Any]:
-    """Why two documents of a query score differently, ready for JSON.
-
-    Raises
-    ------
-    ValueError
-        `documents` are not two documents of the query.
-    """
-    if documents[0] == documents[1]:
-        raise ValueError("explain must be two documents: [document, other document]")
-    found = model.explain_one(query, *documents)
-    parts = [[str(name), value] for name, value in found.largest_first()]
-    return {"difference": found.difference, "contributions": parts, "exact": found.exact}
