@@ -10,8 +10,6 @@ import subprocess
 
 import pytest
 
-for package in ("starlette", "prometheus_client", "httpx"):
-    pytest.importorskip(package)
 resource = pytest.importorskip("resource")
 
 

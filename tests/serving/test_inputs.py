@@ -4,19 +4,15 @@ import asyncio
 import json
 import tracemalloc
 
+import httpx
 import numpy as np
 import pytest
 
-for package in ("starlette", "prometheus_client", "httpx"):
-    pytest.importorskip(package)
-
-import httpx  # noqa: E402
-
-from online_rank import CrossFeatures, PerceptronRanker, StreamScaler  # noqa: E402
-from online_rank.serving import Models, RankingApp, RankingService  # noqa: E402
-from online_rank.serving.durable import DurableService  # noqa: E402
-from online_rank.serving.inputs import InputWatch, stability_index  # noqa: E402
-from online_rank.serving.served import ServedModel  # noqa: E402
+from online_rank import CrossFeatures, PerceptronRanker, StreamScaler
+from online_rank.serving import Models, RankingApp, RankingService
+from online_rank.serving.durable import DurableService
+from online_rank.serving.inputs import InputWatch, stability_index
+from online_rank.serving.served import ServedModel
 
 
 def documents(rng, n=5, shift=0.0, **more):

@@ -10,8 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("prometheus_client")
-
 from online_rank import PerceptronRanker, RunFeatures, Runs, hybrid, measure
 from online_rank.bounds import certificate_of
 from online_rank.rankers.fixed import FixedRanker

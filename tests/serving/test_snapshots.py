@@ -3,19 +3,15 @@
 import asyncio
 import os
 
+import httpx
 import pytest
 
-for package in ("starlette", "prometheus_client", "httpx"):
-    pytest.importorskip(package)
-
-import httpx  # noqa: E402
-
-from online_rank import CrossFeatures, PerceptronRanker, StreamScaler  # noqa: E402
-from online_rank.serving import Models, RankingApp, RankingService  # noqa: E402
-from online_rank.serving.clock import CLOCK  # noqa: E402
-from online_rank.serving.durable import read_service  # noqa: E402
-from online_rank.serving.replacing import keep_snapshot  # noqa: E402
-from tests.helpers import run_command, until  # noqa: E402
+from online_rank import CrossFeatures, PerceptronRanker, StreamScaler
+from online_rank.serving import Models, RankingApp, RankingService
+from online_rank.serving.clock import CLOCK
+from online_rank.serving.durable import read_service
+from online_rank.serving.replacing import keep_snapshot
+from tests.helpers import run_command, until
 
 #: 2026-11-25, at noon in UTC.
 NOON = 1_795_608_000.0
