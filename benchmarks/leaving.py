@@ -4,7 +4,7 @@
 
 Each query has ten documents with the names of ten items among a thousand. The oldest goes and a new one comes with
 each query: a million queries bring a million names. Processor time a query, memory and size of the file, after each tenth, with
-`max_features` of 2,000. Behind the map it is a hundredth of the queries. PYTHON is the interpreter of an earlier checkout, such
+`max_features` of 2,000. Behind the map it is a tenth of the queries. PYTHON is the interpreter of an earlier checkout, such
 as 8e619ce, whose features never leave; it learns a twenty-fifth of them.
 """
 
@@ -68,7 +68,7 @@ def report(n: int, other: Path | None) -> str:
     rows = []
     for kind, title in MODELS.items():
         # The map makes two columns of each of 2,000 features, which takes about 25 times as long.
-        own = n if kind == "perceptron" else n // 100
+        own = n if kind == "perceptron" else n // 10
         runs = [(title, measured(sys.executable, kind, own, 2000))]
         if other is not None:
             runs.append((f"{title}, commit {commit_of(other)}", measured(other, kind, max(1000, own // _SHARE), 0)))

@@ -210,7 +210,7 @@ def _read(block: Block, step: RunFeatures) -> tuple[np.ndarray, np.ndarray, tupl
 
     Returns
     -------
-    float64 arrays (n, d) of scores and features, and of places in the retrievers' lists, both NaN where there is nothing; and the
+    float64 arrays (n, d) of scores and features, and of places in the retrievers' lists, NaN where there is nothing; and the
     names of the columns, None if they are known by position.
     """
     documents = block.X if isinstance(block.X, list) else []
