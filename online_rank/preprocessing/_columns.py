@@ -53,14 +53,16 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         # One piece of memory, which is kept for the next block: two would go back to the system, and be fetched page by page.
         both = self._room(block.X, 2)
         before, after = both[: len(block.X)], both[len(block.X) :]
-        _require_all(self, block, self._learn_transform(block, after, asked, before))
+        if (done := self._learn_transform(block, after, asked, before)) < len(block.w):
+            raise _refused(self, block, done)
         return with_features(asked, before, asked.names), with_features(block, after, block.names)
 
     def _learn_block(self, block: Block) -> Block:
         aligned = block if self._fits(block) else self._align(block, grow=True)
         # Aligned features are in a new array, which may be overwritten.
         out = aligned.X if self._maps_numbers and aligned.X is not block.X else self._room(aligned.X)
-        _require_all(self, block, self._learn_transform(aligned, out))
+        if (done := self._learn_transform(aligned, out)) < len(block.w):
+            raise _refused(self, block, done)
         return self._made(aligned, out, aligned is block)
 
     def _transform_block(self, block: Block) -> Block:
@@ -99,18 +101,18 @@ class StatelessTransformer(QueryTransformer):
         X = as_array(block.X, self)
         names = None if block.names is None else names_made(self, block.names)
         out = self._room(X)
-        _require_all(self, block, self._transform(X, block.offsets, out))
+        if (done := self._transform(X, block.offsets, out)) < len(block.w):
+            raise _refused(self, block, done)
         return with_features(block, out, names)
 
     _asks_blocks = True
 
 
-def _require_all(transformer: QueryTransformer, block: Block, done: int) -> None:
-    """Raise ValueError for the first query that is not done: its features, their squares or differences are not finite."""
-    if done < len(block.w):
-        require_finite(block)
-        name = document_name(int(block.offsets[done]), block.ids)
-        raise ValueError(f"x: the query of {name} has features too large for {type(transformer).__name__}; scale them down")
+def _refused(transformer: QueryTransformer, block: Block, query: int) -> ValueError:
+    """The error for a query of a block: its features, their squares or their differences are not finite."""
+    require_finite(block)
+    name = document_name(int(block.offsets[query]), block.ids)
+    return ValueError(f"x: the query of {name} has features too large for {type(transformer).__name__}; scale them down")
 
 
 def names_made(step: QueryTransformer, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
