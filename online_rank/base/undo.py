@@ -170,7 +170,7 @@ def record(log: list[Undo], part: Any, block: Any = None) -> None:
         for metric in part:
             record(log, metric)
     else:
-        log.append(functools.partial(_put_back, part, copy.deepcopy(vars(part))))
+        log.append(functools.partial(put_back, part, copy.deepcopy(vars(part))))
 
 
 @functools.cache
@@ -191,10 +191,10 @@ def record_state(log: list[Undo], part: Any, copied: bool = True, replaced: froz
         for name, value in before.items():
             if type(value) is np.ndarray and name not in replaced:
                 state[name] = value.copy()
-    log.append(functools.partial(_put_back, part, before))
+    log.append(functools.partial(put_back, part, before))
 
 
-def _put_back(part: Any, before: dict[str, Any]) -> None:
+def put_back(part: Any, before: dict[str, Any]) -> None:
     """Restore the attributes of a part."""
     state = vars(part)
     state.update(before)

@@ -5,17 +5,18 @@ end, and changes the entries of the document. Their lengths, and the entries tha
 The whole state is copied for any other class.
 """
 
+import collections
 import contextlib
 import copy
 import functools
 import itertools
 import pickle
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from river import base, compose, utils
 
-from online_rank.base.undo import Undo, record, roll_back
+from online_rank.base.undo import Undo, put_back, record, roll_back
 
 #: Types of values that never change.
 _FIXED = frozenset((bool, int, float, str, bytes, tuple, type(None)))
@@ -81,10 +82,11 @@ _NESTED = frozenset(("pipeline", "union", "grouper"))
 
 
 def _kind_of(cls: Any) -> str:
-    # A pipeline first: to river, one that ends in a union is a union too.
-    if issubclass(cls, compose.Pipeline):
+    # What teaches or transforms in another way is copied as a whole. Unions of river transform in several ways.
+    pipeline, union = compose.Pipeline, compose.TransformerUnion
+    if issubclass(cls, pipeline) and (cls.learn_one, cls.transform_one) == (pipeline.learn_one, pipeline.transform_one):
         return "pipeline"
-    if issubclass(cls, compose.TransformerUnion):
+    if issubclass(cls, union) and cls.learn_one is union.learn_one:
         return "union"
     if cls.__module__.startswith("river.") and cls.__name__ in _KEYED:
         return "keyed"
@@ -168,14 +170,20 @@ class Journal:
         self._log: list[Undo] = []
         #: By the id of a part, what keeps the entries that documents change; None for a part that is copied.
         self._kept: dict[int, _Entries | None] = {}
+        self._transformer = transformer
         self._selects, self._steps, parts = _path_of(transformer)
         for part in parts:
             self._begin(part, kind_of(type(part)))
+        self._has_groups = "grouper" in [kind_of(type(part)) for part in parts]
         #: Those that select learn nothing.
         self.is_supervised = True in [step._supervised for step in self._steps]
         #: What transforms for each step; the zeros of an encoder, which its answers lack.
         steps, self.zeros = _without_zeros(self._steps)
         self._asked = [kept.part if (kept := self._kept.get(id(step))) else step for step in steps]
+
+    def enclose(self, later: "Journal") -> None:
+        """Undo what a later journal has, too."""
+        self._log.append(later.undo)
 
     def undo(self) -> None:
         """Undo all that was learned."""
@@ -191,7 +199,9 @@ class Journal:
             return _passed(documents, self._asked, each)
         if (first := self._kept.get(id(self._steps[0]))) is not None:
             first.keep(documents, each)
-        answers = _passed(documents, self._asked, each)
+        # What it would leave in the groups that it looks at is not kept: a group is kept when it learns.
+        with unchanged(self._transformer) if self._has_groups else contextlib.nullcontext():
+            answers = _passed(documents, self._asked, each)
         self._learn_steps(self._steps, documents, grades, t, each)
         return answers
 
@@ -258,7 +268,8 @@ class Journal:
 
 
 def _plainly(call: Callable[..., Any], *arguments: Sequence[Any]) -> list[Any]:
-    return [*map(call, *arguments)]
+    # `map` would take a StopIteration of the call for the end of the documents.
+    return [call(*each) for each in zip(*arguments, strict=True)]
 
 
 @functools.cache
@@ -274,7 +285,7 @@ def _read_once(cls: Any) -> Any:
             self.read: dict[str, tuple[Any, ...]] = {}
 
         def process_text(self, x: _Document) -> Any:
-            text = x[self.on]
+            text = None if self.on is None else x[self.on]
             if type(text) is not str:
                 return super().process_text(x)
             terms = self.read.get(text)
@@ -319,10 +330,11 @@ class _Entries:
     def _add_groups(self, keys: list[Any]) -> None:
         """Add the groups that are new, as river would, but three times as fast as by its deep copies."""
         groups = self._dictionaries[0]
-        with contextlib.suppress(Exception):  # River copies what cannot be pickled.
-            empty = pickle.dumps(self.part.how, pickle.HIGHEST_PROTOCOL)
-            for key in keys:
-                if key not in groups:
+        new = [key for key in keys if key not in groups]
+        if new and _is_rivers(self.part.how):
+            with contextlib.suppress(Exception):  # River copies what cannot be pickled.
+                empty = pickle.dumps(self.part.how, pickle.HIGHEST_PROTOCOL)
+                for key in new:
                     groups[key] = pickle.loads(empty)
 
     def _keep_categories(self, documents: Sequence[_Document]) -> None:
@@ -332,6 +344,13 @@ class _Entries:
             for category in () if categories is None else value if isinstance(value, list | set) else (value,):
                 if category not in categories:
                     self._log.append(functools.partial(categories.discard, category))
+
+
+def _is_rivers(statistic: Any) -> bool:
+    """Whether a statistic and those inside it are of river's classes; a user's class may say how it is copied."""
+    return type(statistic).__module__.startswith("river.") and all(
+        _is_rivers(held) for held in vars(statistic).values() if isinstance(held, base.Base)
+    )
 
 
 def _restore(state: dict[str, Any], before: dict[str, Any], dictionaries: list[dict[Any, Any]], lengths: list[int]) -> None:
@@ -368,7 +387,7 @@ def _keep_state(log: list[Undo], value: Any) -> None:
     """Keep the state of a statistic, with those inside it."""
     state = vars(value)
     before = state.copy()
-    log.append(functools.partial(state.update, before))
+    log.append(functools.partial(put_back, value, before))
     for name, held in () if _FIXED.issuperset(map(type, before.values())) else before.items():
         if type(held) in _FIXED:
             continue
@@ -377,3 +396,48 @@ def _keep_state(log: list[Undo], value: Any) -> None:
         else:
             # Events of a window never change; only the list of them does.
             before[name] = copy.copy(held) if isinstance(value, utils.Rolling | utils.TimeRolling) else copy.deepcopy(held)
+
+
+@contextlib.contextmanager
+def unchanged(transformer: Any) -> Iterator[None]:
+    """Remove the defaults that river's transformers add to defaultdicts for features that they were only asked about."""
+    with contextlib.ExitStack() as stack:
+        _watch(transformer, stack)
+        yield
+
+
+def _watch(transformer: Any, stack: contextlib.ExitStack) -> None:
+    """Let a stack remove the defaults that the parts of a transformer are about to add."""
+    for part in parts_of(transformer):
+        for found in _defaults(part):
+            stack.callback(cut, found, len(found))
+        if kind_of(type(part)) == "grouper":
+            stack.callback(setattr, part, "transformers", part.transformers)
+            part.transformers = _Groups(part.transformers, stack)
+
+
+class _Groups:
+    """The groups of a grouper that is only asked. Those that it looks at are watched, too: looking at all takes too long."""
+
+    def __init__(self, groups: dict[Any, Any], stack: contextlib.ExitStack) -> None:
+        self._groups, self._stack, self._seen = groups, stack, set[Any]()
+
+    def __getitem__(self, key: Any) -> Any:
+        group = self._groups[key]
+        if key not in self._seen:
+            self._seen.add(key)
+            _watch(group, self._stack)
+        return group
+
+
+def _defaults(part: Any) -> Iterator[collections.defaultdict[Any, Any]]:
+    """The defaultdicts of a transformer, and of what a class of a user holds."""
+    for value in vars(part).values():
+        if isinstance(value, collections.defaultdict):
+            yield value
+        elif isinstance(value, base.Base):
+            yield from _defaults(value)
+        elif isinstance(value, dict) and not type(part).__module__.startswith("river."):
+            for held in value.values():
+                if isinstance(held, base.Base):
+                    yield from _defaults(held)

@@ -1,11 +1,9 @@
 """Applies any river transformer to queries."""
 
-import collections
-import contextlib
 import datetime as dt
 import functools
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 import numpy as np
@@ -19,7 +17,7 @@ from online_rank.base.step import QueryStep
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import Undo
 from online_rank.limits import MAX_FEATURES, MAX_LIFTED
-from online_rank.preprocessing._journal import Journal, cut, is_timed, kind_of, parts_of, shared_part, transformed
+from online_rank.preprocessing._journal import Journal, is_timed, kind_of, parts_of, shared_part, transformed, unchanged
 from online_rank.query import Block, Retrieved, document_name, feature_dicts, require_finite, require_grades, with_features
 from online_rank.query.forms import flat, from_dicts
 from online_rank.query.names import are_nfc, in_nfc, keys_in_nfc
@@ -110,13 +108,16 @@ class ForEachDocument(QueryTransformer):
         return n_documents * self._given(n_features)
 
     def _record(self, log: list[Undo], block: Any = None) -> None:
-        self._journal = Journal(self.transformer)
+        before, self._journal = getattr(self, "_journal", None), Journal(self.transformer)
+        if before is not None:
+            # What encloses the last change may enclose this one, and then undoes both.
+            before.enclose(self._journal)
         log.append(self._journal.undo)
 
     def _transform_block(self, block: Block) -> Block:
         # One copy after the other: of thousands of small documents, copies take twenty times their JSON.
         documents = map(dict, _documents(block, self.transformer))
-        with _unchanged(self.transformer):
+        with unchanged(self.transformer):
             answers, zeros = transformed(self.transformer, documents, functools.partial(self._of_each, block))
             return self._answer(block, answers, zeros)
 
@@ -140,6 +141,8 @@ class ForEachDocument(QueryTransformer):
         made: list[Any] = []
         try:
             made.extend(map(call, *arguments))
+            if len(made) < block.n_documents:  # To `map` it is the end of the documents.
+                raise RuntimeError("it raised StopIteration")
         except KeyError as error:
             raise ValueError(
                 f"x: {document_name(len(made), block.ids)} has no feature {error.args[0]!r}, which {self} looks up: give every "
@@ -147,7 +150,10 @@ class ForEachDocument(QueryTransformer):
             ) from error
         except (TypeError, ValueError, MemoryError):
             raise
-        except Exception as error:  # River's transformers raise errors of any kind: a norm of 0 is a ZeroDivisionError.
+        # River's transformers raise errors of any kind: a norm of 0 is a ZeroDivisionError, and Rust's panics are no Exception.
+        except BaseException as error:
+            if not (isinstance(error, Exception) or type(error).__name__ == "PanicException"):
+                raise
             raise ValueError(f"x: {self} cannot take {document_name(len(made), block.ids)}: {error}") from error
         return made
 
@@ -249,27 +255,3 @@ def _n_columns(transformer: Any, n_features: int) -> int:
 def _moment(query: Block) -> dt.datetime | None:
     """The time of a query as river's windows take it: in UTC, without a time zone."""
     return None if query.at is None else dt.datetime.fromtimestamp(query.at[0], dt.UTC).replace(tzinfo=None)
-
-
-@contextlib.contextmanager
-def _unchanged(transformer: Any) -> Iterator[None]:
-    """Remove the defaults that river's transformers add to defaultdicts for features that they were only asked about."""
-    before = [(found, len(found)) for part in parts_of(transformer) for found in _defaults(part)]
-    try:
-        yield
-    finally:
-        for found, n in before:
-            cut(found, n)
-
-
-def _defaults(part: Any) -> Iterator[collections.defaultdict]:
-    """The defaultdicts of a transformer, and of what a class of a user holds."""
-    for value in vars(part).values():
-        if isinstance(value, collections.defaultdict):
-            yield value
-        elif isinstance(value, base.Base):
-            yield from _defaults(value)
-        elif isinstance(value, dict) and not type(part).__module__.startswith("river."):
-            for held in value.values():
-                if isinstance(held, base.Base):
-                    yield from _defaults(held)

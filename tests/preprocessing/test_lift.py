@@ -23,6 +23,7 @@ from online_rank import (
     Runs,
     StreamScaler,
 )
+from online_rank.base.undo import all_or_nothing
 from online_rank.query import read_query
 from tests.helpers import NAMES, as_block, as_dicts, state_of, teacher_queries
 
@@ -508,3 +509,122 @@ def test_a_query_calls_as_many_functions_after_many_items_as_at_first(name):
         x = {i: {"kind": f"k{t}-{i}", "text": f"word{t} word{i}", "size": float(i)} for i in range(3)}
         lifted.learn_one(x, {0: 0, 1: 1, 2: 2})
     assert calls(600) <= 1.1 * few
+
+
+class Refusing(QueryNormalizer):
+    """Refuses to learn where `refuses` is set."""
+
+    refuses = False
+
+    def _learn_block(self, block):
+        if self.refuses:
+            raise ValueError("refused")
+        return super()._learn_block(block)
+
+
+def test_a_text_may_be_made_of_several_features():
+    lifted = ForEachDocument(feature_extraction.TFIDF(preprocessor=lambda x: f"{x['title']} {x['body']}"))
+    lifted.learn_one([{"title": "one two", "body": "three"}])
+    assert lifted.transformer.dfs == {"one": 1, "two": 1, "three": 1}
+
+
+class AnswersOne(compose.Pipeline):
+    def transform_one(self, x):
+        return {"one": 1.0}
+
+
+class LearnsMore(compose.TransformerUnion):
+    def learn_one(self, x):
+        super().learn_one({name: value + 1.0 for name, value in x.items()})
+
+
+def test_pipelines_and_unions_of_a_user_learn_and_answer_as_they_say():
+    x = [{"a": 1.0}, {"a": 3.0}]
+    answering = ForEachDocument(AnswersOne(compose.Select("a"), preprocessing.StandardScaler()))
+    learning = ForEachDocument(LearnsMore(preprocessing.StandardScaler()))
+    for lifted in (answering, learning):
+        lifted.learn_one(x)
+    assert answering.transform_one(x) == [{"one": 1.0}, {"one": 1.0}]
+    assert learning.transformer.transformers["StandardScaler"].means == {"a": 3.0}
+
+
+class WithTotal(stats.base.Univariate):
+    """Falls back on the mean of all groups, which its copies share."""
+
+    def __init__(self, total=None):
+        self.total, self.mean = total or stats.Mean(), stats.Mean()
+
+    def __deepcopy__(self, memo):
+        return WithTotal(self.total)
+
+    def update(self, x):
+        self.mean.update(x)
+        self.total.update(x)
+
+    def get(self):
+        return (self.mean.get() + self.total.get()) / 2.0
+
+
+def test_a_statistic_of_a_user_is_copied_as_it_says():
+    lifted = ForEachDocument(feature_extraction.TargetAgg("kind", WithTotal()))
+    lifted.learn_one([{"kind": "a"}, {"kind": "b"}], [0, 2])
+    assert [list(x.values()) for x in lifted.transform_one([{"kind": "a"}, {"kind": "b"}])] == [[0.5], [1.5]]
+
+
+def test_what_encloses_several_queries_undoes_them_all():
+    lifted = ForEachDocument(preprocessing.StandardScaler())
+    lifted.learn_one([{"a": 1.0}, {"a": 2.0}])
+
+    def learn_and_fail():
+        with all_or_nothing(lifted):
+            lifted.learn_one([{"a": 3.0}, {"a": 9.0}])
+            lifted.learn_one([{"a": 5.0}])
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        learn_and_fail()
+    assert in_scaler(lifted.transformer) == ({"a": 2}, {"a": 1.5}, {"a": 0.25})
+
+
+def in_scaler(scaler):
+    return scaler.counts, scaler.means, scaler.vars
+
+
+def by_kind():
+    return compose.Grouper(compose.Discard("kind", "shop") | preprocessing.StandardScaler(), by="kind")
+
+
+def test_who_asks_leaves_nothing_in_groups():
+    model = ForEachDocument(compose.Grouper(by_kind(), by="shop")) | PerceptronRanker()
+    model.learn_one([{"kind": "a", "shop": "s", "size": size} for size in (1.0, 2.0)], [0, 1])
+    for i in range(3):
+        model.predict_one([{"kind": kind, "shop": shop, f"new {i}": 1.0} for kind in "ab" for shop in "st"])
+    shops = model["ForEachDocument"].transformer.transformers
+    assert (list(shops), list(shops["s"].transformers)) == (["s"], ["a"])
+    assert shops["s"].transformers["a"]["StandardScaler"].vars == {"size": 0.25}
+
+
+def test_groups_next_to_a_supervised_transformer_are_undone():
+    both = by_kind() + feature_extraction.TargetAgg(by="kind", how=stats.Mean())
+    model = ForEachDocument(both) | Refusing() | PerceptronRanker()
+    model.learn_one([{"kind": "a", "size": 1.0}, {"kind": "a", "size": 2.0}], [0, 1])
+    model["Refusing"].refuses = True
+    with pytest.raises(ValueError, match="refused"):
+        model.learn_one([{"kind": "a", "size": 1.0, "new": 1.0}, {"kind": "a", "size": 2.0}], [0, 1])
+    groups = model["ForEachDocument"].transformer.transformers["Grouper"].transformers
+    assert in_scaler(groups["a"]["StandardScaler"]) == ({"size": 2}, {"size": 1.5}, {"size": 0.25})
+
+
+def test_the_end_of_an_iterator_inside_a_transformer_is_not_the_end_of_the_documents():
+    positive = compose.FuncTransformer(lambda x: {"a": next(value for value in x.values() if value > 0.0)})
+    model = ForEachDocument(positive) | PerceptronRanker()
+    model.learn_one([{"a": 1.0}, {"a": 2.0}], [0, 1])
+    with pytest.raises(ValueError, match="cannot take document 'y': it raised StopIteration"):
+        model.rank_one({"x": {"a": 2.0}, "y": {"a": 0.0}, "z": {"a": 3.0}})
+
+
+def test_a_panic_in_rust_names_the_document():
+    not_a_number = compose.FuncTransformer(lambda x: {"a": x["a"] or float("nan")})
+    lifted = ForEachDocument(not_a_number | preprocessing.RobustScaler())
+    with pytest.raises(ValueError, match="cannot take document 0: called"):
+        lifted.learn_one([{"a": 1.0}, {"a": 0.0}])
