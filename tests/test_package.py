@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import online_rank
+from online_rank.support.lazy import needs
 from online_rank.support.registry import ROOMS
 
 
@@ -80,3 +81,13 @@ def test_kernels_can_be_stepped_through():
     compiled = scores("0")
     assert len(compiled) == 3 * 6
     assert scores("1") == pytest.approx(compiled, rel=1e-6)
+
+
+def test_an_extra_that_is_there_but_broken_has_the_remedy_too():
+    """psycopg without libpq raises an ImportError that names no package."""
+    with pytest.raises(ImportError) as caught, needs("PostgreSQL", "postgres"):
+        raise ImportError("no pq wrapper")
+    assert str(caught.value) == 'PostgreSQL cannot begin (no pq wrapper): pip install "online_rank[postgres]"'
+    with pytest.raises(ImportError) as caught, needs("the server", "serve"):
+        raise ImportError("the reader needs x: pip install it")
+    assert str(caught.value) == "the reader needs x: pip install it"

@@ -72,15 +72,17 @@ def histories_of(given: Sequence[str] | None, examination: Sequence[float] | Non
 def check_outputs(read: Sequence[str], **outputs: str | None) -> None:
     """Check, before anything is read, where a command writes to, by the names of its options; None for what it does not write.
 
-    Raises ValueError for output that would overwrite a file that is read or other output, has no directory, or would be called
-    "-", and OSError for a model that could not be saved there.
+    Raises ValueError for output that would overwrite a file that is read or other output, has no directory, is a database, or
+    would be called "-", and OSError for a file that could not be replaced there.
     """
     taken = list(read)
     for name, path in outputs.items():
-        if path is None or is_postgres(path):
+        if path is None:
             continue
+        if is_postgres(path):  # Its address may have a password.
+            raise ValueError(f"--{name} is the address of a database, which only --checkpoint of serve and stream may be")
         option = f"--{name.replace('_', '-')} {path}"
-        if path == "-":
+        if path in ("", "-"):
             raise ValueError(f"{option}: a file or folder is needed here")
         directory = os.path.dirname(os.path.realpath(path))
         if not os.path.isdir(directory) and name != "report":  # A report makes its directories.
@@ -90,6 +92,6 @@ def check_outputs(read: Sequence[str], **outputs: str | None) -> None:
             if os.path.samefile(file, path) if there else os.path.realpath(file) == os.path.realpath(path):
                 what = "that is an input file" if file in read else "another file is written there"
                 raise ValueError(f"{option}: {what}; give another one to write to")
-        if name == "save":
+        if name not in ("report", "checkpoint"):
             require_replaceable(path)
         taken.append(path)

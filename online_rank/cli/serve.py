@@ -40,6 +40,8 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 def make_app(make: Callable[[], RankingService], place: Place) -> Any:
     """The application; raises ImportError with advice when the extra is missing."""
     with needs("the server", "serve"):
+        # Before anything is printed or created.
+        from online_rank.serving import http  # noqa: F401
         from online_rank.serving.models import Models
     service = place.service
     models = Models(
@@ -164,7 +166,8 @@ def _app(make: Callable[[], RankingService], place: Place, address: str) -> Any:
     if tokens(place.tokens) is None and place.host not in _LOOPBACK:
         say(f"{TOKEN} is not set: anyone who can reach {place.host} can teach the model", logging.WARNING)
     if place.reads_from is not None:
-        from online_rank.serving.readers import ReaderModels
+        with needs("a reader", "serve,client"):
+            from online_rank.serving.readers import ReaderModels
 
         admins = tokens_by_role(place.tokens)["admin"]
         name = f"{socket.gethostname()} {address} {os.getpid()}"
@@ -175,7 +178,8 @@ def _app(make: Callable[[], RankingService], place: Place, address: str) -> Any:
         return _over(models, place)
     _warm(make())
     if is_postgres(place.service.checkpoint):
-        from online_rank.serving.leading import LeadingApp
+        with needs("the server", "serve"):
+            from online_rank.serving.leading import LeadingApp
 
         return LeadingApp(lambda: make_app(make, place), limits(place))
     return make_app(make, place)

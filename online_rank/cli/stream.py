@@ -17,13 +17,14 @@ from online_rank.cli.service import say_where_it_goes_on
 from online_rank.serving.durable import DurableService
 from online_rank.serving.protocol import Outcome, RankingService
 from online_rank.storage.files import save
+from online_rank.storage.postgres import is_postgres, shown
 
 _CHUNK = 1 << 18
 
 
 def run(service: RankingService, options: Service, place: str | None, max_request: int = 1 << 22) -> None:
     """Serve until the input ends, then write the model to `place`; a longer line than `max_request` is refused."""
-    check_outputs([], save=place, checkpoint=options.checkpoint)
+    check_outputs([], save=place, checkpoint=None if is_postgres(options.checkpoint) else options.checkpoint)
     sys.stdout.flush()
     remember = seconds_of(options.remember, "--remember")
     durable = DurableService(service, options.checkpoint, options.every, options.replace_model, remember)
@@ -68,7 +69,7 @@ def _save(state: DurableService, place: str | None) -> None:
 
 def _saved(state: DurableService, checkpoint: str | None, place: str | None, number: int) -> dict[str, Any]:
     _save(state, place)
-    where = place or checkpoint
+    where = place or (shown(checkpoint) if checkpoint and is_postgres(checkpoint) else checkpoint)
     return {"saved": where} if where else {"error": "nowhere to save to: start with --save or --checkpoint", "line": number}
 
 

@@ -23,6 +23,9 @@ from online_rank.base.explain import feature_weights
 
 _log = logging.getLogger("online_rank.serving")
 
+#: Unknown names that this process has logged: models of keys come and go.
+_LOGGED: set[str] = set()
+
 _SECONDS_BETWEEN = 0.05
 _DOCUMENTS = 5
 _MOST_FEATURES = 300
@@ -158,7 +161,8 @@ class InputWatch:
             if len(self._known) > _MOST_KNOWN:
                 self._known = None
         unknown = set() if self._known is None else present - self._known
-        for name in sorted(unknown - self._unknown.keys())[: _MOST_NAMES - len(self._unknown)]:
+        for name in sorted(unknown - _LOGGED)[: _MOST_NAMES - len(_LOGGED)]:
+            _LOGGED.add(name)
             _log.warning("feature %r is new, or a typo: neither the model nor the reference of features knows it", name)
         self._count(unknown, self._unknown, "n_with_unknown")
         lacking = [name for name in self._needed if name not in present]

@@ -65,7 +65,10 @@ class KeptModels:
         for day in (None, *self.days()):
             content = self.get(day)
             if content is not None:
-                made, found = without(content, wanted)
+                try:
+                    made, found = without(content, wanted)
+                except ValueError as error:
+                    raise ValueError(f"{_name(day)}: {error}") from error
                 names |= found
                 changed |= {} if made is content else {day: made}
         return changed, names

@@ -61,10 +61,11 @@ def needs(what: str, extra: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        missing = (error.name or "online_rank").partition(".")[0]
-        if missing == "online_rank":
+        missing = (error.name or "").partition(".")[0]
+        if missing == "online_rank" or "pip install" in str(error):
             raise
-        raise ImportError(f'{what} needs {missing}: pip install "online_rank[{extra}]"') from None
+        reason = f"needs {missing}" if missing else f"cannot begin ({error})"
+        raise ImportError(f'{what} {reason}: pip install "online_rank[{extra}]"') from None
 
 
 def postpone(*names: str) -> None:

@@ -187,6 +187,12 @@ def test_evaluate(files, run):
         (["stream", "--save", "no/m.npz"], "there is no directory"),
         (["export", "no.npz", "--to", "c", "--out", "no/m.c"], "--out no/m.c: there is no directory"),
         (["fuse", "{a}", "--qrels", "{a}", "--out", "no/run"], "--out no/run: there is no directory"),
+        (["train", "{a}", "--save", "postgresql://u:secret@h/d"], "--save is the address of a database"),
+        (["train", "{a}", "--checkpoint", "postgresql://u:secret@h/d"], "--checkpoint is the address of a database"),
+        (["stream", "--save", "postgresql://u:secret@h/d"], "--save is the address of a database"),
+        (["train", "{a}", "--save", ""], "a file or folder is needed here"),
+        (["fuse", "{a}", "--qrels", "{a}", "--out", "{dir}"], "not a regular file"),
+        (["export", "no.npz", "--to", "c", "--out", os.devnull], "/dev/null: not a regular file"),
         (["train", "{a}", "--save", os.devnull], "/dev/null: not a regular file"),
         (["stream", "--save", os.devnull], "/dev/null: not a regular file"),
         (["train", "{bad}"], "bad.txt, line 2"),
@@ -206,6 +212,7 @@ def test_errors_are_one_line_and_exit_code_2(files, run, arguments, message):
     assert (code, out) == (2, "")
     assert message in err
     assert err.startswith("online-rank: ")
+    assert "secret" not in err
     assert err.count("\n") == 1
 
 

@@ -352,6 +352,8 @@ def test_the_command_forgets_in_a_folder(tmp_path, capsys):
     assert USER.encode() not in contents(tmp_path)
     run(lambda client, app: client.get("/stats"), Models(make, directory=tmp_path))
     assert run_command(capsys, "forget", tmp_path, "--id", "q")[:2] == (0, "nothing found\n")
+    (tmp_path / "snapshot-2026-01-02.npz").write_bytes(b"damaged")
+    assert "snapshot-2026-01-02.npz: not a model file" in run_command(capsys, "forget", tmp_path, "--id", "q")[2]
 
 
 @pytest.mark.parametrize("name", ["scaler | crosses | perceptron", "map | ridge", "boosted", "blend, default"])

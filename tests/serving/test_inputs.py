@@ -9,10 +9,15 @@ import numpy as np
 import pytest
 
 from online_rank import CrossFeatures, PerceptronRanker, StreamScaler
-from online_rank.serving import Models, RankingApp, RankingService
+from online_rank.serving import Models, RankingApp, RankingService, inputs
 from online_rank.serving.durable import DurableService
 from online_rank.serving.inputs import InputWatch, stability_index
 from online_rank.serving.served import ServedModel
+
+
+@pytest.fixture(autouse=True)
+def nothing_logged(monkeypatch):
+    monkeypatch.setattr(inputs, "_LOGGED", set())
 
 
 def documents(rng, n=5, shift=0.0, **more):
@@ -65,7 +70,8 @@ def test_a_typo_is_unknown_and_what_it_should_have_been_is_missing(caplog):
     assert (found["with_unknown"], found["with_missing"]) == (3, 3)
     assert found["unknown"] == {"prise": 3}
     assert found["missing"] == {"price": 3}
-    # It is learned as another feature; the log says so once.
+    # It is learned as another feature; the log says so once, also if the model of a key was put away and is back.
+    watched(40)[0].look({"a": {"prise": 1.0}})
     assert [line for line in caplog.messages if "'prise'" in line] == [
         "feature 'prise' is new, or a typo: neither the model nor the reference of features knows it"
     ]
