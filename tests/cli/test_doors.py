@@ -12,7 +12,6 @@ import pytest
 
 from online_rank import load, read, save
 from online_rank.cli import main
-from online_rank.cli.files import check_outputs
 from online_rank.metrics import metric
 
 SHIFT = np.array([[0], [1], [2], [0]])
@@ -408,8 +407,10 @@ def test_a_table_is_certified(run, log):
     assert certificate["comparator"] == "batch weights"
 
 
-def test_a_database_needs_no_directory():
-    check_outputs([], checkpoint="postgresql://db.example/shop")
+def test_a_database_needs_no_directory(run):
+    _, err = run("stream", "--checkpoint", "postgresql://user:secret@127.0.0.1:1/shop", code=2)
+    assert "directory" not in err
+    assert "secret" not in err
 
 
 OUTPUTS = ("--save", "--report", "--checkpoint")
