@@ -3,6 +3,7 @@
 import copy
 import functools
 import itertools
+import types
 import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 
 from online_rank import arguments
 from online_rank._kernels import additive as kernels
-from online_rank._kernels import curves
+from online_rank._kernels import beside, curves
 from online_rank._kernels.codes import ADAPTIVE, CAPPED_SQUARES, DOCUMENTS, MASS, ROOT
 from online_rank.base import Abilities, share_lock
 from online_rank.base.growth import grown_triangle, with_zeros
@@ -23,10 +24,11 @@ from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.measures.own import is_own
 from online_rank.preprocessing import StreamQuantileMap
-from online_rank.query import Block, with_features
+from online_rank.query import Block, single, with_features
 from online_rank.query.levels import is_level
-from online_rank.rankers.curved import ALONE, MEMBERS, CurvedRanker, as_read, n_curves
+from online_rank.rankers.curved import ALONE, MEMBERS, CurvedRanker, as_read, n_curves, room_for_rows
 from online_rank.rankers.fading import factor_of, left_after
+from online_rank.rankers.growing_trees import GrowingTrees
 from online_rank.rankers.hedge import LEAST, HedgeAccount, Hedged, opening
 from online_rank.rankers.mixed import mix
 from online_rank.rankers.perceptron import PerceptronRanker
@@ -50,6 +52,8 @@ _IN_QUERIES = (None, None)
 _OPEN = -4
 #: It warns when it has this many curves.
 _MANY_CURVES = 1000
+#: The most trees.
+_MOST_TREES = 10_000
 _HINT = (
     "AdditiveRanker has 1,000 features and learns a curve of each, which takes time and 4 MB; if they are words, give it "
     'texts: BlendRanker([AdditiveRanker(), HashedFeatures(text=("title",), others=False) | PerceptronRanker()])'
@@ -146,6 +150,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         _n_served=Count(),
         _n_mixed=Count(),
         _at=Real(optional=True),
+        _trees=Nested("GrowingTrees", optional=True),
     )
 
     _replaced = frozenset({"_config", "_keep", "_seconds", "_signs"})
@@ -160,6 +165,11 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     _lets_leave = True
 
+    _trees: GrowingTrees | None = None
+
+    #: Files of versions without trees are of learners without trees.
+    _earlier = types.MappingProxyType({"trees": 0})
+
     def __init__(
         self,
         measure: str = "ndcg@10",
@@ -168,6 +178,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         relative: bool = True,
         max_levels: int = 100,
         signs: Mapping[Any, int] | None = None,
+        trees: int = 400,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -179,11 +190,13 @@ class AdditiveRanker(Hedged, CurvedRanker):
         arguments.seed(seed)
         arguments.flag("relative", relative)
         arguments.integer("max_levels", max_levels, 1)
+        arguments.integer("trees", trees, 0, _MOST_TREES)
         self.measure = measure
         self.half_life = copy.copy(half_life)
         self.relative = relative
         self.max_levels = max_levels
         self.signs = checked_signs(signs)
+        self.trees = trees
         self.seed = seed
         self._measure = parse_measure(measure)
         self._config = np.array([*self._measure, ADAPTIVE, ROOT, _MARGIN, 1.0, 0.0, 0.0, relative], dtype=np.float64)
@@ -202,6 +215,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         self._account = opening()
         self._n_queries = self._n_served = self._n_mixed = 0
         self._at: float | None = None
+        self._trees = GrowingTrees() if trees else None
         self._derive()
         share_lock(self)
 
@@ -211,6 +225,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     def _derive(self) -> None:
         self._signs = np.zeros(0, dtype=np.int64)
+        if self._trees is not None:
+            self._trees.draw(self.seed, self._n_queries)
 
     def _abilities(self) -> Abilities:
         return Abilities(
@@ -286,6 +302,10 @@ class AdditiveRanker(Hedged, CurvedRanker):
             self._sums[levels, 0, 1, curves.POINTS] = 0.0
             self._sums[levels, :, 1, curves.POINTS // 2 - 1 : curves.POINTS // 2 + 1] = documents / 2.0
         self._places = np.concatenate([self._places, np.full((n_new, 2), _OPEN)])
+        if self._trees is not None:
+            zero = np.zeros(n_new, dtype=bool)
+            zero[[j - before for j in levels]] = True
+            self._trees.add_features(zero)
         self._drawn = None
 
     def _let_leave(self, names: Iterable[Hashable], n: int) -> None:
@@ -306,6 +326,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
         self._pending = self._pending[columns]
         self._places = np.where(self._places >= 0, np.searchsorted(columns, self._places), self._places)
         self._signs = np.zeros(0, dtype=np.int64)
+        if self._trees is not None:
+            self._trees.keep_only(kept)
         self._drawn = self._known_levels = self._read = None
 
     def _added(self, n_new: int) -> int:
@@ -319,12 +341,16 @@ class AdditiveRanker(Hedged, CurvedRanker):
         record(log, self._front, block)
         if self._linear is not None:
             record(log, self._linear, block)
+        elif self._trees is not None:
+            self._trees.record(log, block.n_documents if block is not None and len(block.w) == 1 else None, copied=True)
 
     def _recorded_for_one(self, log: list[Undo], block: Block) -> bool:
         if self._linear is not None:
             return False
         record_state(log, self, copied=False)
         record(log, self._front, block)
+        if self._trees is not None:
+            self._trees.record(log, None, copied=False)
         return True
 
     def _decide_places(self) -> None:
@@ -390,7 +416,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
             return learned
         if block.X.dtype != np.float64:
             block = with_features(block, as_read(block.X), block.names)
-        self._drawn = None
+        if self._trees is None:
+            self._drawn = None
         if len(self._weights) != self._n_features:
             self._add_curves()
         if len(self._signs) != self._n_features:
@@ -408,6 +435,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     def _run_from(self, block: Block, t: int) -> int:
         """The end of a run of queries, from t on, during which the map of raw values stays the same."""
+        if self._trees is not None:
+            return t + 1
         stop = self._front.run_from(block.offsets, t)
         return stop if (block.w[t:stop] > 0.0).all() else t + 1
 
@@ -440,10 +469,11 @@ class AdditiveRanker(Hedged, CurvedRanker):
         self._n_served += n if len(served) else 0
         if block.at is not None:
             self._at = max(float(block.at.max()), -np.inf if latest is None else latest)
-        learned: int = kernels.learn(
+        given = (
             block.X, block.y, block.offsets, block.w, discounts(len(block.y)), self._config, table, learner, hedge, keep,
             served, self._read_before(table), rounds,
         )  # fmt: skip
+        learned: int = kernels.learn(*given) if self._trees is None else self._learn_beside(self._trees, given)
         if abs(learned) < n:
             left = n - abs(learned)
             self._n_queries -= left
@@ -452,9 +482,35 @@ class AdditiveRanker(Hedged, CurvedRanker):
                 self._at = max([*block.at[: abs(learned)].tolist(), *([] if latest is None else [latest])], default=None)
         return learned
 
+    def _learn_beside(self, trees: GrowingTrees, given: tuple[Any, ...]) -> int:
+        """Learn a query with curves and trees."""
+        trees.make_room(len(given[1]), self.trees)
+        drawn, answers = self._curves(), _NO_ANSWERS if self._answers is None else self._answers
+        self._drawn = self._answers = None
+        learned: int = beside.learn(*given, drawn, answers, *trees.state(), trees.limits(self.trees))
+        return learned
 
-#: No scores were served.
-_NONE = np.empty(0)
+    def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
+        trees = self._trees
+        if trees is None or self._linear is not None:
+            return super()._score_queries(X, offsets)
+        if len(offsets) > 2:
+            if not trees.n_served:
+                return super()._score_queries(X, offsets)
+            pairs = itertools.pairwise(offsets.tolist())
+            return np.concatenate([self._score_queries(X[a:b], single(b - a)) for a, b in pairs])
+        scores, rows = self._score_rows(X, offsets, room_for_rows(n_curves(self), len(X)))
+        answers = np.empty((2, len(X)))
+        answers[0] = scores
+        if trees.n_served:
+            trees.add_to(rows, scores)
+        answers[1] = scores
+        self._answers = answers
+        return scores
+
+
+#: No scores were served, or answered.
+_NONE, _NO_ANSWERS = np.empty(0), np.empty((2, 0))
 
 
 def _factors(half_life: Any) -> tuple[np.ndarray, tuple[float | None, ...]]:

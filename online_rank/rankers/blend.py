@@ -392,7 +392,7 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
 def _recommended(measure: str, relative: bool, seed: int) -> list[Ranker | RankingPipeline]:
     """The default blend. Settings were chosen by `python -m benchmarks.blends`."""
     trees = BoostedRanker(measure, decay=0.012, learning_rate=0.2, longest_gap=20, seed=seed)
-    return [AdditiveRanker(measure, relative=relative, seed=seed), trees]
+    return [AdditiveRanker(measure, relative=relative, trees=0, seed=seed), trees]
 
 
 def _within_reach(values: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
