@@ -2,8 +2,8 @@
 
 The curves are one member of the blend, as they would be served alone; the others are the trees by the averages of their leaves,
 and by their last values. Nine tenths of the prior are on the curves. The shares follow all losses, and trees are served once
-the best of their mixtures has lost less than the curves by enough (`EVIDENCE`); until then the answers are those of the curves, to the
-bit.
+the best of their mixtures has lost less than the curves by enough (`EVIDENCE`); until then the answers are those of the curves,
+to the bit.
 """
 
 import math
@@ -28,7 +28,7 @@ from online_rank._kernels.primitives import lane_sum
 from online_rank._kernels.window import N_TREES, Window, push
 from online_rank._kernels.workspace import ORDER, SCORES, workspace
 
-#: Members: curves, averages of leaves, last leaves. Candidates: the curves alone, mixtures of them with the averages, and trees.
+#: Members: curves, averages of leaves, last leaves. Candidates: curves alone, mixtures of them with averages, and trees.
 MIXTURES = (
     (1.0, 0.0, 0.0), (0.75, 0.25, 0.0), (0.5, 0.5, 0.0), (0.25, 0.75, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (0.5, 0.0, 0.5),
 )  # fmt: skip
@@ -41,9 +41,9 @@ LOSSES, ACCOUNT, SCALES = 0, N_CANDIDATES, N_CANDIDATES + 10
 FACTOR, SERVED = SCALES + 2 * N_MEMBERS, SCALES + 2 * N_MEMBERS + 1
 N_NUMBERS = SERVED + 1
 _SCALE_DECAY, _ROUNDING = 0.99, 1e-12
-#: Places of `limits`: how many trees there may be, by how much they fade with each new one, and documents of a sample; operations
-#: of growth for each value that is read, in the end and at first, and after how many documents half of the difference is gone;
-#: and by how much mixtures with trees must have lost less than the curves before trees are served, in losses of whole queries.
+#: Places of `limits`: how many trees there may be, by how much they fade with each new one, and documents of a sample;
+#: operations of growth for each value that is read, in the end and at first, and after how many documents half of the
+#: difference is gone; and by how much mixtures with trees must have lost less than the curves before trees are served, in whole queries.
 MOST, KEEP, ROOM, CREDIT, EARLY, HALF, EVIDENCE = range(7)
 
 
@@ -292,7 +292,8 @@ def learn(
         plan = Plan(np.int64(limits[MOST]), limits[KEEP], hedge.seed, np.int64(limits[ROOM]))
         _learn_beside(
             X, y, weights[0], served, target, rows, scores[0], scores[1], known, Window(bins, documents, queries, integers),
-            Growth(splits, trees, sample, packed, integers, numbers), plan, limits, learner.signs, blend, table, query, rounds[0],
+            Growth(splits, trees, sample, packed, integers, numbers), plan, limits, learner.signs, blend, table, query,
+            rounds[0],
         )  # fmt: skip
     serve(blend, trees, integers[N_TREES], limits[EVIDENCE], hedge.seed, query + 1, np.empty(N_CANDIDATES), table)
     return learned

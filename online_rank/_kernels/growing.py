@@ -1,9 +1,9 @@
 """The growth of a tree in small steps, from a window of queries, and the budget of steps.
 
 A tree is grown from a sample of the queries of the window and a quarter of the columns: its bins are copied, level by level the
-best splits are found in histograms, and the values of its leaves come from the whole window. Then all other trees fade a little,
-and the window learns what its documents get now. Each of these takes many queries: a step looks at about a thousand documents,
-and all that it needs to go on is in plain arrays. Operations are counted, of about a nanosecond each, never timed.
+best splits are found in histograms, and the values of its leaves come from the whole window. Then all other trees fade a
+little, and the window learns what its documents get now. Each of these takes many queries: a step looks at some thousand
+documents, and all that it needs to go on is in plain arrays. Operations are counted, of about a nanosecond each, never timed.
 
 A residual is t - (s - mean of s in the query), t the standardised grade and s the score by the trees so far. The sums in
 histograms are integers (`leaves.packed`), so their order does not matter.
@@ -44,7 +44,6 @@ from online_rank._kernels.window import (
     START,
     TARGET,
     WEIGHT,
-    Window,
     oldest,
     place_of,
 )
@@ -52,9 +51,9 @@ from online_rank._kernels.window import (
 #: What a growing tree does next: nothing, copy documents, find splits, part documents, find leaves, score the window.
 IDLE, COPY, SPLIT, PART, LEAVES, SCORE = range(6)
 #: Integers of the state: what it does, how far it is, level and column; documents and columns of the sample; the number of the
-#: query before which it looks; the place of the new tree; new splits, those of the tree that it replaces, and the new ones by the
-#: columns of the sample; of each node of a level column and threshold; a histogram of each node, for some columns at a time; and
-#: the features of the sample's columns.
+#: query before which it looks; the place of the new tree; new splits, those of the tree that it replaces, and the new ones by
+#: the columns of the sample; of each node of a level column and threshold; a histogram of each node, for some columns at a time;
+#: and the features of the sample's columns.
 PHASE, AT, LEVEL, COLUMN, SAMPLED, COLUMNS, END, PLACE = range(7, 15)
 NEW, OLD, OF_SAMPLE = 16, 16 + N_SPLITS, 16 + 2 * N_SPLITS
 BEST, BEST_BIN = OF_SAMPLE + N_SPLITS, OF_SAMPLE + N_SPLITS + 8

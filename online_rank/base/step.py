@@ -54,6 +54,11 @@ class QueryStep(Able, base.Estimator):
     #: How many documents it keeps; it computes their products with the documents of a query.
     _n_documents_kept = 0
 
+    @property
+    def _bytes_of_queries(self) -> int:
+        """How many bytes it keeps of recent queries, of which it keeps as many as fit into a fixed number of bytes."""
+        return 0
+
     #: How many numbers of 64 bits a document has in the array that it makes, by the number of features; None for as many.
     _given: Callable[[int], int] | None = None
 

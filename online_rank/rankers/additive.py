@@ -15,6 +15,7 @@ from online_rank._kernels import additive as kernels
 from online_rank._kernels import beside, curves
 from online_rank._kernels.codes import ADAPTIVE, CAPPED_SQUARES, DOCUMENTS, MASS, ROOT
 from online_rank.base import Abilities, share_lock
+from online_rank.base.form import Blend, Form, Head, Layer
 from online_rank.base.growth import grown_triangle, with_zeros
 from online_rank.base.halving import halved
 from online_rank.base.lock import locked
@@ -28,8 +29,9 @@ from online_rank.query import Block, single, with_features
 from online_rank.query.levels import is_level
 from online_rank.rankers.curved import ALONE, MEMBERS, CurvedRanker, as_read, n_curves, room_for_rows
 from online_rank.rankers.fading import factor_of, left_after
-from online_rank.rankers.growing_trees import GrowingTrees
+from online_rank.rankers.growing_trees import GrowingTrees, HedgeOfTrees
 from online_rank.rankers.hedge import LEAST, HedgeAccount, Hedged, opening
+from online_rank.rankers.leaf_tables import form_of_leaves, mapped_for_trees, shares_of_leaves
 from online_rank.rankers.mixed import mix
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.signs import checked_signs, require_in_array, signs_of_columns
@@ -178,7 +180,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         relative: bool = True,
         max_levels: int = 100,
         signs: Mapping[Any, int] | None = None,
-        trees: int = 400,
+        trees: int = 0,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -267,6 +269,21 @@ class AdditiveRanker(Hedged, CurvedRanker):
         """The sum of the squared norms of these updates, and of twice their margins times their masses."""
         return float(self._numbers[CAPPED_SQUARES])
 
+    @property
+    @locked
+    def trees_beside(self) -> HedgeOfTrees | None:
+        """How curves and trees are blended, and what both have lost; None without trees.
+
+        `account`, `candidates` and their losses are those of the curves: of what they would serve alone.
+        """
+        return None if self._trees is None or self._linear is not None else self._trees.hedge
+
+    @property
+    @locked
+    def n_trees(self) -> int:
+        """How many trees there are beside the curves."""
+        return 0 if self._trees is None else self._trees.n_trees
+
     def _scales(self) -> np.ndarray:
         squares, weights = self._numbers[kernels.SCALES :].reshape(-1, 2).T
         return np.where(squares > 0.0, np.sqrt(squares / np.maximum(weights, 1.0)), 1.0)
@@ -306,7 +323,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
             zero = np.zeros(n_new, dtype=bool)
             zero[[j - before for j in levels]] = True
             self._trees.add_features(zero)
-        self._drawn = None
+        self._answers = self._drawn = None
 
     def _let_leave(self, names: Iterable[Hashable], n: int) -> None:
         if self._linear is None and not self._front.is_shard:
@@ -328,7 +345,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         self._signs = np.zeros(0, dtype=np.int64)
         if self._trees is not None:
             self._trees.keep_only(kept)
-        self._drawn = self._known_levels = self._read = None
+        self._answers = self._drawn = self._known_levels = self._read = None
 
     def _added(self, n_new: int) -> int:
         own = curves.N_COLUMNS * curves.N_MEMBERS + 4 * (curves.POINTS + 1) + 2 * min(self._n_features + n_new, _MOST_COLUMNS)
@@ -481,6 +498,37 @@ class AdditiveRanker(Hedged, CurvedRanker):
             if block.at is not None:
                 self._at = max([*block.at[: abs(learned)].tolist(), *([] if latest is None else [latest])], default=None)
         return learned
+
+    @property
+    def _bytes_of_queries(self) -> int:
+        return 0 if self._trees is None else self._trees.bytes_of_queries
+
+    def _head(self) -> Head:
+        trees = self._trees
+        if trees is None or not trees.n_served or self._linear is not None:
+            return super()._head()
+        # Features that another ranker has met may have no curves yet.
+        n, names = n_curves(self), self.feature_names
+        names = None if names is None else names[:n]
+        curved = Form(names, n, tuple(super()._own_layers()), super()._head())
+        grown = Form(names, n, (mapped_for_trees(self._mapped()),), form_of_leaves(*trees.served()))
+        return Blend((curved, grown), np.array([trees.factor, 1.0]))
+
+    def _own_layers(self) -> Sequence[Layer]:
+        has_trees = self._trees is not None and self._trees.n_served and self._linear is None
+        return () if has_trees else super()._own_layers()
+
+    def _split(self, block: Block, a: int, b: int) -> tuple[Sequence[Hashable], np.ndarray, bool] | None:
+        told, trees = super()._split(block, a, b), self._trees
+        if told is None or trees is None or not trees.n_served:
+            return told
+        names, values, _ = told
+        X = (block.X if self._fits(block) else self._align(block).X)[[a, b]]
+        shares = shares_of_leaves(*trees.served(), self._rows_of(X), self._columns_of_features())
+        return names, trees.factor * values + shares, not shares.any()
+
+    def _rows_of(self, X: np.ndarray) -> curves.CurveRows:
+        return self._score_rows(X, single(len(X)), room_for_rows(n_curves(self), len(X)))[1]
 
     def _learn_beside(self, trees: GrowingTrees, given: tuple[Any, ...]) -> int:
         """Learn a query with curves and trees."""

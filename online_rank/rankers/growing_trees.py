@@ -1,7 +1,8 @@
 """The trees of an `AdditiveRanker`: what they are, the window they grow from, and room for both."""
 
+import copy
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -9,35 +10,56 @@ from online_rank._kernels import beside, growing, leaves, window
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.base.undo import Undo, record_state
 from online_rank.limits import MAX_COUNT
+from online_rank.rankers.hedge import HedgeAccount, step_of
 
-#: Most bytes of the window, and most documents in it. Columns are read side by side: they begin at different places of the caches
-#: if their length is no multiple of 4,096.
+#: The weights of curves, averages of leaves and last leaves in each candidate, (7, 3).
+MIXTURES = beside.MIXTURES
+#: Most bytes of the window, and most documents in it. Columns are read side by side: they begin at different places of the
+#: caches if their length is no multiple of 4,096.
 _MOST_BYTES, _MOST_DOCUMENTS, _ASIDE = 8 << 20, (1 << 16) - 320, 64
 #: Bytes of a document in addition to its bins: two float32, and a share of the row of its query.
 _OF_DOCUMENT, _DOCUMENTS_OF_QUERY = 12, 8
 #: Most documents of a sample, and the share of the columns: at least 8 of them.
 _SAMPLE, _COLUMNS, _LEAST_COLUMNS, _MOST_COLUMNS = (1 << 15) - 320, 0.25, 8, 2000
-#: Room at first: documents, queries, trees.
-_FIRST_DOCUMENTS, _FIRST_QUERIES, _FIRST_TREES = 256, 16, 16
-#: Trees for each feature, and the fewest.
-_OF_FEATURE, _FEWEST = 4, 64
-#: How many times its own value a ring of trees forgets in one round.
-_FADES = 4.0
-#: Operations of growth for each value that is read, in the end and at first, and after how many documents half of the difference is
-#: gone.
-_CREDIT, _EARLY, _HALF = 16.0, 108.0, 4000.0
+#: Room at first: documents, queries; and trees that get room at a time.
+_FIRST_DOCUMENTS, _FIRST_QUERIES, _MORE_TREES = 256, 16, 16
+#: Trees for each feature, and the fewest; by how much they fade with each new one.
+_OF_FEATURE, _FEWEST, _KEEP = 4, 200, 0.99
+#: Operations of growth for each value that is read: of a document, and of each of its values; how many times as many at first,
+#: and after how many documents half of the difference is gone.
+_OF_QUERY, _OF_VALUE, _EARLY, _HALF = 540.0, 12.0, 4.0, 5000.0
 #: By how much mixtures with trees must have lost less than curves before trees are served, in losses of whole queries.
 _EVIDENCE = 0.25
 
 
 def most_trees(trees: int, n_features: int) -> int:
-    """How many trees there may be, of at most `trees`: four for each feature, and at least 64."""
+    """How many trees there may be, of at most `trees`: four for each feature, and at least 200."""
     return min(trees, max(_OF_FEATURE * n_features, _FEWEST))
 
 
 def most_documents(n_features: int) -> int:
     """How many documents the window may have."""
     return min(_MOST_DOCUMENTS, _MOST_BYTES // (n_features + _OF_DOCUMENT))
+
+
+class HedgeOfTrees(NamedTuple):
+    """The blend of curves, as they would be served alone, and trees.
+
+    Attributes
+    ----------
+    account
+        The losses of what was served, and the terms of their bound.
+    losses, prior
+        Of each candidate, float64 (7,): the curves alone, three mixtures of them with the averages of leaves, these alone, the
+        last leaves alone, and half of each of curves and last leaves.
+    step
+        eta of the next query.
+    """
+
+    account: HedgeAccount
+    losses: np.ndarray
+    prior: np.ndarray
+    step: float
 
 
 class GrowingTrees:
@@ -82,6 +104,17 @@ class GrowingTrees:
         return int(self._integers[window.N_TREES])
 
     @property
+    def n_queries(self) -> int:
+        """How many queries the window has."""
+        return int(self._integers[window.COUNT])
+
+    @property
+    def bytes_of_queries(self) -> int:
+        """How many bytes the window and the sample of the growing tree take."""
+        parts = self._bins, self._documents, self._queries, self._sample, self._packed
+        return sum(part.nbytes for part in parts)
+
+    @property
     def n_grown(self) -> int:
         """How many trees have grown."""
         return int(self._integers[window.N_GROWN])
@@ -90,6 +123,13 @@ class GrowingTrees:
     def n_served(self) -> int:
         """How many trees are served: none while there is no evidence that they help."""
         return int(self._blend[beside.SERVED])
+
+    @property
+    def hedge(self) -> HedgeOfTrees:
+        """The blend with the curves."""
+        account, n = self._blend[beside.ACCOUNT : beside.SCALES], beside.N_CANDIDATES
+        prior = np.array([beside.PRIOR] + [(1.0 - beside.PRIOR) / (n - 1)] * (n - 1))
+        return HedgeOfTrees(HedgeAccount(*account.tolist()), self._blend[:n].copy(), prior, step_of(account, 1.0, n, False))
 
     @property
     def factor(self) -> float:
@@ -156,6 +196,10 @@ class GrowingTrees:
             self._numbers, self._blend, self._table,
         )  # fmt: skip
 
+    def served(self) -> tuple[np.ndarray, np.ndarray]:
+        """Splits and leaves of the trees that are served."""
+        return self._splits[: self.n_served], self._table[: self.n_served]
+
     def add_to(self, rows: Any, scores: np.ndarray) -> None:
         """Add what trees serve to the scores (m,) that curves serve, by the rows of a query."""
         leaves.score_leaves(rows.g, rows.cells, self._splits, self._table[: self.n_served], self.factor, scores)
@@ -163,8 +207,8 @@ class GrowingTrees:
     def limits(self, trees: int) -> np.ndarray:
         """The settings of `beside.learn`."""
         most = most_trees(trees, len(self._bins))
-        keep = 1.0 - _FADES / max(most, 2 * _FADES)
-        return np.array([most, keep, min(self._bins.shape[1], _SAMPLE), _CREDIT, _EARLY, _HALF, _EVIDENCE])
+        credit = _OF_VALUE + _OF_QUERY / max(len(self._bins), 1)
+        return np.array([most, _KEEP, min(self._bins.shape[1], _SAMPLE), credit, _EARLY * credit, _HALF, _EVIDENCE])
 
     def add_features(self, zero: np.ndarray) -> None:
         """Add features: earlier documents lacked them, or had the value 0, where `zero` (n,) is true."""
@@ -191,12 +235,39 @@ class GrowingTrees:
         self._splits = splits
         self._start_again()
 
+    def arranged(self, order: np.ndarray) -> "GrowingTrees":
+        """A copy whose feature j was feature `order[j]`, without the tree that is growing."""
+        made, to = copy.deepcopy(self), np.argsort(order)
+        made._bins = np.ascontiguousarray(self._bins[order])
+        made._numbers[growing.USES :] = self._numbers[growing.USES :][order]
+        made._splits[:, : leaves.N_NODES] = to[self._splits[:, : leaves.N_NODES]] if len(to) else 0
+        made._start_again()
+        return made
+
+    def empty_window(self) -> int:
+        """Forget the queries of the window, those of the tree that is growing among them; returns how many."""
+        n = int(self._integers[window.COUNT])
+        self._start_again()
+        self._integers[[window.FIRST, window.COUNT, window.HEAD, window.HELD]] = 0
+        for name in ("_bins", "_documents", "_queries", "_sample", "_packed"):
+            setattr(self, name, np.zeros_like(getattr(self, name)))
+        return n
+
     def _start_again(self) -> None:
         """Drop the tree that is growing."""
         self._integers = self._integers.copy()
         self._integers[growing.PHASE] = growing.IDLE
         self._integers[growing.NEW : growing.BEST] = 0
         self._integers[growing.SAMPLED] = self._integers[growing.COLUMNS] = 0
+
+    def add_query(self, bins: np.ndarray, given: np.ndarray, target: np.ndarray, weight: float, number: float) -> None:
+        """Add a query to the window, where there is room: bins (d, m), scores and targets (m,)."""
+        at, k, m = int(self._integers[window.HEAD]), int(self._integers[window.COUNT]), len(given)
+        self._bins[:, at : at + m] = bins
+        self._documents[:, at : at + m] = given, target
+        self._queries[k] = at, m, weight, number
+        self._integers[[window.COUNT, window.PUSHED]] += 1
+        self._integers[[window.HEAD, window.HELD]] += m
 
     def make_room(self, n_documents: int, trees: int) -> None:
         """Give the next query room, and the next tree."""
@@ -211,7 +282,7 @@ class GrowingTrees:
         if (documents, queries) != (room, len(self._queries)):
             self._rearrange(documents, queries)
         if self.n_trees == len(self._trees) < (most_now := most_trees(trees, d)):
-            n = min(most_now, max(2 * len(self._trees), _FIRST_TREES)) - len(self._trees)
+            n = min(_MORE_TREES, most_now - len(self._trees))
             self._splits = np.concatenate([self._splits, np.zeros((n, leaves.N_SPLITS), dtype=np.int16)])
             self._trees = np.concatenate([self._trees, np.zeros((n, leaves.N_PARTS))])
             self._table = np.concatenate([self._table, np.zeros((n, leaves.N_LEAVES))])
