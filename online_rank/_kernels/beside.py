@@ -43,7 +43,7 @@ N_NUMBERS = SERVED + 1
 _SCALE_DECAY, _ROUNDING = 0.99, 1e-12
 #: Places of `limits`: how many trees there may be, by how much they fade with each new one, and documents of a sample;
 #: operations of growth for each value that is read, in the end and at first, and after how many documents half of the
-#: difference is gone; and by how much mixtures with trees must have lost less than the curves before trees are served, in whole queries.
+#: difference is gone; and by how much mixtures with trees must have lost less than the curves before trees are served.
 MOST, KEEP, ROOM, CREDIT, EARLY, HALF, EVIDENCE = range(7)
 
 

@@ -52,8 +52,8 @@ from online_rank._kernels.window import (
 IDLE, COPY, SPLIT, PART, LEAVES, SCORE = range(6)
 #: Integers of the state: what it does, how far it is, level and column; documents and columns of the sample; the number of the
 #: query before which it looks; the place of the new tree; new splits, those of the tree that it replaces, and the new ones by
-#: the columns of the sample; of each node of a level column and threshold; a histogram of each node, for some columns at a time;
-#: and the features of the sample's columns.
+#: the columns of the sample; of each node of a level column and threshold; a histogram of each node, for some columns at a
+#: time; and the features of the sample's columns.
 PHASE, AT, LEVEL, COLUMN, SAMPLED, COLUMNS, END, PLACE = range(7, 15)
 NEW, OLD, OF_SAMPLE = 16, 16 + N_SPLITS, 16 + 2 * N_SPLITS
 BEST, BEST_BIN = OF_SAMPLE + N_SPLITS, OF_SAMPLE + N_SPLITS + 8

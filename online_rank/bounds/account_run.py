@@ -105,8 +105,8 @@ def _with_trees(blend: AdditiveRanker, trees: HedgeOfTrees, served_loss: float) 
     """What changes if trees are blended with the curves, which are one of the candidates then.
 
     The served loss is at most L(c) + ln(1 / pi_c) / eta + Delta + G for each candidate c of the outer blend; and the loss of
-    the curves alone is at most the same of each of their candidates, with their own eta, Delta and G. So against a candidate of the
-    curves the cost of the prior, as a fact, is eta times all that both blends may lose by it.
+    the curves alone is at most the same of each of their candidates, with their own eta, Delta and G. So against a candidate
+    of the curves the cost of the prior, as a fact, is eta times all that both blends may lose by it.
     """
     account, step, own_step = trees.account, trees.step, blend.step
     own, own_costs, costs = blend.candidate_losses, -np.log(blend.candidate_prior), -np.log(trees.prior)

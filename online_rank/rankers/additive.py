@@ -1,11 +1,10 @@
 """A learner with one curve for each feature."""
 
 import copy
-import functools
 import itertools
 import types
 import warnings
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from online_rank.base.form import Blend, Form, Head, Layer
 from online_rank.base.growth import grown_triangle, with_zeros
 from online_rank.base.halving import halved
 from online_rank.base.lock import locked
+from online_rank.base.reader import own_names
 from online_rank.base.schema import Array, Count, Derived, Nested, Real, Schema
 from online_rank.base.undo import Undo, record, record_state
 from online_rank.measures.learned import discounts
@@ -27,10 +27,11 @@ from online_rank.measures.own import is_own
 from online_rank.preprocessing import StreamQuantileMap
 from online_rank.query import Block, single, with_features
 from online_rank.query.levels import is_level
+from online_rank.rankers import hedge
 from online_rank.rankers.curved import ALONE, MEMBERS, CurvedRanker, as_read, n_curves, room_for_rows
 from online_rank.rankers.fading import factor_of, left_after
 from online_rank.rankers.growing_trees import GrowingTrees, HedgeOfTrees
-from online_rank.rankers.hedge import LEAST, HedgeAccount, Hedged, opening
+from online_rank.rankers.hedge import LEAST, HedgeAccount, opening
 from online_rank.rankers.leaf_tables import form_of_leaves, mapped_for_trees, shares_of_leaves
 from online_rank.rankers.mixed import mix
 from online_rank.rankers.perceptron import PerceptronRanker
@@ -62,7 +63,7 @@ _HINT = (
 )
 
 
-class AdditiveRanker(Hedged, CurvedRanker):
+class AdditiveRanker(CurvedRanker):
     r"""Learns one curve for each feature; what it serves is their sum. It takes raw features.
 
     **Columns.** g is the normal score of a value among the values of the stream (the sketches of `StreamQuantileMap`), q the
@@ -161,6 +162,10 @@ class AdditiveRanker(Hedged, CurvedRanker):
     rate = 1.0
     prior = None
     _candidates, _prior = _CANDIDATES, _PRIOR
+
+    fades, step, account = hedge.never_fades, hedge.step, hedge.account
+    candidates, candidate_losses = hedge.candidates, hedge.candidate_losses
+    candidate_prior = hedge.candidate_prior
 
     #: A feature takes about 4 kB.
     max_features = 1 << 14
@@ -313,7 +318,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         self._curvatures = with_zeros(self._curvatures, n_new)
         # Earlier documents lacked the new features; their standardised grades add up to 0.
         self._sums[before:, 0, 1, curves.POINTS] = documents
-        if levels := [before + k for k, name in enumerate(self._own_names()[before:]) if is_level(name)]:
+        if levels := [before + k for k, name in enumerate(own_names(self)[before:]) if is_level(name)]:
             # They did not have these levels: their value was 0, and so are g and q.
             self._front.were_zero(levels)
             self._sums[levels, 0, 1, curves.POINTS] = 0.0
@@ -325,9 +330,9 @@ class AdditiveRanker(Hedged, CurvedRanker):
             self._trees.add_features(zero)
         self._answers = self._drawn = None
 
-    def _let_leave(self, names: Iterable[Hashable], n: int) -> None:
-        if self._linear is None and not self._front.is_shard:
-            super()._let_leave(names, n)
+    @property
+    def _holds_features(self) -> bool:
+        return self._linear is not None or self._front.is_shard
 
     def _keep_only(self, kept: np.ndarray) -> None:
         # The latest features may have no curves yet.
@@ -353,12 +358,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     def _record(self, log: list[Undo], block: Any = None) -> None:
         super()._record(log, block)
-        # A query that is refused may have brought levels.
-        log.append(functools.partial(setattr, self, "_known_levels", None))
-        record(log, self._front, block)
-        if self._linear is not None:
-            record(log, self._linear, block)
-        elif self._trees is not None:
+        if self._trees is not None:
             self._trees.record(log, block.n_documents if block is not None and len(block.w) == 1 else None, copied=True)
 
     def _recorded_for_one(self, log: list[Undo], block: Block) -> bool:
@@ -399,7 +399,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
     def _decide_signs(self) -> None:
         if self.feature_names is None:
             require_in_array(self.signs, self._n_features)
-        self._signs = signs_of_columns(self.signs or {}, self._own_names())
+        self._signs = signs_of_columns(self.signs or {}, own_names(self))
 
     def _fork(self) -> None:
         for part in self._parts:
@@ -523,7 +523,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         if told is None or trees is None or not trees.n_served:
             return told
         names, values, _ = told
-        X = (block.X if self._fits(block) else self._align(block).X)[[a, b]]
+        X = (block.X if self._reader.fits(self, block) else self._reader.align(self, block).X)[[a, b]]
         shares = shares_of_leaves(*trees.served(), self._rows_of(X), self._columns_of_features())
         return names, trees.factor * values + shares, not shares.any()
 

@@ -27,7 +27,7 @@ _FIRST_DOCUMENTS, _FIRST_QUERIES, _MORE_TREES = 256, 16, 16
 _OF_FEATURE, _FEWEST, _KEEP = 4, 200, 0.99
 #: Operations of growth for each value that is read: of a document, and of each of its values; how many times as many at first,
 #: and after how many documents half of the difference is gone.
-_OF_QUERY, _OF_VALUE, _EARLY, _HALF = 540.0, 12.0, 4.0, 5000.0
+_OF_QUERY, _OF_VALUE, _EARLY, _HALF = 500.0, 15.0, 4.0, 5000.0
 #: By how much mixtures with trees must have lost less than curves before trees are served, in losses of whole queries.
 _EVIDENCE = 0.25
 

@@ -28,7 +28,7 @@ def mix(mixed: Any, shards: Sequence[Any], base: Any) -> None:
     if any(n_curves(one) for one in (base, *shards)):
         raise ValueError("some of the AdditiveRankers have learned from sparse rows, and others from arrays")
     fresh = mixed._linear.clone()
-    mixed._linear._meet_features_of([mixed])
+    mixed._linear._reader.meet_features_of(mixed._linear, [mixed])
     mixed._linear._mix([shard._linear or fresh for shard in shards], base._linear or fresh)
 
 
@@ -65,7 +65,7 @@ def _mix_curves(mixed: Any, shards: Sequence[Any], base: Any) -> None:
 def _in_columns_of(mixed: Any, other: Any) -> Any:
     """A copy of another ranker with the features of the mixed one, in its order."""
     made = copy.deepcopy(other)
-    made._meet_features_of([mixed])
+    made._reader.meet_features_of(made, [mixed])
     made._add_curves()
     order = np.arange(mixed._n_features) if mixed._columns is None else made._columns.of(mixed._columns.names)
     made._front = made._front.arranged(order)
