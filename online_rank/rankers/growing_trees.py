@@ -12,8 +12,19 @@ from online_rank.base.undo import Undo, record_state
 from online_rank.limits import MAX_COUNT
 from online_rank.rankers.hedge import HedgeAccount, step_of
 
-#: The weights of curves, averages of leaves and last leaves in each candidate, (7, 3).
-MIXTURES = beside.MIXTURES
+#: The weights of curves, averages of leaves and last leaves in each candidate, (7, 3); and their prior: .9 on the curves alone.
+MIXTURES = np.array(
+    [
+        [1.0, 0.0, 0.0],
+        [0.75, 0.25, 0.0],
+        [0.5, 0.5, 0.0],
+        [0.25, 0.75, 0.0],
+        [0.0, 1.0, 0.0],
+        [0.0, 0.0, 1.0],
+        [0.5, 0.0, 0.5],
+    ]
+)
+_PRIOR = np.array([0.9, *[0.1 / 6.0] * 6])
 #: Most bytes of the window, and most documents in it. Columns are read side by side: they begin at different places of the
 #: caches if their length is no multiple of 4,096.
 _MOST_BYTES, _MOST_DOCUMENTS, _ASIDE = 8 << 20, (1 << 16) - 320, 64
@@ -128,8 +139,8 @@ class GrowingTrees:
     def hedge(self) -> HedgeOfTrees:
         """The blend with the curves."""
         account, n = self._blend[beside.ACCOUNT : beside.SCALES], beside.N_CANDIDATES
-        prior = np.array([beside.PRIOR] + [(1.0 - beside.PRIOR) / (n - 1)] * (n - 1))
-        return HedgeOfTrees(HedgeAccount(*account.tolist()), self._blend[:n].copy(), prior, step_of(account, 1.0, n, False))
+        step = step_of(account, 1.0, n, False)
+        return HedgeOfTrees(HedgeAccount(*account.tolist()), self._blend[:n].copy(), _PRIOR.copy(), step)
 
     @property
     def factor(self) -> float:
@@ -187,13 +198,15 @@ class GrowingTrees:
     def draw(self, seed: int, query: int) -> None:
         """Compute what is served next, from the state."""
         self._table = np.zeros((len(self._trees), leaves.N_LEAVES))
-        beside.draw_leaves(self._blend, self._trees, self.n_trees, _EVIDENCE, seed, query, self._table)
+        beside.draw_leaves(
+            self._blend, MIXTURES, _PRIOR, self._trees, self.n_trees, _EVIDENCE, seed, query, self._table
+        )  # fmt: skip
 
     def state(self) -> tuple[np.ndarray, ...]:
         """The arrays, in the order of `beside.learn`."""
         return (
             self._splits, self._trees, self._sample, self._packed, self._bins, self._documents, self._queries, self._integers,
-            self._numbers, self._blend, self._table,
+            self._numbers, self._blend, self._table, MIXTURES, _PRIOR,
         )  # fmt: skip
 
     def served(self) -> tuple[np.ndarray, np.ndarray]:
