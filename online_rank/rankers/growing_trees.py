@@ -24,6 +24,8 @@ MIXTURES = np.array(
         [0.5, 0.0, 0.5],
     ]
 )
+#: Places of the members' scales among the numbers of the blend.
+SCALES = slice(beside.SCALES, beside.FACTOR)
 _PRIOR = np.array([0.9, *[0.1 / 6.0] * 6])
 #: Most bytes of the window, and most documents in it. Columns are read side by side: they begin at different places of the
 #: caches if their length is no multiple of 4,096.
@@ -33,7 +35,7 @@ _OF_DOCUMENT, _DOCUMENTS_OF_QUERY = 12, 8
 #: Most documents of a sample, and the share of the columns: at least 8 of them.
 _SAMPLE, _COLUMNS, _LEAST_COLUMNS, _MOST_COLUMNS = (1 << 15) - 320, 0.25, 8, 2000
 #: Room at first: documents, queries; and trees that get room at a time.
-_FIRST_DOCUMENTS, _FIRST_QUERIES, _MORE_TREES = 256, 16, 16
+_FIRST_DOCUMENTS, _FIRST_QUERIES, _MORE_TREES = 192, 16, 8
 #: Trees for each feature, and the fewest; by how much they fade with each new one.
 _OF_FEATURE, _FEWEST, _KEEP = 4, 200, 0.99
 #: Operations of growth for each value that is read: of a document, and of each of its values; how many times as many at first,
@@ -289,7 +291,7 @@ class GrowingTrees:
         most = most_documents(d)
         documents, queries = room, len(self._queries)
         if head + n_documents > room and room < most:
-            documents = min(most, max(2 * room, head + n_documents, _FIRST_DOCUMENTS) + _ASIDE)
+            documents = min(most, max(room + room // 2, head + n_documents, _FIRST_DOCUMENTS) + _ASIDE)
         if self._integers[window.COUNT] == queries and queries < max(most // _DOCUMENTS_OF_QUERY, 1):
             queries = min(max(most // _DOCUMENTS_OF_QUERY, 1), max(2 * queries, _FIRST_QUERIES))
         if (documents, queries) != (room, len(self._queries)):
