@@ -1,4 +1,4 @@
-"""What trees beside curves serve, as a function of raw features: its closed form, and its shares of a difference."""
+"""What trees next to curves serve, as a function of raw features: its closed form, and its shares of a difference."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
