@@ -1,14 +1,18 @@
 """How large is the house? Lines of code, public names, options and parameters, counted the same way at every commit.
 
-    python -m benchmarks.house [--root FOLDER]
+    python -m benchmarks.house [--root FOLDER] [--hooks]
 
 A line of code is a line that holds part of a statement: blank lines, comments and docstrings do not count. A public name is a
 name that a public module lists in `__all__`; a name that several modules list counts once. An option counts once for each
 command of `online-rank` that takes it. `pyproject.toml` lists the parts. An import is wrong if the core imports a module
 of the service or of the studies, or the service one of the studies. A name crosses the wall if the service uses it of the core
 and no public module lists it. A private access is an attribute with an underscore that a test takes of anything but itself.
-`--root` counts the lines and imports of another checkout; names, options and parameters always come from the package that is
-imported.
+`--root` counts the lines and imports of another checkout; names, options, parameters and classes always come from the package
+that is imported.
+
+A ranker consists of its class and the classes of the package that it inherits from. A hook is a method that a class of the
+package defines and another one overrides; `--hooks` lists the rankers with their classes, and the hooks that exactly one class
+overrides.
 """
 
 import ast
@@ -21,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import online_rank
+from benchmarks._classes import hooks, hooks_of_one, rankers
 from benchmarks._common import parser, table
 from benchmarks._parts import Parts
 
@@ -118,7 +123,13 @@ def parameters(name: str) -> list[str]:
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--root", type=Path, default=_ROOT, help="the checkout whose lines are counted")
-    root = arguments.parse_args().root
+    arguments.add_argument("--hooks", action="store_true", help="list classes and hooks, and count nothing else")
+    given = arguments.parse_args()
+    if given.hooks:
+        print(table(("ranker", "its classes"), [(name, ", ".join(own)) for name, own in rankers().items()]), end="\n\n")
+        print(table(("hook", "the only class that overrides it"), [*hooks_of_one().items()]))
+        return
+    root, houses = given.root, rankers()
     rooms = {folder.name: lines_of(folder) for folder in sorted((root / "online_rank").iterdir()) if folder.is_dir()}
     parts, tests = Parts(root), root / "tests"
     sizes = {part: sum(code_lines(text) for name, text in parts.modules.items() if parts.of(name) == part) for part in PARTS}
@@ -134,6 +145,9 @@ def main() -> None:
         ("public names", len(public_names())),
         ("options of all commands", sum(map(len, options().values()))),
         ("parameters of PerceptronRanker", len(parameters("PerceptronRanker"))),
+        *((f"classes of {name}", len(own)) for name, own in houses.items()),
+        ("hooks, methods that a class overrides", len(hooks())),
+        ("of these overridden by one class", len(hooks_of_one())),
     ]
     print(table(("what", "number"), [(what, f"{number:,}") for what, number in rows]))
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from online_rank.base.anatomy import learned_measure
+from online_rank.base.reader import own_names
 from online_rank.bounds.certificate import Run
 from online_rank.bounds.comparators import covered, outside_the_signs
 from online_rank.bounds.declaration import setting
@@ -49,7 +50,7 @@ def run_of_perceptron(tracker: Any, comparator: str | None, delay: int | None) -
         size = _add_facts_of_comparator(facts, unknown, tracker, row, model, totals)
         if tracker.measure_served and comparator is not None:
             facts["difference"] = tracker.paired(comparator).difference("the ranker", comparator)
-        if (wrong := outside_the_signs(tracker.learner, tracker._own_names(), tracker._aligned[row])) is not None:
+        if (wrong := outside_the_signs(tracker.learner, own_names(tracker), tracker._aligned[row])) is not None:
             reason = f"covers comparators with the signs of the ranker, and {wrong}"
             unknown |= dict.fromkeys(("comparator_loss", "surrogate_loss", "norm"), reason)
     return Run(properties, totals, facts, unknown, size, comparator, (_note(tracker),))

@@ -49,7 +49,6 @@ NOT_SAVED = {
     "PairwiseRanker": "it holds any river classifier",
     "PointwiseRanker": "it holds any river classifier or regressor",
     "QueryFunction": "it holds any Python function",
-    "Leaving": "a base class",
     "QueryStep": "a base class",
     "Ranker": "a base class",
     "RankingMetric": "a base class",
