@@ -217,7 +217,9 @@ def show_forms(given: Any) -> str:
     for digits in (6, 17):
         columns = json.dumps({**head, "rows": X.round(digits).tolist()}, separators=(",", ":")).encode()
         acts[f"orjson.loads of columns, {digits} digits"] = partial(orjson.loads, columns)
-        acts[f"columns, {digits} digits, to the block"] = lambda body=columns: query_of(service, read(body), n_bytes=len(body))
+        acts[f"columns, {digits} digits, to the block"] = lambda body=columns: query_of(
+            service.needs, read(body), n_bytes=len(body)
+        )
         acts[f"request in columns, {digits} digits"] = lambda body=columns: service.handle(body)
     taken = dict.fromkeys(acts, np.inf)
     for _ in range(_ROUNDS):

@@ -7,14 +7,15 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Any, TypeGuard
+from typing import TypeGuard
 
 import msgspec
 
 from online_rank.base.undo import all_or_nothing
 from online_rank.serving.forgetting import Forgotten, forget
 from online_rank.serving.identity import go_on
-from online_rank.serving.messages import Forget, Id
+from online_rank.serving.journalled import change_of, is_end, parsed, written
+from online_rank.serving.messages import Forget
 from online_rank.serving.outcomes import Outcome
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.stored_times import set_back
@@ -22,7 +23,7 @@ from online_rank.storage.folder import CheckpointError
 from online_rank.storage.generations import taken
 from online_rank.storage.places import opened, saved_in
 from online_rank.storage.saved import Saved
-from online_rank.storage.store import Change, Generation, StateStore
+from online_rank.storage.store import Generation, StateStore
 
 _log = logging.getLogger("online_rank.serving")
 
@@ -32,12 +33,6 @@ _MOST_PATIENCE = 60.0
 
 #: Bits of the filter of learned ids: with 50,000 of them one in thirty unknown ids is looked up in vain.
 _BITS = 1 << 19
-
-#: The outcomes after which feedback on an id comes too late.
-_ENDS = ("learn", "teach", "close", "drop")
-
-#: What precedes the request of a waiting query in the journal: its id, its size, its time, its scores, the draw.
-_WAITING = msgspec.json.Decoder(tuple[Id, Annotated[int, msgspec.Meta(ge=0)], float | None, list[float], str | None])
 
 
 class DurableService:
@@ -89,6 +84,9 @@ class DurableService:
     >>> again.close()
     """
 
+    #: Whether changes are kept anywhere; if not, nothing has to be appended.
+    keeps = False
+
     def __init__(
         self,
         service: RankingService,
@@ -114,17 +112,13 @@ class DurableService:
         self._saved_at = service.n_changes
         self._patience, self._not_before = _PATIENCE, 0.0
         if store is not None:
+            self.keeps = True
             self.store = store if isinstance(store, StateStore) else opened(store)
             try:
                 self._recover(self.store, replace_model)
             except BaseException:
                 self.close()
                 raise
-
-    @property
-    def keeps(self) -> bool:
-        """Whether changes are kept anywhere; if not, nothing has to be appended."""
-        return self.store is not None
 
     @property
     def is_due(self) -> bool:
@@ -166,11 +160,11 @@ class DurableService:
         if self.store is None or not (happened or sync):
             return
         now, first = self._now, self.store.change + 1
-        self.store.append([_change(outcome, now) for outcome in happened], sync)
+        self.store.append([change_of(outcome, now) for outcome in happened], sync)
         for outcome in happened:
             self._gone += outcome.gone
         numbers = [outcome.number for outcome in happened if outcome.number is not None]
-        learned = [(outcome.fields[1], change) for change, outcome in enumerate(happened, first) if _is_end(outcome)]
+        learned = [(outcome.fields[1], change) for change, outcome in enumerate(happened, first) if is_end(outcome)]
         for query_id, _ in learned:
             self._see(json.dumps(query_id))
         self.service.stored(max(numbers, default=0), learned)
@@ -263,7 +257,7 @@ class DurableService:
             pending = self.service._pending
             rows = {number: (query_id, *pending._queries[query_id][1:3], *pending.get(query_id))
                     for query_id in ids if (number := pending.number(query_id)) is not None}  # fmt: skip
-            self.store.replace_queries({number: _query(row) for number, row in rows.items()})
+            self.store.replace_queries({number: written(row) for number, row in rows.items()})
         self.save()
         return n
 
@@ -301,7 +295,7 @@ class DurableService:
             self._began -= store.saved.latest
             if changed:
                 self.save()
-        self.service.keep_in_store(lambda number: tuple(_parsed(store.query(number))[3:]), self._find_learned)
+        self.service.keep_in_store(lambda number: tuple(parsed(store.query(number))[3:]), self._find_learned)
 
     @property
     def _now(self) -> float:
@@ -364,12 +358,12 @@ def _restored(saved: Saved, store: str, see: Callable[[str], None] = lambda _: N
         try:
             # Collecting garbage would find nothing and take longer than parsing.
             gc.disable()
-            service.restore({number: _parsed(content) for number, content in saved.waiting()})
+            service.restore({number: parsed(content) for number, content in saved.waiting()})
         finally:
             go_on()
         for outcome, number, content in saved.since():
             fields, _, feedback = outcome.partition(b"\n")
-            service.replay(msgspec.json.decode(fields), number, () if content is None else _parsed(content), feedback)
+            service.replay(msgspec.json.decode(fields), number, () if content is None else parsed(content), feedback)
         service.require_free(saved.queries())
     except CheckpointError:
         raise
@@ -385,33 +379,3 @@ def _restored(saved: Saved, store: str, see: Callable[[str], None] = lambda _: N
         if stored.get(json.dumps(query_id)) != row:
             raise CheckpointError(f"{store}: the id learned by change {row[0]} is missing or damaged")
     return service
-
-
-def _is_end(outcome: Outcome) -> bool:
-    """Whether feedback on a query comes too late after this."""
-    return outcome.fields[0] in _ENDS
-
-
-def _change(outcome: Outcome, now: float) -> Change:
-    """The change of a request, in the form of the journal."""
-    fields = json.dumps(outcome.fields).encode()
-    learned, query = (json.dumps(outcome.fields[1]), outcome.digest, now) if _is_end(outcome) else None, b""
-    if outcome.number is not None:
-        query = _query(outcome.waiting)
-    return Change(fields + b"\n" + outcome.feedback, outcome.number, query, learned)
-
-
-def _query(waiting: tuple[Any, ...]) -> bytes:
-    """A waiting query, in the form of the journal."""
-    query_id, size, at, text, scores, drawn = waiting
-    return json.dumps((query_id, size, at, scores, drawn)).encode() + b"\n" + str(text).encode()
-
-
-def _parsed(query: bytes) -> tuple[Any, ...]:
-    """A waiting query, in the form of an outcome. Raises ValueError for anything else."""
-    head, _, text = query.partition(b"\n")
-    try:
-        query_id, size, at, scores, drawn = _WAITING.decode(head)
-    except msgspec.MsgspecError as error:
-        raise ValueError(f"a query that waits has an id, a size, a time or none, scores, and a draw or none: {error}") from None
-    return query_id, size, at, text.decode(), scores, drawn

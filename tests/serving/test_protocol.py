@@ -524,7 +524,7 @@ def test_what_has_changed_is_answered_and_journalled_where_memory_runs_out_after
 
     service = RankingService(PerceptronRanker(), plan=FeedbackPlan(window=10))
     monkeypatch.setattr(PendingQueries, "_spill", full)
-    for part, name in ((windows, "_close_due"), (service, "_count")):
+    for part, name in ((windows, "_close_due"), (service._pending, "put")):
         reply = service.handle(b'{"id": "%s", "docs": {"a": {"x": 1}, "b": {}}, "ts": 1}' % name.encode())
         assert reply.answer["ranking"] == ["a", "b"]
         assert reply.outcome is not None
