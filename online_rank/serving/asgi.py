@@ -82,11 +82,11 @@ def is_local(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
     A page on another site can send any, so it is parsed in full.
     """
-    given = [value for name, value in headers if name == b"host"]
-    found = [_HOST.fullmatch(value) for value in given]
-    if len(given) > 1 or None in found:
-        raise Refused(400, "the header Host is not a host and the digits of a port, once (RFC 9110, section 7.2)")
-    return not found or found[0][1].lower() in _LOCAL  # type: ignore[index]
+    host: re.Match[bytes] | None = None
+    for name, value in headers:
+        if name == b"host" and (host is not None or (host := _HOST.fullmatch(value)) is None):
+            raise Refused(400, "the header Host is not a host and the digits of a port, once (RFC 9110, section 7.2)")
+    return host is None or host[1].lower() in _LOCAL
 
 
 class Exchange(Trace):

@@ -273,7 +273,8 @@ class RankingApp:
                 raise self._no_place(running)
             if path == "/rank" or path == "/learn":
                 body = await exchange.body(limits.body, limits.seconds, _QUERY)
-                return await self.models.answer(key, body, None if self._tokens is None else kinds_of(exchange.roles))
+                kinds, single = None if self._tokens is None else kinds_of(exchange.roles), self.models.single
+                return await (self.models.answer(key, body, kinds) if single is None else single.answer(body, kinds))
             with self._place_of_file() if path in ("/model", "/model/rollback") else nullcontext():
                 return await self._answer(exchange, key)
         finally:

@@ -22,7 +22,7 @@ from online_rank.serving.outcomes import Outcome, Reply, UnknownQuery
 from online_rank.serving.queries import arranged, as_served, drawn_as, query_of, require_few_pairs, require_known
 from online_rank.serving.reading import NO_EVIDENCE, Evidence, digest_of, read, request_of
 from online_rank.serving.service_state import ServiceState
-from online_rank.serving.waiting import asked_as
+from online_rank.serving.waiting import MARK, asked_as
 
 #: Rankings with grades that the metric takes at once; until then they wait.
 _MOST_UNMEASURED = 64
@@ -195,7 +195,8 @@ def _learn_grades(state: ServiceState, changes: all_or_nothing, due: Due, grades
         add_losses(account, (loss,))
     _learn_once(state, query, y, by if state.learn_served else None, at, changes, len(text))
     state._served, state._unmeasured = account, [*state._unmeasured, (scores, y.tolist())]
-    answer = {"id": query_id if type(query_id) is int else asked_as(query_id), "learned": True, "loss": loss or 0.0}
+    asked = asked_as(query_id) if type(query_id) is str and query_id.startswith(MARK) else query_id
+    answer = {"id": asked, "learned": True, "loss": loss or 0.0}
     known: Any = dict(zip(query.ids or (), scores, strict=True))
     return Reply(answer, outcome, True, None, grades, known, loss, account)
 

@@ -23,7 +23,7 @@ from online_rank.serving.course import Course
 from online_rank.serving.protocol import Reply
 
 #: What is left by requests before it is counted though nobody asks.
-_MOST_WAITING = 256
+MOST_WAITING = 256
 _MAX_MARKS = 50
 _SHOWN_DECISIONS = 20
 _RECENT_HALF_LIFE = 100.0
@@ -78,7 +78,7 @@ class Monitor:
         self.version = 0
         #: Kinds and losses of feedback that was learned and is not counted yet, each with its list of clicks, or else with the
         #: service's account of losses after it.
-        self._waiting: list[tuple[str, float, Any]] = []
+        self.waiting: list[tuple[str, float, Any]] = []
         self._course, self._certified = Course(), Course()
         self._n_certified = 0
         self._bias: PositionBias | None = None
@@ -133,10 +133,10 @@ class Monitor:
         """Feedback was learned: `losses` and all that is shown has it when somebody asks."""
         is_clicks = type(reply.feedback) is Clicks
         if is_clicks:
-            self._waiting.append(("clicks", _loss_of(reply.feedback), reply.feedback))
+            self.waiting.append(("clicks", _loss_of(reply.feedback), reply.feedback))
         elif reply.loss is not None:
-            self._waiting.append(("grades", reply.loss, reply.account))
-        if len(self._waiting) >= _MOST_WAITING:
+            self.waiting.append(("grades", reply.loss, reply.account))
+        if len(self.waiting) >= MOST_WAITING:
             self._take(model)
         if before is not None and (is_clicks or reply.served is not None):
             self._remember(reply, model, before)
@@ -187,7 +187,7 @@ class Monitor:
 
     def _count(self) -> None:
         """Count the losses that wait, but none of another kind of feedback than the first."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self.waiting = self.waiting, []
         if waiting and not self._is_settled:
             self._kind, self._is_settled = waiting[0][0], True
         counted = [(loss, more) for kind, loss, more in waiting if kind == self._kind]

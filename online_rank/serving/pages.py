@@ -34,7 +34,7 @@ class OpenPages:
         self._snapshots: weakref.WeakKeyDictionary[ServedModel, tuple[int, str]] = weakref.WeakKeyDictionary()
 
     def events(self, models: Models, key: str | None, stopping: asyncio.Event, most: int) -> "Parts":
-        """The events of one more page, until the server is stopping. Raises Refused if so many are open already."""
+        """The events of one more page, until the server is stopping. Raises Refused if `most` are open already."""
         if self.n_open >= most:
             raise Refused(503, f"{self.n_open} pages are open already")
         self.n_open += 1

@@ -1,7 +1,7 @@
 """Queries as requests ask them: of documents that are known, no larger than the request allows; and the answers to them."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec import UNSET
@@ -35,10 +35,13 @@ class Needs:
         Whether any model looks at the context, asks for the time, or remembers feedback.
     """
 
-    __slots__ = ("draws", "models", "remembers", "takes_any_context", "takes_context", "takes_documents", "takes_time")
+    __slots__ = ("draws", "models", "parts", "remembers", "takes_any_context", "takes_context", "takes_documents", "takes_time")
 
     def __init__(self, models: list[Any], takes_any_context: bool = False) -> None:
         self.models, self.takes_any_context = models, takes_any_context
+        parts = [(*parts_of(each),) for each in models]
+        #: The steps of each model; None for a model with others inside, which may change.
+        self.parts = [None if any(isinstance(step, Wrapper) for step in each) else each for each in parts]
         serving, able = abilities_of(models[0]), [abilities_of(each) for each in models]
         self.draws, self.takes_documents = serving.draws, serving.takes_documents
         self.takes_context, self.takes_time = any(a.takes_context for a in able), any(a.takes_time for a in able)
@@ -76,8 +79,8 @@ def query_of(needs: Needs, message: Any, only: Any = None, *, n_bytes: int | Non
     if n_bytes is not None:
         if context is not None and not (needs.takes_context or needs.takes_any_context):
             require_taken(needs.models[0], query)
-        for model in needs.models:
-            require_moderate(model, query, n_bytes)
+        for model, parts in zip(needs.models, needs.parts, strict=True):
+            require_moderate(model, query, n_bytes, parts)
             if context is not None and model.abilities.takes_context:
                 require_short_context(query, context, n_bytes)
     return query
@@ -123,11 +126,11 @@ def require_known(given: Any, documents: Any, which: str = "of the query") -> No
             raise ValueError(f"document {name[:100]!r} is not among the documents {which}")
 
 
-def require_moderate(model: Any, query: Block, n_bytes: int) -> None:
-    """Raise ValueError if a step would turn the documents of a query into a much larger array."""
+def require_moderate(model: Any, query: Block, n_bytes: int, parts: Iterable[Any] | None = None) -> None:
+    """Raise ValueError if a step would turn the documents of a query into a much larger array; `parts` are known steps."""
     n, n_features = query.n_documents, len(query.names) if query.names is not None else _n_features(query)
     known, kept, given, more = 0, 0, n_features, 2
-    for step in parts_of(model):
+    for step in parts_of(model) if parts is None else parts:
         known = max(known, getattr(step, "n_features", None) or 0)
         kept = max(kept, getattr(step, "_n_documents_kept", 0))
         more = max(more, getattr(step, "_n_numbers_a_score", 0))

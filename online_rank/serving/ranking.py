@@ -106,7 +106,7 @@ def waits(
     waiting = (query_id, size, at, text, scores, drawn)
     number, gone = None, list[int]()
     if state.learned_as(query_id) is None:
-        number, gone = pending.next_number, pending.crowded_out(query_id, size, now)
+        number, gone = pending._clock + 1, pending.crowded_out(query_id, size, now)
         state._hold(number, size, query)
     # Of those that feedback was given for the windows end: they go when they are learned.
     forgotten = [each for each in gone if not pending.is_given(each)] if gone else gone

@@ -18,7 +18,7 @@ from online_rank.serving.durable import DurableService
 from online_rank.serving.elsewhere import rankings_in, taken
 from online_rank.serving.inputs import InputWatch
 from online_rank.serving.messages import Command, Explain, Rank
-from online_rank.serving.monitor import Monitor
+from online_rank.serving.monitor import MOST_WAITING, Monitor
 from online_rank.serving.outcomes import REFERENCE
 from online_rank.serving.protocol import Reply
 from online_rank.serving.reading import RequestError, read
@@ -216,7 +216,9 @@ class ServedModel:
         """Show what a request led to; `before` is what `Monitor.before_learning` returned."""
         monitor, model = self.monitor, self.durable.service.model
         monitor.version += 1
-        if reply.feedback is not None:
+        if before is None and reply.loss is not None and len(monitor.waiting) < MOST_WAITING:
+            monitor.waiting.append(("grades", reply.loss, reply.account))
+        elif reply.feedback is not None:
             monitor.learned(reply, model, before)
         for closed in reply.closed:
             if closed.feedback is not None:
