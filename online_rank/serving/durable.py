@@ -2,7 +2,6 @@
 
 import errno
 import gc
-import json
 import logging
 import os
 import time
@@ -14,7 +13,7 @@ import msgspec
 from online_rank.base.undo import all_or_nothing
 from online_rank.serving.forgetting import Forgotten, forget
 from online_rank.serving.identity import go_on
-from online_rank.serving.journalled import change_of, is_end, parsed, written
+from online_rank.serving.journalled import change_of, id_in_journal, parsed, written
 from online_rank.serving.messages import Forget
 from online_rank.serving.outcomes import Outcome
 from online_rank.serving.protocol import RankingService
@@ -160,14 +159,20 @@ class DurableService:
         if self.store is None or not (happened or sync):
             return
         now, first = self._now, self.store.change + 1
-        self.store.append([change_of(outcome, now) for outcome in happened], sync)
-        for outcome in happened:
+        changes, number, learned = [], 0, []
+        for place, outcome in enumerate(happened, first):
+            change = change_of(outcome, now)
+            changes.append(change)
+            if change.number is not None:
+                number = change.number
+            if change.learned is not None:
+                learned.append((outcome.fields[1], place))
+        self.store.append(changes, sync)
+        for outcome, change in zip(happened, changes, strict=True):
             self._gone += outcome.gone
-        numbers = [outcome.number for outcome in happened if outcome.number is not None]
-        learned = [(outcome.fields[1], change) for change, outcome in enumerate(happened, first) if is_end(outcome)]
-        for query_id, _ in learned:
-            self._see(json.dumps(query_id))
-        self.service.stored(max(numbers, default=0), learned)
+            if change.learned is not None:
+                self._see(change.learned[0])
+        self.service.stored(number, learned)
 
     def save(self) -> None:
         """Write a checkpoint. All changes must have been appended. Raises OSError if it cannot be written."""
@@ -237,7 +242,7 @@ class DurableService:
         """
         with all_or_nothing(self.service) as changes:
             done = forget(self.service, wanted)
-            ids = [*map(json.dumps, wanted.ids or ())]
+            ids = [*map(id_in_journal, wanted.ids or ())]
             changes.include_entries(self._forgotten, ids)
             # Another thread may be writing: the list and the dictionary stay the same objects.
             self._forgotten.update(dict.fromkeys(ids, self.service.n_changes))
@@ -304,9 +309,10 @@ class DurableService:
 
     def _find_learned(self, query_id: str | int) -> int | None:
         """The digest of the feedback from which a query was learned; None if that is unknown, forgotten or too long ago."""
-        text = json.dumps(query_id)
-        if not all(self._seen[place >> 3] >> (place & 7) & 1 for place in _places(text)):
-            return None
+        text = id_in_journal(query_id)
+        for place in _places(text):
+            if not self._seen[place >> 3] >> (place & 7) & 1:
+                return None
         found = None if self.store is None else self.store.learned(text)
         if found is None or found[0] <= self._forgotten.get(text, 0) or found[2] < self._now - self._remember:
             return None
@@ -376,6 +382,6 @@ def _restored(saved: Saved, store: str, see: Callable[[str], None] = lambda _: N
         if change > saved.start:
             stored[text] = change, digest
     for query_id, row in service.take_learned().items():
-        if stored.get(json.dumps(query_id)) != row:
+        if stored.get(id_in_journal(query_id)) != row:
             raise CheckpointError(f"{store}: the id learned by change {row[0]} is missing or damaged")
     return service

@@ -1,6 +1,7 @@
 """Outcomes and waiting queries in the form in which a journal keeps them."""
 
 import json
+from json.encoder import encode_basestring_ascii
 from typing import Annotated, Any
 
 import msgspec
@@ -9,6 +10,9 @@ from online_rank.serving.messages import Id
 from online_rank.serving.outcomes import Outcome
 from online_rank.storage.store import Change
 
+#: As `json.dumps`.
+_encode = json.JSONEncoder().encode
+
 #: The outcomes after which feedback on an id comes too late.
 _ENDS = ("learn", "teach", "close", "drop")
 
@@ -16,24 +20,25 @@ _ENDS = ("learn", "teach", "close", "drop")
 _WAITING = msgspec.json.Decoder(tuple[Id, Annotated[int, msgspec.Meta(ge=0)], float | None, list[float], str | None])
 
 
-def is_end(outcome: Outcome) -> bool:
-    """Whether feedback on a query comes too late after this."""
-    return outcome.fields[0] in _ENDS
+def id_in_journal(query_id: str | int) -> str:
+    """An id as JSON."""
+    return encode_basestring_ascii(query_id) if type(query_id) is str else json.dumps(query_id)
 
 
 def change_of(outcome: Outcome, now: float) -> Change:
-    """The change of a request, in the form of the journal."""
-    fields = json.dumps(outcome.fields).encode()
-    learned, query = (json.dumps(outcome.fields[1]), outcome.digest, now) if is_end(outcome) else None, b""
+    """The change of a request, in the form of the journal; with an id if feedback on it comes too late after this."""
+    fields, query, learned = outcome.fields, b"", None
+    if fields[0] in _ENDS:
+        learned = id_in_journal(fields[1]), outcome.digest, now
     if outcome.number is not None:
         query = written(outcome.waiting)
-    return Change(fields + b"\n" + outcome.feedback, outcome.number, query, learned)
+    return Change(_encode(fields).encode() + b"\n" + outcome.feedback, outcome.number, query, learned)
 
 
 def written(waiting: tuple[Any, ...]) -> bytes:
     """A waiting query, in the form of the journal."""
     query_id, size, at, text, scores, drawn = waiting
-    return json.dumps((query_id, size, at, scores, drawn)).encode() + b"\n" + str(text).encode()
+    return _encode((query_id, size, at, scores, drawn)).encode() + b"\n" + str(text).encode()
 
 
 def parsed(query: bytes) -> tuple[Any, ...]:

@@ -147,7 +147,7 @@ def sync_directory(directory: str | os.PathLike[str]) -> None:
         os.close(handle)
 
 
-def identity(path: Path) -> Any:
+def identity(path: str | Path) -> Any:
     """The identity and size of the file with a name. Raises CheckpointError if no file has it."""
     try:
         found = os.lstat(path)
