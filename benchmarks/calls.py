@@ -100,8 +100,8 @@ BARS = {
     "dicts: rank_one": 33,
     "a tracker of served losses, arrays: learn_one": 82,
     "clicks, dicts: learn_one": 46,
-    "service, ranking": 112,
-    "service, learning": 130,
+    "service, ranking": 80,
+    "service, learning": 85,
 }
 
 #: The most files that a query may pass, by row.
@@ -115,6 +115,9 @@ DOOR = {
     "/learn at the door, a page open": ("/learn", False, True),
     "/learn at the door, a folder": ("/learn", True, False),
 }
+
+#: The most calls that a request at the door may take, in the mean; a slow test holds each row to it.
+DOOR_BARS = {"/rank at the door": 110, "/learn at the door": 130, "/learn at the door, a page open": 130}
 
 
 def counted(call: Callable[[], Any]) -> collections.Counter[str]:
@@ -178,7 +181,7 @@ def main() -> None:
     for row in DOOR:
         runs = at_door(row)
         n_calls, n_of_files = mean_of(runs)
-        rows.append((row, f"{n_calls:.0f}", str(BARS.get(row, "")), f"{n_of_files:.0f}"))
+        rows.append((row, f"{n_calls:.0f}", str(DOOR_BARS.get(row, "")), f"{n_of_files:.0f}"))
         fewest = min(runs, key=lambda calls: calls.total())
         rows.append((f"{row}, least", str(fewest.total()), "", str(n_files(fewest))))
     what = "`AdditiveRanker()` where nothing else is named, 10 documents of 10 features."

@@ -14,7 +14,7 @@ from online_rank.intervals.losses import add_losses, served_loss, served_losses
 from online_rank.limits import CELLS_A_BYTE, MAX_GROWTH
 from online_rank.preprocessing.history import AT, PLACES
 from online_rank.query import Block, as_grades
-from online_rank.query.blocks import ONE, with_feedback
+from online_rank.query.blocks import with_feedback
 from online_rank.serving import messages
 from online_rank.serving.challenge import drafted_by_challenge, seen_by
 from online_rank.serving.kinds.clicks import NOT_CLICKS
@@ -293,7 +293,7 @@ def _learn_once(
         challenge.compare(state._target, state.model, query, y)
     within = growth_limited(MAX_GROWTH + CELLS_A_BYTE * n_bytes)
     if not drafted:
-        learned = with_feedback(query, (y,) if clicked else y, ONE, served)
+        learned = with_feedback(query, (y,) if clicked else y, served=served)
         if at is not None or learned.context is not None:
             learned = _at_time(state.model, learned, at)
         within.run(learn_within, state.model, learned, changes)

@@ -9,7 +9,6 @@ from typing import Annotated, Any, ClassVar, Literal, NotRequired, TypedDict
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from online_rank.arguments import LATEST
 from online_rank.limits import INT64_HIGH, INT64_LOW, MAX_DOCUMENTS, MAX_ID_LENGTH
 from online_rank.query import Runs
 from online_rank.query.columns import Columns
@@ -62,10 +61,12 @@ GradesOf = Annotated[dict[str, Grade], about("`{document: grade}` of all documen
 Ungraded = Annotated[
     Annotated[Literal[0], Meta()] | Literal["skip"], about("0 or `skip`: the other documents have grade 0, or are left out")
 ]
-_Seconds = Annotated[float, Meta(gt=-LATEST, lt=LATEST)]
 Time = Annotated[
-    _Seconds,
-    about("the time of the request in seconds since 1970 (of milliseconds, a thousandth); without it, the time of its arrival"),
+    float | Annotated[str, Meta(max_length=50)],
+    about(
+        "the time of the request: seconds since 1970, or milliseconds, microseconds or nanoseconds, as its size tells, or a "
+        "text in ISO 8601, in UTC without a zone; without it, the time of its arrival"
+    ),
 ]
 _Meta = Annotated[Any, about("anything; it is answered as it came, and is never a feature")]
 _Cmd = Annotated[Literal["stats", "save"], about("`stats` answers counts and figures, `save` writes a checkpoint")]

@@ -7,8 +7,7 @@ from typing import Any
 from msgspec import UNSET
 
 from online_rank.base import abilities_of, parts_of, steps_of
-from online_rank.base.anatomy import Wrapper
-from online_rank.base.asked import require_taken
+from online_rank.base.reader import require_taken
 from online_rank.base.step import QueryStep
 from online_rank.feedback import Impression
 from online_rank.limits import ALWAYS_DOCUMENTS, CELLS_A_BYTE, MAX_CELLS, MAX_DOCUMENTS, MAX_KNOWN_CELLS
@@ -41,11 +40,16 @@ class Needs:
         self.models, self.takes_any_context = models, takes_any_context
         parts = [(*parts_of(each),) for each in models]
         #: The steps of each model; None for a model with others inside, which may change.
-        self.parts = [None if any(isinstance(step, Wrapper) for step in each) else each for each in parts]
+        self.parts = [None if any(map(_has_others, each)) else each for each in parts]
         serving, able = abilities_of(models[0]), [abilities_of(each) for each in models]
         self.draws, self.takes_documents = serving.draws, serving.takes_documents
         self.takes_context, self.takes_time = any(a.takes_context for a in able), any(a.takes_time for a in able)
         self.remembers = any(a.remembers for a in able)
+
+
+def _has_others(step: Any) -> bool:
+    """Whether a step has, or may have, models inside."""
+    return getattr(type(step), "_wrapped", ()) != () or bool(getattr(step, "_wrapped", ()))
 
 
 def query_of(needs: Needs, message: Any, only: Any = None, *, n_bytes: int | None = None) -> Block:
@@ -163,7 +167,7 @@ def arrays_of(
             # An array of named columns gets those that the step knows, too.
             n_columns = max(n_features, _known(step))
             yield step, max(cells := step._cells(n_documents, n_columns), n_documents * n_columns * is_array), known
-        for inner in step._wrapped if isinstance(step, Wrapper) else ():
+        for inner in getattr(step, "_wrapped", ()):
             yield from arrays_of(inner, n_documents, n_features, known, is_array)
         if isinstance(step, QueryStep):
             is_array = is_array or cells > 0

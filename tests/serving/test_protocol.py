@@ -17,7 +17,7 @@ from online_rank.bounds import certificate_of
 from online_rank.measures.learned import measure
 from online_rank.metrics import metric
 from online_rank.serving import windows
-from online_rank.serving.durable import _parsed, _query
+from online_rank.serving.journalled import parsed, written
 from online_rank.serving.pending import PendingQueries
 from online_rank.serving.plan import FeedbackPlan
 from online_rank.serving.protocol import RankingService
@@ -567,7 +567,7 @@ def test_what_could_not_be_saved_is_not_done_again(part, place, value):
         fields, number, waiting = outcome
         service = RankingService(SwapRanker())
         try:
-            service.replay(fields, number, _parsed(_query(waiting)), b"")
+            service.replay(fields, number, parsed(written(waiting)), b"")
         finally:
             to_bytes(service)
             assert service.n_waiting == (outcome == RANKED)
