@@ -34,6 +34,7 @@ __all__ = [
     "Ranker",
     "RankingPipeline",
     "Round",
+    "abilities_of",
     "rank_one",
     "ranker_of",
     "steps_of",

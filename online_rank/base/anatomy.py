@@ -72,7 +72,15 @@ class Abilities(NamedTuple):
 
 
 def abilities_of(model: Any) -> Abilities:
-    """The abilities of a model; the defaults for a model from another library."""
+    """The abilities of a model; the defaults for a model from another library.
+
+    Examples
+    --------
+    >>> from online_rank import AdditiveRanker
+    >>> from online_rank.base import abilities_of
+    >>> abilities_of(AdditiveRanker()).takes_missing
+    True
+    """
     return (model._known or model.abilities) if hasattr(type(model), "abilities") else Abilities()
 
 

@@ -28,7 +28,8 @@ def _keeping_copies(init: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(init)
     def constructor(self: Any, *arguments: Any, **named: Any) -> None:
         init(self, *arguments, **named)
-        for name in settings_names(type(self)):
+        kind: Any = type(self)
+        for name in settings_names(kind):
             if isinstance(value := vars(self).get(name), _CHANGEABLE):
                 vars(self)[name] = copy.copy(value)
 

@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from online_rank._kernels.perceptron import compare
 from online_rank._kernels.rounds import accumulate
-from online_rank._kernels.slam import compare as compare_on_slam
 from online_rank.arguments import flag, integer
 from online_rank.base import Abilities, Ranker, Round, share_lock
 from online_rank.base.anatomy import learned_measure
@@ -22,9 +20,9 @@ from online_rank.bounds.certificate import Certificate, certify
 from online_rank.bounds.comparators import (
     blends,
     copied,
+    covered,
     extend_path,
     is_only_measured,
-    losses_on_clicks,
     outside_the_signs,
     require_perceptron,
 )
@@ -33,20 +31,15 @@ from online_rank.bounds.perceptron_run import run_of_perceptron
 from online_rank.bounds.totals import Totals
 from online_rank.intervals import Interval, LossInterval, PairedLosses
 from online_rank.intervals.losses import add_losses
-from online_rank.measures.learned import discounts
 from online_rank.query import Block
 from online_rank.rankers.averaged import scores_by
-from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.inside import (
     documents_met,
-    kernel_state,
     learn_gaining,
     learns_as_it_answers,
     unaveraged_scores,
-    weight_of_pairs,
 )
 from online_rank.rankers.nested import NestedRanker, NestedReader, adopt_features, teach
-from online_rank.rankers.slam import SlamRanker
 
 _LOSS, _SERVED_LOSS, _MASS, _SQUARE, _MARGIN, _WEIGHT, _SKIPPED = map(
     Round._fields.index, ("loss", "served_loss", "mass", "squared_gradient_norm", "margin", "weight", "skipped")
@@ -462,10 +455,10 @@ class LossTracker(NestedRanker):
 
         `values` (q, n, 2) receives the losses of the comparators.
         """
-        table, ask = discounts(len(block.y)), self._scores_answers(block)
+        ask, compared = self._scores_answers(block), covered(self._learner) if len(self._sums) else None
         for t, query in enumerate(block.each()):
             row, ranker = rounds[t], self._learner
-            decisive = self._decisive_scores(ranker, query) if len(self._sums) else None
+            decisive = None if compared is None else self._decisive_scores(ranker, query)
             answered = self._learner._score(query.X) if ask else None
             if self.raw:
                 self._rescale(query)
@@ -473,16 +466,9 @@ class LossTracker(NestedRanker):
                 return t
             if answered is not None:
                 row[_SERVED_LOSS] = self._measure.losses(answered, query.y, query.offsets).item()
-            if decisive is not None and (row[_LOSS] > 0.0 or row[_MASS] > 0.0):
+            if compared is not None and decisive is not None and (row[_LOSS] > 0.0 or row[_MASS] > 0.0):
                 scores = np.array([scores_by(u, query.X) for u in self._aligned * self._scaled_by])
-                if isinstance(ranker, ClickPerceptron):
-                    values[t, :, 0] = losses_on_clicks(ranker, query, decisive, Round.from_row(row), scores)
-                elif isinstance(ranker, SlamRanker):
-                    compare_on_slam(query.y, decisive, row[_WEIGHT], scores, table, kernel_state(ranker).config, values[t])
-                else:
-                    config, _, _, counters = kernel_state(ranker)
-                    weight = weight_of_pairs(ranker, query, decisive)
-                    compare(query.y, decisive, weight, row[_MARGIN], scores, table, config, counters, values[t])
+                compared.losses(ranker, query, decisive, Round.from_row(row), scores, values[t])
         return len(block.w)
 
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:

@@ -23,9 +23,8 @@ from online_rank.cli.printing import RANDOM, measured, table
 from online_rank.cli.reading import NO_GRADES, warnings_as_lines
 from online_rank.cli.settings import Made, Settings
 from online_rank.evaluate import Trace, progressive
-from online_rank.storage.checkpoint import CheckpointDirectory
+from online_rank.storage import CheckpointDirectory, CheckpointError
 from online_rank.storage.files import save
-from online_rank.storage.folder import CheckpointError
 from online_rank.stream.plan import n_features_of
 from online_rank.support.progress import progress
 

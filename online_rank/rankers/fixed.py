@@ -53,6 +53,7 @@ class FixedRanker(Ranker):
     def __init__(
         self,
         weights: Mapping[Hashable, float] | tuple[float, ...],
+        *,
         measure: str = "ndcg@10",
         policy: Policy | None = None,
     ) -> None:

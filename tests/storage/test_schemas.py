@@ -147,7 +147,7 @@ MADE = {
         lambda: teach(online_rank.DeclaredFeatures(["f0", "f1", "f2"])),
         lambda: teach(online_rank.DeclaredFeatures(["f0", "f1", "f2"]), named=True),
     ],
-    "FixedRanker": [lambda: FixedRanker({"clicks": 1.0}), lambda: FixedRanker((1.0, 2.0), "ap")],
+    "FixedRanker": [lambda: FixedRanker({"clicks": 1.0}), lambda: FixedRanker((1.0, 2.0), measure="ap")],
     "DCG": [lambda: measured("dcg@5")],
     "ERR": [lambda: measured("err@5")],
     "HitRate": [lambda: measured("hit_rate@3")],
