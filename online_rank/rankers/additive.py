@@ -1,6 +1,5 @@
 """A learner with one curve for each feature."""
 
-import copy
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +17,6 @@ from online_rank.base.halving import halved
 from online_rank.base.lock import locked
 from online_rank.base.reader import own_names
 from online_rank.base.schema import Array, Count, Derived, Nested, Real, Schema
-from online_rank.base.undo import Undo, record, record_state
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.measures.own import is_own
@@ -184,7 +182,7 @@ class AdditiveRanker(CurvedRanker):
         arguments.flag("relative", relative)
         arguments.integer("max_levels", max_levels, 1)
         self.measure = measure
-        self.half_life = copy.copy(half_life)
+        self.half_life = half_life
         self.relative = relative
         self.max_levels = max_levels
         self.signs = checked_signs(signs)
@@ -346,12 +344,9 @@ class AdditiveRanker(CurvedRanker):
         )
         return super()._added(n_new) + self._front._added(n_new) + n_new * own
 
-    def _recorded_for_one(self, log: list[Undo], block: Block) -> bool:
-        if self._linear is not None:
-            return False
-        record_state(log, self, copied=False)
-        record(log, self._front, block)
-        return True
+    @property
+    def _ends_in_kernel(self) -> bool:
+        return self._linear is None
 
     def _decide_places(self) -> None:
         """Give new features, and those that were missing for the first time, their columns in the second-order member."""
