@@ -1,6 +1,5 @@
 """A learner with one curve for each feature, and trees."""
 
-import copy
 import itertools
 import types
 import warnings
@@ -15,13 +14,13 @@ from online_rank._kernels import beside, curves
 from online_rank._kernels import hedge as blending
 from online_rank._kernels.codes import ADAPTIVE, CAPPED_SQUARES, DOCUMENTS, MASS, ROOT
 from online_rank.base import Abilities, share_lock
-from online_rank.base.form import Blend, Form, Head, Layer
+from online_rank.base.form import Blend, Form, Head, Layered
 from online_rank.base.growth import grown_triangle, with_zeros
 from online_rank.base.halving import halved
 from online_rank.base.lock import locked
 from online_rank.base.reader import own_names
 from online_rank.base.schema import Array, Count, Derived, Nested, Real, Schema
-from online_rank.base.undo import Undo, record, record_state
+from online_rank.base.undo import Undo
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.measures.own import is_own
@@ -214,7 +213,7 @@ class AdditiveRanker(CurvedRanker):
         arguments.integer("max_levels", max_levels, 1)
         arguments.integer("trees", trees, 0, _MOST_TREES)
         self.measure = measure
-        self.half_life = copy.copy(half_life)
+        self.half_life = half_life
         self.relative = relative
         self.max_levels = max_levels
         self.signs = checked_signs(signs)
@@ -401,19 +400,18 @@ class AdditiveRanker(CurvedRanker):
         )
         return super()._added(n_new) + self._front._added(n_new) + n_new * own
 
+    @property
+    def _ends_in_kernel(self) -> bool:
+        return self._linear is None
+
+    @property
+    def _in_kernel(self) -> Sequence[Any]:
+        return () if self._trees is None else (self._trees,)
+
     def _record(self, log: list[Undo], block: Any = None) -> None:
         super()._record(log, block)
         if self._trees is not None:
-            self._trees.record(log, block.n_documents if block is not None and len(block.w) == 1 else None, copied=True)
-
-    def _recorded_for_one(self, log: list[Undo], block: Block) -> bool:
-        if self._linear is not None:
-            return False
-        record_state(log, self, copied=False)
-        record(log, self._front, block)
-        if self._trees is not None:
-            self._trees.record(log, None, copied=False)
-        return True
+            self._trees.record(log, block.n_documents if block is not None and len(block.w) == 1 else None)
 
     def _decide_places(self) -> None:
         """Give new features, and those that were missing for the first time, their columns in the second-order member."""
@@ -555,20 +553,17 @@ class AdditiveRanker(CurvedRanker):
     def _bytes_of_queries(self) -> int:
         return 0 if self._trees is None else self._trees.bytes_of_queries
 
-    def _head(self) -> Head:
+    def _head(self) -> Head | Layered:
         trees = self._trees
         if trees is None or not trees.n_served or self._linear is not None:
             return super()._head()
         # Features that another ranker has met may have no curves yet.
         n, names = n_curves(self), self.feature_names
         names = None if names is None else names[:n]
-        curved = Form(names, n, tuple(super()._own_layers()), super()._head())
+        curves_alone: Any = super()._head()
+        curved = Form(names, n, curves_alone.layers, curves_alone.head)
         grown = Form(names, n, (mapped_for_trees(self._mapped()),), form_of_leaves(*trees.served()))
         return Blend((curved, grown), np.array([trees.factor, 1.0]))
-
-    def _own_layers(self) -> Sequence[Layer]:
-        has_trees = self._trees is not None and self._trees.n_served and self._linear is None
-        return () if has_trees else super()._own_layers()
 
     def _split(self, block: Block, a: int, b: int) -> tuple[Sequence[Hashable], np.ndarray, bool] | None:
         told, trees = super()._split(block, a, b), self._trees

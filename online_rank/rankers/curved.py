@@ -1,6 +1,5 @@
 """Base class of rankers with curves: what they read, and what they serve."""
 
-import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Self
 
@@ -10,14 +9,13 @@ from online_rank import arguments
 from online_rank._kernels import curves
 from online_rank._kernels.drawn import draw_curves
 from online_rank.base import Ranker, share_lock
-from online_rank.base.form import Curves, Head, InQuery, Layer, Linear
+from online_rank.base.form import Curves, Head, InQuery, Layer, Layered, Linear
 from online_rank.base.lock import locked
 from online_rank.base.reader import Reader, as_array, as_numbers, own_names
-from online_rank.base.undo import Undo
 from online_rank.preprocessing import StreamQuantileMap
 from online_rank.query import Block, SparseRows, require_finite, single, with_features
 from online_rank.query.forms import as_floats
-from online_rank.query.levels import Levels, is_level, read_documents
+from online_rank.query.levels import Levels, is_level, read_block
 from online_rank.rankers.perceptron import PerceptronRanker
 
 __all__ = ["CurvedRanker", "as_read", "cells_of", "n_curves", "room_for_rows"]
@@ -38,8 +36,10 @@ def n_curves(ranker: Any) -> int:
 def levels_of(ranker: Any) -> Levels:
     """The levels of all categories that a ranker has met."""
     known: Levels | None = ranker._known_levels
-    if known is None or known.n_features != ranker._n_features:
-        names = () if ranker._columns is None else ranker._columns.names
+    columns = ranker._columns
+    names = () if columns is None else columns._names or columns.names
+    # Names are another tuple once they changed, also where a query that is refused had brought some.
+    if known is None or known.names is not names:
         known = ranker._known_levels = Levels(names, ranker.max_levels)
     return known
 
@@ -73,18 +73,12 @@ class CurveReader(Reader):
             step._columns, step._n_features = linear._columns, linear._n_features
             return block
         if type(block.X) is list:
-            X, names = read_documents(block.X, block.ids, levels_of(step))
-            block = with_features(block, X, names)
+            block = read_block(block, levels_of(step))
         elif block.names is not None:
             levels_of(step).require_numbers(block.names)
         if isinstance(block.X, SparseRows):
             block = with_features(block, as_array(block.X, step), block.names)
         return super().align(step, block, grow)
-
-    def record(self, step: Any, log: list[Undo], block: Any = None) -> None:
-        """As for every reader; a query that is refused may have brought levels."""
-        super().record(step, log, block)
-        log.append(functools.partial(setattr, step, "_known_levels", None))
 
 
 class CurvedRanker(Ranker):
@@ -149,8 +143,7 @@ class CurvedRanker(Ranker):
             self._linear._require_values(as_numbers(block) if type(block.X) is list else block)
             return
         if type(block.X) is list:
-            X, names = read_documents(block.X, block.ids, levels_of(self))
-            block = with_features(block, X, names)
+            block = read_block(block, levels_of(self))
         if isinstance(block.X, SparseRows):
             require_finite(block)
             return
@@ -176,14 +169,13 @@ class CurvedRanker(Ranker):
     def _score(self, X: Any) -> np.ndarray:
         return self._score_queries(X, single(X.shape[0]))
 
-    def _head(self) -> Head:
+    def _head(self) -> Head | Layered:
         if self._linear is not None:
             return self._linear._head()
-        return Linear(np.ones(n_curves(self) * (2 if self.relative else 1)))
+        return Layered(tuple(self._layers()), Linear(np.ones(n_curves(self) * (2 if self.relative else 1))))
 
-    def _own_layers(self) -> Sequence[Layer]:
-        if self._linear is not None:
-            return ()
+    def _layers(self) -> Sequence[Layer]:
+        """The layers between features and the columns that are added up."""
         n, mapped, drawn, made = n_curves(self), self._mapped(), self._curves(), []
         for (values, scores), curve in zip(mapped.knots, drawn[:, 0], strict=True):
             bent, g = _bent(values, scores)
