@@ -551,7 +551,7 @@ def test_linear_weights_are_certified_against_the_batch_weights(files, run):
 @pytest.mark.parametrize(
     ("options", "bounds"),
     [
-        ((), {"blend_bound", "blend_closed_bound", "additive_mass_bound"}),
+        ((), {"blend_bound", "additive_mass_bound"}),
         (("--ranker", "blend"), {"blend_bound", "blend_closed_bound"}),
     ],
 )
