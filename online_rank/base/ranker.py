@@ -88,6 +88,8 @@ class Ranker(QueryStep):
 
     #: Whether `_learn` of one query changes parts and replaces arrays, and then ends in such a kernel.
     _ends_in_kernel: Any = False
+    #: Objects whose state only this kernel changes.
+    _inside_kernel: Any = ()
 
     #: Public methods of a subclass that are called while the lock is held, and do not take it.
     _hooks: frozenset[str] = frozenset({"grow", "score", "learn"})
@@ -391,7 +393,8 @@ class Ranker(QueryStep):
         if changes is not None and alone and (replaces or self._learns_atomically):
             # The kernel makes the last change, and leaves all as it was where it refuses.
             if replaces:
-                record_state(changes.log, self, copied=False)
+                for one in (self, *self._inside_kernel):
+                    record_state(changes.log, one, copied=False)
                 for part in self._parts:
                     record(changes.log, part, block)
             else:

@@ -18,7 +18,7 @@ from online_rank.query.forms import as_floats
 from online_rank.query.levels import Levels, is_level, read_block
 from online_rank.rankers.perceptron import PerceptronRanker
 
-__all__ = ["CurvedRanker", "as_read", "cells_of", "n_curves"]
+__all__ = ["CurvedRanker", "as_read", "cells_of", "n_curves", "room_for_rows"]
 
 #: A first query is sparse if it has at least this many names, and its documents have less than this share of them.
 _MANY_NAMES, _FILLED = 50, 0.25
@@ -88,13 +88,15 @@ class CurvedRanker(Ranker):
     query is learned by a `PerceptronRanker`.
     """
 
-    __slots__ = ("_drawn", "_known_levels", "_read")
+    __slots__ = ("_answers", "_drawn", "_known_levels", "_read")
 
     _reader = CurveReader()
 
     _drawn: np.ndarray | None
     #: The query that was scored last and the map that it was read by: often it is learned next, without being read again.
     _read: tuple[curves.Read, Any] | None
+    #: The scores of that query by the curves, and as it was answered, (2, m).
+    _answers: np.ndarray | None
     _known_levels: Levels | None
     _front: StreamQuantileMap
     _linear: PerceptronRanker | None
@@ -116,7 +118,7 @@ class CurvedRanker(Ranker):
     def __new__(cls, *arguments: Any, **named: Any) -> Self:
         """Make the ranker."""
         self = super().__new__(cls, *arguments, **named)
-        self._drawn = self._known_levels = self._read = None
+        self._answers = self._drawn = self._known_levels = self._read = None
         return self
 
     @property
@@ -200,16 +202,21 @@ class CurvedRanker(Ranker):
     def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
         if self._linear is not None:
             return self._linear._score_queries(X, offsets)
+        return self._score_rows(X, offsets, _NO_ROWS)[0]
+
+    def _score_rows(self, X: np.ndarray, offsets: np.ndarray, rows: curves.CurveRows) -> tuple[np.ndarray, curves.CurveRows]:
+        """The scores of queries by the curves, and the rows of a single query, if it is kept or `rows` have room for it."""
         scores, table = np.empty(len(X)), self._front.table
         # Features that another ranker has met may have no curves yet.
         X = as_read(X[:, : len(table.counts)])
         keeps = len(offsets) == 2 and X.size <= _MOST_READ
-        rows = _room_for_rows(X.shape[1], len(X)) if keeps else _NO_ROWS
+        if keeps:
+            rows = room_for_rows(X.shape[1], len(X))
         curves.score(X, offsets, table, self.relative, self._curves(), scores, rows)
         if keeps and len(X) and scores[0] == scores[0]:  # Not NaN, which an infinite value gives.
             # By the class it would take three times as long.
             self._read = tuple.__new__(curves.Read, (X.copy(), rows)), table
-        return scores
+        return scores, rows
 
     def _read_before(self, table: Any) -> curves.Read:
         """The query that was scored last, if this is the map that it was read by."""
@@ -301,13 +308,14 @@ def _is_sparse(block: Block) -> bool:
     return n_names >= _MANY_NAMES and filled < _FILLED * block.n_documents * n_names
 
 
-def _room_for_rows(d: int, m: int) -> curves.CurveRows:
+def room_for_rows(d: int, m: int) -> curves.CurveRows:
+    """Rows of a query of m documents and d features, to be filled."""
     return curves.CurveRows(
         np.empty((d, m), np.float32), np.empty((d, m), np.uint8), np.empty((d, m), np.float32), np.empty((d, m), np.uint8)
     )
 
 
-_NO_ROWS = _room_for_rows(0, 0)
+_NO_ROWS = room_for_rows(0, 0)
 _NOT_READ = curves.Read(np.empty((0, 0)), _NO_ROWS)
 
 
