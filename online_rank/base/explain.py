@@ -208,7 +208,7 @@ def _contributions(steps: Sequence[Any], block: Block, columns: _Columns, a: int
         names, values, exact = own
         # Behind transformers that keep the columns in order, the names belong to the raw features.
         return columns if len(names) == columns.n and not isinstance(block.X, list) else _Columns(names), values, exact
-    parts = ranker._blended()
+    parts = None if ranker._blended is None else ranker._blended()
     if parts is not None:
         models, weights = parts
         return _of_blend(models, weights, block, columns, a, b)

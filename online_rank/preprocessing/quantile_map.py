@@ -18,6 +18,7 @@ from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
 from online_rank.base.names import are_numbers
 from online_rank.base.schema import Array, Count, Derived, Flag, Integer, ListOf, Real, Schema
+from online_rank.base.transformer import Naming
 from online_rank.preprocessing._columns import ColumnTransformer
 from online_rank.query import Block, SparseRows, require_finite
 
@@ -76,6 +77,26 @@ class _Table(NamedTuple):
     def extended(self, n_new: int) -> "_Table":
         """The features of this table, followed by new ones without knots."""
         return _Table._make(with_zeros(array, n_new, int(name == "finders")) for name, array in self._asdict().items())
+
+
+@functools.lru_cache(maxsize=64)
+def _column_names(names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+    given: list[Hashable] = []
+    for name in names:
+        if are_numbers((name,)):
+            given += str(2 * int(name) - 1), str(2 * int(name))  # type: ignore[call-overload]
+        else:
+            given += name, name + _IN_QUERY if isinstance(name, str) else (name, "in query")
+    return tuple(given)
+
+
+def _feature_of(column: Hashable) -> Hashable:
+    """The feature that a column is made of."""
+    if are_numbers((column,)):
+        return str((int(column) + 1) // 2)  # type: ignore[call-overload]
+    if isinstance(column, tuple):
+        return column[0]
+    return column.removesuffix(_IN_QUERY) if isinstance(column, str) else column
 
 
 class StreamQuantileMap(ColumnTransformer):
@@ -167,6 +188,9 @@ class StreamQuantileMap(ColumnTransformer):
         _places=Derived(),
         _table=Derived("d", lambda step: kernels.KNOT * (step.n_knots + kernels.BEYOND) + _CELLS // 8 + kernels.FINDER + 2),
     )
+
+    _naming = Naming(_column_names, _feature_of)
+    _n_made, _made_type = 2, np.float32
 
     _changes_in_place = False
 
@@ -355,23 +379,7 @@ class StreamQuantileMap(ColumnTransformer):
         require_finite(block)
         return block
 
-    def _room(self, X: np.ndarray, n: int = 1) -> np.ndarray:
-        return np.empty((n * len(X), X.shape[1] * 2), dtype=np.float32)
-
-    def _given_names(self, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
-        return _column_names(names)
-
     _rises = True
-
-    def _risen_from(self, column: Hashable) -> Hashable:
-        if are_numbers((column,)):
-            return str((int(column) + 1) // 2)  # type: ignore[call-overload]
-        if isinstance(column, tuple):
-            return column[0]
-        return column.removesuffix(_IN_QUERY) if isinstance(column, str) else column
-
-    def _sources(self, n_features: int) -> np.ndarray:
-        return np.repeat(np.arange(n_features), 2)
 
     def _layers(self, n_features: int) -> tuple[Layer, ...]:
         zero = (np.zeros(1), np.zeros(1))
@@ -606,14 +614,3 @@ def _widened(values: np.ndarray) -> np.ndarray:
     around = [float(other) for other in np.abs(values).tolist() if other > _SMALLEST]
     narrow = min([_NARROW, *(other / 2.0 for other in around)])
     return np.where(np.abs(values) == _SMALLEST, np.copysign(narrow, values), values)
-
-
-@functools.lru_cache(maxsize=64)
-def _column_names(names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
-    given: list[Hashable] = []
-    for name in names:
-        if are_numbers((name,)):
-            given += str(2 * int(name) - 1), str(2 * int(name))  # type: ignore[call-overload]
-        else:
-            given += name, name + _IN_QUERY if isinstance(name, str) else (name, "in query")
-    return tuple(given)

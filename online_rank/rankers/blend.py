@@ -32,6 +32,7 @@ from online_rank.rankers.additive import AdditiveRanker
 from online_rank.rankers.boosted import REACH, BoostedRanker
 from online_rank.rankers.curved import as_read, n_curves
 from online_rank.rankers.hedge import BUDGET, LEAST, HedgeAccount, choose, opening, shares_of
+from online_rank.rankers.leaf_tables import within_reach
 from online_rank.rankers.nested import NestedRanker, first_step, require_model
 
 _MAX_CANDIDATES = 2000
@@ -161,11 +162,11 @@ class BlendRanker(NestedRanker):
             raise ValueError(f"grid is {grid}: with {len(chosen)} rankers that makes more than {_MAX_CANDIDATES} candidates")
         number("rate", rate, 0.0)
         fading.fade_by(self, half_life)
-        self.rankers = copy.copy(rankers)
+        self.rankers = rankers
         self.measure = measure
         self.grid = grid
         self.rate = rate
-        self.prior = copy.copy(prior)
+        self.prior = prior
         self.relative = relative
         self.seed = seed
         self._candidates = _grid(grid, len(chosen))
@@ -298,7 +299,7 @@ class BlendRanker(NestedRanker):
             return Linear(self._mean_weights[0] * linear)
         # What the map has not learned yet it takes for 0.
         n, mapped = n_curves(reader), reader._mapped()
-        seen = [_within_reach(*knots) for knots in mapped.knots]
+        seen = [within_reach(*knots) for knots in mapped.knots]
         seen += [(np.zeros(1), np.zeros(1))] * (n_features - n)
         missing, lacked = np.full(n_features, -2.0 * REACH), np.append(mapped.lacked, np.zeros(n_features - n, dtype=bool))
         layer = Curves(np.arange(n_features), tuple(seen), missing, lacked)
@@ -383,15 +384,7 @@ class BlendRanker(NestedRanker):
 def _recommended(measure: str, relative: bool, seed: int) -> list[Ranker | RankingPipeline]:
     """The default blend. Settings were chosen by `python -m benchmarks.blends`."""
     trees = BoostedRanker(measure, decay=0.012, learning_rate=0.2, longest_gap=20, seed=seed)
-    return [AdditiveRanker(measure, relative=relative, seed=seed), trees]
-
-
-def _within_reach(values: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The knots of a map whose scores end at -REACH: below are the scores of missing values."""
-    above = scores > -REACH
-    if above.all():
-        return values, scores
-    return np.append(np.interp(-REACH, scores, values), values[above]), np.append(-REACH, scores[above])
+    return [AdditiveRanker(measure, relative=relative, trees=0, seed=seed), trees]
 
 
 def _prior_of(prior: Sequence[float] | None, candidates: np.ndarray) -> np.ndarray:

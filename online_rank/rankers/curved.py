@@ -1,6 +1,5 @@
 """Base class of rankers with curves: what they read, and what they serve."""
 
-import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Self
 
@@ -10,17 +9,16 @@ from online_rank import arguments
 from online_rank._kernels import curves
 from online_rank._kernels.drawn import draw_curves
 from online_rank.base import Ranker, share_lock
-from online_rank.base.form import Curves, Head, InQuery, Layer, Linear
+from online_rank.base.form import Curves, Head, InQuery, Layer, Layered, Linear
 from online_rank.base.lock import locked
 from online_rank.base.reader import Reader, as_array, as_numbers, own_names
-from online_rank.base.undo import Undo
 from online_rank.preprocessing import StreamQuantileMap
 from online_rank.query import Block, SparseRows, require_finite, single, with_features
 from online_rank.query.forms import as_floats
-from online_rank.query.levels import Levels, is_level, read_documents
+from online_rank.query.levels import Levels, is_level, read_block
 from online_rank.rankers.perceptron import PerceptronRanker
 
-__all__ = ["CurvedRanker", "as_read", "cells_of", "n_curves"]
+__all__ = ["CurvedRanker", "as_read", "cells_of", "n_curves", "room_for_rows"]
 
 #: A first query is sparse if it has at least this many names, and its documents have less than this share of them.
 _MANY_NAMES, _FILLED = 50, 0.25
@@ -38,8 +36,10 @@ def n_curves(ranker: Any) -> int:
 def levels_of(ranker: Any) -> Levels:
     """The levels of all categories that a ranker has met."""
     known: Levels | None = ranker._known_levels
-    if known is None or known.n_features != ranker._n_features:
-        names = () if ranker._columns is None else ranker._columns.names
+    columns = ranker._columns
+    names = () if columns is None else columns._names or columns.names
+    # Names are another tuple once they changed, also where a query that is refused had brought some.
+    if known is None or known.names is not names:
         known = ranker._known_levels = Levels(names, ranker.max_levels)
     return known
 
@@ -73,18 +73,12 @@ class CurveReader(Reader):
             step._columns, step._n_features = linear._columns, linear._n_features
             return block
         if type(block.X) is list:
-            X, names = read_documents(block.X, block.ids, levels_of(step))
-            block = with_features(block, X, names)
+            block = read_block(block, levels_of(step))
         elif block.names is not None:
             levels_of(step).require_numbers(block.names)
         if isinstance(block.X, SparseRows):
             block = with_features(block, as_array(block.X, step), block.names)
         return super().align(step, block, grow)
-
-    def record(self, step: Any, log: list[Undo], block: Any = None) -> None:
-        """As for every reader; a query that is refused may have brought levels."""
-        super().record(step, log, block)
-        log.append(functools.partial(setattr, step, "_known_levels", None))
 
 
 class CurvedRanker(Ranker):
@@ -94,13 +88,15 @@ class CurvedRanker(Ranker):
     query is learned by a `PerceptronRanker`.
     """
 
-    __slots__ = ("_drawn", "_known_levels", "_read")
+    __slots__ = ("_answers", "_drawn", "_known_levels", "_read")
 
     _reader = CurveReader()
 
     _drawn: np.ndarray | None
     #: The query that was scored last and the map that it was read by: often it is learned next, without being read again.
     _read: tuple[curves.Read, Any] | None
+    #: The scores of that query by the curves, and as it was answered, (2, m).
+    _answers: np.ndarray | None
     _known_levels: Levels | None
     _front: StreamQuantileMap
     _linear: PerceptronRanker | None
@@ -122,7 +118,7 @@ class CurvedRanker(Ranker):
     def __new__(cls, *arguments: Any, **named: Any) -> Self:
         """Make the ranker."""
         self = super().__new__(cls, *arguments, **named)
-        self._drawn = self._known_levels = self._read = None
+        self._answers = self._drawn = self._known_levels = self._read = None
         return self
 
     @property
@@ -147,8 +143,7 @@ class CurvedRanker(Ranker):
             self._linear._require_values(as_numbers(block) if type(block.X) is list else block)
             return
         if type(block.X) is list:
-            X, names = read_documents(block.X, block.ids, levels_of(self))
-            block = with_features(block, X, names)
+            block = read_block(block, levels_of(self))
         if isinstance(block.X, SparseRows):
             require_finite(block)
             return
@@ -174,14 +169,13 @@ class CurvedRanker(Ranker):
     def _score(self, X: Any) -> np.ndarray:
         return self._score_queries(X, single(X.shape[0]))
 
-    def _head(self) -> Head:
+    def _head(self) -> Head | Layered:
         if self._linear is not None:
             return self._linear._head()
-        return Linear(np.ones(n_curves(self) * (2 if self.relative else 1)))
+        return Layered(tuple(self._layers()), Linear(np.ones(n_curves(self) * (2 if self.relative else 1))))
 
-    def _own_layers(self) -> Sequence[Layer]:
-        if self._linear is not None:
-            return ()
+    def _layers(self) -> Sequence[Layer]:
+        """The layers between features and the columns that are added up."""
         n, mapped, drawn, made = n_curves(self), self._mapped(), self._curves(), []
         for (values, scores), curve in zip(mapped.knots, drawn[:, 0], strict=True):
             bent, g = _bent(values, scores)
@@ -208,16 +202,21 @@ class CurvedRanker(Ranker):
     def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
         if self._linear is not None:
             return self._linear._score_queries(X, offsets)
+        return self._score_rows(X, offsets, _NO_ROWS)[0]
+
+    def _score_rows(self, X: np.ndarray, offsets: np.ndarray, rows: curves.CurveRows) -> tuple[np.ndarray, curves.CurveRows]:
+        """The scores of queries by the curves, and the rows of a single query, if it is kept or `rows` have room for it."""
         scores, table = np.empty(len(X)), self._front.table
         # Features that another ranker has met may have no curves yet.
         X = as_read(X[:, : len(table.counts)])
         keeps = len(offsets) == 2 and X.size <= _MOST_READ
-        rows = _room_for_rows(X.shape[1], len(X)) if keeps else _NO_ROWS
+        if keeps:
+            rows = room_for_rows(X.shape[1], len(X))
         curves.score(X, offsets, table, self.relative, self._curves(), scores, rows)
         if keeps and len(X) and scores[0] == scores[0]:  # Not NaN, which an infinite value gives.
             # By the class it would take three times as long.
             self._read = tuple.__new__(curves.Read, (X.copy(), rows)), table
-        return scores
+        return scores, rows
 
     def _read_before(self, table: Any) -> curves.Read:
         """The query that was scored last, if this is the map that it was read by."""
@@ -309,13 +308,14 @@ def _is_sparse(block: Block) -> bool:
     return n_names >= _MANY_NAMES and filled < _FILLED * block.n_documents * n_names
 
 
-def _room_for_rows(d: int, m: int) -> curves.CurveRows:
+def room_for_rows(d: int, m: int) -> curves.CurveRows:
+    """Rows of a query of m documents and d features, to be filled."""
     return curves.CurveRows(
         np.empty((d, m), np.float32), np.empty((d, m), np.uint8), np.empty((d, m), np.float32), np.empty((d, m), np.uint8)
     )
 
 
-_NO_ROWS = _room_for_rows(0, 0)
+_NO_ROWS = room_for_rows(0, 0)
 _NOT_READ = curves.Read(np.empty((0, 0)), _NO_ROWS)
 
 

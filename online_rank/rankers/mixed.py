@@ -11,6 +11,7 @@ from online_rank._kernels.curves import KNOWN, STEADY
 from online_rank._kernels.hedge import LARGEST_WEIGHT
 from online_rank.rankers.curved import n_curves
 from online_rank.rankers.hedge import LEAST
+from online_rank.rankers.mixed_trees import mix_trees
 
 
 def mix(mixed: Any, shards: Sequence[Any], base: Any) -> None:
@@ -23,7 +24,7 @@ def mix(mixed: Any, shards: Sequence[Any], base: Any) -> None:
     if mixed._linear is None and any(shard._linear is not None for shard in shards):
         mixed._begin_linear()
     if mixed._linear is None:
-        mixed._drawn = None
+        mixed._drawn = mixed._answers = None
         _mix_curves(mixed, shards, base)
         return
     if any(n_curves(one) for one in (base, *shards)):
@@ -62,6 +63,9 @@ def _mix_curves(mixed: Any, shards: Sequence[Any], base: Any) -> None:
     mixed._decide_places()
     grams, pending = zip(*(_second_order(one, mixed._places, len(mixed._pending)) for one in learned), strict=True)
     mixed._gram, mixed._pending = _mean(grams), _mean(pending)
+    if mixed._trees is not None:
+        mixed._trees = mix_trees([one._trees for one in learned], before._trees, mixed.trees, base._n_queries)
+        mixed._trees.draw(mixed.seed, mixed._n_queries)
 
 
 def _in_columns_of(mixed: Any, other: Any) -> Any:
@@ -73,6 +77,8 @@ def _in_columns_of(mixed: Any, other: Any) -> Any:
     made._front = made._front.arranged(order)
     for name in ("_weights", "_plain", "_marginals", "_sums", "_places", "_curvatures"):
         setattr(made, name, getattr(made, name)[order])
+    if made._trees is not None:
+        made._trees = made._trees.arranged(order)
     return made
 
 

@@ -107,6 +107,7 @@ _IN_ROOMS = {
         "TeamDraft",
     ),
     "rankers.fixed": ("FixedRanker",),
+    "rankers.growing_trees": ("GrowingTrees",),
     "serving": ("Challenge", "FeedbackPlan", "PendingQueries", "RankingService"),
     "stream.clicks": (
         "BayesianUser",

@@ -6,7 +6,7 @@ gaps follow from the losses, and masses, norms and margins from losses and from 
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal, localcontext
 from typing import Any, NamedTuple
 
@@ -74,8 +74,9 @@ def has_near_tie(scores: list[Decimal], y: list[int], size: Decimal) -> bool:
 class Account:
     """The losses of candidates and of what was served, and what the updates of the last weights add up to."""
 
-    def __init__(self) -> None:
-        self.losses = [ZERO] * len(CANDIDATES)
+    def __init__(self, prior: Sequence[Decimal] = PRIOR) -> None:
+        self.prior = prior
+        self.losses = [ZERO] * len(prior)
         self.served = self.gap = self.serving = ZERO
         self.mass = self.squares = self.capped = ZERO
         self.updates: list[tuple[Decimal, np.ndarray]] = []
@@ -83,12 +84,12 @@ class Account:
     @property
     def eta(self) -> Decimal:
         """The step of the next query."""
-        size = Decimal(len(CANDIDATES)).ln()
+        size = Decimal(len(self.prior)).ln()
         return min(Decimal(1), size / self.gap) if self.gap > 0 else Decimal(1)
 
     def price(self, c: int) -> Decimal:
         """By how much the served loss may exceed the loss of a candidate."""
-        return -PRIOR[c].ln() / self.eta + self.gap + self.serving
+        return -self.prior[c].ln() / self.eta + self.gap + self.serving
 
     @property
     def limit(self) -> Decimal:
@@ -98,7 +99,7 @@ class Account:
     def settle(self, new: list[Decimal], served: Decimal) -> None:
         """Count the losses of a query."""
         eta, lowest = self.eta, min(self.losses)
-        pi = [p * (-eta * (L - lowest)).exp() for p, L in zip(PRIOR, self.losses, strict=True)]
+        pi = [p * (-eta * (L - lowest)).exp() for p, L in zip(self.prior, self.losses, strict=True)]
         total = sum(pi, ZERO)
         mean = sum((p * x for p, x in zip(pi, new, strict=True)), ZERO) / total
         mixed = -(sum((p * (-eta * x).exp() for p, x in zip(pi, new, strict=True)), ZERO) / total).ln() / eta
@@ -142,7 +143,7 @@ def queries(rng: np.random.Generator, kind: int, model: AdditiveRanker) -> Itera
 
 def checks(seed: int) -> Iterator[Check]:
     """What must hold on one stream, after each query for the first two statements."""
-    rng, model, account = np.random.default_rng([26, seed]), AdditiveRanker(seed=seed), Account()
+    rng, model, account = np.random.default_rng([26, seed]), AdditiveRanker(seed=seed, trees=0), Account()
     with localcontext(prec=DIGITS):
         for X, y, weight in queries(rng, seed % 6, model):
             yield from _learned(model, account, X, y, weight)
