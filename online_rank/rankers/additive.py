@@ -33,7 +33,7 @@ from online_rank.rankers.fading import factor_of, left_after
 from online_rank.rankers.growing_trees import GrowingTrees, HedgeOfTrees
 from online_rank.rankers.hedge import LEAST, HedgeAccount, opening
 from online_rank.rankers.leaf_tables import form_of_leaves, mapped_for_trees, shares_of_leaves
-from online_rank.rankers.members import CURVES, MEMBERS, Members, members_of, n_candidates, without_plain
+from online_rank.rankers.members import BY_NUMBER, CURVES, MEMBERS, Members, members_of, n_candidates, without_plain
 from online_rank.rankers.mixed import mix
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.signs import checked_signs, require_in_array, signs_of_columns
@@ -333,7 +333,7 @@ class AdditiveRanker(CurvedRanker):
         return chosen
 
     def _hedge(self) -> blending.Hedge:
-        of = self._members
+        of = BY_NUMBER[len(self._scales)]
         state = of.candidates, of.prior, self._scales, self._losses, self._account, self.seed, self._n_queries
         return _new(blending.Hedge, state)
 

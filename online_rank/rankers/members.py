@@ -67,19 +67,19 @@ CURVES = _with_more(
 #: Their names, in the order of kernels.
 MEMBERS = CURVES.names
 
-_BY_NUMBER = {len(members.names): members for members in (EARLIER, CURVES)}
+BY_NUMBER = {len(members.names): members for members in (EARLIER, CURVES)}
 
 
 def members_of(n_members: int) -> Members:
     """The set of so many members. Raises ValueError if there is none."""
-    if n_members not in _BY_NUMBER:
-        raise ValueError(f"there is no set of {n_members} members, only of {' or '.join(map(str, _BY_NUMBER))}")
-    return _BY_NUMBER[n_members]
+    if n_members not in BY_NUMBER:
+        raise ValueError(f"there is no set of {n_members} members, only of {' or '.join(map(str, BY_NUMBER))}")
+    return BY_NUMBER[n_members]
 
 
 def n_candidates(n_members: int) -> int:
     """The number of candidates of the set of so many members; 0 if there is none."""
-    return len(_BY_NUMBER[n_members].candidates) if n_members in _BY_NUMBER else 0
+    return len(BY_NUMBER[n_members].candidates) if n_members in BY_NUMBER else 0
 
 
 def without_plain(state: dict[str, Any]) -> dict[str, Any]:
