@@ -88,8 +88,8 @@ class Ranker(QueryStep):
 
     #: Whether `_learn` of one query changes parts and replaces arrays, and then ends in such a kernel.
     _ends_in_kernel: Any = False
-    #: Objects whose state only this kernel changes.
-    _inside_kernel: Any = ()
+    #: Other parts of its state whose arrays only that kernel changes in place.
+    _in_kernel: Any = ()
 
     #: Public methods of a subclass that are called while the lock is held, and do not take it.
     _hooks: frozenset[str] = frozenset({"grow", "score", "learn"})
@@ -393,8 +393,8 @@ class Ranker(QueryStep):
         if changes is not None and alone and (replaces or self._learns_atomically):
             # The kernel makes the last change, and leaves all as it was where it refuses.
             if replaces:
-                for one in (self, *self._inside_kernel):
-                    record_state(changes.log, one, copied=False)
+                for own in (self, *self._in_kernel):
+                    record_state(changes.log, own, copied=False)
                 for part in self._parts:
                     record(changes.log, part, block)
             else:

@@ -14,7 +14,7 @@ from online_rank._kernels import beside, curves
 from online_rank._kernels import hedge as blending
 from online_rank._kernels.codes import ADAPTIVE, CAPPED_SQUARES, DOCUMENTS, MASS, ROOT
 from online_rank.base import Abilities, share_lock
-from online_rank.base.form import Blend, Form, Head, Layered, Linear
+from online_rank.base.form import Blend, Form, Head, Layered
 from online_rank.base.growth import grown_triangle, with_zeros
 from online_rank.base.halving import halved
 from online_rank.base.lock import locked
@@ -405,7 +405,7 @@ class AdditiveRanker(CurvedRanker):
         return self._linear is None
 
     @property
-    def _inside_kernel(self) -> Sequence[Any]:
+    def _in_kernel(self) -> Sequence[Any]:
         return () if self._trees is None else (self._trees,)
 
     def _record(self, log: list[Undo], block: Any = None) -> None:
@@ -554,13 +554,14 @@ class AdditiveRanker(CurvedRanker):
         return 0 if self._trees is None else self._trees.bytes_of_queries
 
     def _head(self) -> Head | Layered:
-        alone, trees = super()._head(), self._trees
+        trees = self._trees
         if trees is None or not trees.n_served or self._linear is not None:
-            return alone
+            return super()._head()
         # Features that another ranker has met may have no curves yet.
         n, names = n_curves(self), self.feature_names
         names = None if names is None else names[:n]
-        curved = Form(names, n, tuple(self._layers()), Linear(np.ones(n * (2 if self.relative else 1))))
+        curves_alone: Any = super()._head()
+        curved = Form(names, n, curves_alone.layers, curves_alone.head)
         grown = Form(names, n, (mapped_for_trees(self._mapped()),), form_of_leaves(*trees.served()))
         return Blend((curved, grown), np.array([trees.factor, 1.0]))
 

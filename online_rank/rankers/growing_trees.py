@@ -325,13 +325,15 @@ class GrowingTrees(base.Base):
 
     def record(self, log: list[Undo], n_documents: int | None) -> None:
         """Add to a log what undoes learning a query of as many documents; None for any number of queries."""
-        if n_documents is not None:
-            # Of the window, most of the state, a query changes only its own places.
-            room, head = self._bins.shape[1], int(self._integers[window.HEAD])
-            start = head if head + n_documents <= room else 0
-            places = slice(start, start + n_documents)
-            log.append(functools.partial(_put_places_back, self._bins, places, self._bins[:, places].copy()))
-        record_state(log, self, replaced=frozenset({"_bins"}) if n_documents is not None else frozenset())
+        if n_documents is None:
+            record_state(log, self)
+            return
+        # Of the window, most of the state, a query changes only its own places.
+        room, head = self._bins.shape[1], int(self._integers[window.HEAD])
+        start = head if head + n_documents <= room else 0
+        places = slice(start, start + n_documents)
+        log.append(functools.partial(_put_places_back, self._bins, places, self._bins[:, places].copy()))
+        record_state(log, self, replaced=frozenset({"_bins"}))
 
 
 def _put_places_back(array: np.ndarray, places: slice, before: np.ndarray) -> None:
