@@ -14,6 +14,7 @@ from online_rank.base.growth import GROWTH
 from online_rank.base.leaving import NOTED, Leaving
 from online_rank.base.names import Columns, are_numbers, numbers
 from online_rank.base.undo import Undo, record_state
+from online_rank.base.unknown import Unknown, n_unknown, note_unknown
 from online_rank.query import Block, SparseRows, with_features
 from online_rank.query.names import plain_names
 from online_rank.query.sparse import as_rows, worth_rows
@@ -93,6 +94,8 @@ class QueryEstimator(Leaving):
         if not block.n_documents:
             return with_features(block, np.empty((0, self._n_features), X.dtype), block.names)
         columns = None if self._fits(block) else self._find(block)
+        if not grow and columns is not None and columns.size and columns.min() < 0 and self._n_features:
+            note_unknown(self, block, columns)
         if columns is None:
             kept = isinstance(X, np.ndarray) or self.abilities.takes_sparse
             return block if kept else with_features(block, as_array(X, self), block.names)
@@ -104,6 +107,15 @@ class QueryEstimator(Leaving):
         if self._makes_rows and self.abilities.takes_sparse and worth_rows(X.size, len(X) * self._n_features):
             return with_features(block, _moved(as_rows(X), columns, self._n_features), block.names)
         return with_features(block, self._placed(X, columns), block.names)
+
+    def _split_unknown(self, names: Sequence[Hashable]) -> tuple[list[Hashable], int]:
+        """The features among unknown names of columns, and how many of the names are levels of known categories."""
+        return [*names], 0
+
+    @property
+    def n_unknown(self) -> Unknown:
+        """Numbers of unknown names and unknown levels in the queries that it ranked since it was made or loaded."""
+        return n_unknown(self)
 
     def _find(self, block: Block) -> np.ndarray | None:
         """The column of the state for each feature of a block (`_with_names`), -1 for unknown ones; None if the columns are the

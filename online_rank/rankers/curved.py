@@ -1,5 +1,8 @@
 """Base class of rankers with curves: what they read, and what they serve."""
 
+import warnings
+import weakref
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Self
 
@@ -29,6 +32,8 @@ _MANY_NAMES, _FILLED = 50, 0.25
 _BENDS, _FARTHEST = curves.FIRST + curves.STEP * np.arange(curves.POINTS), 40.0
 #: The most values of a query that is kept after it was scored.
 _MOST_READ = 1 << 16
+#: How many texts of each feature had blanks around them. It is not state: trimmed texts are what is learned.
+_TRIMMED: "weakref.WeakKeyDictionary[CurvedRanker, Counter[Hashable]]" = weakref.WeakKeyDictionary()
 
 
 def n_curves(ranker: Any) -> int:
@@ -112,13 +117,39 @@ class CurvedRanker(Ranker):
             self._columns, self._n_features = self._linear._columns, self._linear._n_features
             return block
         if type(block.X) is list:
-            X, names = read_documents(block.X, block.ids, self._levels())
+            trimmed: Counter[Hashable] = Counter()
+            X, names = read_documents(block.X, block.ids, self._levels(), trimmed)
             block = with_features(block, X, names)
+            if trimmed:
+                self._note_trimmed(trimmed)
         elif block.names is not None:
             self._levels().require_numbers(block.names)
         if isinstance(block.X, SparseRows):
             block = with_features(block, as_array(block.X, self), block.names)
         return super()._align(block, grow)
+
+    def _split_unknown(self, names: Sequence[Hashable]) -> tuple[list[Hashable], int]:
+        levels = self._levels()
+        own = [name for name in names if not (is_level(name) and levels.kind_of(name[0]))]  # type: ignore[index]
+        features = [name[0] if is_level(name) else name for name in own]  # type: ignore[index]
+        return [*dict.fromkeys(features)], len(names) - len(own)
+
+    @property
+    def n_trimmed(self) -> int:
+        """How many categories lost the blanks around them since the model was made or loaded, in what it ranked and learned."""
+        return sum(_TRIMMED.get(self, Counter()).values())
+
+    def _note_trimmed(self, trimmed: Counter[Hashable]) -> None:
+        """Count categories with blanks around them, and warn once."""
+        if self not in _TRIMMED:
+            _TRIMMED[self] = Counter()
+            name, n = trimmed.most_common(1)[0]
+            warnings.warn(
+                f"{type(self).__name__}: blanks around categories are trimmed, here of {name!r} in {n} documents, and counted "
+                "(attribute n_trimmed)",
+                stacklevel=2,
+            )
+        _TRIMMED[self].update(trimmed)
 
     def _placed(self, X: np.ndarray, columns: np.ndarray) -> np.ndarray:
         known = np.flatnonzero(columns >= 0)

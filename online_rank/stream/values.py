@@ -109,6 +109,14 @@ def kind_of_text(values: Any) -> str:
     return "time" if are_dates(values) else "text"
 
 
+def kind_of_words(values: Any) -> str:
+    """The kind of a column of text of a frame or of JSON, in which numbers are no texts: a boolean, a time or text."""
+    truths = _as_truths(values, faults := Faults())
+    if not faults and truths.null_count < len(truths):
+        return "boolean"
+    return "time" if are_dates(values) else "text"
+
+
 def numbers_of(values: Any, kind: str, faults: Faults, column: str) -> np.ndarray:
     """A column as float64 (n,), NaN where a number is missing. A value that is no number is a fault.
 
@@ -282,6 +290,14 @@ def are_dates(values: Any) -> bool:
     """Whether all texts of a column (n,) are dates or times in ISO 8601, and one is not missing."""
     texts = _without_missing(values)
     return texts.null_count < len(texts) and bool(_matches(texts, ISO).sum() == len(texts) - texts.null_count)
+
+
+def other_than_dates(values: Any) -> int | None:
+    """The first row of a text (n,) that is no date in ISO 8601, where most are; None if all are, or few."""
+    texts = _without_missing(values)
+    there = np.asarray(texts.is_valid().to_numpy(zero_copy_only=False), bool)
+    others = there & ~_matches(texts, ISO)
+    return int(others.argmax()) if others.any() and 2 * others.sum() < there.sum() else None
 
 
 def _matches(texts: Any, pattern: str) -> np.ndarray:
