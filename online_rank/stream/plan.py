@@ -276,7 +276,7 @@ def plan_of(table: Any, named: Mapping[str, str | None], options: Options) -> Pl
             columns.append(Column(column, kind, roles[column], "", *how))
             continue
         kind, why = _use_of(table, column, features, index, options)
-        how = _format_of(table, column) if kind == "time" else _NO_TIME
+        how = _format_of(table, column) if kind == "time" and not why else _NO_TIME
         columns.append(Column(column, kind, "left out" if why else "feature", why, *how))
     if features is not None:
         found = {column.name: column for column in columns}

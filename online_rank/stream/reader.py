@@ -550,12 +550,14 @@ def read(
     document
         The column with the document's id. In LETOR text it is X where a comment says `docid = X`, else its first word.
     features
-        The columns that are features; None for all other columns of numbers and booleans, in the order of the first table,
-        except the index of a pandas frame, and columns named as outcomes (click, purchase, order, dwell, position, ...).
+        The columns that are features; None for all other columns of numbers and booleans, and of dates for a model that takes
+        them, in the order of the first table, except the index of a pandas frame, and columns named as outcomes (click,
+        purchase, order, dwell, position, ...).
     exclude
         Columns that are not features.
     event_time
-        The column with the time of each row: a date, a time, or a number. Queries must come in the order of their first rows.
+        The column with the time of each row, as dates, texts in ISO 8601, or numbers, whose size tells their unit: the plan
+        says what was found. All rows must have this unit, and queries come in the order of their first rows.
     context
         The columns with what is known of a query itself, the same in all of its rows (`CrossFeatures`); no features.
     group : path or (q,) integers, or a sequence of these with one entry a source

@@ -368,3 +368,25 @@ def test_a_half_life_that_does_not_fit_the_lists_raises_one_warning(gap, half_li
     lines = [str(each.message) for each in found if issubclass(each.category, UserWarning)]
     assert len(lines) == (told is not None)
     assert told is None or told in lines[0]
+
+
+#: A list, a click after 10 minutes, and one after 45, in several formats.
+WINDOWS = {
+    "s": [1767225600, 1767225600, 1767226200, 1767228300],
+    "ms": [1767225600000, 1767225600000, 1767226200000, 1767228300000],
+    "us": [1767225600000000, 1767225600000000, 1767226200000000, 1767228300000000],
+    "ns": [1767225600000000000, 1767225600000000000, 1767226200000000000, 1767228300000000000],
+    "ISO": ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z", "2026-01-01T00:45:00Z"],
+}
+
+
+@pytest.mark.parametrize("times", WINDOWS.values(), ids=WINDOWS)
+def test_a_window_is_as_long_in_each_unit(times, tmp_path):
+    rows = {
+        "query": ["q"] * 4, "document": ["a", "b", "a", "b"], "position": [1, 2, 1, 2],
+        "click": ["shown", "shown", "click", "click"], "f": [1.0, 2.0, 1.0, 2.0], "t": times,
+    }  # fmt: skip
+    path = _lines(tmp_path / "log.jsonl", rows)
+    lists = read_clicks(path, event_time="t", window=1800.0, events={"shown": 0.0, "click": 1.0})
+    ((_, clicks),) = lists
+    assert (clicks.gains, lists.n_late) == ((1.0, 0.0), 1)
