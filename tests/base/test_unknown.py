@@ -33,7 +33,7 @@ def told_of(call):
 
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-def test_a_query_without_a_known_name_is_told_once(make):
+def test_a_query_without_a_known_name_raises_one_warning(make):
     model = taught(make)
     (line,) = told_of(lambda: model.predict_one({"a": {"Size": 4.0}, "b": {"Size": 1.0}}))
     assert line.startswith("x: none of its features is known to ")
@@ -43,7 +43,7 @@ def test_a_query_without_a_known_name_is_told_once(make):
 
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-def test_a_frame_with_renamed_columns_is_told(make):
+def test_a_frame_with_renamed_columns_raises_a_warning(make):
     model = taught(make)
     frame = pd.DataFrame({"Size": [4.0, 1.0], "Price": [1.0, 2.0], "stars": [1.0, 1.0]})
     (line,) = told_of(lambda: model.predict_one(frame))

@@ -26,7 +26,7 @@ def newest_first(model, n=900, sign=1.0):
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_a_feature_that_grows_or_falls_is_told_once_with_the_remedy(sign):
+def test_a_feature_that_grows_or_falls_raises_one_warning_with_the_remedy(sign):
     told, value = newest_first(StreamQuantileMap() | PerceptronRanker(), sign=sign)
     assert value < 0.8
     (line,) = told
@@ -41,7 +41,7 @@ def test_the_remedy_ranks_well_without_a_word(make):
     assert value > 0.95
 
 
-def test_other_streams_are_not_told():
+def test_other_streams_raise_no_warning():
     draw = np.random.default_rng(1)
     model = StreamQuantileMap() | PerceptronRanker()
     with warnings.catch_warnings():
