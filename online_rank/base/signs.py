@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from online_rank.base.anatomy import Wrapper, steps_of
+from online_rank.base.anatomy import steps_of
 
 Signs = Mapping[Any, int]
 
@@ -19,8 +19,8 @@ def signs_of_features(model: Any) -> list[Signs]:
         Only some of the columns made of a feature have its sign.
     """
     *transformers, last = steps_of(model)
-    if isinstance(last, Wrapper):
-        found = [signs for inner in last._wrapped for signs in signs_of_features(inner)]
+    if inside := getattr(last, "_wrapped", ()):
+        found = [signs for inner in inside for signs in signs_of_features(inner)]
     else:
         own = getattr(last, "signs", None)
         found = [own] if isinstance(own, Mapping) else []
@@ -49,7 +49,7 @@ def _columns(step: Any, feature: Hashable) -> tuple[Hashable, ...]:
 
 def _before(step: Any, signs: Signs) -> Signs:
     """The signs of the features of which a transformer makes columns with these signs."""
-    features = {step._risen_from(column): sign for column, sign in signs.items()}
+    features = {step._naming.feature_of(column): sign for column, sign in signs.items()}
     for feature, sign in features.items():
         columns = _columns(step, feature)
         if any(signs.get(column) != sign for column in columns):

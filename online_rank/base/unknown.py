@@ -2,6 +2,7 @@
 
 import warnings
 import weakref
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,7 +42,7 @@ def _are_words(X: Any) -> bool:
     return bool(X.shape[1] >= _MANY and np.count_nonzero(np.nan_to_num(X)) < _FILLED * X.size)
 
 
-def note_unknown(step: Any, block: Block, columns: np.ndarray) -> None:
+def note_unknown(step: Any, block: Block, columns: np.ndarray, own_names: Callable[[Any], tuple[Any, ...]]) -> None:
     """Count the unknown names of a query, and warn once if it has no name that the estimator knows, or few.
 
     Parameters
@@ -52,9 +53,13 @@ def note_unknown(step: Any, block: Block, columns: np.ndarray) -> None:
         The query, with names.
     columns
         int64 (d,): the column of each name, -1 for an unknown one.
+    own_names
+        Gives the names of the columns of an estimator.
     """
     names = block.names or ()
-    unknown, n_levels = step._split_unknown([names[j] for j in np.flatnonzero(columns < 0).tolist()])
+    unknown, n_levels = [names[j] for j in np.flatnonzero(columns < 0).tolist()], 0
+    if hasattr(step, "_split_unknown"):  # It has levels of categories.
+        unknown, n_levels = step._split_unknown(unknown)
     before = n_unknown(step)
     _UNKNOWN[step] = Unknown(before.names + len(unknown), before.levels + n_levels)
     if not unknown or step in _TOLD or _are_words(block.X):
@@ -68,7 +73,7 @@ def note_unknown(step: Any, block: Block, columns: np.ndarray) -> None:
         "none of its features is known" if not known else f"{len(unknown)} of its {known + len(unknown)} features are unknown"
     )
     shown = ", ".join(map(repr, unknown[:_SHOWN]))
-    own = ", ".join(map(repr, step._own_names()[:_SHOWN]))
+    own = ", ".join(map(repr, own_names(step)[:_SHOWN]))
     warnings.warn(
         f"x: {what} to {type(step).__name__}: {shown}, which count for nothing; it has learned from {own}. Names have to be "
         "equal, in capitals too (n_unknown counts unknown names and levels)",

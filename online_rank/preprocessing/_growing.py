@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from online_rank.base.reader import own_names
+
 #: The share of the documents of a stretch that lie beyond one end, in this many stretches, one after the other.
 _MOST, _STRETCHES = 0.5, 3
 #: The fewest documents before a stretch that tell something.
@@ -40,7 +42,7 @@ def note_growing(step: Any, lowest: np.ndarray, highest: np.ndarray, rows: np.nd
     runs[: len(before)] = before[: len(runs)]
     runs = np.where(runs < 0, runs, np.where(beyond, runs + 1, 0))
     for j in np.flatnonzero(runs >= _STRETCHES).tolist():
-        name = step._own_names()[j]
+        name = own_names(step)[j]
         warnings.warn(
             f"{type(step).__name__}: most values of feature {name!r} lie beyond all that came before, as of a date or a "
             "counter that grows with the stream, and tie: give its difference from the time of the query, such as an age, or "

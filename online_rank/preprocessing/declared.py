@@ -1,7 +1,6 @@
 """The features that a model is meant to get, written down."""
 
 import collections
-import copy
 import difflib
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -10,9 +9,8 @@ import numpy as np
 
 from online_rank.arguments import flag
 from online_rank.base.anatomy import Abilities
-from online_rank.base.asked import as_numbers
-from online_rank.base.columns import as_array
 from online_rank.base.form import Layer
+from online_rank.base.reader import as_array, as_numbers
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, document_name, with_features
@@ -75,7 +73,7 @@ class DeclaredFeatures(QueryTransformer):
         if twice := [name for name, n in collections.Counter(features).items() if n > 1]:
             raise ValueError(f"features names {twice[0]!r} more than once")
         self.texts = texts
-        self.features = copy.copy(features) if are_nfc(features) else names_in_nfc(features, "features")
+        self.features = features if are_nfc(features) else names_in_nfc(features, "features")
 
     @property
     def feature_names(self) -> tuple[Hashable, ...]:

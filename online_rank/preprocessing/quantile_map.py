@@ -3,7 +3,7 @@
 import copy
 import functools
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from online_rank.base.growth import with_zeros
 from online_rank.base.lock import locked
 from online_rank.base.names import are_numbers
 from online_rank.base.schema import Array, Count, Derived, Flag, Integer, ListOf, Real, Schema
+from online_rank.base.transformer import Naming
 from online_rank.preprocessing._columns import ColumnTransformer
 from online_rank.preprocessing._growing import note_growing
 from online_rank.query import Block, SparseRows, require_finite
@@ -77,6 +78,26 @@ class _Table(NamedTuple):
     def extended(self, n_new: int) -> "_Table":
         """The features of this table, followed by new ones without knots."""
         return _Table._make(with_zeros(array, n_new, int(name == "finders")) for name, array in self._asdict().items())
+
+
+@functools.lru_cache(maxsize=64)
+def _column_names(names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+    given: list[Hashable] = []
+    for name in names:
+        if are_numbers((name,)):
+            given += str(2 * int(name) - 1), str(2 * int(name))  # type: ignore[call-overload]
+        else:
+            given += name, name + _IN_QUERY if isinstance(name, str) else (name, "in query")
+    return tuple(given)
+
+
+def _feature_of(column: Hashable) -> Hashable:
+    """The feature that a column is made of."""
+    if are_numbers((column,)):
+        return str((int(column) + 1) // 2)  # type: ignore[call-overload]
+    if isinstance(column, tuple):
+        return column[0]
+    return column.removesuffix(_IN_QUERY) if isinstance(column, str) else column
 
 
 class StreamQuantileMap(ColumnTransformer):
@@ -171,6 +192,9 @@ class StreamQuantileMap(ColumnTransformer):
         _places=Derived(),
         _table=Derived("d", lambda step: kernels.KNOT * (step.n_knots + kernels.BEYOND) + _CELLS // 8 + kernels.FINDER + 2),
     )
+
+    _naming = Naming(_column_names, _feature_of)
+    _n_made, _made_type = 2, np.float32
 
     _changes_in_place = False
 
@@ -316,9 +340,9 @@ class StreamQuantileMap(ColumnTransformer):
         """Whether it learns one part of a stream, and keeps the sketches that it began with, in the columns of then."""
         return len(self._base_points) > 0
 
-    def _let_leave(self, names: Iterable[Hashable], n: int) -> None:
-        if not self.is_shard:
-            super()._let_leave(names, n)
+    @property
+    def _holds_features(self) -> bool:
+        return self.is_shard
 
     def _keep_only(self, kept: np.ndarray) -> None:
         super()._keep_only(kept)
@@ -349,7 +373,7 @@ class StreamQuantileMap(ColumnTransformer):
     def _transform_block(self, block: Block) -> Block:
         if self._passes:
             return self._passed(block)
-        if self._n_features and self._fits(block):
+        if self._n_features and self._reader.fits(self, block):
             out = self._room(block.X)
             if self._transform(block.X, block.offsets, out):
                 return self._made(block, out, True)
@@ -359,23 +383,7 @@ class StreamQuantileMap(ColumnTransformer):
         require_finite(block)
         return block
 
-    def _room(self, X: np.ndarray, n: int = 1) -> np.ndarray:
-        return np.empty((n * len(X), X.shape[1] * 2), dtype=np.float32)
-
-    def _given_names(self, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
-        return _column_names(names)
-
     _rises = True
-
-    def _risen_from(self, column: Hashable) -> Hashable:
-        if are_numbers((column,)):
-            return str((int(column) + 1) // 2)  # type: ignore[call-overload]
-        if isinstance(column, tuple):
-            return column[0]
-        return column.removesuffix(_IN_QUERY) if isinstance(column, str) else column
-
-    def _sources(self, n_features: int) -> np.ndarray:
-        return np.repeat(np.arange(n_features), 2)
 
     def _layers(self, n_features: int) -> tuple[Layer, ...]:
         zero = (np.zeros(1), np.zeros(1))
@@ -597,8 +605,8 @@ class StreamQuantileMap(ColumnTransformer):
                 )
             shard = copy.copy(given)
             shard._join_all()
-            points = np.ascontiguousarray(self._placed_from(shard, np.ascontiguousarray(shard._points.T)).T)
-            sizes, masses = (self._placed_from(shard, values[None])[0] for values in (shard._sizes, shard._masses))
+            points = np.ascontiguousarray(self._reader.placed_from(self, shard, np.ascontiguousarray(shard._points.T)).T)
+            sizes, masses = (self._reader.placed_from(self, shard, values[None])[0] for values in (shard._sizes, shard._masses))
             kernels.join_sketches(self._points, self._sizes, self._masses, self._draw(), points, sizes, masses)
             if self._lacking is not None:
                 self._lacking = self._lacking + shard._own_lacking()
@@ -621,14 +629,3 @@ def _widened(values: np.ndarray) -> np.ndarray:
     around = [float(other) for other in np.abs(values).tolist() if other > _SMALLEST]
     narrow = min([_NARROW, *(other / 2.0 for other in around)])
     return np.where(np.abs(values) == _SMALLEST, np.copysign(narrow, values), values)
-
-
-@functools.lru_cache(maxsize=64)
-def _column_names(names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
-    given: list[Hashable] = []
-    for name in names:
-        if are_numbers((name,)):
-            given += str(2 * int(name) - 1), str(2 * int(name))  # type: ignore[call-overload]
-        else:
-            given += name, name + _IN_QUERY if isinstance(name, str) else (name, "in query")
-    return tuple(given)

@@ -26,7 +26,7 @@ from online_rank.query.blocks import (
     with_feedback,
 )
 from online_rank.query.context import as_contexts, read_context
-from online_rank.query.feedback import as_feedback
+from online_rank.query.grades import as_feedback
 from online_rank.query.labels import in_rows_of
 from online_rank.query.names import are_nfc, in_nfc, index_among, keys_in_nfc, names_in_nfc
 from online_rank.query.runs import Runs

@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from online_rank.query.blocks import document_name
+from online_rank.query.blocks import Block, document_name
 from online_rank.query.forms import as_floats, documents_in_nfc, table_of
 from online_rank.query.names import are_nfc, in_nfc
 from online_rank.query.times import seconds_of_dates, seconds_of_text
 
-__all__ = ["Levels", "is_level", "numbers", "read_documents"]
+__all__ = ["Levels", "is_level", "numbers", "read_block", "read_documents"]
 
 _IS = "is"
 _ONLY_DICTS = {dict}
@@ -48,7 +48,8 @@ class Levels:
     """
 
     def __init__(self, names: Sequence[Hashable], most: int) -> None:
-        self.n_features = len(names)
+        #: The names of all features, the very tuple that was given.
+        self.names = names
         #: How many texts of each feature had blanks around them, where somebody counts.
         self.trimmed: Counter[Hashable] | None = None
         #: The columns of levels.
@@ -118,7 +119,14 @@ def read_documents(
     """
     n = len(documents)
     table = table_of(documents) if {*map(type, documents)} == _ONLY_DICTS else None
-    if table is not None and levels._levels.keys().isdisjoint(table[0]) and are_nfc(table[0]):
+    if (
+        table is not None
+        and levels._levels.keys().isdisjoint(table[0])
+        and (
+            # Known names are in normal form.
+            levels._numbers.issuperset(table[0]) or are_nfc(table[0])
+        )
+    ):
         X = numbers(table[1])
         if X is not None:
             return X.reshape(n, len(table[0])), table[0]
@@ -137,6 +145,12 @@ def read_documents(
     for name in [*found]:
         _read_feature(name, *found.pop(name), ids, levels, column)  # Freed one by one, which keeps the peak low.
     return np.column_stack([*columns.values()]) if columns else np.empty((n, 0)), tuple(columns)
+
+
+def read_block(block: Block, levels: Levels, trimmed: Counter[Hashable] | None = None) -> Block:
+    """A block of documents, read as an array (`read_documents`)."""
+    X, names = read_documents(block.X, block.ids, levels, trimmed)
+    return tuple.__new__(Block, (X, *block[1:5], names, *block[6:]))  # As `with_features`, which is another call.
 
 
 def _by_feature(documents: Sequence[Mapping[Hashable, Any]], ids: Any) -> _Features:

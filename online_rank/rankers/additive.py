@@ -1,43 +1,45 @@
-"""A learner with one curve for each feature."""
+"""A learner with one curve for each feature, and trees."""
 
-import copy
-import functools
 import itertools
+import types
 import warnings
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from online_rank import arguments
 from online_rank._kernels import additive as kernels
-from online_rank._kernels import curves
+from online_rank._kernels import beside, curves
+from online_rank._kernels import hedge as blending
 from online_rank._kernels.codes import ADAPTIVE, CAPPED_SQUARES, DOCUMENTS, MASS, ROOT
 from online_rank.base import Abilities, share_lock
+from online_rank.base.form import Blend, Form, Head, Layered, Linear
 from online_rank.base.growth import grown_triangle, with_zeros
 from online_rank.base.halving import halved
 from online_rank.base.lock import locked
+from online_rank.base.reader import own_names
 from online_rank.base.schema import Array, Count, Derived, Nested, Real, Schema
-from online_rank.base.undo import Undo, record, record_state
+from online_rank.base.undo import Undo
 from online_rank.measures.learned import discounts
 from online_rank.measures.learned import measure as parse_measure
 from online_rank.measures.own import is_own
 from online_rank.preprocessing import StreamQuantileMap
-from online_rank.query import Block, with_features
+from online_rank.query import Block, single, with_features
 from online_rank.query.levels import is_level
-from online_rank.rankers.curved import ALONE, MEMBERS, CurvedRanker, as_read, n_curves
+from online_rank.rankers import hedge
+from online_rank.rankers.curved import CurvedRanker, as_read, n_curves, room_for_rows
 from online_rank.rankers.fading import factor_of, left_after
-from online_rank.rankers.hedge import LEAST, HedgeAccount, Hedged, opening
+from online_rank.rankers.growing_trees import GrowingTrees, HedgeOfTrees
+from online_rank.rankers.hedge import LEAST, HedgeAccount, opening
+from online_rank.rankers.leaf_tables import form_of_leaves, mapped_for_trees, shares_of_leaves
+from online_rank.rankers.members import CURVES, MEMBERS, Members, members_of, n_candidates, without_plain
 from online_rank.rankers.mixed import mix
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.signs import checked_signs, require_in_array, signs_of_columns
 
 __all__ = ["MEMBERS", "AdditiveRanker"]
 
-_PAIRS = itertools.combinations(range(len(MEMBERS)), 2)
-#: Their candidates (N, 4): each alone, and pairs half and half.
-_CANDIDATES = np.array([*ALONE, *((ALONE[i] + ALONE[k]) / 2.0 for i, k in _PAIRS)])
-_PRIOR = np.full(len(_CANDIDATES), 1.0 / len(_CANDIDATES))
 #: Of the perceptron; with less, blends lose .005 NDCG@10 on real data sets and on forests.
 _MARGIN = 1.0
 #: Queries after which a Hessian counts half, and the most columns of the second-order member.
@@ -50,14 +52,16 @@ _IN_QUERIES = (None, None)
 _OPEN = -4
 #: It warns when it has this many curves.
 _MANY_CURVES = 1000
+#: The most trees.
+_MOST_TREES = 10_000
 _HINT = (
     "AdditiveRanker has 1,000 features and learns a curve of each, which takes time and 4 MB; if they are words, give it "
     'texts: BlendRanker([AdditiveRanker(), HashedFeatures(text=("title",), others=False) | PerceptronRanker()])'
 )
 
 
-class AdditiveRanker(Hedged, CurvedRanker):
-    r"""Learns one curve for each feature; what it serves is their sum. It takes raw features.
+class AdditiveRanker(CurvedRanker):
+    r"""Learns one curve for each feature, and trees where features interact; it serves their sum. It takes raw features.
 
     **Columns.** g is the normal score of a value among the values of the stream (the sketches of `StreamQuantileMap`), q the
     normal score of its rank among the documents of the query. A feature has the columns g, 15 ramps :math:`r_k(g) - r_k(0)`
@@ -72,6 +76,19 @@ class AdditiveRanker(Hedged, CurvedRanker):
     blended, alone and in pairs, by the rule of `BlendRanker` on running scales: their sum is one curve for each feature.
     `online_rank.bounds.certificate_of` compares the loss with the best candidate's, and bounds it by the mass of the
     updates (`additive_mass_bound`).
+
+    **Trees.** Where features interact, trees learn what no sum of curves can: up to `trees` of depth 4, on g in 31 bins. A
+    tree grows from a window of the last queries, of at most 8 MB and 65,216 documents, in steps that are spread over queries.
+    No query takes more operations than a query of the median size earns. The tree fits the residual t - s of the standardised
+    grades t, by the scores s of the trees so far. Its leaves begin with the values .2 G / (n + 100), with G the sum of the
+    residuals and n the number of documents, and all other trees fade by a hundredth. Then leaves learn at each query:
+
+    .. math:: v \leftarrow v + \frac{G}{2 (n + 100)}
+
+    A second blend has for members the curves, as they would be served alone, and the trees, by v and by averages of v. Half of
+    its prior is on the curves. Trees are served once the best of its mixtures has lost less than the curves by half of a
+    query. Until then the curves answer alone, and ranking costs no more. No tree splits by a feature with a sign, and a missing
+    value goes left at every node. `trees_beside` has the account of this blend.
 
     **Missing values.** NaN, None, null and absent names are missing: their columns are 0, except for one encoding and one
     weight of missing values. A feature that most documents lack needs nothing else. Features may come at any time.
@@ -99,6 +116,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
         `{feature: 1 or -1}`: its curves never fall, or never rise; of a boolean, true is never worse, or never better, than
         false. Such a feature has no target encodings, and the Newton learner leaves it out. Features of an array are called
         `"1"` (column 0), `"2"`, and so on.
+    trees
+        The most trees; the number follows the features, four for each and at least 200. 0 for curves alone.
     seed
         Seed of all draws.
 
@@ -134,31 +153,43 @@ class AdditiveRanker(Hedged, CurvedRanker):
         _front=Nested("StreamQuantileMap"),
         _linear=Nested("PerceptronRanker", features=True, optional=True),
         _weights=Array(n_curves, curves.N_COLUMNS, curves.N_MEMBERS),
+        _scales=Array(None, 2, low=0.0),
+        _plain=Array(n_curves, lambda ranker: _n_plain(ranker, curves.N_PLAIN + 1)),
+        _marginals=Array(n_curves, lambda ranker: _n_plain(ranker, 2)),
         _sums=Array(n_curves, 2, 2, curves.POINTS + 1),
         _places=Array(n_curves, 2, dtype="int64", low=_OPEN, high=_MOST_COLUMNS),
         _pending=Array(None),
         _gram=Array(lambda ranker: len(ranker._pending) * (len(ranker._pending) + 1) // 2),
         _curvatures=Array(n_curves, low=0.0),
         _numbers=Array(kernels.N_NUMBERS, low=0.0),
-        _losses=Array(len(_CANDIDATES), low=0.0),
+        _losses=Array(lambda ranker: n_candidates(len(ranker._scales)), low=0.0),
         _account=Array(len(HedgeAccount._fields), low=LEAST),
         _n_queries=Count(),
         _n_served=Count(),
         _n_mixed=Count(),
         _at=Real(optional=True),
+        _trees=Nested("GrowingTrees", optional=True),
     )
 
     _replaced = frozenset({"_config", "_keep", "_seconds", "_signs"})
 
-    #: The largest step of the blend; all candidates begin alike. The first has the last weights.
+    #: The largest step of the blend. The prior of its candidates is in `members`; users favour none.
     rate = 1.0
     prior = None
-    _candidates, _prior = _CANDIDATES, _PRIOR
+
+    fades, step, account = hedge.never_fades, hedge.step, hedge.account
+    candidates, candidate_losses = hedge.candidates, hedge.candidate_losses
+    candidate_prior = hedge.candidate_prior
 
     #: A feature takes about 4 kB.
     max_features = 1 << 14
 
     _lets_leave = True
+
+    _trees: GrowingTrees | None = None
+
+    #: Files of versions without trees are of learners without trees.
+    _earlier = types.MappingProxyType({"trees": 0})
 
     def __init__(
         self,
@@ -168,6 +199,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         relative: bool = True,
         max_levels: int = 100,
         signs: Mapping[Any, int] | None = None,
+        trees: int = 400,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -179,11 +211,13 @@ class AdditiveRanker(Hedged, CurvedRanker):
         arguments.seed(seed)
         arguments.flag("relative", relative)
         arguments.integer("max_levels", max_levels, 1)
+        arguments.integer("trees", trees, 0, _MOST_TREES)
         self.measure = measure
-        self.half_life = copy.copy(half_life)
+        self.half_life = half_life
         self.relative = relative
         self.max_levels = max_levels
         self.signs = checked_signs(signs)
+        self.trees = trees
         self.seed = seed
         self._measure = parse_measure(measure)
         self._config = np.array([*self._measure, ADAPTIVE, ROOT, _MARGIN, 1.0, 0.0, 0.0, relative], dtype=np.float64)
@@ -192,16 +226,20 @@ class AdditiveRanker(Hedged, CurvedRanker):
         # What learns instead if the first query is sparse.
         self._linear: PerceptronRanker | None = None
         self._weights = np.zeros((0, curves.N_COLUMNS, curves.N_MEMBERS))
+        self._plain = np.zeros((0, curves.N_PLAIN + 1))
+        self._marginals = np.zeros((0, 2))
         self._sums = np.zeros((0, 2, 2, curves.POINTS + 1))
         self._places = np.zeros((0, 2), dtype=np.int64)
         self._gram = np.zeros(0)
         self._pending = np.zeros(0)
         self._curvatures = np.zeros(0)
         self._numbers = np.zeros(kernels.N_NUMBERS)
-        self._losses = np.zeros(len(_CANDIDATES))
+        self._scales = np.zeros((len(CURVES.names), 2))
+        self._losses = np.zeros(len(CURVES.candidates))
         self._account = opening()
         self._n_queries = self._n_served = self._n_mixed = 0
         self._at: float | None = None
+        self._trees = GrowingTrees() if trees else None
         self._derive()
         share_lock(self)
 
@@ -211,6 +249,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     def _derive(self) -> None:
         self._signs = np.zeros(0, dtype=np.int64)
+        if self._trees is not None:
+            self._trees.draw(self.seed, self._n_queries)
 
     def _abilities(self) -> Abilities:
         return Abilities(
@@ -220,8 +260,13 @@ class AdditiveRanker(Hedged, CurvedRanker):
     @property
     @locked
     def weights(self) -> np.ndarray:
-        """The weight of each of the `MEMBERS` in what is served, over its scale, float64 (4,)."""
-        return self._choice()[: len(MEMBERS)] * self._scales()
+        """The weight of each of the `members` in what is served, over its scale, float64 (K,)."""
+        return self._choice()[: len(self._scales)] * self._sigmas()
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The names of its members: `MEMBERS`, or the first four in a model that an earlier version saved."""
+        return self._members.names
 
     @property
     def n_queries(self) -> int:
@@ -251,17 +296,46 @@ class AdditiveRanker(Hedged, CurvedRanker):
         """The sum of the squared norms of these updates, and of twice their margins times their masses."""
         return float(self._numbers[CAPPED_SQUARES])
 
-    def _scales(self) -> np.ndarray:
-        squares, weights = self._numbers[kernels.SCALES :].reshape(-1, 2).T
+    @property
+    @locked
+    def trees_beside(self) -> HedgeOfTrees | None:
+        """How curves and trees are blended, and what both have lost; None without trees.
+
+        `account`, `candidates` and their losses speak of the curves alone.
+        """
+        return None if self._trees is None or self._linear is not None else self._trees.hedge
+
+    @property
+    @locked
+    def n_trees(self) -> int:
+        """How many trees there are."""
+        return 0 if self._trees is None else self._trees.n_trees
+
+    @property
+    def _members(self) -> Members:
+        return members_of(len(self._scales))
+
+    @property
+    def _candidates(self) -> np.ndarray:
+        return self._members.candidates
+
+    @property
+    def _prior(self) -> np.ndarray:
+        return self._members.prior
+
+    def _sigmas(self) -> np.ndarray:
+        squares, weights = self._scales.T
         return np.where(squares > 0.0, np.sqrt(squares / np.maximum(weights, 1.0)), 1.0)
 
     def _choice(self) -> np.ndarray:
-        chosen = np.empty(len(MEMBERS) + len(_CANDIDATES))
-        kernels.choose(self._numbers, self._hedge(), self._n_queries, chosen)
+        chosen = np.empty(len(self._scales) + len(self._losses))
+        blending.choose(self._hedge(), self._n_queries, chosen)
         return chosen
 
-    def _hedge(self) -> kernels.Hedge:
-        return _new(kernels.Hedge, (_CANDIDATES, _PRIOR, self._losses, self._account, self.seed, self._n_queries))
+    def _hedge(self) -> blending.Hedge:
+        of = self._members
+        state = of.candidates, of.prior, self._scales, self._losses, self._account, self.seed, self._n_queries
+        return _new(blending.Hedge, state)
 
     def _grow(self, n_new: int) -> None:
         """Curves are added by what learns them, as sparse features have none."""
@@ -276,27 +350,33 @@ class AdditiveRanker(Hedged, CurvedRanker):
             warnings.warn(_HINT, stacklevel=2)
         self._front.widen(n_new)
         self._weights = with_zeros(self._weights, n_new)
+        self._plain = with_zeros(self._plain, n_new)
+        self._marginals = with_zeros(self._marginals, n_new)
         self._sums = with_zeros(self._sums, n_new)
         self._curvatures = with_zeros(self._curvatures, n_new)
         # Earlier documents lacked the new features; their standardised grades add up to 0.
         self._sums[before:, 0, 1, curves.POINTS] = documents
-        if levels := [before + k for k, name in enumerate(self._own_names()[before:]) if is_level(name)]:
+        if levels := [before + k for k, name in enumerate(own_names(self)[before:]) if is_level(name)]:
             # They did not have these levels: their value was 0, and so are g and q.
             self._front.were_zero(levels)
             self._sums[levels, 0, 1, curves.POINTS] = 0.0
             self._sums[levels, :, 1, curves.POINTS // 2 - 1 : curves.POINTS // 2 + 1] = documents / 2.0
         self._places = np.concatenate([self._places, np.full((n_new, 2), _OPEN)])
-        self._drawn = None
+        if self._trees is not None:
+            zero = np.zeros(n_new, dtype=bool)
+            zero[[j - before for j in levels]] = True
+            self._trees.add_features(zero)
+        self._answers = self._drawn = None
 
-    def _let_leave(self, names: Iterable[Hashable], n: int) -> None:
-        if self._linear is None and not self._front.is_shard:
-            super()._let_leave(names, n)
+    @property
+    def _holds_features(self) -> bool:
+        return self._linear is not None or self._front.is_shard
 
     def _keep_only(self, kept: np.ndarray) -> None:
         # The latest features may have no curves yet.
         kept = kept[kept < len(self._weights)]
         self._front.leave(kept)
-        for name in ("_weights", "_sums", "_curvatures", "_places"):
+        for name in ("_weights", "_plain", "_marginals", "_sums", "_curvatures", "_places"):
             setattr(self, name, getattr(self, name)[kept])
         columns = np.unique(self._places[self._places >= 0])
         d = len(self._pending)
@@ -306,26 +386,32 @@ class AdditiveRanker(Hedged, CurvedRanker):
         self._pending = self._pending[columns]
         self._places = np.where(self._places >= 0, np.searchsorted(columns, self._places), self._places)
         self._signs = np.zeros(0, dtype=np.int64)
-        self._drawn = self._known_levels = self._read = None
+        if self._trees is not None:
+            self._trees.keep_only(kept)
+        self._answers = self._drawn = self._known_levels = self._read = None
 
     def _added(self, n_new: int) -> int:
-        own = curves.N_COLUMNS * curves.N_MEMBERS + 4 * (curves.POINTS + 1) + 2 * min(self._n_features + n_new, _MOST_COLUMNS)
+        own = (
+            curves.N_COLUMNS * curves.N_MEMBERS
+            + curves.N_PLAIN
+            + 3
+            + 4 * (curves.POINTS + 1)
+            + 2 * min(self._n_features + n_new, _MOST_COLUMNS)
+        )
         return super()._added(n_new) + self._front._added(n_new) + n_new * own
+
+    @property
+    def _ends_in_kernel(self) -> bool:
+        return self._linear is None
+
+    @property
+    def _inside_kernel(self) -> Sequence[Any]:
+        return () if self._trees is None else (self._trees,)
 
     def _record(self, log: list[Undo], block: Any = None) -> None:
         super()._record(log, block)
-        # A query that is refused may have brought levels.
-        log.append(functools.partial(setattr, self, "_known_levels", None))
-        record(log, self._front, block)
-        if self._linear is not None:
-            record(log, self._linear, block)
-
-    def _recorded_for_one(self, log: list[Undo], block: Block) -> bool:
-        if self._linear is not None:
-            return False
-        record_state(log, self, copied=False)
-        record(log, self._front, block)
-        return True
+        if self._trees is not None:
+            self._trees.record(log, block.n_documents if block is not None and len(block.w) == 1 else None)
 
     def _decide_places(self) -> None:
         """Give new features, and those that were missing for the first time, their columns in the second-order member."""
@@ -346,7 +432,12 @@ class AdditiveRanker(Hedged, CurvedRanker):
         self._pending = with_zeros(self._pending, d - len(self._pending))
         self._places = places
 
+    @classmethod
+    def _of_earlier(cls, state: dict[str, Any]) -> dict[str, Any]:
+        return without_plain(state)
+
     def _check_state(self) -> None:
+        members_of(len(self._scales))
         columns = self._places[self._places >= 0]
         if len(columns) and (columns.max() >= len(self._pending) or len(np.unique(columns)) < len(columns)):
             raise ValueError(
@@ -356,7 +447,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
     def _decide_signs(self) -> None:
         if self.feature_names is None:
             require_in_array(self.signs, self._n_features)
-        self._signs = signs_of_columns(self.signs or {}, self._own_names())
+        self._signs = signs_of_columns(self.signs or {}, own_names(self))
 
     def _fork(self) -> None:
         for part in self._parts:
@@ -390,7 +481,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
             return learned
         if block.X.dtype != np.float64:
             block = with_features(block, as_read(block.X), block.names)
-        self._drawn = None
+        if self._trees is None:
+            self._drawn = None
         if len(self._weights) != self._n_features:
             self._add_curves()
         if len(self._signs) != self._n_features:
@@ -408,6 +500,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     def _run_from(self, block: Block, t: int) -> int:
         """The end of a run of queries, from t on, during which the map of raw values stays the same."""
+        if self._trees is not None:
+            return t + 1
         stop = self._front.run_from(block.offsets, t)
         return stop if (block.w[t:stop] > 0.0).all() else t + 1
 
@@ -431,19 +525,22 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     def _learn_mapped(self, block: Block, table: Any, rounds: np.ndarray) -> int:
         """Learn queries by the kernel, as far as it goes (`kernels.learn`)."""
-        served, hedge = _NONE if block.served is None else block.served, self._hedge()
+        served, blend = _NONE if block.served is None else block.served, self._hedge()
         keep = self._keep if len(block.w) == 1 and self._seconds == _IN_QUERIES else self._kept(block)
-        state = self._weights, self._sums, self._signs, self._places, self._gram, self._pending, self._curvatures, self._numbers
-        learner = _new(kernels.Learner, state)
+        learner = _new(kernels.Learner, (
+            self._weights, self._plain, self._marginals, self._sums, self._signs, self._places, self._gram, self._pending,
+            self._curvatures, self._numbers,
+        ))  # fmt: skip
         n, latest = len(block.w), self._at
         self._n_queries += n
         self._n_served += n if len(served) else 0
         if block.at is not None:
             self._at = max(float(block.at.max()), -np.inf if latest is None else latest)
-        learned: int = kernels.learn(
-            block.X, block.y, block.offsets, block.w, discounts(len(block.y)), self._config, table, learner, hedge, keep,
-            served, self._read_before(table), rounds,
+        given = (
+            block.X, block.y, block.offsets, block.w, discounts(len(block.y)), self._config, table, learner, blend, keep,
+            served, _NO_OTHERS, self._read_before(table), rounds,
         )  # fmt: skip
+        learned: int = kernels.learn(*given) if self._trees is None else self._learn_beside(self._trees, given)
         if abs(learned) < n:
             left = n - abs(learned)
             self._n_queries -= left
@@ -452,9 +549,67 @@ class AdditiveRanker(Hedged, CurvedRanker):
                 self._at = max([*block.at[: abs(learned)].tolist(), *([] if latest is None else [latest])], default=None)
         return learned
 
+    @property
+    def _bytes_of_queries(self) -> int:
+        return 0 if self._trees is None else self._trees.bytes_of_queries
 
-#: No scores were served.
-_NONE = np.empty(0)
+    def _head(self) -> Head | Layered:
+        alone, trees = super()._head(), self._trees
+        if trees is None or not trees.n_served or self._linear is not None:
+            return alone
+        # Features that another ranker has met may have no curves yet.
+        n, names = n_curves(self), self.feature_names
+        names = None if names is None else names[:n]
+        curved = Form(names, n, tuple(self._layers()), Linear(np.ones(n * (2 if self.relative else 1))))
+        grown = Form(names, n, (mapped_for_trees(self._mapped()),), form_of_leaves(*trees.served()))
+        return Blend((curved, grown), np.array([trees.factor, 1.0]))
+
+    def _split(self, block: Block, a: int, b: int) -> tuple[Sequence[Hashable], np.ndarray, bool] | None:
+        told, trees = super()._split(block, a, b), self._trees
+        if told is None or trees is None or not trees.n_served:
+            return told
+        names, values, _ = told
+        X = (block.X if self._reader.fits(self, block) else self._reader.align(self, block).X)[[a, b]]
+        shares = shares_of_leaves(*trees.served(), self._rows_of(X), self._columns_of_features())
+        return names, trees.factor * values + shares, not shares.any()
+
+    def _rows_of(self, X: np.ndarray) -> curves.CurveRows:
+        return self._score_rows(X, single(len(X)), room_for_rows(n_curves(self), len(X)))[1]
+
+    def _learn_beside(self, trees: GrowingTrees, given: tuple[Any, ...]) -> int:
+        """Learn a query with curves and trees."""
+        trees.make_room(len(given[1]), self.trees)
+        drawn, answers = self._curves(), _NO_ANSWERS if self._answers is None else self._answers
+        self._drawn = self._answers = None
+        learned: int = beside.learn(*given, drawn, answers, *trees.state(), trees.limits(self.trees))
+        return learned
+
+    def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
+        trees = self._trees
+        if trees is None or self._linear is not None:
+            return super()._score_queries(X, offsets)
+        if len(offsets) > 2:
+            if not trees.n_served:
+                return super()._score_queries(X, offsets)
+            pairs = itertools.pairwise(offsets.tolist())
+            return np.concatenate([self._score_queries(X[a:b], single(b - a)) for a, b in pairs])
+        scores, rows = self._score_rows(X, offsets, room_for_rows(n_curves(self), len(X)))
+        answers = np.empty((2, len(X)))
+        answers[0] = scores
+        if trees.n_served:
+            trees.add_to(rows, scores)
+        answers[1] = scores
+        self._answers = answers
+        return scores
+
+
+#: No scores were served, or answered; and no members have scores that were computed elsewhere.
+_NONE, _NO_ANSWERS, _NO_OTHERS = np.empty(0), np.empty((2, 0)), np.empty((0, 0))
+
+
+def _n_plain(ranker: Any, n: int) -> int:
+    """`n` if the ranker has plain members, else 0."""
+    return n if len(ranker._scales) > curves.N_MEMBERS else 0
 
 
 def _factors(half_life: Any) -> tuple[np.ndarray, tuple[float | None, ...]]:

@@ -3,29 +3,26 @@
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from online_rank import arguments
 from online_rank._kernels import curves
+from online_rank._kernels.drawn import draw_curves
 from online_rank.base import Ranker, share_lock
-from online_rank.base.asked import as_numbers
-from online_rank.base.columns import as_array
-from online_rank.base.form import Curves, Head, InQuery, Layer, Linear
+from online_rank.base.form import Curves, Head, InQuery, Layer, Layered, Linear
 from online_rank.base.lock import locked
+from online_rank.base.reader import Reader, as_array, as_numbers, own_names
 from online_rank.preprocessing import StreamQuantileMap
 from online_rank.query import Block, SparseRows, require_finite, single, with_features
 from online_rank.query.forms import as_floats
-from online_rank.query.levels import Levels, is_level, read_documents
+from online_rank.query.levels import Levels, is_level, read_block
 from online_rank.rankers.perceptron import PerceptronRanker
 
-__all__ = ["ALONE", "MEMBERS", "CurvedRanker", "as_read", "cells_of", "n_curves"]
+__all__ = ["CurvedRanker", "as_read", "cells_of", "n_curves", "room_for_rows"]
 
-#: The members, in the order of kernels.
-MEMBERS = ("last", "slow", "fast", "newton")
-ALONE = np.eye(len(MEMBERS))
 #: A first query is sparse if it has at least this many names, and its documents have less than this share of them.
 _MANY_NAMES, _FILLED = 50, 0.25
 #: The scores at which curves bend, and one that no rank reaches.
@@ -33,12 +30,76 @@ _BENDS, _FARTHEST = curves.FIRST + curves.STEP * np.arange(curves.POINTS), 40.0
 #: The most values of a query that is kept after it was scored.
 _MOST_READ = 1 << 16
 #: How many texts of each feature had blanks around them. It is not state: trimmed texts are what is learned.
-_TRIMMED: "weakref.WeakKeyDictionary[CurvedRanker, Counter[Hashable]]" = weakref.WeakKeyDictionary()
+_TRIMMED: "weakref.WeakKeyDictionary[Any, Counter[Hashable]]" = weakref.WeakKeyDictionary()
 
 
 def n_curves(ranker: Any) -> int:
     """How many features have curves: none where queries are sparse, or before the first is learned."""
     return int(ranker._front.n_features)
+
+
+def levels_of(ranker: Any) -> Levels:
+    """The levels of all categories that a ranker has met."""
+    known: Levels | None = ranker._known_levels
+    columns = ranker._columns
+    names = () if columns is None else columns._names or columns.names
+    # Names are another tuple once they changed, also where a query that is refused had brought some.
+    if known is None or known.names is not names:
+        known = ranker._known_levels = Levels(names, ranker.max_levels)
+    return known
+
+
+def _missing_everywhere(ranker: Any, m: int, _dtype: Any) -> np.ndarray:
+    """The columns of documents that have none of the features: their values are missing, and their levels 0."""
+    blank = np.full((m, ranker._n_features), np.nan)
+    blank[:, levels_of(ranker).columns] = 0.0
+    return blank
+
+
+def _note_trimmed(ranker: Any, trimmed: Counter[Hashable]) -> None:
+    """Count categories with blanks around them, and warn once."""
+    if ranker not in _TRIMMED:
+        _TRIMMED[ranker] = Counter()
+        name, n = trimmed.most_common(1)[0]
+        warnings.warn(
+            f"{type(ranker).__name__}: blanks around categories are trimmed, here of {name!r} in {n} documents, and counted "
+            "(attribute n_trimmed)",
+            stacklevel=2,
+        )
+    _TRIMMED[ranker].update(trimmed)
+
+
+class CurveReader(Reader):
+    """Reads raw features, missing values and categories; or rows, for the ranker inside that learns a sparse stream."""
+
+    def __init__(self) -> None:
+        # A feature that a document lacks is missing, not 0.
+        super().__init__(makes_rows=False, blank=_missing_everywhere)
+
+    def fits(self, step: Any, block: Block) -> bool:
+        """As for every reader; of a ranker with a linear one inside, whether the features are the columns of that one."""
+        if step._linear is not None:
+            return bool(step._linear._reader.fits(step._linear, block))
+        return type(block.X) is np.ndarray and super().fits(step, block)
+
+    def align(self, step: Any, block: Block, grow: bool = False) -> Block:
+        """As for every reader; the first query that is learned decides whether there are curves."""
+        if grow and step._linear is None and not len(step._weights) and _is_sparse(block):
+            step._begin_linear()
+        if (linear := step._linear) is not None:
+            block = linear._reader.align(linear, as_numbers(block) if type(block.X) is list else block, grow)
+            step._columns, step._n_features = linear._columns, linear._n_features
+            return block
+        if type(block.X) is list:
+            trimmed: Counter[Hashable] = Counter()
+            block = read_block(block, levels_of(step), trimmed)
+            if trimmed:
+                _note_trimmed(step, trimmed)
+        elif block.names is not None:
+            levels_of(step).require_numbers(block.names)
+        if isinstance(block.X, SparseRows):
+            block = with_features(block, as_array(block.X, step), block.names)
+        return super().align(step, block, grow)
 
 
 class CurvedRanker(Ranker):
@@ -48,88 +109,42 @@ class CurvedRanker(Ranker):
     query is learned by a `PerceptronRanker`.
     """
 
-    __slots__ = ("_drawn", "_known_levels", "_read")
+    __slots__ = ("_answers", "_drawn", "_known_levels", "_read")
 
-    # A feature that a document lacks is missing, not 0.
-    _makes_rows = False
+    _reader = CurveReader()
 
     _drawn: np.ndarray | None
     #: The query that was scored last and the map that it was read by: often it is learned next, without being read again.
     _read: tuple[curves.Read, Any] | None
+    #: The scores of that query by the curves, and as it was answered, (2, m).
+    _answers: np.ndarray | None
     _known_levels: Levels | None
     _front: StreamQuantileMap
     _linear: PerceptronRanker | None
     _sums: np.ndarray
     _weights: np.ndarray
+    _plain: np.ndarray
     _places: np.ndarray
     _numbers: np.ndarray
     measure: str
     signs: Mapping[Any, int] | None
     relative: bool
     max_levels: int
+    #: The served weights of the members over their scales, then the shares of the candidates.
+    _choice: Callable[[], np.ndarray]
+    #: The scale of each member, (K,), and their names.
+    _sigmas: Callable[[], np.ndarray]
+    members: Any
 
     def __new__(cls, *arguments: Any, **named: Any) -> Self:
         """Make the ranker."""
         self = super().__new__(cls, *arguments, **named)
-        self._drawn = self._known_levels = self._read = None
+        self._answers = self._drawn = self._known_levels = self._read = None
         return self
 
-    def _choice(self) -> np.ndarray:
-        """The served weights of the members over their scales, then the shares of the candidates."""
-        raise NotImplementedError
-
-    def _scales(self) -> np.ndarray:
-        """The scale of each member, (4,)."""
-        raise NotImplementedError
-
-    @property
-    @locked
-    def has_curves(self) -> bool:
-        """Whether it has curves: not if its first query was sparse."""
-        return self._linear is None
-
-    def _levels(self) -> Levels:
-        """The levels of all categories that it has met."""
-        if self._known_levels is None or self._known_levels.n_features != self._n_features:
-            self._known_levels = Levels(() if self._columns is None else self._columns.names, self.max_levels)
-        return self._known_levels
-
-    def _begin_linear(self) -> None:
-        """Learn sparse rows from here on."""
-        self._linear = PerceptronRanker(self.measure, signs=self.signs)
-        self._linear._meet_features_of([self])
-        share_lock(self)
-
-    def _cells(self, n_documents: int, n_features: int) -> int:
-        # Documents are read as an array; a first query that is sparse is not.
-        return n_documents * n_features if n_curves(self) else 0
-
-    def _fits(self, block: Block) -> bool:
-        if self._linear is not None:
-            return self._linear._fits(block)
-        return type(block.X) is np.ndarray and super()._fits(block)
-
-    def _align(self, block: Block, grow: bool = False) -> Block:
-        if grow and self._linear is None and not len(self._weights) and _is_sparse(block):
-            self._begin_linear()
-        if self._linear is not None:
-            block = self._linear._align(as_numbers(block) if type(block.X) is list else block, grow)
-            self._columns, self._n_features = self._linear._columns, self._linear._n_features
-            return block
-        if type(block.X) is list:
-            trimmed: Counter[Hashable] = Counter()
-            X, names = read_documents(block.X, block.ids, self._levels(), trimmed)
-            block = with_features(block, X, names)
-            if trimmed:
-                self._note_trimmed(trimmed)
-        elif block.names is not None:
-            self._levels().require_numbers(block.names)
-        if isinstance(block.X, SparseRows):
-            block = with_features(block, as_array(block.X, self), block.names)
-        return super()._align(block, grow)
-
     def _split_unknown(self, names: Sequence[Hashable]) -> tuple[list[Hashable], int]:
-        levels = self._levels()
+        """The features among unknown names of columns, and how many of the names are levels of known categories."""
+        levels = levels_of(self)
         own = [name for name in names if not (is_level(name) and levels.kind_of(name[0]))]  # type: ignore[index]
         features = [name[0] if is_level(name) else name for name in own]  # type: ignore[index]
         return [*dict.fromkeys(features)], len(names) - len(own)
@@ -139,24 +154,21 @@ class CurvedRanker(Ranker):
         """How many categories lost the blanks around them since the model was made or loaded, in what it ranked and learned."""
         return sum(_TRIMMED.get(self, Counter()).values())
 
-    def _note_trimmed(self, trimmed: Counter[Hashable]) -> None:
-        """Count categories with blanks around them, and warn once."""
-        if self not in _TRIMMED:
-            _TRIMMED[self] = Counter()
-            name, n = trimmed.most_common(1)[0]
-            warnings.warn(
-                f"{type(self).__name__}: blanks around categories are trimmed, here of {name!r} in {n} documents, and counted "
-                "(attribute n_trimmed)",
-                stacklevel=2,
-            )
-        _TRIMMED[self].update(trimmed)
+    @property
+    @locked
+    def has_curves(self) -> bool:
+        """Whether it has curves: not if its first query was sparse."""
+        return self._linear is None
 
-    def _placed(self, X: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        known = np.flatnonzero(columns >= 0)
-        placed = np.full((len(X), self._n_features), np.nan)
-        placed[:, self._levels().columns] = 0.0
-        placed[:, columns[known]] = X[:, known]
-        return placed
+    def _begin_linear(self) -> None:
+        """Learn sparse rows from here on."""
+        self._linear = PerceptronRanker(self.measure, signs=self.signs)
+        self._linear._reader.meet_features_of(self._linear, [self])
+        share_lock(self)
+
+    def _cells(self, n_documents: int, n_features: int) -> int:
+        # Documents are read as an array; a first query that is sparse is not.
+        return n_documents * n_features if n_curves(self) else 0
 
     def _require_values(self, block: Block) -> None:
         """Raise ValueError that names the first document and feature that is infinite; NaN is a missing value."""
@@ -164,8 +176,7 @@ class CurvedRanker(Ranker):
             self._linear._require_values(as_numbers(block) if type(block.X) is list else block)
             return
         if type(block.X) is list:
-            X, names = read_documents(block.X, block.ids, self._levels())
-            block = with_features(block, X, names)
+            block = read_block(block, levels_of(self))
         if isinstance(block.X, SparseRows):
             require_finite(block)
             return
@@ -174,26 +185,30 @@ class CurvedRanker(Ranker):
     def _curves(self) -> np.ndarray:
         """The served curves, (d, 2, 2, N_CELLS)."""
         if self._drawn is None:
-            self._drawn = self._drawn_by(self._choice()[: len(MEMBERS)])
+            self._drawn = self._drawn_by(self._choice())
         return self._drawn
 
     def _drawn_by(self, weights: np.ndarray) -> np.ndarray:
-        """The curves of the members by their weights (4,), (d, 2, 2, N_CELLS)."""
+        """The curves of the members by their weights (K,), which others may follow, (d, 2, 2, N_CELLS)."""
         drawn = np.empty((len(self._weights), 2, 2, curves.N_CELLS))
-        curves.draw_curves(weights, self._weights, self._sums, drawn)
+        draw_curves(weights, self._weights, self._plain, self._sums, drawn)
         return drawn
+
+    def _drawn_alone(self, member: str) -> np.ndarray:
+        """The curves of one member, over its scale, (d, 2, 2, N_CELLS)."""
+        k = self.members.index(member)
+        return self._drawn_by(np.eye(len(self.members))[k] / self._sigmas())
 
     def _score(self, X: Any) -> np.ndarray:
         return self._score_queries(X, single(X.shape[0]))
 
-    def _head(self) -> Head:
+    def _head(self) -> Head | Layered:
         if self._linear is not None:
             return self._linear._head()
-        return Linear(np.ones(n_curves(self) * (2 if self.relative else 1)))
+        return Layered(tuple(self._layers()), Linear(np.ones(n_curves(self) * (2 if self.relative else 1))))
 
-    def _own_layers(self) -> Sequence[Layer]:
-        if self._linear is not None:
-            return ()
+    def _layers(self) -> Sequence[Layer]:
+        """The layers between features and the columns that are added up."""
         n, mapped, drawn, made = n_curves(self), self._mapped(), self._curves(), []
         for (values, scores), curve in zip(mapped.knots, drawn[:, 0], strict=True):
             bent, g = _bent(values, scores)
@@ -220,16 +235,21 @@ class CurvedRanker(Ranker):
     def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
         if self._linear is not None:
             return self._linear._score_queries(X, offsets)
+        return self._score_rows(X, offsets, _NO_ROWS)[0]
+
+    def _score_rows(self, X: np.ndarray, offsets: np.ndarray, rows: curves.CurveRows) -> tuple[np.ndarray, curves.CurveRows]:
+        """The scores of queries by the curves, and the rows of a single query, if it is kept or `rows` have room for it."""
         scores, table = np.empty(len(X)), self._front.table
         # Features that another ranker has met may have no curves yet.
         X = as_read(X[:, : len(table.counts)])
         keeps = len(offsets) == 2 and X.size <= _MOST_READ
-        rows = _room_for_rows(X.shape[1], len(X)) if keeps else _NO_ROWS
+        if keeps:
+            rows = room_for_rows(X.shape[1], len(X))
         curves.score(X, offsets, table, self.relative, self._curves(), scores, rows)
         if keeps and len(X) and scores[0] == scores[0]:  # Not NaN, which an infinite value gives.
             # By the class it would take three times as long.
             self._read = tuple.__new__(curves.Read, (X.copy(), rows)), table
-        return scores
+        return scores, rows
 
     def _read_before(self, table: Any) -> curves.Read:
         """The query that was scored last, if this is the map that it was read by."""
@@ -244,7 +264,7 @@ class CurvedRanker(Ranker):
         feature
             Its name; of an array its number, "1", "2", ..., as a text.
         member
-            One of `MEMBERS`, alone and over its scale; None for what is served.
+            One of `members`, alone and over its scale; None for what is served.
 
         Returns
         -------
@@ -258,16 +278,16 @@ class CurvedRanker(Ranker):
         ValueError
             There is no such member.
         """
-        arguments.choice("member", member, MEMBERS, optional=True)
+        arguments.choice("member", member, self.members, optional=True)
         j = self._place_of(feature)
-        drawn = self._curves() if member is None else self._drawn_by(ALONE[MEMBERS.index(member)] / self._scales())
+        drawn = self._curves() if member is None else self._drawn_alone(member)
         values, g = self._bends(j)
         own, ranked = (_on_cells(curve, g) for curve in drawn[j])
         return values, own, ranked
 
     def _place_of(self, feature: Hashable) -> int:
         """The number of the curve of a feature. Raises KeyError if it has none."""
-        names = self._own_names()[: n_curves(self)]
+        names = own_names(self)[: n_curves(self)]
         if feature not in names:
             raise KeyError(f"there is no curve of {feature!r}")
         return names.index(feature)
@@ -280,7 +300,7 @@ class CurvedRanker(Ranker):
     def _columns_of_features(self) -> dict[Hashable, list[int]]:
         """The columns of each feature: one, or one for each level of a category."""
         found: dict[Hashable, list[int]] = {}
-        for j, name in enumerate(self._own_names()[: n_curves(self)]):
+        for j, name in enumerate(own_names(self)[: n_curves(self)]):
             found.setdefault(name[0] if is_level(name) else name, []).append(j)  # type: ignore[index]
         return found
 
@@ -294,7 +314,7 @@ class CurvedRanker(Ranker):
         if self._linear is not None:
             return None
         self._score_all(block)  # Raises for bad values.
-        X = (block.X if self._fits(block) else self._align(block).X)[:, : n_curves(self)]
+        X = (block.X if self._reader.fits(self, block) else self._reader.align(self, block).X)[:, : n_curves(self)]
         added = np.zeros(X.T.shape)
         if X.size:
             curves.contributions(as_read(X), self._front.table, self.relative, self._curves(), added)
@@ -321,13 +341,14 @@ def _is_sparse(block: Block) -> bool:
     return n_names >= _MANY_NAMES and filled < _FILLED * block.n_documents * n_names
 
 
-def _room_for_rows(d: int, m: int) -> curves.CurveRows:
+def room_for_rows(d: int, m: int) -> curves.CurveRows:
+    """Rows of a query of m documents and d features, to be filled."""
     return curves.CurveRows(
         np.empty((d, m), np.float32), np.empty((d, m), np.uint8), np.empty((d, m), np.float32), np.empty((d, m), np.uint8)
     )
 
 
-_NO_ROWS = _room_for_rows(0, 0)
+_NO_ROWS = room_for_rows(0, 0)
 _NOT_READ = curves.Read(np.empty((0, 0)), _NO_ROWS)
 
 

@@ -106,7 +106,8 @@ class InputWatch:
         self.n_queries = self.n_with_unknown = self.n_with_missing = 0
         self._documents = documents
         self._clock = clock
-        self._looked_at = -math.inf
+        #: From when on the next query is to be looked at, by the clock.
+        self.looks_from = -math.inf
         #: None for too many to know them.
         self._known: set[str] | None = set()
         #: What the model needs, the most important first.
@@ -138,16 +139,9 @@ class InputWatch:
         """Whether the reference is complete."""
         return bool(self._edges)
 
-    def is_due(self) -> bool:
-        """Whether the next query is to be looked at."""
-        now = self._clock()
-        if now - self._looked_at < _SECONDS_BETWEEN:
-            return False
-        self._looked_at = now
-        return True
-
     def look(self, documents: Mapping[str, dict[str, Any]]) -> bool:
         """Look at some documents of a query. Returns whether the reference has just become complete."""
+        self.looks_from = self._clock() + _SECONDS_BETWEEN
         names = [*documents][:: max(1, len(documents) // _DOCUMENTS)][:_DOCUMENTS]
         chosen = [documents[name] for name in names]
         if not chosen:

@@ -96,7 +96,8 @@ def test_wrappers_pass_sparse_queries(make):
 
 @pytest.mark.parametrize("measure_served", [False, True])
 def test_a_tracker_certifies_it_by_its_own_account(measure_served):
-    tracker, alone = LossTracker(AdditiveRanker(), measure_served=measure_served), AdditiveRanker()
+    tracker = LossTracker(AdditiveRanker(trees=0), measure_served=measure_served)
+    alone = AdditiveRanker(trees=0)
     for X, y in queries(60):
         for model in (tracker, alone):
             model.learn_one(X, y)
@@ -183,7 +184,7 @@ def test_levels_of_a_refused_query_are_forgotten():
         model.learn_one({"d0": {"brand": "never"}, "d1": {"brand": "a"}}, {"d0": -1, "d1": 0})
     model.learn_one(pd.DataFrame({"price": [1.0, 2.0], "length": [3.0, np.nan]}), [0, 1])
     model.learn_one(pd.DataFrame({"price": [1.0, 2.0]}), [0, 1])
-    assert model._placed(np.ones((1, 1)), np.array([0]))[0, -1] != 0.0
+    assert model._reader.placed(model, np.ones((1, 1)), np.array([0]))[0, -1] != 0.0
 
 
 def test_requests_name_bad_values_and_learn_nothing():
@@ -387,7 +388,7 @@ def test_explanations_have_one_part_for_each_raw_feature():
 
 
 def test_its_size_is_bounded():
-    model = AdditiveRanker(max_levels=20)
+    model = AdditiveRanker(max_levels=20, trees=0)
     rng, sizes = np.random.default_rng(0), []
     for t in range(90):
         x = [{"brand": f"b{t}-{i}", "price": float(rng.normal())} for i in range(6)]

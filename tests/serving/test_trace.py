@@ -10,7 +10,7 @@ import pytest
 
 from online_rank import PerceptronRanker
 from online_rank.serving import Models, RankingApp, RankingService
-from online_rank.serving.trace import Trace, add_trace
+from online_rank.serving.trace import CURRENT, Trace, add_trace
 from tests.serving.asking import asked
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -94,10 +94,12 @@ def test_a_failure_of_the_server_is_found_in_its_log(caplog, monkeypatch):
 
 def test_no_request_is_answered_after_its_end():
     async def main():
-        with Trace({b"x-request-id": b"r-1"}):
-            assert Trace.current().request_id == "r-1"
-            task = asyncio.create_task(asyncio.sleep(0.01, result=None))
-            after = asyncio.create_task(later())
+        trace = Trace({b"x-request-id": b"r-1"})
+        CURRENT.set(trace)
+        assert Trace.current().request_id == "r-1"
+        task = asyncio.create_task(asyncio.sleep(0.01, result=None))
+        after = asyncio.create_task(later())
+        trace.is_answered = True
         await task
         assert Trace.current() is None
         assert await after is None
@@ -114,7 +116,8 @@ def test_requests_are_logged_at_the_level_debug_without_what_they_contain(level)
     code = f"""
 import sys
 from online_rank.cli.logs import log_to_stderr
-log_to_stderr("json", {level!r})
+from online_rank.serving.trace import add_trace
+log_to_stderr("json", {level!r}, of_request=add_trace)
 from tests.serving.test_trace import answers, PARENT
 answers(
     (b'{{"id": "secret id", "docs": {{"secret document": {{"x": 1}}}}}}', {{"X-Request-Id": "r-1", "traceparent": PARENT}}),

@@ -49,7 +49,6 @@ NOT_SAVED = {
     "PairwiseRanker": "it holds any river classifier",
     "PointwiseRanker": "it holds any river classifier or regressor",
     "QueryFunction": "it holds any Python function",
-    "Leaving": "a base class",
     "QueryStep": "a base class",
     "Ranker": "a base class",
     "RankingMetric": "a base class",
@@ -129,6 +128,11 @@ def gathering():
     return made
 
 
+def growing_trees():
+    model = teach(online_rank.AdditiveRanker(trees=50))
+    return model._trees
+
+
 def trace():
     from online_rank.evaluate import progressive
 
@@ -148,7 +152,7 @@ MADE = {
         lambda: teach(online_rank.DeclaredFeatures(["f0", "f1", "f2"])),
         lambda: teach(online_rank.DeclaredFeatures(["f0", "f1", "f2"]), named=True),
     ],
-    "FixedRanker": [lambda: FixedRanker({"clicks": 1.0}), lambda: FixedRanker((1.0, 2.0), "ap")],
+    "FixedRanker": [lambda: FixedRanker({"clicks": 1.0}), lambda: FixedRanker((1.0, 2.0), measure="ap")],
     "DCG": [lambda: measured("dcg@5")],
     "ERR": [lambda: measured("err@5")],
     "HitRate": [lambda: measured("hit_rate@3")],
@@ -174,6 +178,7 @@ MADE = {
     "DependentUser": [lambda: user("dependent")],
     "FairPairs": [online_rank.FairPairs],
     "Greedy": [online_rank.Greedy],
+    "GrowingTrees": [growing_trees],
     "OffPolicyValue": [lambda: judged_from_a_log(OffPolicyValue((0.75, 0.25)), ["c", "a", "b"])],
     "PlackettLuce": [online_rank.PlackettLuce],
     "PositionBias": [position_bias],
