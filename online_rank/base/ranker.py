@@ -9,7 +9,7 @@ import numpy as np
 
 from online_rank._kernels.arrays import all_finite
 from online_rank.arguments import integer
-from online_rank.base import calls, leaving
+from online_rank.base import calls, leaving, unknown
 from online_rank.base import reader as columns
 from online_rank.base.anatomy import learned_measure
 from online_rank.base.form import Head, Layered
@@ -102,6 +102,7 @@ class Ranker(QueryStep):
 
     n_features, feature_names = columns.n_features, columns.feature_names
     n_left_features, n_ignored_features = leaving.n_left_features, leaving.n_ignored_features
+    n_unknown = property(unknown.n_unknown)
 
     #: Most features that the state may have; it can be set. Beyond this number the least recently used leave for new names, if
     #: they can (`_lets_leave`); otherwise new names are ignored. Either warns once. An array with more columns is an error.

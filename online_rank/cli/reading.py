@@ -103,6 +103,16 @@ class Reading(NamedTuple):
         return queries
 
 
+def warn_of_unknown(model: Any) -> None:
+    """Warn of categories that the files have, and the model has not learned: each query counts its own."""
+    from online_rank.base import steps_of
+
+    if n := max((step.n_unknown.levels for step in steps_of(model) if hasattr(step, "n_unknown")), default=0):
+        warnings.warn(
+            f"{n:,} times a query has a category that the model has not learned, which counts for nothing", stacklevel=2
+        )
+
+
 #: The options of commands that learn nothing.
 ToMeasure = Annotated[Reading, Reading._fields[:5]]
 ToRank = Annotated[Reading, Reading._fields[:4]]

@@ -14,7 +14,7 @@ from online_rank.feedback import Clicks, Impression
 from online_rank.feedback.exploring import FEW, HELD_BACK
 from online_rank.query import ONE, Block, single
 from online_rank.stream.plan import Options, options_of
-from online_rank.stream.reader import Lists, context_of
+from online_rank.stream.reader import Lists, context_of, documents_of
 from online_rank.stream.rows import Rows
 from online_rank.stream.source import ReadError, ReadWarning
 from online_rank.stream.ubi import SESSION, TEXT, TIME, USER, UbiLog, is_ubi
@@ -92,7 +92,11 @@ class ClickedLists(Lists, Iterator[tuple[Block, Clicks]]):
         ids = tuple(docids[i] for i in by_id)
         at = rows.times[:1] if self._options.timed and rows.times is not None else None
         context = context_of(rows, self.plan)
-        x = Block(X[by_id], None, single(len(ids)), ONE, ids=ids, names=rows.names, context=context, at=at)
+        features: dict[str, Any] = {"X": X[by_id], "names": rows.names}
+        if self.plan.categories:
+            documents = documents_of(rows._replace(X=X), self.plan)
+            features = {"X": [documents[i] for i in by_id], "form": dict}
+        x = Block(**features, y=None, offsets=single(len(ids)), w=ONE, ids=ids, context=context, at=at)
         propensity = self.plan.of("propensity")
         chances = None if propensity is None else tuple(more[propensity][i] for i in shown)
         try:

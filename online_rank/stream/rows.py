@@ -1,6 +1,7 @@
 """Rows of any source, on their way to queries."""
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import accumulate, chain
 from typing import Any, NamedTuple
@@ -84,9 +85,36 @@ class Rows(NamedTuple):
         )
 
 
-def rows_of(table: Table, batch: Batch, plan: Plan, options: Options) -> Rows:
-    """The rows of a batch of a table, by the roles of its columns."""
-    faults, n, numbers = Faults(), len(batch.rows), [name for name in plan.features if plan.kinds[name] != "text"]
+class Trimmed:
+    """Categories that lost the blanks around them: how many of each column, and the first of all."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._first = ""
+
+    def trim(self, values: Any, column: str, where: Callable[[int], str]) -> Any:
+        """Texts of Arrow (n,) without the blanks around them."""
+        compute = arrow("pyarrow.compute")
+        trimmed = compute.utf8_trim_whitespace(values)
+        changed = compute.fill_null(compute.not_equal(trimmed, values), False)
+        if n := changed.true_count:
+            row = changed.index(True).as_py()
+            self._first = self._first or f"the first is {values[row].as_py()!r:.60} ({where(row)})"
+            self.counts[column] += n
+        return trimmed
+
+    @property
+    def in_words(self) -> str:
+        """What was trimmed; empty for nothing."""
+        if not self.counts:
+            return ""
+        of = ", ".join(f"{n:,} in column {column!r}" for column, n in self.counts.items())
+        return f"blanks around categories were trimmed: {of}; {self._first}"
+
+
+def rows_of(table: Table, batch: Batch, plan: Plan, options: Options, trimmed: Trimmed) -> Rows:
+    """The rows of a batch of a table, by the roles of its columns; `trimmed` counts."""
+    faults, n, numbers = Faults(), len(batch.rows), [name for name in plan.features if name not in plan.categories]
     X = np.empty((n, len(numbers)))
     for j, name in enumerate(numbers):
         X[:, j] = numbers_of(table.column(batch.rows, name), plan.kinds[name], faults, name)
@@ -123,16 +151,20 @@ def rows_of(table: Table, batch: Batch, plan: Plan, options: Options) -> Rows:
         faults,
         tuple(numbers),
         None if time is None else times_of(table.column(batch.rows, time), plan.time_format(time), faults, time),
-        {column.name: _listed(table, batch, column, faults) for column in plan.columns if _is_listed(column)},
+        {
+            column.name: _listed(table, batch, column, faults, None if column.name in options.untrimmed else trimmed)
+            for column in plan.columns
+            if _is_listed(column, plan)
+        },
     )
 
 
-def _is_listed(column: Column) -> bool:
+def _is_listed(column: Column, plan: Plan) -> bool:
     """Whether a column is kept as a list of values."""
-    return column.role in ("context", "position", "click", "propensity") or (column.role == "feature" and column.type == "text")
+    return column.role in ("context", "position", "click", "propensity") or column.name in plan.categories
 
 
-def _listed(table: Table, batch: Batch, column: Column, faults: Faults) -> list[Any]:
+def _listed(table: Table, batch: Batch, column: Column, faults: Faults, trimmed: Trimmed | None) -> list[Any]:
     """The values of such a column: numbers, texts, or what the context takes; NaN or None where missing."""
     values = table.column(batch.rows, column.name, as_id=column.type == "text")
     if column.role in ("position", "propensity") or (column.role == "click" and column.type != "text"):
@@ -140,6 +172,8 @@ def _listed(table: Table, batch: Batch, column: Column, faults: Faults) -> list[
     if is_text(values) and column.type in ("number", "boolean"):
         found = numbers_of(values, column.type, faults, column.name).tolist()
         return [None if x != x else bool(x) if column.type == "boolean" else x for x in found]
+    if column.role == "feature" and trimmed is not None and is_text(plain(values)):
+        values = trimmed.trim(plain(values), column.name, batch.where)
     return [None if x != x or x == "" else x for x in plain(values).to_pylist()]
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from online_rank.query.names import in_nfc
 from online_rank.stream.source import UTF8, FileRange, ReadError, Text, lines_of, name_of
-from online_rank.stream.values import MIXED, are_dates, arrow, kind_of, kind_of_text, plain
+from online_rank.stream.values import MIXED, arrow, kind_of, kind_of_text, kind_of_words, plain
 
 #: The longest value with line breaks, in bytes.
 _LONGEST_VALUE = 1 << 24
@@ -231,9 +231,9 @@ class Table:
 
 
 def _kind_of(values: Any) -> str:
-    """The kind of a column of a frame or of JSON: texts that are all dates are times."""
+    """The kind of a column of a frame or of JSON: texts that are all dates are times, true and false are booleans."""
     kind = kind_of(values)
-    return "time" if kind == "text" and are_dates(plain(values)) else kind
+    return kind_of_words(plain(values)) if kind == "text" else kind
 
 
 def _in_nfc(rows: Any) -> Any:
