@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from online_rank import read
 from online_rank.query import SparseRows
-from online_rank.stream import ReadError, source
+from online_rank.stream import ReadError, letor, source
 from online_rank.stream.source import _OTHERS
+from tests.fuzz.targets import letor_blocks
 from tests.reference import letor as reference
 
 # Long numbers overflow the mantissa, harmlessly; only without compilation (NUMBA_DISABLE_JIT=1) does that raise a warning.
@@ -241,3 +242,27 @@ def test_long_numbers(tokens):
             values(tokens)
     else:
         assert_nearest(tokens)
+
+
+# Blocks
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.binary(min_size=8, max_size=120))
+def test_blocks_of_any_sizes_are_read_as_line_by_line(data):
+    letor_blocks(data)
+
+
+@pytest.mark.parametrize("given", [None, 136])
+def test_long_lines_and_many_shorter_ones_after_them(monkeypatch, given):
+    """The arrays that the kernel fills were kept from the long lines, and were too short for the tokens of many lines."""
+    monkeypatch.setattr(source, "_CHUNK", 1 << 15)
+    monkeypatch.setattr(letor, "LOOK_AHEAD", 1 << 18)
+    long = "".join(f"{i % 3} qid:{i // 9}" + "".join(f" {j}:{(i + j) / 8}" for j in range(1, 137)) + "\n" for i in range(300))
+    short = "".join(f"{i % 3} qid:s{i // 9} 1:{i}\n" for i in range(20_000))
+    found = read(io.StringIO(long + short), n_features=given).all()
+    assert found.X.shape == (20_300, 136)
+    assert found.X[:300].tolist() == [[(i + j) / 8 for j in range(1, 137)] for i in range(300)]
+    assert found.X[300:, 0].tolist() == [*map(float, range(20_000))]
+    assert not found.X[300:, 1:].any()
+    assert found.y.tolist() == [i % 3 for i in [*range(300), *range(20_000)]]
