@@ -45,14 +45,22 @@ def _range(values: Any, kind: str) -> tuple[int, Any, Any]:
         numbers = values if isinstance(values, np.ndarray) else numbers_of(values, kind, Faults(), "")
         there = numbers[np.isfinite(numbers)]
         return int(np.isnan(numbers).sum()), *((float(there.min()), float(there.max())) if len(there) else (None, None))
-    compute, values = arrow("pyarrow.compute"), plain(values)
-    if is_text(values):
-        values = compute.if_else(compute.equal(values, ""), None, values)
+    compute, n_missing = arrow("pyarrow.compute"), values.null_count
+    if arrow("pyarrow.types").is_dictionary(values.type):
+        # Rows may share long texts.
+        values, counts = values.dictionary, compute.value_counts(values.indices.drop_null())
+        found, of = values.take(counts.field(0)), counts.field(1)
+    else:
+        found, of = plain(values), None
+    if is_text(found := plain(found)):
+        empty = compute.equal(found, "")
+        n_missing += compute.sum(empty if of is None else of.filter(empty)).as_py() or 0
+        found = compute.if_else(empty, None, found)
     try:
-        ends = compute.min_max(values).as_py().values()
+        ends = compute.min_max(found).as_py().values()
     except (arrow().ArrowNotImplementedError, TypeError):  # lists, bytes, ...
         ends = None, None
-    return values.null_count, *(None if end is None else str(end) for end in ends)
+    return n_missing, *(None if end is None else str(end) for end in ends)
 
 
 def show_runs(runs: Sequence[str], judgements: str | None = None) -> None:

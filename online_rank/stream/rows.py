@@ -9,9 +9,11 @@ import numpy as np
 
 from online_rank.query import SparseRows
 from online_rank.query.sparse import as_rows
+from online_rank.stream.bounded import note_long_texts, shared
 from online_rank.stream.plan import Column, Options, Plan
 from online_rank.stream.tables import Batch, Table
-from online_rank.stream.values import Faults, arrow, grades_of, ids_of, is_text, numbers_of, plain, times_of
+from online_rank.stream.values import Faults, arrow, grades_of, ids_of, is_text, numbers_of, times_of
+from online_rank.stream.wide import numbers_in
 
 
 class Rows(NamedTuple):
@@ -87,9 +89,9 @@ class Rows(NamedTuple):
 def rows_of(table: Table, batch: Batch, plan: Plan, options: Options) -> Rows:
     """The rows of a batch of a table, by the roles of its columns."""
     faults, n, numbers = Faults(), len(batch.rows), [name for name in plan.features if plan.kinds[name] != "text"]
-    X = np.empty((n, len(numbers)))
-    for j, name in enumerate(numbers):
-        X[:, j] = numbers_of(table.column(batch.rows, name), plan.kinds[name], faults, name)
+    kinds = (plan.kinds[name] for name in numbers)
+    given = list(zip(numbers, kinds, table.columns(batch.rows, numbers), strict=True))
+    X = numbers_in(given, faults, table.is_text) if given else np.empty((n, 0))
     bad = ~np.isfinite(X) if options.missing == "error" else np.isinf(X)
 
     def what(i: int) -> str:
@@ -105,12 +107,11 @@ def rows_of(table: Table, batch: Batch, plan: Plan, options: Options) -> Rows:
         y = grades_of(table.column(batch.rows, grade), options.negative, faults, grade)
     qids: Any = arrow().array([""] * n)
     if query is not None:
-        qids = ids_of(table.column(batch.rows, query, as_id=True), "query", faults, batch.rows.schema.field(query))
+        qids = _ids(table, batch, query, "query", faults)
         faults.note(arrow("pyarrow.compute").equal(qids, "").to_numpy(False), lambda i: f"{query!r}, the query, is missing")
     docids = []
     if document is not None:
-        field = batch.rows.schema.field(document)
-        docids = ids_of(table.column(batch.rows, document, as_id=True), "document", faults, field).to_pylist()
+        docids = _ids(table, batch, document, "document", faults).to_pylist()
     changed = arrow("pyarrow.compute").not_equal(qids[1:], qids[:-1]).to_numpy(zero_copy_only=False)
     starts = [0, *(np.flatnonzero(changed) + 1).tolist()] if n else []
     return Rows(
@@ -127,6 +128,13 @@ def rows_of(table: Table, batch: Batch, plan: Plan, options: Options) -> Rows:
     )
 
 
+def _ids(table: Table, batch: Batch, column: str, role: str, faults: Faults) -> Any:
+    """A column of ids as an array of text."""
+    values = table.column(batch.rows, column, as_id=True)
+    note_long_texts(values, faults, column)
+    return ids_of(values, role, faults, batch.rows.schema.field(column))
+
+
 def _is_listed(column: Column) -> bool:
     """Whether a column is kept as a list of values."""
     return column.role in ("context", "position", "click", "propensity") or (column.role == "feature" and column.type == "text")
@@ -140,7 +148,8 @@ def _listed(table: Table, batch: Batch, column: Column, faults: Faults) -> list[
     if is_text(values) and column.type in ("number", "boolean"):
         found = numbers_of(values, column.type, faults, column.name).tolist()
         return [None if x != x else bool(x) if column.type == "boolean" else x for x in found]
-    return [None if x != x or x == "" else x for x in plain(values).to_pylist()]
+    note_long_texts(values, faults, column.name)
+    return [None if x != x or x == "" else x for x in shared(values)]
 
 
 def joined(parts: Sequence[Rows]) -> Rows:

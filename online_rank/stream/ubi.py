@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from online_rank.stream.objects import objects_of
 from online_rank.stream.source import ReadError, Text, format_of, is_stdin, name_of, path_of
-from online_rank.stream.tables import Batch, Table, json_of, of_dicts
+from online_rank.stream.tables import Batch, Table, of_dicts
 from online_rank.stream.values import Faults, numbers_of
 
 #: The columns of times, of texts, of sessions and of users.
@@ -182,7 +183,7 @@ class _Joined:
         self._say(len(lists), returned, from_zero)
         every = [row for _, rows in sorted(lists, key=lambda one: one[0]) for row in rows]
         row_places += [there for _, there in every]
-        return of_dicts([row for row, _ in every])
+        return of_dicts([row for row, _ in every], self._log.name)
 
     def _say(self, n: int, returned: int, from_zero: set[str]) -> None:
         say = self._log.lines.append
@@ -204,12 +205,11 @@ def _records(source: Any) -> Iterator[tuple[dict[str, Any], str]]:
         fmt = format_of(source, text.head)
     try:
         if text is not None and fmt == "json":
-            for number, line in text.lines():
-                record = json_of(text.name, number, line)
+            for where, record in objects_of(text):
                 if isinstance(record.get("_source"), dict):
                     record = record["_source"]
                 if not (len(record) == 1 and isinstance(next(iter(record.values())), dict)):
-                    yield record, f"{text.name}, line {number}"
+                    yield record, where
             return
         table = Table(source, "csv" if fmt == "letor" else fmt, text, _ROWS)
         for batch in table.batches(()):
