@@ -81,7 +81,7 @@ class ClickLog(NamedTuple):
         if not is_ubi(files):
             return self._replace(files=files, sources=files)
         log = UbiLog(files, self.events)
-        for line in log.lines:
+        for line in [f"read as {log.form}", *log.lines]:
             warnings.warn(f"{log.name}: {line}", ReadWarning, stacklevel=2)
         return self._replace(files=files, sources=[log], topic=self.topic or TEXT)
 

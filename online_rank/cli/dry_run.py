@@ -105,7 +105,7 @@ def show(lists: Any) -> None:
         for column in lists.plan.columns
     ]
     if PRINTS_JSON.get():
-        about = {"rows": seen.rows, "lists": n_lists, "bad": lists.n_bad}
+        about = {"format": lists.form, "rows": seen.rows, "lists": n_lists, "bad": lists.n_bad}
         print(json.dumps({**about, "columns": columns, "missing": MISSING_WORDS, "advice": lines}))
         return
     shown = table(f"{seen.rows:,} rows", "type", "becomes", "missing", "lowest", "highest", "alone", left=("type", "becomes"))
@@ -116,6 +116,7 @@ def show(lists: Any) -> None:
     console = Console(highlight=False)
     console.print(shown)
     for line in [
+        f"format: {lists.form}",
         *lists.plan.in_words()[1:],
         *lines,
         f"{n_lists:,} lists" + (f"; {lists.n_bad:,} more have a row that cannot be read" if lists.n_bad else ""),

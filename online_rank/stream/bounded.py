@@ -1,4 +1,4 @@
-"""Rows of tables in pieces that fit into memory, whatever a file makes of few bytes.
+"""Rows of tables in pieces that fit into memory, also where a file makes many cells of few bytes.
 
 A table of Arrow may be far larger than its file: many columns of few values, and texts that many rows share.
 """
@@ -42,7 +42,7 @@ def require_columns(name: str, columns: Sequence[Any]) -> None:
 
 
 def require_dense(where: str, n_rows: int, n_columns: int, n_values: int) -> None:
-    """Raise ReadError for rows of JSON with so many names that nearly all cells of their table are empty."""
+    """Raise ReadError for rows of JSON whose names leave nearly all cells of their table empty."""
     if n_columns > MAX_COLUMNS or n_rows * n_columns > max(FREE_CELLS, MAX_CELLS_A_VALUE * n_values):
         what = (
             "a name that changes from row to row is no column: write it as a value, or features that are mostly 0 as LETOR text"

@@ -48,13 +48,15 @@ class Letor:
 
     Attributes
     ----------
-    name : str
-        Its name in messages.
+    name, form : str
+        Its name in messages, and its format.
     width : int
         The number of columns made so far.
     has_qid : bool
         Whether lines have a qid.
     """
+
+    form = "LETOR text"
 
     def __init__(self, text: Text, options: Options) -> None:
         self.name, self._text, self._options = text.name, text, options

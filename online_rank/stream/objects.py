@@ -1,6 +1,7 @@
 """Objects of JSON: one on a line, or all in one array."""
 
 import contextlib
+import itertools
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -36,7 +37,7 @@ def is_array(head: bytes) -> bool:
 
 
 def has_changing_names(block: bytes | bytearray) -> bool:
-    """Whether lines of JSON have so many different names, by some of them, that a table of all may have too many cells."""
+    """Whether the names in lines of JSON, by some of them, may make a table of too many cells."""
     lines = bytes(block).split(b"\n")
     names: set[str] = set()
     new = 0
@@ -62,9 +63,9 @@ def array_of(text: Text) -> Iterator[tuple[str, dict[str, Any]]]:
     """The objects of one array of JSON, and the place of each. Raises ReadError that names the place."""
     decoder, blocks = json.JSONDecoder(object_pairs_hook=_unique), text.blocks()
     held, at, line, n, wanted, has_begun = "", 0, 1, 0, 0, False
-    for block, first in blocks:
+    for block, first in itertools.chain(blocks, [(bytearray(), 0)]):
         held, at = held[at:] + text_of(text.name, first, block), 0
-        if len(held) < wanted:
+        if len(held) < wanted and block:
             continue
         while True:
             begin = at

@@ -95,6 +95,11 @@ class Lists:
         return isinstance(self._open, Letor)
 
     @property
+    def form(self) -> str:
+        """The format of the first source."""
+        return self._open.form
+
+    @property
     def _sorted_by(self) -> str:
         """The columns by which rows are sorted, in words."""
         # To ask the plan of LETOR text would make a column for each feature, perhaps millions.

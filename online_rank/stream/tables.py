@@ -43,8 +43,8 @@ class Table:
 
     Attributes
     ----------
-    name : str
-        Its name in messages.
+    name, form : str
+        Its name in messages, and its format.
     kinds : dict
         The kind of each column: "number", "boolean", "text", "time", "empty" or "other"; in a file of text by the first rows.
     metadata : dict or None
@@ -62,6 +62,8 @@ class Table:
         # Frames may have a column of this name.
         self._place = source.place if hasattr(type(source), "place") else lambda row: f"{self.name}, row {row}"
         self._text = text
+        of_json = "JSON, an array of objects" if text is not None and is_array(text.head) else "JSON lines"
+        self.form: str = getattr(type(source), "form", {"json": of_json, "arrow": "Arrow"}.get(fmt, fmt))
         self.is_text, self._is_json = fmt in ("csv", "tsv"), fmt == "json"
         self._decimal_comma = self.of_queries = False
         if text is not None and fmt in ("csv", "tsv", "json"):

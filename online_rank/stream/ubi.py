@@ -47,6 +47,9 @@ class UbiLog:
         What was left out or taken for something, with counts.
     """
 
+    #: The format of the files.
+    form = "UBI (User Behavior Insights)"
+
     def __init__(self, sources: Sequence[Any], events: Mapping[str, float] | None = None) -> None:
         self.name = ", ".join(map(name_of, sources))
         self.lines: list[str] = []
@@ -158,7 +161,7 @@ class _Joined:
                 places = {hit: place for place, hit in enumerate(hits, start=1)}
                 returned += bool(hits)
             else:
-                places = {document: one.position + (one.application in from_zero) for document, one in shown.items()}
+                places = {document: one.position + (one.application in from_zero) for document, one in self._first(shown)}
             if not places:
                 self._count["events of queries without a list"] += len(acts)
                 continue
@@ -184,6 +187,16 @@ class _Joined:
         every = [row for _, rows in sorted(lists, key=lambda one: one[0]) for row in rows]
         row_places += [there for _, there in every]
         return of_dicts([row for row, _ in every], self._log.name)
+
+    def _first(self, shown: Mapping[str, _Shown]) -> Iterator[tuple[str, _Shown]]:
+        """The documents of a list: at each position the first one that was shown there."""
+        taken: set[int] = set()
+        for document, one in sorted(shown.items(), key=lambda item: item[1].time):
+            if one.position in taken:
+                self._count["impressions at a position where their list shows another document, earlier"] += 1
+                continue
+            taken.add(one.position)
+            yield document, one
 
     def _say(self, n: int, returned: int, from_zero: set[str]) -> None:
         say = self._log.lines.append

@@ -21,7 +21,7 @@ def wide(folder, n):
     return path
 
 
-def test_columns_of_a_wide_table_are_read_as_those_of_a_narrow_one(tmp_path):
+def test_columns_of_a_wide_table_are_read_as_in_a_narrow_one(tmp_path):
     (x, y), *_ = read(wide(tmp_path, 600), **COLUMNS)
     assert x.names == tuple(f"f{i}" for i in range(600))
     assert x.X.tolist() == [[*map(float, range(600))], [2.5] * 600]
