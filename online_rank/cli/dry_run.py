@@ -63,8 +63,8 @@ def _range(values: Any, kind: str) -> tuple[int, Any, Any]:
     return n_missing, *(None if end is None else str(end) for end in ends)
 
 
-def show_runs(runs: Sequence[str], judgements: str | None = None) -> None:
-    """Read TREC runs, and judgements, and print what is in them.
+def show_runs(runs: Sequence[str], judgements: str | None = None) -> int:
+    """Read runs, and judgements, and print what is in them; returns the number of queries that are in all files.
 
     With the option --json of the command, print one JSON object.
     """
@@ -79,17 +79,20 @@ def show_runs(runs: Sequence[str], judgements: str | None = None) -> None:
         files.append({"file": file, "becomes": becomes, "lists": len(lists), "documents": len(values), **ends})
     if PRINTS_JSON.get():
         print(json.dumps({"files": files, "common": common, "missing": MISSING_WORDS}))
-        return
+        return common
     shown = table("file", "becomes", "lists", "documents", "lowest", "highest", left=("becomes",))
     for one in files:
         shown.add_row(*(f"{x:,.6g}" if isinstance(x, float | int) else str(x or "") for x in one.values()))
     console = Console(highlight=False)
     console.print(shown)
     console.print(f"{common:,} queries are in all files\nmissing values are errors: {_MISSING}")
+    return common
 
 
-def show(lists: Any) -> None:
+def show(lists: Any) -> int:
     """Read all lists of files, and print their columns with use, types, ranges and missing values, and advice.
+
+    Returns the number of lists.
 
     With the option --json of the command, print one JSON object.
     """
@@ -107,7 +110,7 @@ def show(lists: Any) -> None:
     if PRINTS_JSON.get():
         about = {"format": lists.form, "rows": seen.rows, "lists": n_lists, "bad": lists.n_bad}
         print(json.dumps({**about, "columns": columns, "missing": MISSING_WORDS, "advice": lines}))
-        return
+        return n_lists
     shown = table(f"{seen.rows:,} rows", "type", "becomes", "missing", "lowest", "highest", "alone", left=("type", "becomes"))
     for one in columns:
         ends = [f"{end:.6g}" if isinstance(end, float) else (end or "")[:20] for end in (one["low"], one["high"])]
@@ -126,3 +129,4 @@ def show(lists: Any) -> None:
     ]:  # fmt: skip
         if line:
             console.print(line)
+    return n_lists

@@ -60,6 +60,7 @@ class Entries:
 
     def __init__(self, path: str | os.PathLike[str], value: str) -> None:
         self.form, self.n_unrated, self._value = _TREC, 0, value
+        self._roles = {"qid", "docid", value, *(["rank"] if value == "score" else [])}
         self._text = Text(path)
         self._found = (
             self._of_json() if self._text.head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[") else self._of_lines()
@@ -146,7 +147,7 @@ class Entries:
     def _of_csv(self, header: list[str], first: int, lines: Iterable[tuple[int, bytes]]) -> Iterator[Entry]:
         """Rows of csv, as Quepid exports cases, snapshots and books."""
         name = self._text.name
-        named = _named(header, {"qid", "docid", self._value, "rank"} if self._value == "score" else {"qid", "docid", "grade"})
+        named = _named(header, self._roles)
         values = [key for key in (self._value, "rank") if key in named]
         is_quepid = [word.strip().lower() for word in header] == ["query", "docid", "rating"] or "Query Text" in header
         self.form = _QUEPID if is_quepid else "csv"
@@ -205,9 +206,11 @@ class Entries:
             self.form = _QUEPID
             for query in one["queries"]:
                 yield from self._of_query(at, str(_object(at, query).get("query")), query.get("ratings") or {})
-        elif {"qid", "docid"} <= (named := _named([*one], {"qid", "docid", self._value, "rank"})).keys():
+        elif {"qid", "docid"} <= (named := _named([*one], self._roles)).keys():
             self.form = _ROWS
             words = [*one.values()]
+            if not {self._value, "rank"} & named.keys():
+                raise ReadError(f"{at}: no name for the {self._value}: it has {', '.join(map(repr, [*one][:8]))}")
             yield Entry(at, {key: _shown(words[i]) for key, i in named.items()})
         else:
             self.form = _DICT

@@ -117,8 +117,8 @@ def read_judgements(path: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
     Raises
     ------
     ValueError
-        A line has other columns, a grade is missing or no integer, or a document is judged twice with different grades; the
-        message names the file and the line.
+        The file is empty, a line has other columns, a grade is missing or no integer, or a document is judged twice with
+        different grades; the message names the file and the line.
     """
     judgements: dict[str, dict[str, int]] = {}
     entries = Entries(path, "grade")
@@ -131,6 +131,8 @@ def read_judgements(path: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
         if before != grade:
             twice = f"document {found['docid']} of query {found['qid']} is judged twice"
             raise ReadError(f"{at}: {twice}, {before} before and {found['grade']} here")
+    if not judgements:
+        raise ReadError(f"{path}: no judgements: the file is empty, or has comments and headers alone")
     tell_form(path, entries, stacklevel=3)
     return judgements
 
@@ -159,7 +161,7 @@ def judged_rankings(
     Raises
     ------
     ValueError
-        No query, or no retrieved document, is judged: the files are not of the same collection.
+        A file is empty; or no query, or no retrieved document, is judged: the files are not of the same collection.
 
     Examples
     --------
@@ -182,6 +184,8 @@ def judged_rankings(
 def _require_overlap(run: Any, ranked: Mapping[str, Any], judgements: Any, judged: Mapping[str, Any], complete: bool) -> None:
     """Refuse files that have nothing in common, and warn of queries that only one of them has."""
     both = ranked.keys() & judged.keys()
+    if not ranked and not complete:
+        raise ReadError(f"{run}: no lists: the file is empty, or has comments and headers alone")
     if not both:
         raise ValueError(
             f"no query of {run} is judged in {judgements}: the first is {next(iter(ranked), None)!r} there, "
