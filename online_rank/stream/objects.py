@@ -6,11 +6,13 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from online_rank.limits import FREE_CELLS
-from online_rank.stream.source import UTF8, ReadError, Text, text_of
+from online_rank.stream.source import UTF8, ReadError, Text, n_lines, text_of
 
 #: How many lines of a block show whether its names change.
-_LOOKED_AT = 64
+_LOOKED_AT = 32
 
 #: The characters of an array that are taken for white space: objects have commas between them.
 _BETWEEN = " \t\r\n,"
@@ -36,18 +38,24 @@ def is_array(head: bytes) -> bool:
     return text.startswith(b"[") and text[1:].lstrip()[:1] in (b"{", b"]", b"")
 
 
-def has_changing_names(block: bytes | bytearray) -> bool:
+def n_names(block: bytearray) -> int:
+    """The number of quotation marks before colons in a block of lines of JSON; an eighth of the time of `count`."""
+    marks = np.frombuffer(block, np.uint8)
+    return int(np.count_nonzero((marks[:-1] == ord('"')) & (marks[1:] == ord(":"))))
+
+
+def has_changing_names(block: bytearray) -> bool:
     """Whether the names in lines of JSON, by some of them, may make a table of too many cells."""
-    lines = bytes(block).split(b"\n")
     names: set[str] = set()
-    new = 0
-    for k, line in enumerate(lines[:: max(1, len(lines) // _LOOKED_AT)]):
+    new, n = 0, n_lines(block)
+    for k in range(_LOOKED_AT):
+        begin = block.rfind(b"\n", 0, k * len(block) // _LOOKED_AT) + 1
         with contextlib.suppress(ValueError, RecursionError):
-            found = json.loads(line)
+            found = json.loads(block[begin : block.find(b"\n", begin)])
             if isinstance(found, dict):
                 new += len(found.keys() - names) * (k > 0)
                 names.update(found)
-    return (len(names) + new * len(lines) / _LOOKED_AT) * len(lines) > FREE_CELLS
+    return (len(names) + new * n / _LOOKED_AT) * n > FREE_CELLS
 
 
 def objects_of(text: Text) -> Iterator[tuple[str, dict[str, Any]]]:

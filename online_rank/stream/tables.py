@@ -15,7 +15,7 @@ from typing import Any
 
 from online_rank.query.names import in_nfc
 from online_rank.stream.bounded import CELLS, TEXT, Batch, pieces, require_columns, require_dense
-from online_rank.stream.objects import array_of, has_changing_names, is_array, json_of
+from online_rank.stream.objects import array_of, has_changing_names, is_array, json_of, n_names
 from online_rank.stream.source import UTF8, FileRange, ReadError, Text, lines_of, name_of
 from online_rank.stream.values import MIXED, arrow, kind_of
 from online_rank.stream.wide import kinds_of
@@ -209,7 +209,8 @@ class Table:
                 rows = reader.read_json(pa.py_buffer(bytes(block)), options, parse)
                 rows.validate(full=True)  # pyarrow takes bytes that are not UTF-8
                 # It also takes the last of several values with one name.
-                if block.count(b'":') > sum(len(rows) - values.null_count for values in rows.columns) + block.count(b"null"):
+                n_values = sum(len(rows) - values.null_count for values in rows.columns)
+                if (n := n_names(block)) > n_values and n > n_values + block.count(b"null"):
                     raise pa.ArrowInvalid
             except (pa.ArrowInvalid, UnicodeDecodeError):
                 yield from self._of_objects(objects, schema)

@@ -266,3 +266,27 @@ def test_long_lines_and_many_shorter_ones_after_them(monkeypatch, given):
     assert found.X[300:, 0].tolist() == [*map(float, range(20_000))]
     assert not found.X[300:, 1:].any()
     assert found.y.tolist() == [i % 3 for i in [*range(300), *range(20_000)]]
+
+
+@pytest.mark.slow
+def test_100_megabytes_as_of_mslr_are_read_as_line_by_line(tmp_path):
+    """136 features on each line, first long numbers, then short ones: blocks of few lines, then of many."""
+    rng, size, path, queries = np.random.default_rng(0), 0, tmp_path / "mslr.txt", 0
+    with open(path, "w") as file:
+        while size < 100 << 20:
+            n = int(rng.integers(1, 200))
+            values = rng.normal(size=(n, 136)) * 10.0 ** rng.integers(-3, 6, 136)
+            values = np.where(rng.random((n, 136)) < size / (100 << 20), np.sign(values).round(), values.round(6))
+            grades, queries = rng.integers(0, 5, n), queries + 1
+            for grade, row in zip(grades.tolist(), values.tolist(), strict=True):
+                size += file.write(f"{grade} qid:{queries}" + "".join(f" {i}:{v:g}" for i, v in enumerate(row, 1)) + "\n")
+    lines, n_read = open(path), 0  # noqa: SIM115
+    with lines:
+        for X, y, qid, _ in read(path, with_ids=True):
+            for row, grade in zip(X.tolist(), y.tolist(), strict=True):
+                first, query, *features = next(lines).split()
+                assert (grade, qid) == (int(first), query.removeprefix("qid:"))
+                assert row == [float(feature.partition(":")[2]) for feature in features]
+            n_read += 1
+        assert next(lines, None) is None
+    assert n_read == queries
