@@ -1,28 +1,27 @@
 """Base class of rankers with curves: what they read, and what they serve."""
 
-from collections.abc import Hashable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from online_rank import arguments
 from online_rank._kernels import curves
+from online_rank._kernels.drawn import draw_curves
 from online_rank.base import Ranker, share_lock
-from online_rank.base.asked import as_numbers
-from online_rank.base.columns import as_array
 from online_rank.base.form import Curves, Head, InQuery, Layer, Linear
 from online_rank.base.lock import locked
+from online_rank.base.reader import Reader, as_array, as_numbers, own_names
+from online_rank.base.undo import Undo
 from online_rank.preprocessing import StreamQuantileMap
 from online_rank.query import Block, SparseRows, require_finite, single, with_features
 from online_rank.query.forms import as_floats
 from online_rank.query.levels import Levels, is_level, read_documents
 from online_rank.rankers.perceptron import PerceptronRanker
 
-__all__ = ["ALONE", "MEMBERS", "CurvedRanker", "as_read", "cells_of", "n_curves"]
+__all__ = ["CurvedRanker", "as_read", "cells_of", "n_curves"]
 
-#: The members, in the order of kernels.
-MEMBERS = ("last", "slow", "fast", "newton")
-ALONE = np.eye(len(MEMBERS))
 #: A first query is sparse if it has at least this many names, and its documents have less than this share of them.
 _MANY_NAMES, _FILLED = 50, 0.25
 #: The scores at which curves bend, and one that no rank reaches.
@@ -36,6 +35,58 @@ def n_curves(ranker: Any) -> int:
     return int(ranker._front.n_features)
 
 
+def levels_of(ranker: Any) -> Levels:
+    """The levels of all categories that a ranker has met."""
+    known: Levels | None = ranker._known_levels
+    if known is None or known.n_features != ranker._n_features:
+        names = () if ranker._columns is None else ranker._columns.names
+        known = ranker._known_levels = Levels(names, ranker.max_levels)
+    return known
+
+
+def _missing_everywhere(ranker: Any, m: int, _dtype: Any) -> np.ndarray:
+    """The columns of documents that have none of the features: their values are missing, and their levels 0."""
+    blank = np.full((m, ranker._n_features), np.nan)
+    blank[:, levels_of(ranker).columns] = 0.0
+    return blank
+
+
+class CurveReader(Reader):
+    """Reads raw features, missing values and categories; or rows, for the ranker inside that learns a sparse stream."""
+
+    def __init__(self) -> None:
+        # A feature that a document lacks is missing, not 0.
+        super().__init__(makes_rows=False, blank=_missing_everywhere)
+
+    def fits(self, step: Any, block: Block) -> bool:
+        """As for every reader; of a ranker with a linear one inside, whether the features are the columns of that one."""
+        if step._linear is not None:
+            return bool(step._linear._reader.fits(step._linear, block))
+        return type(block.X) is np.ndarray and super().fits(step, block)
+
+    def align(self, step: Any, block: Block, grow: bool = False) -> Block:
+        """As for every reader; the first query that is learned decides whether there are curves."""
+        if grow and step._linear is None and not len(step._weights) and _is_sparse(block):
+            step._begin_linear()
+        if (linear := step._linear) is not None:
+            block = linear._reader.align(linear, as_numbers(block) if type(block.X) is list else block, grow)
+            step._columns, step._n_features = linear._columns, linear._n_features
+            return block
+        if type(block.X) is list:
+            X, names = read_documents(block.X, block.ids, levels_of(step))
+            block = with_features(block, X, names)
+        elif block.names is not None:
+            levels_of(step).require_numbers(block.names)
+        if isinstance(block.X, SparseRows):
+            block = with_features(block, as_array(block.X, step), block.names)
+        return super().align(step, block, grow)
+
+    def record(self, step: Any, log: list[Undo], block: Any = None) -> None:
+        """As for every reader; a query that is refused may have brought levels."""
+        super().record(step, log, block)
+        log.append(functools.partial(setattr, step, "_known_levels", None))
+
+
 class CurvedRanker(Ranker):
     """A ranker that reads raw features, missing values and categories, and serves a sum of one curve for each feature.
 
@@ -45,8 +96,7 @@ class CurvedRanker(Ranker):
 
     __slots__ = ("_drawn", "_known_levels", "_read")
 
-    # A feature that a document lacks is missing, not 0.
-    _makes_rows = False
+    _reader = CurveReader()
 
     _drawn: np.ndarray | None
     #: The query that was scored last and the map that it was read by: often it is learned next, without being read again.
@@ -56,12 +106,18 @@ class CurvedRanker(Ranker):
     _linear: PerceptronRanker | None
     _sums: np.ndarray
     _weights: np.ndarray
+    _plain: np.ndarray
     _places: np.ndarray
     _numbers: np.ndarray
     measure: str
     signs: Mapping[Any, int] | None
     relative: bool
     max_levels: int
+    #: The served weights of the members over their scales, then the shares of the candidates.
+    _choice: Callable[[], np.ndarray]
+    #: The scale of each member, (K,), and their names.
+    _sigmas: Callable[[], np.ndarray]
+    members: Any
 
     def __new__(cls, *arguments: Any, **named: Any) -> Self:
         """Make the ranker."""
@@ -69,63 +125,21 @@ class CurvedRanker(Ranker):
         self._drawn = self._known_levels = self._read = None
         return self
 
-    def _choice(self) -> np.ndarray:
-        """The served weights of the members over their scales, then the shares of the candidates."""
-        raise NotImplementedError
-
-    def _scales(self) -> np.ndarray:
-        """The scale of each member, (4,)."""
-        raise NotImplementedError
-
     @property
     @locked
     def has_curves(self) -> bool:
         """Whether it has curves: not if its first query was sparse."""
         return self._linear is None
 
-    def _levels(self) -> Levels:
-        """The levels of all categories that it has met."""
-        if self._known_levels is None or self._known_levels.n_features != self._n_features:
-            self._known_levels = Levels(() if self._columns is None else self._columns.names, self.max_levels)
-        return self._known_levels
-
     def _begin_linear(self) -> None:
         """Learn sparse rows from here on."""
         self._linear = PerceptronRanker(self.measure, signs=self.signs)
-        self._linear._meet_features_of([self])
+        self._linear._reader.meet_features_of(self._linear, [self])
         share_lock(self)
 
     def _cells(self, n_documents: int, n_features: int) -> int:
         # Documents are read as an array; a first query that is sparse is not.
         return n_documents * n_features if n_curves(self) else 0
-
-    def _fits(self, block: Block) -> bool:
-        if self._linear is not None:
-            return self._linear._fits(block)
-        return type(block.X) is np.ndarray and super()._fits(block)
-
-    def _align(self, block: Block, grow: bool = False) -> Block:
-        if grow and self._linear is None and not len(self._weights) and _is_sparse(block):
-            self._begin_linear()
-        if self._linear is not None:
-            block = self._linear._align(as_numbers(block) if type(block.X) is list else block, grow)
-            self._columns, self._n_features = self._linear._columns, self._linear._n_features
-            return block
-        if type(block.X) is list:
-            X, names = read_documents(block.X, block.ids, self._levels())
-            block = with_features(block, X, names)
-        elif block.names is not None:
-            self._levels().require_numbers(block.names)
-        if isinstance(block.X, SparseRows):
-            block = with_features(block, as_array(block.X, self), block.names)
-        return super()._align(block, grow)
-
-    def _placed(self, X: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        known = np.flatnonzero(columns >= 0)
-        placed = np.full((len(X), self._n_features), np.nan)
-        placed[:, self._levels().columns] = 0.0
-        placed[:, columns[known]] = X[:, known]
-        return placed
 
     def _require_values(self, block: Block) -> None:
         """Raise ValueError that names the first document and feature that is infinite; NaN is a missing value."""
@@ -133,7 +147,7 @@ class CurvedRanker(Ranker):
             self._linear._require_values(as_numbers(block) if type(block.X) is list else block)
             return
         if type(block.X) is list:
-            X, names = read_documents(block.X, block.ids, self._levels())
+            X, names = read_documents(block.X, block.ids, levels_of(self))
             block = with_features(block, X, names)
         if isinstance(block.X, SparseRows):
             require_finite(block)
@@ -143,14 +157,19 @@ class CurvedRanker(Ranker):
     def _curves(self) -> np.ndarray:
         """The served curves, (d, 2, 2, N_CELLS)."""
         if self._drawn is None:
-            self._drawn = self._drawn_by(self._choice()[: len(MEMBERS)])
+            self._drawn = self._drawn_by(self._choice())
         return self._drawn
 
     def _drawn_by(self, weights: np.ndarray) -> np.ndarray:
-        """The curves of the members by their weights (4,), (d, 2, 2, N_CELLS)."""
+        """The curves of the members by their weights (K,), which others may follow, (d, 2, 2, N_CELLS)."""
         drawn = np.empty((len(self._weights), 2, 2, curves.N_CELLS))
-        curves.draw_curves(weights, self._weights, self._sums, drawn)
+        draw_curves(weights, self._weights, self._plain, self._sums, drawn)
         return drawn
+
+    def _drawn_alone(self, member: str) -> np.ndarray:
+        """The curves of one member, over its scale, (d, 2, 2, N_CELLS)."""
+        k = self.members.index(member)
+        return self._drawn_by(np.eye(len(self.members))[k] / self._sigmas())
 
     def _score(self, X: Any) -> np.ndarray:
         return self._score_queries(X, single(X.shape[0]))
@@ -213,7 +232,7 @@ class CurvedRanker(Ranker):
         feature
             Its name; of an array its number, "1", "2", ..., as a text.
         member
-            One of `MEMBERS`, alone and over its scale; None for what is served.
+            One of `members`, alone and over its scale; None for what is served.
 
         Returns
         -------
@@ -227,16 +246,16 @@ class CurvedRanker(Ranker):
         ValueError
             There is no such member.
         """
-        arguments.choice("member", member, MEMBERS, optional=True)
+        arguments.choice("member", member, self.members, optional=True)
         j = self._place_of(feature)
-        drawn = self._curves() if member is None else self._drawn_by(ALONE[MEMBERS.index(member)] / self._scales())
+        drawn = self._curves() if member is None else self._drawn_alone(member)
         values, g = self._bends(j)
         own, ranked = (_on_cells(curve, g) for curve in drawn[j])
         return values, own, ranked
 
     def _place_of(self, feature: Hashable) -> int:
         """The number of the curve of a feature. Raises KeyError if it has none."""
-        names = self._own_names()[: n_curves(self)]
+        names = own_names(self)[: n_curves(self)]
         if feature not in names:
             raise KeyError(f"there is no curve of {feature!r}")
         return names.index(feature)
@@ -249,7 +268,7 @@ class CurvedRanker(Ranker):
     def _columns_of_features(self) -> dict[Hashable, list[int]]:
         """The columns of each feature: one, or one for each level of a category."""
         found: dict[Hashable, list[int]] = {}
-        for j, name in enumerate(self._own_names()[: n_curves(self)]):
+        for j, name in enumerate(own_names(self)[: n_curves(self)]):
             found.setdefault(name[0] if is_level(name) else name, []).append(j)  # type: ignore[index]
         return found
 
@@ -263,7 +282,7 @@ class CurvedRanker(Ranker):
         if self._linear is not None:
             return None
         self._score_all(block)  # Raises for bad values.
-        X = (block.X if self._fits(block) else self._align(block).X)[:, : n_curves(self)]
+        X = (block.X if self._reader.fits(self, block) else self._reader.align(self, block).X)[:, : n_curves(self)]
         added = np.zeros(X.T.shape)
         if X.size:
             curves.contributions(as_read(X), self._front.table, self.relative, self._curves(), added)

@@ -14,10 +14,11 @@ from functools import cache
 from typing import Any
 
 from online_rank.query.names import in_nfc
-from online_rank.stream.bounded import CELLS, TEXT, Batch, pieces, require_columns, require_dense
+from online_rank.stream.bounded import Batch, pieces, require_columns, require_dense
 from online_rank.stream.objects import array_of, has_changing_names, is_array, json_of, n_names
+from online_rank.stream.parquet import rows_at_once, shared_texts
 from online_rank.stream.source import UTF8, FileRange, ReadError, Text, lines_of, name_of
-from online_rank.stream.values import MIXED, arrow, kind_of
+from online_rank.stream.values import MIXED, are_dates, arrow, kind_of, plain
 from online_rank.stream.wide import kinds_of
 
 #: The longest value with line breaks, in bytes.
@@ -32,8 +33,6 @@ _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 _UNCLOSED = "a quotation mark is not closed, or closed there: write it twice, or the table as tsv or parquet"
 #: What a line of JSON calls its documents, if it is a whole query, and the columns made of such a line.
 _DOCUMENTS = ("docs", "documents")
-#: The length of a text that many rows may share, each with a copy.
-_SHORT = 256
 #: The most objects of JSON that are made rows at once.
 _OBJECTS = 1 << 14
 
@@ -84,7 +83,7 @@ class Table:
         if self.is_text:
             self.kinds = kinds_of({name: self._pointed(values) for name, values in columns.items()})
         else:
-            self.kinds = {name: kind_of(values) for name, values in columns.items()}
+            self.kinds = {name: _kind_of(values) for name, values in columns.items()}
         if set(self.kinds.values()) == {"empty"}:
             raise ReadError(f"{self.name}: no rows below the header, or none with a value")
         self._batches: Iterator[Batch] = itertools.chain([first], batches)
@@ -250,7 +249,7 @@ class Table:
                 return
             what = "parquet"
             opened = arrow("pyarrow.parquet").ParquetFile(file)
-            if shared := _shared_texts(opened):
+            if shared := shared_texts(opened):
                 opened = arrow("pyarrow.parquet").ParquetFile(file, read_dictionary=shared)
         except (invalid, OSError) as error:
             raise ReadError(f"{self.name}: not a file of {what}, or cut short ({error})") from None
@@ -263,36 +262,17 @@ class Table:
         row = bounds[groups[0]] if groups else end
         if begin == end:
             yield opened.schema_arrow.empty_table()
-        for batch in opened.iter_batches(min(batch_rows, _rows_at_once(opened.metadata)), row_groups=groups):
+        for batch in opened.iter_batches(min(batch_rows, rows_at_once(opened.metadata)), row_groups=groups):
             a, b = max(0, begin - row), min(batch.num_rows, end - row)
             row += batch.num_rows
             if b > a:
                 yield pa.Table.from_batches([batch.slice(a, b - a)]).replace_schema_metadata(opened.schema_arrow.metadata)
 
 
-def _shared_texts(file: Any) -> list[str]:
-    """The columns of text in a file of parquet of which it may hold one long text for many rows."""
-    metadata, schema, types = file.metadata, file.schema_arrow, arrow("pyarrow.types")
-    texts = {field.name for field in schema if types.is_string(field.type) or types.is_large_string(field.type)}
-    columns = [metadata.row_group(i).column(j) for i in range(metadata.num_row_groups) for j in range(metadata.num_columns)]
-    return [name for name in dict.fromkeys(one.path_in_schema for one in columns if _may_share(one)) if name in texts]
-
-
-def _may_share(column: Any) -> bool:
-    """Whether a part of a column of parquet may have a long text for many rows: by its size, and its first and last text."""
-    if not any("DICTIONARY" in name for name in column.encodings):
-        return False
-    known = column.statistics if column.is_stats_set else None
-    ends = (known.min, known.max) if known is not None and known.has_min_max else None
-    is_short = ends is not None and all(isinstance(end, str) and len(end) <= _SHORT for end in ends)
-    return not is_short or column.total_uncompressed_size < column.num_values
-
-
-def _rows_at_once(metadata: Any) -> int:
-    """The most rows of a file of parquet that are read at once, by the number of its columns, and its bytes a row."""
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    longest = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=0)
-    return max(1, min(CELLS // max(1, metadata.num_columns), TEXT // max(1, longest)))
+def _kind_of(values: Any) -> str:
+    """The kind of a column of a frame or of JSON: texts that are all dates are times."""
+    kind = kind_of(values)
+    return "time" if kind == "text" and are_dates(plain(values)) else kind
 
 
 def _whole(values: Any) -> Any:

@@ -190,6 +190,10 @@ def test_evaluate(files, run):
         (["train", "{a}", "--save", "postgresql://u:secret@h/d"], "--save is the address of a database"),
         (["train", "{a}", "--checkpoint", "postgresql://u:secret@h/d"], "--checkpoint is the address of a database"),
         (["stream", "--save", "postgresql://u:secret@h/d"], "--save is the address of a database"),
+        (
+            ["export", "{a}", "--to", "solr", "--features-out", "postgresql://u:secret@h/d"],
+            "--features-out is the address of a database",
+        ),
         (["train", "{a}", "--save", ""], "a file or folder is needed here"),
         (["fuse", "{a}", "--qrels", "{a}", "--out", "{dir}"], "not a regular file"),
         (["export", "no.npz", "--to", "c", "--out", os.devnull], "/dev/null: not a regular file"),
@@ -406,7 +410,7 @@ def test_a_service_begins_with_the_ranking_of_today(files, field):
     assert " | ".join(type(step).__name__ for step in steps_of(service.challenge.model)) == "StreamQuantileMap | ClickRidge"
     assert ranker_of(service.challenge.model).today == {"score": -1.0 if field[0] == "-" else 1.0}
     assert (service.keep, service.challenge.promote_at) == (0.95, 0.95)
-    (line,) = how_it_serves(service, [])
+    (line,) = how_it_serves(service.model, service.challenge, [])
     assert line.startswith(
         "draws the lists to show around the ranking of today; with votes on 9.5% of them, users see at least 95.0%"
     )

@@ -13,7 +13,7 @@ OPTIONS = ("--query", "--document", "--position", "--click", "--propensity")
 
 
 def log(columns, n=60, last=True):
-    """Lists of three documents at random, of which the first one by quality is clicked at its position."""
+    """Lists of three documents in random order; users click on the best one if they look at its position."""
     draw, lines = random.Random(0), [",".join([*columns[: len(columns) if last else 4], "topic", "quality", "when"])]
     for k in range(n):
         order = draw.sample(range(3), 3)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from online_rank import BlendRanker, PerceptronRanker, RidgeRanker, StreamScaler, load, save
+from online_rank.base.schema import declared_state
 from online_rank.bounds import certificate_of
 from online_rank.bounds.blends import blend_bound
 from online_rank.stream.synth import NoisyTeacher
@@ -44,12 +45,12 @@ def test_the_equations_fade_by_hand():
     model = RidgeRanker(half_life="1d")
     # Centred and divided by the number of documents: moments of (-1/4, 1/4) and (1/4, -1/4) for the two orders of grades.
     model.learn_one(QUERY, [0, 1], at=0.0)
-    moment = model._moment.copy()
+    moment = declared_state(model).moment.copy()
     model.learn_one(QUERY, [1, 0], at=2 * DAY)
-    assert model._moment == pytest.approx(0.25 * moment - moment)
+    assert declared_state(model).moment == pytest.approx(0.25 * moment - moment)
     assert model._full_gram()[0] == pytest.approx(1.25 * 0.25)
     model.learn_one(QUERY, [1, 0], at=DAY)  # Late: as if it came now.
-    assert model._moment == pytest.approx(0.25 * moment - 2 * moment)
+    assert declared_state(model).moment == pytest.approx(0.25 * moment - 2 * moment)
     assert model._at == 2 * DAY
 
 
@@ -97,13 +98,13 @@ def test_a_query_without_a_time_or_a_bad_one_changes_nothing(make, tmp_path):
     save(model, tmp_path / "before.npz")
     for wrong, message in (
         ({}, "half_life is '1h': learn_one and learn_many need at="),
-        ({"at": 1.7e12}, "of milliseconds, a thousandth"),
-        ({"at": float("nan")}, "must be a time in seconds"),
+        ({"at": 1.7e11}, "times are dates of 1980 to 2100"),
+        ({"at": float("nan")}, "at is nan; times are dates"),
         ({"at": [1.0, 2.0]}, "one time a query"),
     ):
         with pytest.raises(ValueError, match=message):
             model.learn_one(QUERY, [0, 1], **wrong)
-    with pytest.raises(TypeError, match="times are numbers of seconds"):
+    with pytest.raises(ValueError, match="at is today; times are dates"):
         model.learn_one(QUERY, [0, 1], at="today")
     save(model, tmp_path / "after.npz")
     assert (tmp_path / "after.npz").read_bytes() == (tmp_path / "before.npz").read_bytes()

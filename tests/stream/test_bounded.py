@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from online_rank import AdditiveRanker, read
-from online_rank.stream import ReadError, ReadWarning, bounded, tables
+from online_rank.stream import ReadError, ReadWarning, bounded, parquet, tables
 
 COLUMNS = {"query": "query", "grade": "grade"}
 
@@ -147,7 +147,7 @@ def test_a_text_that_is_too_long_is_named_by_file_row_and_column(tmp_path, role)
 
 
 def test_a_batch_of_many_columns_has_few_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "CELLS", 400)
+    monkeypatch.setattr(parquet, "CELLS", 400)
     columns = {"query": [1] * 50, "grade": [0] * 50} | {f"f{j}": np.zeros(50) for j in range(98)}
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")
     read_rows = []

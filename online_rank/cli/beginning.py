@@ -1,0 +1,32 @@
+"""The models that `online-rank stream` and `serve` begin with, as their options describe them."""
+
+from collections.abc import Hashable
+from typing import Any
+
+from online_rank import ClickRidge, StreamQuantileMap
+from online_rank.cli.files import behind, histories_of, load_model
+from online_rank.cli.options import Service
+from online_rank.cli.positions import examination_in, met, with_examination
+from online_rank.cli.train import new_model
+
+
+def model_to_serve(options: Service, file: str | None, today: dict[Hashable, float] | None = None) -> Any:
+    """The model of a file, after the queries of `--reference`, or else a new one, with the examination of positions.
+
+    A new one learns from clicks around the ranking of `today` if its weights are given.
+
+    Raises
+    ------
+    ValueError
+        Options do not fit the model.
+    OSError
+        A file cannot be read.
+    """
+    if file is not None:
+        model = load_model(file)
+        model = model if options.reference is None else met(model, options.reference)
+    else:
+        histories = histories_of(options.history, examination_in(options.examination))
+        begins = new_model(options.measure, options.ranker) if today is None else StreamQuantileMap() | ClickRidge(today)
+        model = behind(histories, begins)
+    return with_examination(model, options.examination, bool(options.events))
