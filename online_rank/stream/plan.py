@@ -121,10 +121,11 @@ class Plan:
         ['1 features: price', 'left out: title (text)']
         """
         lines = [f"{len(self.features):,} features: {listed(self.features)}"]
-        if self.left_out:
-            reasons = dict.fromkeys(column.why for column in self.left_out)
-            parts = [f"{listed([c.name for c in self.left_out if c.why == why])} ({why})" for why in reasons]
-            lines.append(f"left out: {'; '.join(parts)}")
+        reasons: dict[str, list[str]] = {}
+        for column in self.left_out:
+            reasons.setdefault(column.why, []).append(column.name)
+        if reasons:
+            lines.append(f"left out: {'; '.join(f'{listed(names)} ({why})' for why, names in reasons.items())}")
         times = [column for column in self.columns if column.unit and column.role != "left out"]
         if times:
             said = (f"{listed([one.name])}, {one.role} ({TimeFormat(one.unit, one.zone).in_words})" for one in times)
@@ -198,7 +199,7 @@ def options_of(
     keys = dict.fromkeys(in_nfc(name) for step in steps if isinstance(step, History) for name in step.names)
     # What is no feature is known of the query itself, such as who asked.
     in_form["context"] = [*in_form["context"], *(name for name in in_form["exclude"] if name in keys)]
-    in_form["exclude"] = [name for name in in_form["exclude"] if name not in keys]
+    in_form["exclude"] = dict.fromkeys(name for name in in_form["exclude"] if name not in keys)
     return Options(
         roles, **in_form, learned=_learned_by(model), by_name=by_name, categories=able.takes_documents, keys=tuple(keys),
         timed=able.takes_time, untrimmed=_untrimmed_by(model), half_lives=half_lives_of(model), **others,
@@ -267,15 +268,15 @@ def plan_of(table: Any, named: Mapping[str, str | None], options: Options) -> Pl
         if not features:
             raise ValueError(f"{table.name}: no column is called as one of the features of the model: {listed(known)}")
     if features is not None:
-        features = [*features, *(key for key in keys if key not in features)]
-    index = _index_of(table.metadata)
+        features = [*dict.fromkeys([*features, *keys])]
+    index, chosen = _index_of(table.metadata), None if features is None else frozenset(features)
     columns = []
     for column, kind in table.kinds.items():
         if column in roles:
             how = _format_of(table, column) if roles[column] == "event time" else _NO_TIME
             columns.append(Column(column, kind, roles[column], "", *how))
             continue
-        kind, why = _use_of(table, column, features, index, options)
+        kind, why = _use_of(table, column, chosen, index, options)
         how = _format_of(table, column) if kind == "time" and not why else _NO_TIME
         columns.append(Column(column, kind, "left out" if why else "feature", why, *how))
     if features is not None:
@@ -313,7 +314,7 @@ def _has_dates(table: Any, column: str, options: Options) -> bool:
 
 
 def _use_of(
-    table: Any, column: str, features: Sequence[str] | None, index: Collection[str], options: Options
+    table: Any, column: str, features: Collection[str] | None, index: Collection[str], options: Options
 ) -> tuple[str, str]:
     """The kind of a column without another role, and why it is not a feature; empty if it is."""
     kind, chosen = table.kinds[column], column in (options.keys if features is None else features)

@@ -5,7 +5,7 @@ import itertools
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -20,7 +20,7 @@ from online_rank.query.context import read_context
 from online_rank.query.names import is_index_name
 from online_rank.stream.letor import Letor
 from online_rank.stream.pace import Pace
-from online_rank.stream.plan import Options, Plan, n_features_of, options_of, plan_of
+from online_rank.stream.plan import Options, Plan, listed, n_features_of, options_of, plan_of
 from online_rank.stream.rows import Rows, Trimmed, joined, rows_of, stacked
 from online_rank.stream.source import FileRange, ReadError, ReadWarning, Text, format_of, is_letor, name_of, path_of
 from online_rank.stream.tables import Table
@@ -84,6 +84,7 @@ class Lists:
         self._options = options
         self.n_bad = self._n_lists = self._n_sized = self._file = 0
         self._trimmed, self._pace = Trimmed(), Pace()
+        self._told_of: set[str] = set()
         self.watch: Callable[[int, dict[str, Any]], None] | None = None
         self._open = self._opened(self._sources[0])
         try:
@@ -101,6 +102,11 @@ class Lists:
     def is_letor(self) -> bool:
         """Whether the first source is LETOR text, whose features are numbered."""
         return isinstance(self._open, Letor)
+
+    @property
+    def form(self) -> str:
+        """The format of the first source."""
+        return self._open.form
 
     @property
     def _sorted_by(self) -> str:
@@ -153,7 +159,7 @@ class Lists:
             if isinstance(opened, Letor):
                 found = opened.rows(self.watch)
             else:
-                self._notice_new_columns(opened)
+                self._notice_new_columns(opened.name, opened.kinds, "table")
                 found = self._rows_of(opened)
             if isinstance(opened, Letor) and not opened.has_qid and self._group[k] is None:
                 self._group[k] = sizes_beside(source)
@@ -164,9 +170,14 @@ class Lists:
 
     def _rows_of(self, table: Table) -> Iterator[Rows]:
         wanted = [column.name for column in self.plan.columns if column.role != "left out"]
+        names = [*table.kinds]
         for batch in table.batches(wanted):
+            if batch.rows.schema.names != names:
+                names = batch.rows.schema.names
+                self._notice_new_columns(table.name, names, "rows")
             if self.watch is not None:
-                self.watch(len(batch.rows), {name: table.column(batch.rows, name) for name in batch.rows.schema.names})
+                there = batch.rows.schema.names
+                self.watch(len(batch.rows), dict(zip(there, table.columns(batch.rows, there), strict=True)))
             yield rows_of(table, batch, self.plan, self._options, self._trimmed)
 
     def _sized(self, found: Iterator[Rows], ends: np.ndarray) -> Iterator[Rows]:
@@ -185,11 +196,12 @@ class Lists:
             raise ReadError(f"{self._open.name}: {done} documents, but the group sizes add up to {ends[-1]}")
         self._n_sized = int(numbers[-1]) if len(numbers) else self._n_sized
 
-    def _notice_new_columns(self, table: Table) -> None:
+    def _notice_new_columns(self, source: str, names: Iterable[str], of: str) -> None:
+        """Warn, once for each source, of columns that the first table lacks; columns of JSON may begin at any row."""
         known = {column.name for column in self.plan.columns}
-        new = [name for name in table.kinds if name not in known and not is_index_name(name)]
-        if new:
-            told = f"{table.name}: columns that the first table lacks are left out: {', '.join(new)}"
+        if source not in self._told_of and (new := [name for name in names if name not in known and not is_index_name(name)]):
+            self._told_of.add(source)
+            told = f"{source}: columns that the first {of} lack{'s' * (of == 'table')} are left out: {listed(new)}"
             warnings.warn(told, ReadWarning, stacklevel=6)
 
     def lists(self) -> Iterator[tuple[str, Rows]]:
@@ -473,8 +485,12 @@ def first_repeated(docids: Sequence[str]) -> str | None:
     """The first id of a document that comes back within a query; documents may lack one."""
     if len(set(docids)) == len(docids):
         return None
-    named = [docid for docid in docids if docid]
-    return next((docid for i, docid in enumerate(named) if docid in named[:i]), None)
+    met: set[str] = set()
+    for docid in docids:
+        if docid and docid in met:
+            return docid
+        met.add(docid)
+    return None
 
 
 def _integers(qids: list[str]) -> np.ndarray:

@@ -10,9 +10,11 @@ import numpy as np
 
 from online_rank.query import SparseRows
 from online_rank.query.sparse import as_rows
+from online_rank.stream.bounded import note_long_texts, shared
 from online_rank.stream.plan import Column, Options, Plan
 from online_rank.stream.tables import Batch, Table
-from online_rank.stream.values import Faults, arrow, grades_of, ids_of, is_text, numbers_of, plain, times_of
+from online_rank.stream.values import Faults, arrow, grades_of, ids_of, is_text, kind_of, numbers_of, plain, times_of
+from online_rank.stream.wide import numbers_in
 
 
 class Rows(NamedTuple):
@@ -93,10 +95,14 @@ class Trimmed:
         self._first = ""
 
     def trim(self, values: Any, column: str, where: Callable[[int], str]) -> Any:
-        """Texts of Arrow (n,) without the blanks around them."""
-        compute = arrow("pyarrow.compute")
-        trimmed = compute.utf8_trim_whitespace(values)
-        changed = compute.fill_null(compute.not_equal(trimmed, values), False)
+        """Texts of Arrow (n,) without the blanks around them; texts that rows share are trimmed once."""
+        compute, is_shared = arrow("pyarrow.compute"), arrow("pyarrow.types").is_dictionary(values.type)
+        texts = values.dictionary if is_shared else plain(values)
+        trimmed = compute.utf8_trim_whitespace(texts)
+        changed = compute.not_equal(trimmed, texts)
+        if is_shared:
+            trimmed, changed = arrow().DictionaryArray.from_arrays(values.indices, trimmed), changed.take(values.indices)
+        changed = compute.fill_null(changed, False)
         if n := changed.true_count:
             row = changed.index(True).as_py()
             self._first = self._first or f"the first is {values[row].as_py()!r:.60} ({where(row)})"
@@ -115,9 +121,9 @@ class Trimmed:
 def rows_of(table: Table, batch: Batch, plan: Plan, options: Options, trimmed: Trimmed) -> Rows:
     """The rows of a batch of a table, by the roles of its columns; `trimmed` counts."""
     faults, n, numbers = Faults(), len(batch.rows), [name for name in plan.features if name not in plan.categories]
-    X = np.empty((n, len(numbers)))
-    for j, name in enumerate(numbers):
-        X[:, j] = numbers_of(table.column(batch.rows, name), plan.kinds[name], faults, name)
+    kinds = (plan.kinds[name] for name in numbers)
+    given = list(zip(numbers, kinds, table.columns(batch.rows, numbers), strict=True))
+    X = numbers_in(given, faults, table.is_text) if given else np.empty((n, 0))
     bad = ~np.isfinite(X) if options.missing == "error" else np.isinf(X)
 
     def what(i: int) -> str:
@@ -133,12 +139,11 @@ def rows_of(table: Table, batch: Batch, plan: Plan, options: Options, trimmed: T
         y = grades_of(table.column(batch.rows, grade), options.negative, faults, grade)
     qids: Any = arrow().array([""] * n)
     if query is not None:
-        qids = ids_of(table.column(batch.rows, query, as_id=True), "query", faults, batch.rows.schema.field(query))
+        qids = _ids(table, batch, query, "query", faults)
         faults.note(arrow("pyarrow.compute").equal(qids, "").to_numpy(False), lambda i: f"{query!r}, the query, is missing")
     docids = []
     if document is not None:
-        field = batch.rows.schema.field(document)
-        docids = ids_of(table.column(batch.rows, document, as_id=True), "document", faults, field).to_pylist()
+        docids = _ids(table, batch, document, "document", faults).to_pylist()
     changed = arrow("pyarrow.compute").not_equal(qids[1:], qids[:-1]).to_numpy(zero_copy_only=False)
     starts = [0, *(np.flatnonzero(changed) + 1).tolist()] if n else []
     return Rows(
@@ -159,6 +164,13 @@ def rows_of(table: Table, batch: Batch, plan: Plan, options: Options, trimmed: T
     )
 
 
+def _ids(table: Table, batch: Batch, column: str, role: str, faults: Faults) -> Any:
+    """A column of ids as an array of text."""
+    values = table.column(batch.rows, column, as_id=True)
+    note_long_texts(values, faults, column)
+    return ids_of(values, role, faults, batch.rows.schema.field(column))
+
+
 def _is_listed(column: Column, plan: Plan) -> bool:
     """Whether a column is kept as a list of values."""
     return column.role in ("context", "position", "click", "propensity") or column.name in plan.categories
@@ -172,9 +184,10 @@ def _listed(table: Table, batch: Batch, column: Column, faults: Faults, trimmed:
     if is_text(values) and column.type in ("number", "boolean"):
         found = numbers_of(values, column.type, faults, column.name).tolist()
         return [None if x != x else bool(x) if column.type == "boolean" else x for x in found]
-    if column.role == "feature" and trimmed is not None and is_text(plain(values)):
-        values = trimmed.trim(plain(values), column.name, batch.where)
-    return [None if x != x or x == "" else x for x in plain(values).to_pylist()]
+    note_long_texts(values, faults, column.name)
+    if column.role == "feature" and trimmed is not None and kind_of(values) == "text":
+        values = trimmed.trim(values, column.name, batch.where)
+    return [None if x != x or x == "" else x for x in shared(values)]
 
 
 def joined(parts: Sequence[Rows]) -> Rows:

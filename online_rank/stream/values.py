@@ -87,8 +87,10 @@ def plain(values: Any) -> Any:
 
 def kind_of(values: Any) -> str:
     """The kind of a column by its type, and of text by its values."""
-    types, kind = arrow("pyarrow.types"), plain(values).type
-    if kind == arrow().string():
+    types, kind = arrow("pyarrow.types"), values.type
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         return "text"
     if types.is_boolean(kind):
         return "boolean"
