@@ -137,6 +137,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
         _places=Array(n_curves, 2, dtype="int64", low=_OPEN, high=_MOST_COLUMNS),
         _pending=Array(None),
         _gram=Array(lambda ranker: len(ranker._pending) * (len(ranker._pending) + 1) // 2),
+        _slow_gram=Array(lambda ranker: _n_plain(ranker, len(ranker._gram))),
+        _left=Array(lambda ranker: _n_plain(ranker, len(ranker._pending))),
         _curvatures=Array(n_curves, low=0.0),
         _numbers=Array(kernels.N_NUMBERS, low=0.0),
         _losses=Array(lambda ranker: n_candidates(len(ranker._scales)), low=0.0),
@@ -196,6 +198,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
         self._places = np.zeros((0, 2), dtype=np.int64)
         self._gram = np.zeros(0)
         self._pending = np.zeros(0)
+        self._slow_gram = np.zeros(0)
+        self._left = np.zeros(0)
         self._curvatures = np.zeros(0)
         self._numbers = np.zeros(kernels.N_NUMBERS)
         self._scales = np.zeros((len(CURVES.names), 2))
@@ -322,10 +326,14 @@ class AdditiveRanker(Hedged, CurvedRanker):
             setattr(self, name, getattr(self, name)[kept])
         columns = np.unique(self._places[self._places >= 0])
         d = len(self._pending)
-        whole = np.zeros((d, d))
+        whole, kept_part = np.zeros((d, d)), np.triu_indices(len(columns))
         whole[np.triu_indices(d)] = self._gram
-        self._gram = whole[np.ix_(columns, columns)][np.triu_indices(len(columns))]
+        self._gram = whole[np.ix_(columns, columns)][kept_part]
         self._pending = self._pending[columns]
+        if self._plain.shape[1]:
+            whole[np.triu_indices(d)] = self._slow_gram
+            self._slow_gram = whole[np.ix_(columns, columns)][kept_part]
+            self._left = self._left[columns]
         self._places = np.where(self._places >= 0, np.searchsorted(columns, self._places), self._places)
         self._signs = np.zeros(0, dtype=np.int64)
         self._drawn = self._known_levels = self._read = None
@@ -370,8 +378,11 @@ class AdditiveRanker(Hedged, CurvedRanker):
                 d += 1
             else:
                 places[j, 1] = -1
-        self._gram = grown_triangle(self._gram, len(self._pending), d - len(self._pending))
-        self._pending = with_zeros(self._pending, d - len(self._pending))
+        before, n_new = len(self._pending), d - len(self._pending)
+        self._gram = grown_triangle(self._gram, before, n_new)
+        if self._plain.shape[1]:
+            self._slow_gram, self._left = grown_triangle(self._slow_gram, before, n_new), with_zeros(self._left, n_new)
+        self._pending = with_zeros(self._pending, n_new)
         self._places = places
 
     @classmethod
@@ -468,7 +479,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
         keep = self._keep if len(block.w) == 1 and self._seconds == _IN_QUERIES else self._kept(block)
         learner = _new(kernels.Learner, (
             self._weights, self._plain, self._marginals, self._sums, self._signs, self._places, self._gram, self._pending,
-            self._curvatures, self._numbers,
+            self._slow_gram, self._left, self._curvatures, self._numbers,
         ))  # fmt: skip
         n, latest = len(block.w), self._at
         self._n_queries += n
