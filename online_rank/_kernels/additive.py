@@ -263,10 +263,7 @@ def _score(rows, m, relative, W, learner, room, others, first):
         for i in range(m):
             room.members[k, i] = scores[4 * i + k]
     if plain.shape[1] > 0:
-        score_plain(rows, m, plain, room.points, scores)
-        for k in range(N_PLAIN):
-            for i in range(m):
-                room.members[n + k, i] = scores[4 * i + k]
+        score_plain(rows, m, plain, n, room.members)
         for j in range(plain.shape[0]):
             rounding += 10.0 * math.sqrt((N_PLAIN + 1.0) * sum_of_squares(plain[j]))
         n += N_PLAIN

@@ -18,7 +18,7 @@ N_NUMBERS = 3
 _RIDGE, _LATEST, _GROWN, _DOCUMENTS = 2.5, 8.0, 1.1, 40
 #: The least share of its push that a pair has as curvature. A pair that is wrong by far has almost none, and a few such queries
 #: would take a step without a bound.
-_LEAST_CURVED = 0.05
+_LEAST_CURVED = 0.07
 #: The share of its Newton step that a feature without a column takes in each query.
 _ALONE = 0.5
 

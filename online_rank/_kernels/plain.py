@@ -2,43 +2,49 @@
 
 import math
 
-import numpy as np
-
 from online_rank._kernels._jit import inlined, leaf
 from online_rank._kernels.codes import MASS, SORT_SQUARES, SPREAD_SQUARES, SQUARES
 from online_rank._kernels.curves import KNOWN, MISSING, N_PLAIN, RIDGE, SPARSE, STRAIGHT
 from online_rank._kernels.newton import add_gradient, weigh_rows
 from online_rank._kernels.perceptron import margin_of, respond, share_of_spread
-from online_rank._kernels.primitives import add_line_four, dot, lane_sum, sum_of_squares
+from online_rank._kernels.primitives import dot, lane_sum, sum_of_squares
 from online_rank._kernels.ridge import add_products, solve
 from online_rank._kernels.workspace import CREDIT, OTHER_CREDIT, SCORES
 
 #: Numbers of the ridge regression: queries in its equations, which fade, and since they were solved.
 COUNTED, SINCE = range(2)
 N_RIDGE = 2
-#: Equations take in so many documents of each of the first queries, then so many, and are solved when they have grown so much.
+#: Equations take in at most 40 documents of each of the first 64 queries, then 8, and are solved when they have grown by a tenth.
 _DOCUMENTS, FIRST_QUERIES, _LATER, _GROWN = 40, 64.0, 8, 0.1
-#: A sum counts as this many standard deviations less than it is, each at least that of so many documents.
+#: A sum counts as this many standard deviations less than it is, each at least the deviation of 20 documents.
 _CUT, _PRIOR = 2.0, 20.0
 
 
 @leaf
-def score_plain(rows, m, plain, table, scores):
-    """Scores (4 m,) of a query, `N_PLAIN` and a spare one of each document, by weights (d, N_PLAIN + 1).
+def _add_scaled(x, g, out):
+    """out (m,) += x g."""
+    for i in range(out.shape[0]):
+        out[i] += x * g[i]
 
-    The last weight of a feature is one of presence, of the member `RIDGE`. table : (16,) or more, workspace
+
+@leaf
+def score_plain(rows, m, plain, first, members):
+    """Rows `first` on of members (K, m or more) = scores of a query, by weights (d, N_PLAIN + 1).
+
+    The last weight of a feature is one of presence, of the member `RIDGE`.
     """
-    scores[: 4 * m] = 0.0
-    table[:] = 0.0
+    for k in range(N_PLAIN):
+        members[first + k, :m] = 0.0
+    known = members[first + RIDGE, :m]
     for j in range(plain.shape[0]):
-        own, g, cells = plain[j], rows.g[j, :m], rows.cells[j, :m]
-        table[KNOWN] = own[KNOWN]
+        own, g = plain[j], rows.g[j, :m]
         for k in range(N_PLAIN):
-            table[4 + k] = own[k]
-        for i in range(m):
-            add_line_four(scores, 4 * i, np.float64(g[i]), table, 8 if cells[i] == MISSING else 0)
-    for i in range(m):
-        scores[4 * i + RIDGE] += scores[4 * i + KNOWN]
+            if own[k] != 0.0:
+                _add_scaled(own[k], g, members[first + k, :m])
+        if own[KNOWN] != 0.0:
+            cells = rows.cells[j, :m]
+            for i in range(m):
+                known[i] += own[KNOWN] if cells[i] != MISSING else 0.0
 
 
 @leaf

@@ -44,11 +44,11 @@ _new = tuple.__new__
 _IN_QUERIES = (None, None)
 #: A place that is still to be decided.
 _OPEN = -4
-#: It warns when it has this many curves.
+#: It warns when names that were met one after the other are this many.
 _MANY_CURVES = 1000
 _HINT = (
-    "AdditiveRanker has 1,000 features and learns a curve of each, which takes time and 4 MB; if they are words, give it "
-    'texts: BlendRanker([AdditiveRanker(), HashedFeatures(text=("title",), others=False) | PerceptronRanker()])'
+    "AdditiveRanker has met 1,000 names of features, more than in its first query, and learns a curve of each; if they are "
+    'words, give it texts: BlendRanker([AdditiveRanker(), HashedFeatures(text=("title",), others=False) | PerceptronRanker()])'
 )
 
 
@@ -64,10 +64,18 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     **Members.** One perceptron learns all columns, as `PerceptronRanker(credit="adaptive", relative_margin=1.0)` does. Members
     are its last weights, two averages of them with different half-lives, and a Newton learner of the logistic loss of pairs on
-    the columns g and presence: 300 of them have a whole Hessian, and g of the features beyond these its diagonal. They are
-    blended, alone and in pairs, by the rule of `BlendRanker` on running scales: their sum is one curve for each feature.
-    `online_rank.bounds.certificate_of` compares the loss with the best candidate's, and bounds it by the mass of the
-    updates (`additive_mass_bound`).
+    the columns g and presence: 300 of them have a whole Hessian, and g of the features beyond these its diagonal. A pair that
+    is wrong by far keeps .07 of its push as curvature, so that a few contradicting queries cannot overturn it.
+
+    Data that are noisy, few or wide bear no curves. So three members are linear in g: a ridge regression of the standardised
+    grades, by which the long half-life forgets; such a perceptron; and the quotients :math:`z = S / n`, S the sum of t g and n
+    the sum of squared deviations of g and 20, cut off: :math:`\mathrm{sign}(z) \max(|z| - 2 / \sqrt{n}, 0)`.
+
+    Members are blended by the rule of `BlendRanker` on running scales: the first four alone and in pairs, with .65 of the
+    prior, and the plain ones alone and halved with the long average and with the Newton learner. Their sum is one curve for
+    each feature. `online_rank.bounds.certificate_of` compares the loss with the best candidate's, and bounds it by the mass of
+    the updates (`additive_mass_bound`). A model that was saved before there were plain members keeps the first four, and their
+    ten candidates.
 
     **Missing values.** NaN, None, null and absent names are missing: their columns are 0, except for one encoding and one
     weight of missing values. A feature that most documents lack needs nothing else. Features may come at any time.
@@ -78,7 +86,7 @@ class AdditiveRanker(Hedged, CurvedRanker):
 
     **Sparse rows** are learned by a `PerceptronRanker`, as they are: a stream that begins with `SparseRows`, a sparse matrix of
     scipy, or dicts of counts with many names of which each document has few, as of words. `BlendRanker` takes numbers and words
-    together (`HashedFeatures(text=..., others=False)`). From 1,000 curves on, which take time, it warns.
+    together (`HashedFeatures(text=..., others=False)`). It warns when names that come one after the other reach 1,000.
 
     Parameters
     ----------
@@ -296,7 +304,8 @@ class AdditiveRanker(Hedged, CurvedRanker):
         n_new, documents = self._n_features - before, self._numbers[DOCUMENTS]
         if not n_new:
             return
-        if before < _MANY_CURVES <= self._n_features:
+        # Numbers come with the first query, and words one after the other.
+        if 0 < before < _MANY_CURVES <= self._n_features and self._columns is not None:
             warnings.warn(_HINT, stacklevel=2)
         self._front.widen(n_new)
         self._weights = with_zeros(self._weights, n_new)

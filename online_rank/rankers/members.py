@@ -11,7 +11,7 @@ from online_rank._kernels import additive, curves
 __all__ = ["CURVES", "EARLIER", "MEMBERS", "Members", "members_of", "n_candidates", "without_plain"]
 
 #: The share of the candidates without plain members before the first query; plain ones share the rest, and candidates with the
-#: ridge regression count so many times as others. Chosen on development streams: less leaves it too late on linear truths.
+#: ridge regression count four times. Chosen on development streams: less leaves it too late on linear truths.
 _CURVED, _RIDGES = 0.65, 4.0
 
 
@@ -76,14 +76,14 @@ _BY_NUMBER = {len(members.names): members for members in (EARLIER, CURVES)}
 
 
 def members_of(n_members: int) -> Members:
-    """The set of so many members. Raises ValueError if there is none."""
+    """The set with this number of members. Raises ValueError for other numbers."""
     if n_members not in _BY_NUMBER:
         raise ValueError(f"there is no set of {n_members} members, only of {' or '.join(map(str, _BY_NUMBER))}")
     return _BY_NUMBER[n_members]
 
 
 def n_candidates(n_members: int) -> int:
-    """The number of candidates of the set of so many members; 0 if there is none."""
+    """The number of candidates of the set with this number of members; 0 for other numbers."""
     return len(_BY_NUMBER[n_members].candidates) if n_members in _BY_NUMBER else 0
 
 
@@ -100,7 +100,7 @@ def without_plain(state: dict[str, Any]) -> dict[str, Any]:
     if numbers.shape != (n_before,) or weights.ndim != 3:
         return state
     counters, scales = np.split(numbers, [additive.RIDGES])
-    nothing = {name: np.zeros((len(weights), 0)) for name in ("_plain", "_marginals")}
+    nothing: dict[str, np.ndarray] = {name: np.zeros((len(weights), 0)) for name in ("_plain", "_marginals")}
     counters = np.append(counters, np.zeros(additive.N_NUMBERS - len(counters)))
     nothing |= {name: np.zeros(0) for name in ("_slow_gram", "_left")}
     return {**state, **nothing, "_numbers": counters, "_scales": scales.reshape(-1, 2)}
