@@ -332,7 +332,7 @@ def _learn_query(
             own = numbers[RIDGES:STRAIGHTS]
             ridge = members[N_MEMBERS + RIDGE, :m]
             grown = learn_ridge(rows, learner.places, s, ridge, weight, keep[0], learner.slow_gram, learner.left, own, steps)
-            # Solving takes longer than the rest of a query: two solutions share no query, but for the first ones.
+            # Solving takes longer than the rest of a query: only a first query takes two solutions.
             if grown and (not due or own[0] < FIRST_QUERIES):
                 step_ridge(learner.places, learner.slow_gram, learner.left, own, learner.plain, steps)
         learn_sums(rows, m, room.moments, weight, keep[0], learner.signs, learner.marginals, learner.plain)

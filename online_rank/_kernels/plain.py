@@ -14,7 +14,7 @@ from online_rank._kernels.workspace import CREDIT, OTHER_CREDIT, SCORES
 #: Numbers of the ridge regression: queries in its equations, which fade, and since they were solved.
 COUNTED, SINCE = range(2)
 N_RIDGE = 2
-#: Equations take in at most 40 documents of each of the first 64 queries, then 8, and are solved when they have grown by a tenth.
+#: Equations take in 40 documents of each of the first 64 queries, then 8, and are solved when they have grown by a tenth.
 _DOCUMENTS, FIRST_QUERIES, _LATER, _GROWN = 40, 64.0, 8, 0.1
 #: A sum counts as this many standard deviations less than it is, each at least the deviation of 20 documents.
 _CUT, _PRIOR = 2.0, 20.0
