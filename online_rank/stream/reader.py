@@ -567,8 +567,8 @@ def read(
         The column with the document's id. In LETOR text it is X where a comment says `docid = X`, else its first word.
     features
         The columns that are features; None for all other columns of numbers and booleans, and of dates for a model that takes
-        them, in the order of the first table, except the index of a pandas frame, and columns named as outcomes (click,
-        purchase, order, dwell, position, ...).
+        them, in the order of the first table. The index of a pandas frame is none, and neither are columns named as outcomes
+        (click, purchase, order, dwell, position, ...).
     exclude
         Columns that are not features.
     event_time

@@ -17,7 +17,7 @@ from online_rank.support.lazy import needs
 MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "\\N", "None", "NaT", "<NA>")
 #: From here on, floats skip whole numbers.
 _WHOLE = 2.0**53
-#: So many first values say of most columns what they are not.
+#: This many first values say of most columns what they are not.
 _FIRST = 64
 _TRUTHS = {"true": "1", "false": "0"}
 #: What marks a column of text that was made from values of several types.

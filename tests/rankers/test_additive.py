@@ -151,7 +151,7 @@ def test_the_certificate_states_the_mass_bound_of_what_was_served():
         model.learn_one(X, y)
     certificate = certificate_of(model)
     assert certificate.holds
-    price = np.log(10 / 0.8) / model.step + model.account.mixability_gap + model.account.serving_gap + model.account.luck
+    price = np.log(10 / 0.65) / model.step + model.account.mixability_gap + model.account.serving_gap + model.account.luck
     assert certificate.bound("additive_mass_bound") == pytest.approx(model.mass + price)
     assert certificate.bound("blend_bound") == pytest.approx(model.candidate_losses.min() + price)
     assert certificate.loss == pytest.approx(model.account.served)

@@ -506,5 +506,14 @@ def test_dicts_of_few_names_of_many_are_words_only_with_counts():
     x = [{f"attribute {j}": float(rng.normal()) for j in rng.integers(0, 80, 9)} for _ in range(12)]
     assert taught(AdditiveRanker(), [(x, rng.integers(0, 3, 12))]).has_curves
     assert not taught(AdditiveRanker(), words(1)).has_curves
-    with pytest.warns(UserWarning, match="AdditiveRanker has 1,000 features"):
-        AdditiveRanker().learn_one(rng.normal(size=(3, 1000)), [0, 1, 2])
+
+
+def test_names_that_come_one_after_the_other_are_perhaps_words_and_dense_numbers_are_not(recwarn):
+    rng, model = np.random.default_rng(0), AdditiveRanker()
+    model.learn_one([{f"number {j}": float(x) for j, x in enumerate(rng.normal(size=1000))} for _ in range(3)], [0, 1, 2])
+    AdditiveRanker().learn_one(rng.normal(size=(3, 1000)), [0, 1, 2])
+    assert not recwarn
+    grows = AdditiveRanker()
+    grows.learn_one([{f"attribute {j}": 0.5 for j in range(40)}, {"attribute 1": 1.5}], [0, 1])
+    with pytest.warns(UserWarning, match="AdditiveRanker has met 1,000 names of features"):
+        grows.learn_one([{f"attribute {j}": 0.5 for j in range(1000)}, {"attribute 1": 1.5}], [0, 1])
