@@ -225,7 +225,7 @@ class GrowingTrees(base.Base):
         """The settings of `beside.learn`."""
         most = most_trees(trees, len(self._bins))
         credit = _OF_VALUE + _OF_QUERY / max(len(self._bins), 1)
-        return np.array([most, _KEEP, min(self._bins.shape[1], _SAMPLE), credit, _EARLY * credit, _HALF, _EVIDENCE])
+        return _as_array(most, _KEEP, min(self._bins.shape[1], _SAMPLE), credit, _EARLY * credit, _HALF, _EVIDENCE)
 
     def add_features(self, zero: np.ndarray) -> None:
         """Add features: earlier documents lacked them, or had the value 0, where `zero` (n,) is true."""
@@ -289,21 +289,21 @@ class GrowingTrees(base.Base):
     def make_room(self, n_documents: int, trees: int) -> None:
         """Give the next query room, and the next tree."""
         d, room = self._bins.shape
-        head = int(self._integers[window.HEAD])
-        most = most_documents(d)
-        documents, queries = room, len(self._queries)
+        # One look at the integers: each takes longer than all that follows.
+        counts = self._integers[: growing.AT].tolist()
+        head, most, documents, queries = counts[window.HEAD], most_documents(d), room, len(self._queries)
         if head + n_documents > room and room < most:
             documents = min(most, max(room + room // 2, head + n_documents, _FIRST_DOCUMENTS) + _ASIDE)
-        if self._integers[window.COUNT] == queries and queries < max(most // _DOCUMENTS_OF_QUERY, 1):
+        if counts[window.COUNT] == queries and queries < max(most // _DOCUMENTS_OF_QUERY, 1):
             queries = min(max(most // _DOCUMENTS_OF_QUERY, 1), max(2 * queries, _FIRST_QUERIES))
         if (documents, queries) != (room, len(self._queries)):
             self._rearrange(documents, queries)
-        if self.n_trees == len(self._trees) < (most_now := most_trees(trees, d)):
+        if counts[window.N_TREES] == len(self._trees) < (most_now := most_trees(trees, d)):
             n = min(_MORE_TREES, most_now - len(self._trees))
             self._splits = np.concatenate([self._splits, np.zeros((n, leaves.N_SPLITS), dtype=np.int16)])
             self._trees = np.concatenate([self._trees, np.zeros((n, leaves.N_PARTS))])
             self._table = np.concatenate([self._table, np.zeros((n, leaves.N_LEAVES))])
-        if self._integers[growing.PHASE] == growing.IDLE:
+        if counts[growing.PHASE] == growing.IDLE:
             self._room_for_sample(d)
 
     def _room_for_sample(self, d: int) -> None:
@@ -334,6 +334,12 @@ class GrowingTrees(base.Base):
         places = slice(start, start + n_documents)
         log.append(functools.partial(_put_places_back, self._bins, places, self._bins[:, places].copy()))
         record_state(log, self, replaced=frozenset({"_bins"}))
+
+
+@functools.lru_cache(maxsize=64)
+def _as_array(*numbers: float) -> np.ndarray:
+    """The numbers as an array, which nobody changes."""
+    return np.array(numbers)
 
 
 def _put_places_back(array: np.ndarray, places: slice, before: np.ndarray) -> None:
