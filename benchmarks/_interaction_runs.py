@@ -21,7 +21,7 @@ from online_rank import measure
 NDCG = measure("ndcg@10")
 DEFAULT, BASE, BLEND, LIGHTGBM = "this", "AdditiveRanker() before", "BlendRanker() before", "LightGBM"
 ROUNDS = 200
-#: Plain learners, of which the best on development seeds is compared.
+#: Plain learners; the best one on development seeds is compared.
 PLAIN = (
     "StreamQuantileMap() | PerceptronRanker()",
     "StreamQuantileMap() | RidgeRanker()",
@@ -52,7 +52,7 @@ class Runs:
     model
         The default that is measured, an expression in the names of `online_rank`; it is measured at each call.
     other
-        The interpreter of another checkout, of which `AdditiveRanker()` and `BlendRanker()` are comparators. None: they are
+        The interpreter of another checkout, whose `AdditiveRanker()` and `BlendRanker()` are comparators. None: they are
         `AdditiveRanker(trees=0)` of this one, and no blend.
     cache
         A folder for figures of comparators; None keeps them in memory only.

@@ -108,7 +108,7 @@ def many_features(seed: int) -> Stream:
 def _linear(
     rng: np.random.Generator, n_queries: int, *, n_features: int, n_documents: int, n_seen: int | None = None
 ) -> list[Query]:
-    """Normal features, of which the first `n_seen` matter; the noise has half the deviation of the truth."""
+    """Normal features; the first `n_seen` matter; the noise has half the deviation of the truth."""
     teacher = rng.normal(size=n_features) * (np.arange(n_features) < (n_seen or n_features))
     teacher /= np.linalg.norm(teacher)
     queries = []
@@ -162,7 +162,7 @@ def few_queries(seed: int) -> Stream:
 
 
 def hostile(n_hostile: int) -> Make:
-    """3,000 clean queries, then hostile ones: two documents with values of +-3, of which the worst that can be is relevant."""
+    """3,000 clean queries, then hostile ones: two documents with values of +-3; the worst that can be is relevant."""
 
     def make(seed: int) -> Stream:
         rng = np.random.default_rng([seed, 36])

@@ -5,8 +5,8 @@
                                       [--seeds 5] [--queries 1000 4000]
 
 The default, `AdditiveRanker()` or EXPRESSION, learns each stream once. `trees` has forests and products, held out, and
-LightGBM of 200 rounds; `level` streams on which curves are good; `plain` streams on which a plain learner is better than
-curves; `judged` a hundred judged queries, and 72 queries of 136 features; `hostile` ten queries that contradict 3,000;
+LightGBM of 200 rounds. `level` has streams on which curves are good, and `plain` streams on which a plain learner is better.
+`judged` has a hundred judged queries, and 72 queries of 136 features. `hostile` has ten queries that contradict 3,000, and
 `pairs` a stream that was written for comparisons with other libraries. `cost` and `size` are of the default.
 
 PYTHON is the interpreter of an earlier checkout, whose `AdditiveRanker()` and `BlendRanker()` are the comparators; without it

@@ -164,6 +164,9 @@ class BlendRanker(Hedged, FadingRanker, NestedRanker):
         self._n_queries = 0
         # Learners that were trained before serve at once.
         self._meet_features_of([learner for learner in map(first_step, self._learners) if learner is not None])
+        if self._reader is not None:
+            # It reads queries for all, so it knows the features of all.
+            self._reader._meet_features_of([self])
         share_lock(self)
 
     @property
